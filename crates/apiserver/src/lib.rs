@@ -1,0 +1,1 @@
+//! The embedded Kubernetes control plane: requests, authentication, authorization, the kinds it serves.

@@ -1,0 +1,1 @@
+//! The Kubernetes side: identities and their clients, apply, inventory, watches and health.

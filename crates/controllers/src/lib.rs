@@ -1,0 +1,1 @@
+//! Observe, execute and the loop: one folder a kind. Chooses nothing.

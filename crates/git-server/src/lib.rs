@@ -1,0 +1,1 @@
+//! Bare repositories over smart HTTP and ssh, by the installed git.

@@ -1,0 +1,1 @@
+//! kustomize build over an in-memory file tree, as a pure library.

@@ -1,0 +1,1 @@
+//! Snapshot in, Plan out: every decision of every reconciler, without I/O.

@@ -1,0 +1,1 @@
+//! Git, OCI and buckets fetched within bounds into verified artifacts.

@@ -1,0 +1,1 @@
+//! Durable, revisioned objects with history and watch, in one file.

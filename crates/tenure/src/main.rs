@@ -1,0 +1,3 @@
+//! The program: one file a subcommand.
+
+fn main() {}

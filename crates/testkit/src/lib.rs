@@ -1,0 +1,1 @@
+//! Builders and clusters to test on.

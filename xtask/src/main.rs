@@ -1,0 +1,3 @@
+//! Automation of the project: `generate [--check]`, `tidy`, `baseline`, `bench`.
+
+fn main() {}
