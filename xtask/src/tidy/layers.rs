@@ -1,0 +1,222 @@
+//! Who may depend on whom. Owns the allow-list of dependency edges between our crates and the list of pure
+//! rooms; an edge that is not here is a finding, whatever the compiler thinks of it.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use super::Finding;
+
+/// A crate, its folder, and the crates of ours that it may depend on (not counting dev-dependencies).
+const LAYERS: &[(&str, &str, &[&str])] = &[
+    ("tenure-api", "crates/api", &[]),
+    ("structured-merge", "crates/structured-merge", &[]),
+    ("kustomize", "crates/kustomize", &[]),
+    ("tenure-git-server", "crates/git-server", &[]),
+    ("tenure-tenancy", "crates/tenancy", &["tenure-api"]),
+    (
+        "tenure-planner",
+        "crates/planner",
+        &["tenure-api", "tenure-tenancy", "kustomize", "structured-merge"],
+    ),
+    ("tenure-store", "crates/store", &["tenure-api"]),
+    ("tenure-sources", "crates/sources", &["tenure-api"]),
+    (
+        "tenure-cluster",
+        "crates/cluster",
+        &["tenure-api", "tenure-tenancy", "tenure-planner"],
+    ),
+    (
+        "tenure-controllers",
+        "crates/controllers",
+        &[
+            "tenure-api",
+            "tenure-tenancy",
+            "tenure-planner",
+            "kustomize",
+            "tenure-cluster",
+            "tenure-sources",
+        ],
+    ),
+    (
+        "tenure-apiserver",
+        "crates/apiserver",
+        &["tenure-store", "structured-merge"],
+    ),
+    (
+        "tenure-testkit",
+        "crates/testkit",
+        &[
+            "tenure-api",
+            "tenure-apiserver",
+            "tenure-store",
+            "tenure-git-server",
+            "tenure-cluster",
+            "tenure-controllers",
+            "tenure-sources",
+            "tenure-planner",
+            "tenure-tenancy",
+        ],
+    ),
+    (
+        "tenure",
+        "crates/tenure",
+        &[
+            "tenure-api",
+            "tenure-tenancy",
+            "tenure-planner",
+            "kustomize",
+            "structured-merge",
+            "tenure-sources",
+            "tenure-cluster",
+            "tenure-controllers",
+            "tenure-git-server",
+            "tenure-store",
+            "tenure-apiserver",
+        ],
+    ),
+    (
+        "xtask",
+        "xtask",
+        &["tenure-api", "kustomize", "structured-merge", "tenure-planner"],
+    ),
+];
+
+/// Rooms without tokio, client, clock, environment or filesystem.
+const PURE: &[&str] = &[
+    "tenure-api",
+    "structured-merge",
+    "kustomize",
+    "tenure-tenancy",
+    "tenure-planner",
+];
+
+/// Crates that a pure room must not reach, however indirectly.
+const NEVER_PURE: &[&str] = &["tokio", "hyper", "kube-client", "reqwest", "gix", "rustls", "redb"];
+
+/// Settings that a pure room's clippy.toml must contain: it replaces the root's file.
+const PURE_BANS: &[&str] = &[
+    "std::time::SystemTime::now",
+    "std::time::Instant::now",
+    "std::env::var",
+    "std::fs::read",
+    "std::process::Command::new",
+];
+
+/// Compares the dependency graph with the allow-list.
+pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
+    let metadata = metadata(root)?;
+    let mut findings = Vec::new();
+    let packages = metadata["packages"].as_array().context("cargo metadata: no packages")?;
+    let ours: Vec<&str> = packages
+        .iter()
+        .filter(|package| package["source"].is_null())
+        .filter_map(name)
+        .collect();
+    for package in packages.iter().filter(|package| package["source"].is_null()) {
+        let Some(package_name) = name(package) else { continue };
+        let Some((_, folder, allowed)) = LAYERS.iter().find(|(layer, ..)| *layer == package_name) else {
+            findings.push(Finding::new(
+                package_name,
+                "a crate that xtask/src/tidy/layers.rs does not know: add it with what it may depend on",
+            ));
+            continue;
+        };
+        let dependencies = package["dependencies"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        for dependency in dependencies.iter().filter(|dependency| dependency["kind"].is_null()) {
+            let Some(dependency_name) = name(dependency) else {
+                continue;
+            };
+            if ours.contains(&dependency_name) && !allowed.contains(&dependency_name) {
+                findings.push(Finding::new(
+                    *folder,
+                    format!("may not depend on {dependency_name} (see ARCHITECTURE.md)"),
+                ));
+            }
+        }
+        findings.extend(manifest(root, folder)?);
+    }
+    for pure in PURE {
+        findings.extend(purity(root, pure)?);
+    }
+    Ok(findings)
+}
+
+/// A crate inherits the workspace's lints, and a pure room bans clock, environment and filesystem.
+fn manifest(root: &Path, folder: &str) -> anyhow::Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let path = root.join(folder).join("Cargo.toml");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    if !text.contains("[lints]\nworkspace = true") {
+        findings.push(Finding::new(
+            format!("{folder}/Cargo.toml"),
+            "does not inherit the workspace's lints: add [lints] workspace = true",
+        ));
+    }
+    if LAYERS
+        .iter()
+        .any(|(layer, place, _)| *place == folder && PURE.contains(layer))
+    {
+        let clippy = std::fs::read_to_string(root.join(folder).join("clippy.toml")).unwrap_or_default();
+        for ban in PURE_BANS.iter().filter(|ban| !clippy.contains(**ban)) {
+            findings.push(Finding::new(
+                format!("{folder}/clippy.toml"),
+                format!("a pure room must ban {ban}"),
+            ));
+        }
+    }
+    Ok(findings)
+}
+
+/// No shell's library is anywhere below a pure room.
+fn purity(root: &Path, package: &str) -> anyhow::Result<Vec<Finding>> {
+    let output = std::process::Command::new("cargo")
+        .args([
+            "tree",
+            "--package",
+            package,
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}",
+            "--locked",
+        ])
+        .current_dir(root)
+        .output()?;
+    if !output.status.success() {
+        bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let reached = |banned: &&&str| text.lines().any(|line| line.split(' ').next() == Some(**banned));
+    Ok(NEVER_PURE
+        .iter()
+        .filter(reached)
+        .map(|banned| {
+            Finding::new(
+                package,
+                format!("a pure room reaches {banned}: see `cargo tree -p {package} -i {banned}`"),
+            )
+        })
+        .collect())
+}
+
+fn name(value: &Value) -> Option<&str> {
+    value["name"].as_str()
+}
+
+fn metadata(root: &Path) -> anyhow::Result<Value> {
+    let output = std::process::Command::new("cargo")
+        .args(["metadata", "--format-version", "1", "--no-deps", "--locked"])
+        .current_dir(root)
+        .output()?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}

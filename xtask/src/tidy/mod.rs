@@ -1,0 +1,77 @@
+//! What no compiler checks. Owns the project's structural rules as code; refuses to mend anything: it only
+//! reports, each finding with the file and what to do.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+mod files;
+mod layers;
+mod map;
+
+/// One broken rule: where, and what to do about it.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    /// The file or crate, relative to the root.
+    place: String,
+    /// What is wrong and what to do.
+    what: String,
+}
+
+impl Finding {
+    fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self {
+            place: place.into(),
+            what: what.into(),
+        }
+    }
+}
+
+/// The root of the checkout.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Runs every check and fails when there is a finding.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let root = root();
+    let mut findings = Vec::new();
+    findings.extend(layers::check(&root)?);
+    findings.extend(files::check(&root)?);
+    findings.extend(map::check(&root)?);
+    findings.sort();
+    let lines: Vec<String> = findings
+        .iter()
+        .map(|finding| format!("{}: {}", finding.place, finding.what))
+        .collect();
+    if lines.is_empty() {
+        Ok(())
+    } else {
+        bail!("{} findings\n{}", lines.len(), lines.join("\n"))
+    }
+}
+
+/// The files git tracks or would track, relative to the root.
+fn tracked(root: &Path) -> anyhow::Result<Vec<String>> {
+    let output = std::process::Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .context("git ls-files: is git installed?")?;
+    if !output.status.success() {
+        bail!("git ls-files: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8(output.stdout)?
+        .lines()
+        .filter(|path| root.join(path).exists())
+        .map(str::to_owned)
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_project_is_tidy() {
+        super::run().expect("tidy");
+    }
+}
