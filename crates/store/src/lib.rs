@@ -1,1 +1,31 @@
 //! Durable, revisioned objects with history and watch, in one file.
+//!
+//! A [`Store`] maps string keys to byte values. Every accepted write gets the next number of one global,
+//! never reused sequence, the *revision*; a write is acknowledged only after it is on disk. Readers take
+//! [`Snapshot`]s, which are cheap and never change; watchers follow the [`Event`]s from any revision that
+//! is still in the history.
+//!
+//! The store knows nothing of Kubernetes: it refuses to parse values, to decide who may write, and to
+//! retry on anybody's behalf. The one concession is [`Payload`], which lets a value carry its own
+//! revision although that is known only at commit.
+
+mod error;
+mod event;
+mod journal;
+mod lock;
+mod payload;
+mod redb_journal;
+mod snapshot;
+mod store;
+mod watch;
+mod writer;
+
+pub use error::{OpenError, WriteError};
+pub use event::{Event, EventKind};
+pub use journal::{Journal, JournalError, Loaded, Record};
+pub use payload::Payload;
+pub use redb_journal::RedbJournal;
+pub use snapshot::{Entry, Snapshot};
+pub use store::{Limits, Store};
+pub use watch::{Compacted, Watcher};
+pub use writer::{Change, Expect, Write};

@@ -1,0 +1,79 @@
+//! What can go wrong when a store is opened or written. Owns the texts that an operator reads.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::Entry;
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The data directory could not be created or read.
+    #[error("cannot use the data directory {path}: {source}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// Another process has the data directory open.
+    #[error(
+        "the data directory {path} is in use by {holder}; stop that process first, or choose another directory"
+    )]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+        /// `process 123`, or `another process` when its number could not be read.
+        holder: String,
+    },
+    /// The file exists and is not a readable store.
+    #[error(
+        "the store file {path} is damaged ({detail}); nothing was changed in it. Restore it from a backup, or move it away to start with an empty store"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found wrong.
+        detail: String,
+    },
+    /// The file was written by a version of this program with another format.
+    #[error(
+        "the store file {path} has format {found}, and this program reads format {known}; use the program version that wrote it"
+    )]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The format in the file.
+        found: u64,
+        /// The format that this program knows.
+        known: u64,
+    },
+    /// The file could not be read or written.
+    #[error("cannot open the store file {path}: {detail}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        detail: String,
+    },
+}
+
+/// Why a write was not accepted. Nothing of a refused write is visible to anybody.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum WriteError {
+    /// The key is not in the state that the writer expected.
+    #[error("the object changed since it was read")]
+    Conflict {
+        /// What is stored under the key now.
+        current: Option<Arc<Entry>>,
+    },
+    /// The disk is full. Writes work again as soon as there is space.
+    #[error("the disk under the data directory is full: {0}")]
+    Full(String),
+    /// The file could not be written for another reason.
+    #[error("the store could not be written: {0}")]
+    Failed(String),
+    /// The store is closing.
+    #[error("the store is closed")]
+    Closed,
+}

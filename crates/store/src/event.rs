@@ -1,0 +1,85 @@
+//! One change, as watchers see it, and the ring that keeps the recent ones. Owns when history is forgotten.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::{Entry, Limits};
+
+/// What happened to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// The key was created or changed.
+    Put,
+    /// The key was removed.
+    Delete,
+}
+
+/// One committed change.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// The revision of the change.
+    pub revision: u64,
+    /// The key that changed.
+    pub key: Arc<str>,
+    /// What happened.
+    pub kind: EventKind,
+    /// The value after the change; for a deletion the last value, carrying the revision of the deletion.
+    pub entry: Arc<Entry>,
+    /// The value before the change, if there was one.
+    pub previous: Option<Arc<Entry>>,
+}
+
+impl Event {
+    /// Bytes that are kept only because this event is in the history.
+    fn retained(&self) -> usize {
+        let deleted = if self.kind == EventKind::Delete {
+            self.entry.bytes.len()
+        } else {
+            0
+        };
+        deleted + self.previous.as_ref().map_or(0, |entry| entry.bytes.len()) + 128
+    }
+}
+
+/// The recent events in order, shared by all watchers.
+#[derive(Debug, Default)]
+pub(crate) struct Ring {
+    events: VecDeque<Arc<Event>>,
+    retained: usize,
+    /// Events up to and including this revision are forgotten.
+    compacted: u64,
+}
+
+impl Ring {
+    pub(crate) fn new(compacted: u64) -> Self {
+        Self {
+            events: VecDeque::new(),
+            retained: 0,
+            compacted,
+        }
+    }
+
+    pub(crate) fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    pub(crate) fn push(&mut self, event: Arc<Event>, limits: &Limits) {
+        self.retained += event.retained();
+        self.events.push_back(event);
+        while self.events.len() > limits.history_events || self.retained > limits.history_bytes {
+            let Some(oldest) = self.events.pop_front() else {
+                break;
+            };
+            self.retained = self.retained.saturating_sub(oldest.retained());
+            self.compacted = oldest.revision;
+        }
+    }
+
+    /// The events behind `revision`, oldest first.
+    pub(crate) fn after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
+        let start = self
+            .events
+            .partition_point(|event| event.revision <= revision);
+        self.events.range(start..)
+    }
+}

@@ -1,0 +1,54 @@
+//! The lock file of a data directory: two processes never have one store open.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use crate::OpenError;
+
+/// Held as long as the store is open; the operating system releases it when the process ends, however it ends.
+#[derive(Debug)]
+pub(crate) struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    pub(crate) fn acquire(directory: &Path) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::Directory {
+            path: directory.to_path_buf(),
+            source,
+        };
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        let path = directory.join("lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                // The number only helps the reader of the message: without it the message is still right.
+                let _ = file.read_to_string(&mut text);
+                let holder = match text.trim().parse::<u32>() {
+                    Ok(pid) => format!("process {pid}"),
+                    Err(_) => "another process".to_owned(),
+                };
+                return Err(OpenError::Locked {
+                    path: directory.to_path_buf(),
+                    holder,
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        // On a full disk the lock must still be had: the number is a courtesy.
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.seek(SeekFrom::Start(0)))
+            .and_then(|_| file.write_all(std::process::id().to_string().as_bytes()));
+        Ok(Self { _file: file })
+    }
+}

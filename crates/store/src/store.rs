@@ -1,0 +1,287 @@
+//! The handle that everybody holds: snapshots, writes and watches of one open store.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use parking_lot::RwLock;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::event::Ring;
+use crate::lock::DirectoryLock;
+use crate::writer::{Request, Writer};
+use crate::{
+    Compacted, Entry, Event, EventKind, Journal, JournalError, Loaded, OpenError, RedbJournal,
+    Snapshot, Watcher, Write, WriteError,
+};
+
+/// How much a store keeps and takes at once.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Events kept for watchers and exact reads.
+    pub history_events: usize,
+    /// Bytes of old values kept for them.
+    pub history_bytes: usize,
+    /// Writes in one transaction.
+    pub batch: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            history_events: 50_000,
+            history_bytes: 32 << 20,
+            batch: 512,
+        }
+    }
+}
+
+/// What readers see; replaced as a whole at each commit.
+#[derive(Debug)]
+pub(crate) struct Published {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) ring: Ring,
+}
+
+#[derive(Debug)]
+struct Inner {
+    published: Arc<RwLock<Published>>,
+    revision: watch::Receiver<u64>,
+    /// Present until the store closes.
+    requests: Option<mpsc::UnboundedSender<Request>>,
+    writer: Option<std::thread::JoinHandle<()>>,
+    _lock: Option<DirectoryLock>,
+}
+
+impl Drop for Inner {
+    /// The file and the lock are released together, after the writer has answered everybody.
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// An open store. Clones share it; it closes when the last one is dropped.
+#[derive(Debug, Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+impl Store {
+    /// Opens the store in `directory`, and creates it if there is none.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the directory can't be used, is in use by another process, or its file is damaged.
+    pub fn open(directory: &Path, limits: Limits) -> Result<Self, OpenError> {
+        let lock = DirectoryLock::acquire(directory)?;
+        let path = directory.join("objects.redb");
+        let at = |error: JournalError| match error {
+            JournalError::Damaged(detail) => OpenError::Damaged {
+                path: path.clone(),
+                detail,
+            },
+            JournalError::Format { found, known } => OpenError::Format {
+                path: path.clone(),
+                found,
+                known,
+            },
+            JournalError::Full(detail) | JournalError::Failed(detail) => OpenError::File {
+                path: path.clone(),
+                detail,
+            },
+        };
+        let journal = RedbJournal::open(&path).map_err(at)?;
+        Self::start(journal, limits, Some(lock)).map_err(at)
+    }
+
+    /// Opens a store on any journal.
+    ///
+    /// # Errors
+    /// When the journal can't be loaded.
+    pub fn with_journal(journal: impl Journal, limits: Limits) -> Result<Self, JournalError> {
+        Self::start(journal, limits, None)
+    }
+
+    fn start(
+        mut journal: impl Journal,
+        limits: Limits,
+        lock: Option<DirectoryLock>,
+    ) -> Result<Self, JournalError> {
+        let published = Arc::new(RwLock::new(restore(journal.load()?, &limits)));
+        let (announce, revision) = watch::channel(published.read().snapshot.revision);
+        let (requests, received) = mpsc::unbounded_channel();
+        let machine = Writer::new(Box::new(journal), published.clone(), announce, limits);
+        let writer = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || machine.run(received))
+            .map_err(|error| JournalError::Failed(format!("cannot start the writer: {error}")))?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                published,
+                revision,
+                requests: Some(requests),
+                writer: Some(writer),
+                _lock: lock,
+            }),
+        })
+    }
+
+    /// The present state.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner.published.read().snapshot.clone()
+    }
+
+    /// The revision of the last committed write.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        *self.inner.revision.borrow()
+    }
+
+    /// The newest revision whose event is forgotten.
+    #[must_use]
+    pub fn compacted(&self) -> u64 {
+        self.inner.published.read().ring.compacted()
+    }
+
+    /// The state as it was at `revision`; at a revision that is still to come, the present state.
+    ///
+    /// # Errors
+    /// [`Compacted`] when the history does not reach back that far.
+    pub fn snapshot_at(&self, revision: u64) -> Result<Snapshot, Compacted> {
+        let published = self.inner.published.read();
+        let mut snapshot = published.snapshot.clone();
+        if revision >= snapshot.revision {
+            return Ok(snapshot);
+        }
+        let compacted = published.ring.compacted();
+        if revision < compacted {
+            return Err(Compacted {
+                requested: revision,
+                compacted,
+            });
+        }
+        for event in published.ring.after(revision).rev() {
+            snapshot.undo(event);
+        }
+        snapshot.revision = revision;
+        Ok(snapshot)
+    }
+
+    /// Waits until the state contains `revision`. False when the store closes first.
+    pub async fn reached(&self, revision: u64) -> bool {
+        let mut receiver = self.inner.revision.clone();
+        receiver
+            .wait_for(|current| *current >= revision)
+            .await
+            .is_ok()
+    }
+
+    /// Commits one write and returns what is stored now; for a deletion, the last value with its revision.
+    /// When it returns, the write is on disk and visible to every later snapshot.
+    ///
+    /// # Errors
+    /// [`WriteError`]; a refused write changes nothing.
+    pub async fn write(&self, write: Write) -> Result<Arc<Entry>, WriteError> {
+        let (reply, answer) = oneshot::channel();
+        let requests = self.inner.requests.as_ref().ok_or(WriteError::Closed)?;
+        requests
+            .send(Request { write, reply })
+            .map_err(|_| WriteError::Closed)?;
+        answer.await.map_err(|_| WriteError::Closed)?
+    }
+
+    /// Follows the keys under `prefix`, from the change after `revision`.
+    ///
+    /// # Errors
+    /// [`Compacted`] when events behind `revision` are already forgotten.
+    pub fn watch(&self, prefix: impl Into<Arc<str>>, revision: u64) -> Result<Watcher, Compacted> {
+        let compacted = self.compacted();
+        if revision < compacted {
+            return Err(Compacted {
+                requested: revision,
+                compacted,
+            });
+        }
+        Ok(Watcher::new(
+            self.clone(),
+            prefix.into(),
+            revision,
+            self.inner.revision.clone(),
+        ))
+    }
+
+    /// Up to `limit` events under `prefix` behind `position`, and how far the search came.
+    pub(crate) fn read_events(
+        &self,
+        prefix: &str,
+        position: u64,
+        limit: usize,
+    ) -> Result<(u64, Vec<Arc<Event>>), Compacted> {
+        let published = self.inner.published.read();
+        let compacted = published.ring.compacted();
+        if position < compacted {
+            return Err(Compacted {
+                requested: position,
+                compacted,
+            });
+        }
+        let mut events = Vec::new();
+        let mut reached = position;
+        for event in published.ring.after(position) {
+            if event.key.starts_with(prefix) {
+                events.push(event.clone());
+            }
+            reached = event.revision;
+            if events.len() == limit {
+                return Ok((reached, events));
+            }
+        }
+        Ok((reached.max(published.snapshot.revision), events))
+    }
+}
+
+/// Builds the published state out of what the journal holds, sharing values between state and history.
+fn restore(loaded: Loaded, limits: &Limits) -> Published {
+    let objects: OrdMap<Arc<str>, Arc<Entry>> = loaded.objects.into_iter().collect();
+    let mut ring = Ring::new(loaded.compacted);
+    let mut seen: HashMap<Arc<str>, Arc<Entry>> = HashMap::new();
+    for record in loaded.history {
+        let entry = match objects.get(&record.key) {
+            Some(entry) if entry.revision == record.revision => entry.clone(),
+            _ => Arc::new(Entry {
+                revision: record.revision,
+                bytes: record.value,
+            }),
+        };
+        let previous = record
+            .previous
+            .map(|(revision, bytes)| match seen.get(&record.key) {
+                Some(entry) if entry.revision == revision => entry.clone(),
+                _ => Arc::new(Entry { revision, bytes }),
+            });
+        if record.kind == EventKind::Delete {
+            seen.remove(&record.key);
+        } else {
+            seen.insert(record.key.clone(), entry.clone());
+        }
+        let event = Event {
+            revision: record.revision,
+            key: record.key,
+            kind: record.kind,
+            entry,
+            previous,
+        };
+        ring.push(Arc::new(event), limits);
+    }
+    Published {
+        snapshot: Snapshot {
+            revision: loaded.revision,
+            objects,
+        },
+        ring,
+    }
+}
