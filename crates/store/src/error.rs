@@ -17,9 +17,7 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// Another process has the data directory open.
-    #[error(
-        "the data directory {path} is in use by {holder}; stop that process first, or choose another directory"
-    )]
+    #[error("the data directory {path} is in use by {holder}; stop that process first, or choose another directory")]
     Locked {
         /// The directory.
         path: PathBuf,

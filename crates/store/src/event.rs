@@ -77,9 +77,7 @@ impl Ring {
 
     /// The events behind `revision`, oldest first.
     pub(crate) fn after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
-        let start = self
-            .events
-            .partition_point(|event| event.revision <= revision);
+        let start = self.events.partition_point(|event| event.revision <= revision);
         self.events.range(start..)
     }
 }

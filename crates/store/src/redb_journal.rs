@@ -4,10 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redb::{
-    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
-    TableDefinition,
-};
+use redb::{Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
 
 use crate::{Entry, EventKind, Journal, JournalError, Loaded, Record};
 
@@ -71,18 +68,14 @@ impl RedbJournal {
 
     fn initialise(database: &Database) -> Result<(), JournalError> {
         let mut transaction = database.begin_write().map_err(failed)?;
-        transaction
-            .set_durability(Durability::Immediate)
-            .map_err(failed)?;
+        transaction.set_durability(Durability::Immediate).map_err(failed)?;
         {
             transaction.open_table(OBJECTS).map_err(failed)?;
             transaction.open_table(HISTORY).map_err(failed)?;
             let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
             numbers.insert("format", FORMAT).map_err(failed)?;
             numbers.insert("revision", FIRST_REVISION).map_err(failed)?;
-            numbers
-                .insert("compacted", FIRST_REVISION)
-                .map_err(failed)?;
+            numbers.insert("compacted", FIRST_REVISION).map_err(failed)?;
         }
         transaction.commit().map_err(failed)
     }
@@ -106,10 +99,7 @@ impl RedbJournal {
         };
         let found = number("format")?;
         if found != FORMAT {
-            return Err(JournalError::Format {
-                found,
-                known: FORMAT,
-            });
+            return Err(JournalError::Format { found, known: FORMAT });
         }
         let mut loaded = Loaded {
             revision: number("revision")?,
@@ -130,32 +120,19 @@ impl RedbJournal {
                     key.value()
                 )));
             }
-            loaded
-                .objects
-                .push((Arc::from(key.value()), Arc::new(entry)));
+            loaded.objects.push((Arc::from(key.value()), Arc::new(entry)));
         }
         let history = transaction.open_table(HISTORY).map_err(failed)?;
-        for item in history
-            .range(loaded.compacted.saturating_add(1)..)
-            .map_err(failed)?
-        {
+        for item in history.range(loaded.compacted.saturating_add(1)..).map_err(failed)? {
             let (revision, value) = item.map_err(failed)?;
-            loaded
-                .history
-                .push(decode_record(revision.value(), value.value())?);
+            loaded.history.push(decode_record(revision.value(), value.value())?);
         }
         Ok(loaded)
     }
 
-    fn write(
-        database: &Database,
-        records: &[Record],
-        compacted: Option<u64>,
-    ) -> Result<(), JournalError> {
+    fn write(database: &Database, records: &[Record], compacted: Option<u64>) -> Result<(), JournalError> {
         let mut transaction = database.begin_write().map_err(failed)?;
-        transaction
-            .set_durability(Durability::Immediate)
-            .map_err(failed)?;
+        transaction.set_durability(Durability::Immediate).map_err(failed)?;
         {
             let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
             let mut history = transaction.open_table(HISTORY).map_err(failed)?;
@@ -179,9 +156,7 @@ impl RedbJournal {
                 numbers.insert("revision", last.revision).map_err(failed)?;
             }
             if let Some(compacted) = compacted {
-                history
-                    .retain_in(..=compacted, |_, _| false)
-                    .map_err(failed)?;
+                history.retain_in(..=compacted, |_, _| false).map_err(failed)?;
                 numbers.insert("compacted", compacted).map_err(failed)?;
             }
         }
@@ -212,22 +187,15 @@ impl Journal for RedbJournal {
     }
 }
 
-fn guarded<T>(
-    work: impl FnOnce() -> Result<T, JournalError> + std::panic::UnwindSafe,
-) -> Result<T, JournalError> {
-    std::panic::catch_unwind(work).unwrap_or_else(|_| {
-        Err(JournalError::Damaged(
-            "its structure is inconsistent".to_owned(),
-        ))
-    })
+fn guarded<T>(work: impl FnOnce() -> Result<T, JournalError> + std::panic::UnwindSafe) -> Result<T, JournalError> {
+    std::panic::catch_unwind(work)
+        .unwrap_or_else(|_| Err(JournalError::Damaged("its structure is inconsistent".to_owned())))
 }
 
 fn opening(error: DatabaseError) -> JournalError {
     match error {
         DatabaseError::Storage(error) => storage(error),
-        DatabaseError::RepairAborted => {
-            JournalError::Damaged("it could not be repaired".to_owned())
-        }
+        DatabaseError::RepairAborted => JournalError::Damaged("it could not be repaired".to_owned()),
         DatabaseError::UpgradeRequired(found) => JournalError::Format {
             found: u64::from(found),
             known: FORMAT,
@@ -251,9 +219,9 @@ fn storage(error: StorageError) -> JournalError {
     match error {
         StorageError::Corrupted(detail) => JournalError::Damaged(detail),
         StorageError::Io(error) => match error.kind() {
-            std::io::ErrorKind::StorageFull
-            | std::io::ErrorKind::QuotaExceeded
-            | std::io::ErrorKind::FileTooLarge => JournalError::Full(error.to_string()),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded | std::io::ErrorKind::FileTooLarge => {
+                JournalError::Full(error.to_string())
+            }
             std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
                 JournalError::Damaged(error.to_string())
             }
@@ -283,8 +251,7 @@ fn encode_object(record: &Record) -> Vec<u8> {
 }
 
 fn decode_object(key: &str, stored: &[u8]) -> Result<Entry, JournalError> {
-    let damaged =
-        || JournalError::Damaged(format!("the object {key:?} does not match its checksum"));
+    let damaged = || JournalError::Damaged(format!("the object {key:?} does not match its checksum"));
     let (revision, rest) = stored.split_first_chunk::<8>().ok_or_else(damaged)?;
     let (sum, value) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
     if checksum(&[revision, key.as_bytes(), value]) != u64::from_le_bytes(*sum) {
@@ -325,19 +292,13 @@ fn decode_record(revision: u64, stored: &[u8]) -> Result<Record, JournalError> {
         let (before, rest) = rest.split_first_chunk::<8>()?;
         let (key_length, rest) = rest.split_first_chunk::<8>()?;
         let (value_length, rest) = rest.split_first_chunk::<8>()?;
-        let (key, rest) =
-            rest.split_at_checked(usize::try_from(u64::from_le_bytes(*key_length)).ok()?)?;
-        let (value, previous) =
-            rest.split_at_checked(usize::try_from(u64::from_le_bytes(*value_length)).ok()?)?;
+        let (key, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*key_length)).ok()?)?;
+        let (value, previous) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*value_length)).ok()?)?;
         let before = u64::from_le_bytes(*before);
         Some(Record {
             revision,
             key: Arc::from(std::str::from_utf8(key).ok()?),
-            kind: if *kind == 0 {
-                EventKind::Put
-            } else {
-                EventKind::Delete
-            },
+            kind: if *kind == 0 { EventKind::Put } else { EventKind::Delete },
             value: Bytes::copy_from_slice(value),
             previous: (before != 0).then(|| (before, Bytes::copy_from_slice(previous))),
         })

@@ -12,8 +12,8 @@ use crate::event::Ring;
 use crate::lock::DirectoryLock;
 use crate::writer::{Request, Writer};
 use crate::{
-    Compacted, Entry, Event, EventKind, Journal, JournalError, Loaded, OpenError, RedbJournal,
-    Snapshot, Watcher, Write, WriteError,
+    Compacted, Entry, Event, EventKind, Journal, JournalError, Loaded, OpenError, RedbJournal, Snapshot, Watcher,
+    Write, WriteError,
 };
 
 /// How much a store keeps and takes at once.
@@ -105,11 +105,7 @@ impl Store {
         Self::start(journal, limits, None)
     }
 
-    fn start(
-        mut journal: impl Journal,
-        limits: Limits,
-        lock: Option<DirectoryLock>,
-    ) -> Result<Self, JournalError> {
+    fn start(mut journal: impl Journal, limits: Limits, lock: Option<DirectoryLock>) -> Result<Self, JournalError> {
         let published = Arc::new(RwLock::new(restore(journal.load()?, &limits)));
         let (announce, revision) = watch::channel(published.read().snapshot.revision);
         let (requests, received) = mpsc::unbounded_channel();
@@ -174,10 +170,7 @@ impl Store {
     /// Waits until the state contains `revision`. False when the store closes first.
     pub async fn reached(&self, revision: u64) -> bool {
         let mut receiver = self.inner.revision.clone();
-        receiver
-            .wait_for(|current| *current >= revision)
-            .await
-            .is_ok()
+        receiver.wait_for(|current| *current >= revision).await.is_ok()
     }
 
     /// Commits one write and returns what is stored now; for a deletion, the last value with its revision.
@@ -257,12 +250,10 @@ fn restore(loaded: Loaded, limits: &Limits) -> Published {
                 bytes: record.value,
             }),
         };
-        let previous = record
-            .previous
-            .map(|(revision, bytes)| match seen.get(&record.key) {
-                Some(entry) if entry.revision == revision => entry.clone(),
-                _ => Arc::new(Entry { revision, bytes }),
-            });
+        let previous = record.previous.map(|(revision, bytes)| match seen.get(&record.key) {
+            Some(entry) if entry.revision == revision => entry.clone(),
+            _ => Arc::new(Entry { revision, bytes }),
+        });
         if record.kind == EventKind::Delete {
             seen.remove(&record.key);
         } else {

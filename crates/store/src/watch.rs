@@ -31,12 +31,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    pub(crate) fn new(
-        store: Store,
-        prefix: Arc<str>,
-        position: u64,
-        published: watch::Receiver<u64>,
-    ) -> Self {
+    pub(crate) fn new(store: Store, prefix: Arc<str>, position: u64, published: watch::Receiver<u64>) -> Self {
         Self {
             store,
             prefix,

@@ -6,9 +6,7 @@ use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::store::Published;
-use crate::{
-    Entry, Event, EventKind, Journal, JournalError, Limits, Payload, Record, Snapshot, WriteError,
-};
+use crate::{Entry, Event, EventKind, Journal, JournalError, Limits, Payload, Record, Snapshot, WriteError};
 
 /// What a writer believes to be stored under the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
