@@ -1,1 +1,28 @@
-//! Git, OCI and buckets fetched within bounds into verified artifacts.
+//! Git repositories fetched within bounds into verified artifacts.
+//!
+//! Owns the way from a GitRepository's specification to an archive in the [`ArtifactStore`] and back into memory as a
+//! [`Tree`]. Every connection, whatever the protocol, is opened by one dialer that checks the socket address against the
+//! [`Policy`] and counts what arrives. No program is run, no working tree is made, no proxy or configuration of the user
+//! is read, and no credential is ever part of an error. It refuses to serve artifacts: nothing here listens.
+
+mod artifact;
+mod error;
+mod fetch;
+mod limits;
+mod policy;
+mod request;
+mod secret;
+mod semver_range;
+mod tree;
+mod url;
+
+pub use artifact::{Artifact, ArtifactStore, FINGERPRINT, SourceKey};
+pub use error::{FetchError, StorageError};
+pub use fetch::{Commit, Fetched, fetch};
+pub use limits::Limits;
+pub use policy::{Cidr, Denied, Endpoint, InvalidCidr, InvalidEndpoint, Policy, Scheme};
+pub use request::{DEFAULT_TIMEOUT, GitRequest, LONGEST_TIMEOUT, Reference};
+pub use secret::{Credentials, Hidden, SecretData, TlsOptions};
+pub use semver_range::{InvalidRange, Range, tag_version};
+pub use tree::{Entry, Node, Tree};
+pub use url::RemoteUrl;

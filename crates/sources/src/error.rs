@@ -1,0 +1,297 @@
+//! What can go wrong while a source is fetched, in words a tenant can act on.
+//!
+//! Owns the mapping to Flux's reasons and the question whether trying again may help. Refuses to carry a credential:
+//! every URL in here is a [`crate::RemoteUrl`] display form, which has no user information, query or fragment.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::policy::Denied;
+
+/// Why a fetch did not give an artifact. One variant for each operation that can fail.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// `spec.url` is not a URL this can fetch from.
+    #[error("invalid Git URL {url}: {problem}")]
+    InvalidUrl {
+        /// The URL without credentials.
+        url: String,
+        /// What is wrong with it, and what is accepted.
+        problem: String,
+    },
+    /// A field of the specification has a value that can't be used.
+    #[error("invalid {field}: {problem}")]
+    InvalidField {
+        /// Path of the field, as `spec.ref.semver`.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A field is set that this version does not implement; it is refused rather than ignored.
+    #[error("{field} is set, which is not supported yet; remove the field")]
+    UnsupportedField {
+        /// Path of the field, as `spec.verify`.
+        field: &'static str,
+    },
+    /// The Secret lacks a key or holds one that can't be read.
+    #[error("the Secret of spec.secretRef can't be used: {problem}")]
+    InvalidSecret {
+        /// Which key, and what it must hold; never the value.
+        problem: String,
+    },
+    /// The address that a connection was about to be opened to is not allowed.
+    #[error("{0}")]
+    AddressDenied(#[from] Denied),
+    /// The host's name has no address.
+    #[error("can't resolve host {host:?}: {source}")]
+    Resolve {
+        /// The host of the URL.
+        host: String,
+        /// What the resolver said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// No address of the host accepted a connection.
+    #[error("can't connect to {host}:{port} ({address}): {source}")]
+    Connect {
+        /// The host of the URL.
+        host: String,
+        /// The port of the URL.
+        port: u16,
+        /// The address tried last.
+        address: IpAddr,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The TLS handshake failed.
+    #[error("TLS with {host}:{port} failed: {problem}")]
+    Tls {
+        /// The host of the URL.
+        host: String,
+        /// The port of the URL.
+        port: u16,
+        /// What was wrong, and which Secret key could mend it.
+        problem: String,
+    },
+    /// The connection broke while it was used.
+    #[error("connection to {url} broke: {problem}")]
+    Broken {
+        /// The URL without credentials.
+        url: String,
+        /// What happened.
+        problem: String,
+    },
+    /// The server sent a redirect that is not followed.
+    #[error("redirect from {from} to {to} refused: {problem}")]
+    Redirect {
+        /// Where the redirect came from.
+        from: String,
+        /// Where it points.
+        to: String,
+        /// Why it is not followed.
+        problem: &'static str,
+    },
+    /// The server wants credentials, or others than those given.
+    #[error("authentication to {url} failed: {problem}")]
+    Unauthorized {
+        /// The URL without credentials.
+        url: String,
+        /// What was tried and what to do.
+        problem: String,
+    },
+    /// The server's ssh host key is not the one of the Secret's `known_hosts`.
+    #[error("ssh host key of {host} refused: {problem}")]
+    HostKey {
+        /// Host, and port where it isn't 22.
+        host: String,
+        /// Its fingerprint, and what `known_hosts` says.
+        problem: String,
+    },
+    /// The server answered with a status that isn't success.
+    #[error("{url} answered HTTP {status}: {problem}")]
+    HttpStatus {
+        /// The URL without credentials.
+        url: String,
+        /// The HTTP status code.
+        status: u16,
+        /// What that means for a Git URL.
+        problem: &'static str,
+    },
+    /// The server refused or failed the request in the Git protocol.
+    #[error("the Git server at {url} said: {message}")]
+    Remote {
+        /// The URL without credentials.
+        url: String,
+        /// Its words, cut to a line and freed of control characters.
+        message: String,
+    },
+    /// The server does not speak the Git protocol as it should.
+    #[error("{url} does not answer as a Git server: {problem}")]
+    Protocol {
+        /// The URL without credentials.
+        url: String,
+        /// What was expected or is wrong.
+        problem: String,
+    },
+    /// The branch, tag, name or commit is not in the repository.
+    #[error("{what} not found in {url}{}", close_names(.close))]
+    ReferenceNotFound {
+        /// As `branch "mian"`.
+        what: String,
+        /// The URL without credentials.
+        url: String,
+        /// Names in the repository that look like it, at most five.
+        close: Vec<String>,
+    },
+    /// A bound of [`crate::Limits`] was reached.
+    #[error("repository over the size limit: {what} exceed {limit}; {advice}")]
+    TooLarge {
+        /// What was counted, as "received bytes".
+        what: &'static str,
+        /// The bound, with its unit.
+        limit: String,
+        /// What the user or admin can do.
+        advice: &'static str,
+    },
+    /// What the server sent as objects is not what it claims to be.
+    #[error("the objects received from {url} are invalid: {problem}")]
+    InvalidPack {
+        /// The URL without credentials.
+        url: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A tree of the commit holds something that can't be stored.
+    #[error("commit {commit} can't be made into an artifact: {problem}")]
+    InvalidTree {
+        /// The commit, in hex.
+        commit: String,
+        /// The path and what is wrong with it.
+        problem: String,
+    },
+    /// The whole fetch took longer than `spec.timeout`.
+    #[error("fetching {url} took longer than {} s (spec.timeout)", .timeout.as_secs_f64())]
+    Timeout {
+        /// The URL without credentials.
+        url: String,
+        /// `spec.timeout`.
+        timeout: Duration,
+    },
+    /// The artifact could not be written or read.
+    #[error("artifact storage: {0}")]
+    Storage(#[from] StorageError),
+}
+
+/// Why an artifact could not be stored or loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// A file of the store could not be used.
+    #[error("can't {action} {path}: {source}")]
+    Io {
+        /// What was attempted, as "write".
+        action: &'static str,
+        /// Path inside the store.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is no such artifact (any more).
+    #[error("artifact {digest} is not in the store; it is fetched again at the next reconciliation")]
+    Missing {
+        /// The digest asked for.
+        digest: String,
+    },
+    /// The stored bytes are not those of the digest.
+    #[error("stored artifact has digest {found}, not {expected}; it was changed or damaged")]
+    DigestMismatch {
+        /// The digest asked for.
+        expected: String,
+        /// The digest of what is stored.
+        found: String,
+    },
+    /// The name of a source or a digest can't be part of a path.
+    #[error("{what} can't be part of a storage path: {value:?}")]
+    InvalidName {
+        /// What it is, as "namespace".
+        what: &'static str,
+        /// The value.
+        value: String,
+    },
+    /// The archive is malformed.
+    #[error("artifact {digest} can't be read: {problem}")]
+    InvalidArchive {
+        /// The digest of the artifact.
+        digest: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A bound of [`crate::Limits`] was reached while the artifact was loaded.
+    #[error("artifact {digest} is over the limit: {what} exceed {limit}")]
+    TooLarge {
+        /// The digest of the artifact.
+        digest: String,
+        /// What was counted.
+        what: &'static str,
+        /// The bound, with its unit.
+        limit: String,
+    },
+}
+
+impl FetchError {
+    /// The reason of the condition `FetchFailed` (or `StorageOperationFailed`), as Flux's source-controller names it.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::InvalidUrl { .. } => "URLInvalid",
+            Self::InvalidSecret { .. } | Self::Unauthorized { .. } | Self::HostKey { .. } => "AuthenticationFailed",
+            Self::Storage(_) => "ArchiveOperationFailed",
+            Self::UnsupportedField { .. } => "UnsupportedField",
+            Self::InvalidField { .. }
+            | Self::AddressDenied(_)
+            | Self::Resolve { .. }
+            | Self::Connect { .. }
+            | Self::Tls { .. }
+            | Self::Broken { .. }
+            | Self::Redirect { .. }
+            | Self::HttpStatus { .. }
+            | Self::Remote { .. }
+            | Self::Protocol { .. }
+            | Self::ReferenceNotFound { .. }
+            | Self::TooLarge { .. }
+            | Self::InvalidPack { .. }
+            | Self::InvalidTree { .. }
+            | Self::Timeout { .. } => "GitOperationFailed",
+        }
+    }
+
+    /// Whether the same request may succeed later without anybody changing the object, its Secret or the repository.
+    pub fn transient(&self) -> bool {
+        match self {
+            Self::Resolve { .. }
+            | Self::Connect { .. }
+            | Self::Broken { .. }
+            | Self::Timeout { .. }
+            | Self::Remote { .. } => true,
+            Self::Storage(StorageError::Io { .. }) => true,
+            Self::HttpStatus { status, .. } => *status == 408 || *status == 429 || *status >= 500,
+            _ => false,
+        }
+    }
+
+    /// Whether only a change of the object itself can help: the object is `Stalled`.
+    pub fn stalled(&self) -> bool {
+        matches!(
+            self,
+            Self::InvalidUrl { .. } | Self::InvalidField { .. } | Self::UnsupportedField { .. }
+        )
+    }
+}
+
+fn close_names(close: &[String]) -> String {
+    if close.is_empty() {
+        String::new()
+    } else {
+        format!("; close to it: {}", close.join(", "))
+    }
+}

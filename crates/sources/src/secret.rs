@@ -1,0 +1,168 @@
+//! Credentials of a source, read from the data of a Secret.
+//!
+//! Owns which keys a Secret of `spec.secretRef` may hold (Flux's) and keeps their values from being printed: nothing in
+//! here implements `Display`, and `Debug` shows no value. It refuses half a credential rather than to try without it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::error::FetchError;
+use crate::policy::Scheme;
+use crate::url::RemoteUrl;
+
+/// The data of a Kubernetes Secret, decoded.
+pub type SecretData = BTreeMap<String, Vec<u8>>;
+
+/// A text that is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden(String);
+
+impl Hidden {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for the wire only.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// How a source proves who it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credentials {
+    /// Not at all.
+    Anonymous,
+    /// `username` and `password`, sent to the URL's own scheme, host and port only.
+    Basic {
+        /// The user name.
+        username: String,
+        /// The password or token.
+        password: Hidden,
+    },
+    /// `bearerToken`, sent to the URL's own scheme, host and port only.
+    Bearer(Hidden),
+    /// An ssh key, and the host keys that are believed.
+    SshKey {
+        /// The login; from the URL, `git` if it names none.
+        user: String,
+        /// The private key, `identity`, in OpenSSH, PKCS#1 or PKCS#8 form.
+        identity: Hidden,
+        /// The passphrase of the key, `password`.
+        passphrase: Option<Hidden>,
+        /// `known_hosts` in OpenSSH's form; what it doesn't name is refused.
+        known_hosts: String,
+    },
+}
+
+/// What TLS believes and shows, besides the system's certificates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// `ca.crt` (or Flux's older `caFile`): PEM certificates believed in addition to the system's.
+    pub ca: Option<Vec<u8>>,
+    /// `tls.crt` and `tls.key`: PEM certificate chain and private key shown to the URL's own host.
+    pub client: Option<(Vec<u8>, Hidden)>,
+}
+
+/// Reads the Secret of a source for this URL.
+///
+/// # Errors
+/// [`FetchError::InvalidSecret`] when a needed key is missing, empty, or not text, or two kinds of credential are mixed.
+pub(crate) fn read(url: &RemoteUrl, secret: Option<&SecretData>) -> Result<(Credentials, TlsOptions), FetchError> {
+    let reader = Reader { data: secret };
+    let tls = TlsOptions {
+        ca: match (reader.bytes("ca.crt"), reader.bytes("caFile")) {
+            (Some(ca), _) | (None, Some(ca)) => Some(ca.to_vec()),
+            (None, None) => None,
+        },
+        client: match (
+            reader.bytes("tls.crt").or(reader.bytes("certFile")),
+            reader.text("tls.key")?.or(reader.text("keyFile")?),
+        ) {
+            (Some(certificate), Some(key)) => Some((certificate.to_vec(), Hidden::new(key))),
+            (None, None) => None,
+            (Some(_), None) => return Err(problem("tls.crt is set without tls.key")),
+            (None, Some(_)) => return Err(problem("tls.key is set without tls.crt")),
+        },
+    };
+    let credentials = if url.endpoint().scheme == Scheme::Ssh {
+        ssh(url, &reader)?
+    } else {
+        http(url, &reader)?
+    };
+    Ok((credentials, tls))
+}
+
+fn ssh(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError> {
+    let Some(identity) = reader.text("identity")? else {
+        return Err(problem(
+            "an ssh URL needs the key identity (a private key) and known_hosts",
+        ));
+    };
+    let Some(known_hosts) = reader.text("known_hosts")? else {
+        return Err(problem(
+            "known_hosts is missing; without it the server could be anybody: store the output of ssh-keyscan there",
+        ));
+    };
+    Ok(Credentials::SshKey {
+        user: url.user().unwrap_or("git").to_owned(),
+        identity: Hidden::new(identity),
+        passphrase: reader.text("password")?.map(Hidden::new),
+        known_hosts: known_hosts.to_owned(),
+    })
+}
+
+fn http(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError> {
+    let basic = match (reader.text("username")?, reader.text("password")?) {
+        (Some(username), Some(password)) => Some((username.to_owned(), Hidden::new(password))),
+        (Some(_), None) => return Err(problem("username is set without password")),
+        (None, Some(_)) => return Err(problem("password is set without username")),
+        (None, None) => url
+            .password()
+            .map(|password| (url.user().unwrap_or_default().to_owned(), Hidden::new(password))),
+    };
+    match (basic, reader.text("bearerToken")?) {
+        (Some(_), Some(_)) => Err(problem("bearerToken and username with password can't be used together")),
+        (Some((username, password)), None) => {
+            if username.contains(':') {
+                return Err(problem("username holds a colon"));
+            }
+            Ok(Credentials::Basic { username, password })
+        }
+        (None, Some(token)) => Ok(Credentials::Bearer(Hidden::new(token.trim_end()))),
+        (None, None) => Ok(Credentials::Anonymous),
+    }
+}
+
+struct Reader<'a> {
+    data: Option<&'a SecretData>,
+}
+
+impl<'a> Reader<'a> {
+    fn bytes(&self, key: &str) -> Option<&'a [u8]> {
+        self.data?.get(key).map(Vec::as_slice).filter(|value| !value.is_empty())
+    }
+
+    fn text(&self, key: &'static str) -> Result<Option<&'a str>, FetchError> {
+        match self.bytes(key) {
+            None => Ok(None),
+            Some(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => Ok(Some(text)),
+                Err(_) => Err(problem(&format!("{key} is not text"))),
+            },
+        }
+    }
+}
+
+fn problem(text: &str) -> FetchError {
+    FetchError::InvalidSecret {
+        problem: text.to_owned(),
+    }
+}

@@ -1,0 +1,202 @@
+//! The files and links of an artifact, in memory.
+//!
+//! Owns the reading of an archive of outside content: paths, sizes and counts are checked while it is read, and anything
+//! but regular files, symbolic links and folders is refused. Links are kept as text; who renders decides what to follow.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use tar::EntryType;
+
+use crate::error::StorageError;
+use crate::limits::{Limits, bytes_text};
+
+/// A read-only tree of files. Paths are relative, `/`-separated, without `.`, `..` or empty parts; the root is `""`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tree {
+    nodes: BTreeMap<String, Node>,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Node {
+    /// A regular file's content.
+    File(Bytes),
+    /// A symbolic link's target, exactly as committed.
+    Link(String),
+}
+
+/// What [`Tree::entry`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// A regular file's content.
+    File(&'a [u8]),
+    /// A folder, which has at least one entry.
+    Directory,
+    /// A symbolic link's target, not followed.
+    Link(&'a str),
+}
+
+impl Tree {
+    /// What stands at this exact path; a path through a link finds nothing.
+    pub fn entry(&self, path: &str) -> Option<Entry<'_>> {
+        match self.nodes.get(path) {
+            Some(Node::File(content)) => Some(Entry::File(content)),
+            Some(Node::Link(target)) => Some(Entry::Link(target)),
+            None if path.is_empty() => Some(Entry::Directory),
+            None => self.below(path).next().map(|_| Entry::Directory),
+        }
+    }
+
+    /// The names in a folder, sorted by byte, without duplicates; none if the folder has no entries.
+    pub fn list(&self, directory: &str) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for rest in self.below(directory) {
+            let name = rest.split_once('/').map_or(rest, |(name, _)| name);
+            if names.last() != Some(&name) {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Every file and link with its path, sorted by path.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.nodes.iter().map(|(path, node)| (path.as_str(), node))
+    }
+
+    /// How many files and links there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Bytes of all files together.
+    pub fn size(&self) -> u64 {
+        self.nodes
+            .values()
+            .map(|node| {
+                if let Node::File(content) = node {
+                    content.len() as u64
+                } else {
+                    0
+                }
+            })
+            .sum()
+    }
+
+    /// Paths below a folder, relative to it.
+    fn below<'a>(&'a self, directory: &str) -> impl Iterator<Item = &'a str> {
+        let prefix = if directory.is_empty() {
+            String::new()
+        } else {
+            format!("{directory}/")
+        };
+        self.nodes
+            .range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded))
+            .map_while(move |(path, _)| path.strip_prefix(prefix.as_str()))
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+
+    /// Unpacks a gzipped tar archive whose digest was verified already.
+    pub(crate) fn from_archive(archive: &[u8], digest: &str, limits: &Limits) -> Result<Self, StorageError> {
+        let invalid = |problem: String| StorageError::InvalidArchive {
+            digest: digest.to_owned(),
+            problem,
+        };
+        let large = |what, limit| StorageError::TooLarge {
+            digest: digest.to_owned(),
+            what,
+            limit,
+        };
+        // Headers and padding come on top of the files: a kilobyte and a half for each, and long names.
+        let overhead = u64::from(limits.files).saturating_mul(1536 + 2 * limits.path_bytes as u64);
+        let bound = limits.unpacked_bytes.saturating_add(overhead);
+        let mut nodes = BTreeMap::new();
+        let mut unpacked = 0_u64;
+        let mut archive = tar::Archive::new(GzDecoder::new(archive).take(bound));
+        for entry in archive.entries().map_err(|error| invalid(error.to_string()))? {
+            let mut entry = entry.map_err(|error| invalid(error.to_string()))?;
+            let path = String::from_utf8(entry.path_bytes().into_owned())
+                .map_err(|_| invalid("a path is not UTF-8".to_owned()))?;
+            check_path(&path, limits).map_err(|problem| invalid(format!("path {path:?} {problem}")))?;
+            if nodes.len() >= limits.files as usize {
+                return Err(large("files", limits.files.to_string()));
+            }
+            let node = match entry.header().entry_type() {
+                EntryType::Regular => {
+                    let size = entry.size();
+                    if size > limits.file_bytes {
+                        return Err(large("bytes of one file", bytes_text(limits.file_bytes)));
+                    }
+                    unpacked = unpacked.saturating_add(size);
+                    if unpacked > limits.unpacked_bytes {
+                        return Err(large("unpacked bytes", bytes_text(limits.unpacked_bytes)));
+                    }
+                    let mut content = Vec::new();
+                    entry
+                        .read_to_end(&mut content)
+                        .map_err(|error| invalid(error.to_string()))?;
+                    if content.len() as u64 != size {
+                        return Err(invalid(format!("{path:?} is cut off")));
+                    }
+                    Node::File(Bytes::from(content))
+                }
+                EntryType::Symlink => {
+                    let target = entry
+                        .link_name_bytes()
+                        .map(|target| target.into_owned())
+                        .unwrap_or_default();
+                    let target =
+                        String::from_utf8(target).map_err(|_| invalid(format!("the link {path:?} is not UTF-8")))?;
+                    Node::Link(target)
+                }
+                other => {
+                    return Err(invalid(format!("{path:?} is neither a file nor a link but {other:?}")));
+                }
+            };
+            if nodes.insert(path.clone(), node).is_some() {
+                return Err(invalid(format!("{path:?} stands in it twice")));
+            }
+        }
+        let tree = Self { nodes };
+        if let Some(path) = tree.nodes.keys().find(|path| tree.below(path).next().is_some()) {
+            return Err(invalid(format!("{path:?} is both a file and a folder")));
+        }
+        Ok(tree)
+    }
+}
+
+/// Whether a path may stand in an artifact; the error completes the sentence "path … ".
+pub(crate) fn check_path(path: &str, limits: &Limits) -> Result<(), String> {
+    if path.len() > limits.path_bytes {
+        return Err(format!("is longer than {} bytes", limits.path_bytes));
+    }
+    if path.contains('\0') {
+        return Err("holds a zero byte".to_owned());
+    }
+    let mut depth = 0_usize;
+    for part in path.split('/') {
+        depth += 1;
+        if matches!(part, "" | "." | "..") {
+            return Err("has an empty, \".\" or \"..\" part".to_owned());
+        }
+        if part.eq_ignore_ascii_case(".git") {
+            return Err("leads into .git".to_owned());
+        }
+    }
+    if depth > limits.depth {
+        return Err(format!("has more than {} parts", limits.depth));
+    }
+    Ok(())
+}
