@@ -1,1 +1,32 @@
-//! The kinds of every API group that Tenure serves, their conditions and reasons.
+//! The kinds of the API groups that Tenure serves: their fields, statuses, conditions and reasons, their names, and their CRDs as data.
+//!
+//! What users write is decoded leniently where one bad object must not stop the others (a duration is kept as text and parsed when
+//! it is used), and strictly where a wrong guess would be unsafe. The crate decides nothing: `tenancy` and `planner` do.
+//! It refuses I/O of any kind; kube is here only for its derive and its object types.
+
+pub mod artifact;
+pub mod condition;
+pub mod crds;
+pub mod duration;
+pub mod git_repository;
+pub mod inventory;
+pub mod kustomization;
+pub mod metadata;
+pub mod names;
+pub mod reason;
+pub mod reference;
+pub mod roles;
+pub mod selector;
+pub mod surface;
+pub mod tenant;
+
+pub use condition::{Condition, ConditionStatus};
+pub use duration::DurationText;
+pub use git_repository::{GitRepository, GitRepositorySpec, GitRepositoryStatus};
+pub use inventory::ObjectId;
+pub use kustomization::{Kustomization, KustomizationSpec, KustomizationStatus};
+pub use surface::{Surface, SurfaceSpec, SurfaceStatus};
+pub use tenant::{Tenant, TenantSpec, TenantStatus};
+
+/// A time as Kubernetes writes it: RFC 3339 in UTC with whole seconds.
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};

@@ -1,0 +1,32 @@
+//! What a source has fetched, as its status tells it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A fetched and stored revision of a source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct Artifact {
+    /// Digest of the content, `<algorithm>:<hex>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[a-zA-Z0-9=_-]+$"))]
+    pub digest: Option<String>,
+    /// When the artifact was last changed.
+    pub last_update_time: Time,
+    /// What the upstream says of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// Path within the artifact store: `<kind>/<namespace>/<name>/<file>`.
+    pub path: String,
+    /// Human-readable identifier in the upstream, such as `main@sha1:<commit>`.
+    pub revision: String,
+    /// Size in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<i64>,
+    /// Address of the artifact. Tenure serves none over the network and never reads this field: a forged one has no effect.
+    pub url: String,
+}

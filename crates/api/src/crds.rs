@@ -1,0 +1,161 @@
+//! The CustomResourceDefinitions of every kind, as data: what `deploy/crds` is written from and what the embedded control plane installs.
+
+use kube::CustomResourceExt;
+use serde_json::{Value, json};
+
+use crate::{GitRepository, Kustomization, Surface, Tenant};
+
+/// A CustomResourceDefinition could not be turned into JSON.
+#[derive(Debug, thiserror::Error)]
+#[error("the CustomResourceDefinition of {kind} cannot be written as JSON")]
+pub struct CrdError {
+    /// The kind.
+    pub kind: &'static str,
+    /// Why.
+    #[source]
+    pub source: serde_json::Error,
+}
+
+/// Every CRD, ordered by name.
+///
+/// # Errors
+/// [`CrdError`] when a generated schema is not representable as JSON; that would be a defect, and a test keeps it from happening.
+pub fn crds() -> Result<Vec<Value>, CrdError> {
+    let mut crds = vec![
+        finished::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
+        finished::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,
+        finished::<Surface>("Surface", None)?,
+        finished::<Tenant>("Tenant", None)?,
+    ];
+    for crd in &mut crds {
+        if crd.pointer("/spec/names/kind").and_then(Value::as_str) == Some("Tenant") {
+            preserve_what_capsule_knows(crd);
+        }
+        declare_flux_defaults(crd);
+    }
+    crds.sort_by_key(|crd| {
+        crd.pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    });
+    Ok(crds)
+}
+
+/// The file name under `deploy/crds` of a CRD: `<group>_<plural>.yaml`.
+#[must_use]
+pub fn file_name(crd: &Value) -> String {
+    let text = |pointer: &str| crd.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    format!("{}_{}.yaml", text("/spec/group"), text("/spec/names/plural"))
+}
+
+fn finished<K: CustomResourceExt>(kind: &'static str, status_default: Option<Value>) -> Result<Value, CrdError> {
+    let mut crd = serde_json::to_value(K::crd()).map_err(|source| CrdError { kind, source })?;
+    if let Some(status) = crd.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/status") {
+        // The derive makes the status nullable; Flux's and Kubernetes' own kinds never are.
+        if let Some(status) = status.as_object_mut() {
+            status.remove("nullable");
+            if let Some(default) = status_default {
+                status.insert("default".to_owned(), default);
+            }
+        }
+    }
+    if let Some(schema) = crd.pointer_mut("/spec/versions/0/schema/openAPIV3Schema") {
+        declare_envelope(schema);
+        tidy(schema);
+    }
+    Ok(crd)
+}
+
+/// Adds `apiVersion`, `kind` and `metadata`, which kubectl's explain and validation look for.
+fn declare_envelope(schema: &mut Value) {
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
+    properties.insert(
+        "apiVersion".to_owned(),
+        json!({ "type": "string", "description": "Version of the schema of this object." }),
+    );
+    properties.insert(
+        "kind".to_owned(),
+        json!({ "type": "string", "description": "Kind of this object." }),
+    );
+    properties.insert("metadata".to_owned(), json!({ "type": "object" }));
+    if let Some(schema) = schema.as_object_mut() {
+        schema.remove("title");
+        schema.insert("required".to_owned(), json!(["spec"]));
+    }
+}
+
+/// Brings a generated schema to the shape that controller-gen gives Flux's: optional fields are absent, not null; numbers have no
+/// bounds that only say what their format says; a default that only says "absent" is left out.
+fn tidy(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if map.contains_key("type")
+                || map.contains_key("properties")
+                || map.contains_key("x-kubernetes-preserve-unknown-fields")
+            {
+                map.remove("nullable");
+                if map.get("default").is_some_and(is_empty_default) {
+                    map.remove("default");
+                }
+                if let Some(values) = map.get_mut("enum").and_then(Value::as_array_mut) {
+                    values.retain(|value| !value.is_null());
+                }
+            }
+            map.values_mut().for_each(tidy);
+        }
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}
+
+fn is_empty_default(default: &Value) -> bool {
+    match default {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Number(number) => number.as_i64() == Some(0),
+    }
+}
+
+/// The defaults that Flux's CRDs declare, so that an object reads back the same from either.
+fn declare_flux_defaults(crd: &mut Value) {
+    let defaults: &[(&str, Value)] = match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
+        Some("GitRepository") => &[("timeout", json!("60s")), ("verify/properties/mode", json!("HEAD"))],
+        Some("Kustomization") => &[
+            ("force", json!(false)),
+            (
+                "postBuild/properties/substituteFrom/items/properties/optional",
+                json!(false),
+            ),
+        ],
+        _ => &[],
+    };
+    for (path, default) in defaults {
+        let pointer = format!("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/{path}");
+        if let Some(schema) = crd.pointer_mut(&pointer).and_then(Value::as_object_mut) {
+            schema.insert("default".to_owned(), default.clone());
+        }
+    }
+}
+
+/// A Tenant that Capsule wrote keeps what Tenure does not know.
+fn preserve_what_capsule_knows(crd: &mut Value) {
+    for path in [
+        "/spec",
+        "/spec/properties/owners/items",
+        "/spec/properties/namespaceOptions",
+        "/status",
+        "/status/properties/spaces/items",
+    ] {
+        let pointer = format!("/spec/versions/0/schema/openAPIV3Schema/properties{path}");
+        if let Some(schema) = crd.pointer_mut(&pointer).and_then(Value::as_object_mut) {
+            schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), json!(true));
+            schema.remove("additionalProperties");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The identity of an object in an inventory, in Flux's text form `namespace_name_group_Kind` with `:` in names written `__`.
+//! Refuses forged ids: parts that could not be the name of anything.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Which object: everything but its version. Ordered and serialised by its text form.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ObjectId {
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+}
+
+/// Why a text is not an [`ObjectId`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectIdError {
+    /// The text has not the four parts.
+    #[error("{id:?} is not an inventory id: it must be namespace_name_group_Kind")]
+    Shape {
+        /// The text.
+        id: String,
+    },
+    /// A part cannot be the name of anything.
+    #[error("{id:?} is not an inventory id: its {part} is not valid")]
+    Part {
+        /// The text.
+        id: String,
+        /// Which part.
+        part: &'static str,
+    },
+    /// An object lacks what identifies it.
+    #[error("the object has no {field}")]
+    Field {
+        /// Which field.
+        field: &'static str,
+    },
+}
+
+impl ObjectId {
+    /// The id of an object.
+    ///
+    /// # Errors
+    /// [`ObjectIdError::Field`] when `kind`, `apiVersion` or `metadata.name` is missing, [`ObjectIdError::Part`] when one is not valid.
+    pub fn of(object: &Value) -> Result<Self, ObjectIdError> {
+        let text = |pointer: &str, field: &'static str| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+                .ok_or(ObjectIdError::Field { field })
+        };
+        let api_version = text("/apiVersion", "apiVersion")?;
+        let (group, _) = split_api_version(api_version);
+        let id = Self {
+            namespace: object
+                .pointer("/metadata/namespace")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            name: text("/metadata/name", "metadata.name")?.to_owned(),
+            group: group.to_owned(),
+            kind: text("/kind", "kind")?.to_owned(),
+        };
+        id.check()?;
+        Ok(id)
+    }
+
+    /// Refuses parts that could not be the name of anything, and could lead a path built from them elsewhere. Names follow the
+    /// rule for path segments, which is the widest that Kubernetes has (RBAC kinds use it).
+    fn check(&self) -> Result<(), ObjectIdError> {
+        let part = |part| ObjectIdError::Part {
+            id: self.to_string(),
+            part,
+        };
+        if !self.namespace.is_empty() && !crate::names::is_dns_label(&self.namespace) {
+            return Err(part("namespace"));
+        }
+        let forbidden =
+            |character: char| matches!(character, '/' | '%' | '?' | '#') || character.is_control() || character == ' ';
+        if self.name.is_empty()
+            || self.name.len() > 253
+            || self.name == "."
+            || self.name == ".."
+            || self.name.contains(forbidden)
+        {
+            return Err(part("name"));
+        }
+        if !self.group.is_empty() && !crate::names::is_dns_subdomain(&self.group) {
+            return Err(part("group"));
+        }
+        if self.kind.is_empty() || !self.kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(part("kind"));
+        }
+        Ok(())
+    }
+
+    /// `Kind/namespace/name` or `Kind/name`: how Flux writes an object in messages.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        if self.namespace.is_empty() {
+            format!("{}/{}", self.kind, self.name)
+        } else {
+            format!("{}/{}/{}", self.kind, self.namespace, self.name)
+        }
+    }
+}
+
+/// Splits an `apiVersion` into group (empty for core) and version.
+#[must_use]
+pub fn split_api_version(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{}_{}_{}_{}",
+            self.namespace,
+            self.name.replace(':', "__"),
+            self.group,
+            self.kind
+        )
+    }
+}
+
+impl FromStr for ObjectId {
+    type Err = ObjectIdError;
+
+    fn from_str(id: &str) -> Result<Self, ObjectIdError> {
+        let shape = || ObjectIdError::Shape { id: id.to_owned() };
+        let (namespace, rest) = id.split_once('_').ok_or_else(shape)?;
+        let (rest, kind) = rest.rsplit_once('_').ok_or_else(shape)?;
+        let (name, group) = rest.rsplit_once('_').ok_or_else(shape)?;
+        let id = Self {
+            namespace: namespace.to_owned(),
+            name: name.replace("__", ":"),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+        };
+        id.check()?;
+        Ok(id)
+    }
+}
+
+impl TryFrom<String> for ObjectId {
+    type Error = ObjectIdError;
+
+    fn try_from(id: String) -> Result<Self, ObjectIdError> {
+        id.parse()
+    }
+}
+
+impl From<ObjectId> for String {
+    fn from(id: ObjectId) -> String {
+        id.to_string()
+    }
+}
+
+/// One entry of an inventory as it stands in a status: the id as text, since a status may have been forged.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct ResourceRef {
+    /// `namespace_name_group_Kind`.
+    pub id: String,
+    /// API version (without the group) that the object was applied with.
+    pub v: String,
+}
+
+/// The objects that were applied and are still accounted for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct ResourceInventory {
+    /// One entry an object.
+    #[serde(default)]
+    #[schemars(required)]
+    pub entries: Vec<ResourceRef>,
+}

@@ -1,0 +1,62 @@
+//! Labels, annotations, finalizers and field managers: the fixed words on objects. Flux's and Capsule's are theirs, `tenure.dev/` is ours.
+
+/// The platform namespace: surfaces in it are of the platform tier.
+pub const PLATFORM_NAMESPACE: &str = "tenure-system";
+/// The ServiceAccount of the controller itself, in the platform namespace.
+pub const CONTROLLER_SERVICE_ACCOUNT: &str = "tenure-controller";
+
+/// Field manager of everything that a Kustomization applies (Flux's, so that a cluster that switches recreates nothing).
+pub const KUSTOMIZE_CONTROLLER: &str = "kustomize-controller";
+/// Field manager of a Kustomization's own status and finalizer (Flux's).
+pub const KUSTOMIZE_CONTROLLER_STATUS: &str = "gotk-kustomize-controller";
+/// Field manager of a source's own status and finalizer (Flux's).
+pub const SOURCE_CONTROLLER_STATUS: &str = "gotk-source-controller";
+/// Field manager of what Tenure writes for a Surface or a Tenant.
+pub const TENURE_CONTROLLER: &str = "tenure-controller";
+/// Field managers whose fields are taken over when an object is first applied (as Flux does): exact for `before-first-apply`,
+/// prefix for kubectl.
+pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+/// Prefix of kubectl's field managers.
+pub const KUBECTL_PREFIX: &str = "kubectl";
+
+/// The finalizer of Kustomizations and sources (Flux's).
+pub const FLUX_FINALIZER: &str = "finalizers.fluxcd.io";
+/// The finalizer of Surfaces and Tenants.
+pub const TENURE_FINALIZER: &str = "tenure.dev/finalizer";
+
+/// Label that names the Kustomization that owns an object.
+pub const OWNER_NAME: &str = "kustomize.toolkit.fluxcd.io/name";
+/// Label that names the namespace of the Kustomization that owns an object.
+pub const OWNER_NAMESPACE: &str = "kustomize.toolkit.fluxcd.io/namespace";
+/// Annotation on an applied object: `Merge`, `IfNotPresent` or `Ignore`.
+pub const SSA: &str = "kustomize.toolkit.fluxcd.io/ssa";
+/// Annotation on an applied object: `enabled` recreates it when a change is refused as immutable.
+pub const FORCE: &str = "kustomize.toolkit.fluxcd.io/force";
+/// Annotation on an applied object: `disabled` keeps it from being pruned.
+pub const PRUNE: &str = "kustomize.toolkit.fluxcd.io/prune";
+/// Annotation on an applied object: `disabled` leaves it alone altogether.
+pub const RECONCILE: &str = "kustomize.toolkit.fluxcd.io/reconcile";
+/// Annotation on an event: the revision that it is about.
+pub const EVENT_REVISION: &str = "kustomize.toolkit.fluxcd.io/revision";
+/// Annotation on a source's event: the revision that it is about.
+pub const SOURCE_EVENT_REVISION: &str = "source.toolkit.fluxcd.io/revision";
+/// Annotation that asks for a reconciliation now; its value comes back as `status.lastHandledReconcileAt`.
+pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
+
+/// Label on a namespace: the Tenant that it belongs to. Counts only together with an ownerReference to that Tenant's uid.
+pub const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
+/// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.
+pub const HOME_NAMESPACE: &str = "tenure.dev/home-namespace";
+/// Label on what a Surface generates: the Surface's name (same namespace).
+pub const SURFACE_LABEL: &str = "tenure.dev/surface";
+/// Label on what a Surface generates: the source's name within the Surface.
+pub const SURFACE_SOURCE_LABEL: &str = "tenure.dev/source";
+/// Label on what Tenure writes for a Tenant.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY`].
+pub const MANAGED_BY_TENURE: &str = "tenure";
+
+/// The narrow ClusterRole that a tenant's GitOps ServiceAccount is bound to in each of the tenant's namespaces.
+pub const TENANT_GITOPS_CLUSTER_ROLE: &str = "tenure-tenant-gitops";
+/// What a tenant's GitOps ServiceAccount is called: the tenant's name and this.
+pub const TENANT_GITOPS_SUFFIX: &str = "-gitops";

@@ -1,0 +1,60 @@
+//! The words that stand as `reason` in conditions and events. Flux's where Flux has one; ours are marked.
+
+/// The reconciliation is under way.
+pub const PROGRESSING: &str = "Progressing";
+/// The reconciliation failed and is tried again.
+pub const PROGRESSING_WITH_RETRY: &str = "ProgressingWithRetry";
+/// A dependency is not ready yet.
+pub const DEPENDENCY_NOT_READY: &str = "DependencyNotReady";
+/// Everything was applied, and is healthy if that was asked for.
+pub const RECONCILIATION_SUCCEEDED: &str = "ReconciliationSucceeded";
+/// Something could not be applied.
+pub const RECONCILIATION_FAILED: &str = "ReconciliationFailed";
+/// The source or its artifact is missing or cannot be read.
+pub const ARTIFACT_FAILED: &str = "ArtifactFailed";
+/// The files could not be rendered.
+pub const BUILD_FAILED: &str = "BuildFailed";
+/// Something could not be pruned.
+pub const PRUNE_FAILED: &str = "PruneFailed";
+/// A health check failed or did not end in time.
+pub const HEALTH_CHECK_FAILED: &str = "HealthCheckFailed";
+/// A health check was given up because something newer came.
+pub const HEALTH_CHECK_CANCELED: &str = "HealthCheckCanceled";
+/// Tenancy refuses it.
+pub const ACCESS_DENIED: &str = "AccessDenied";
+/// A CEL expression does not compile.
+pub const INVALID_CEL_EXPRESSION: &str = "InvalidCELExpression";
+/// Reconciliation is suspended.
+pub const SUSPENDED: &str = "Suspended";
+/// Something was applied, changed or deleted (events).
+pub const RECONCILIATION_PROGRESSED: &str = "Progressing";
+
+/// The URL of a source is not valid.
+pub const URL_INVALID: &str = "URLInvalid";
+/// The credentials were refused, or could not be read.
+pub const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
+/// A Git operation failed.
+pub const GIT_OPERATION_FAILED: &str = "GitOperationFailed";
+/// A Git operation succeeded.
+pub const GIT_OPERATION_SUCCEEDED: &str = "GitOperationSucceeded";
+/// An artifact was fetched and stored.
+pub const SUCCEEDED: &str = "Succeeded";
+/// A new artifact was stored (events).
+pub const NEW_ARTIFACT: &str = "NewArtifact";
+/// The upstream has the revision that is stored already (events).
+pub const ARTIFACT_UP_TO_DATE: &str = "ArtifactUpToDate";
+/// The upstream has a revision that is not stored yet.
+pub const NEW_REVISION: &str = "NewRevision";
+
+/// Ours: a field is set that Tenure does not implement.
+pub const UNSUPPORTED_FIELD: &str = "UnsupportedField";
+/// Ours: a field's value is not valid.
+pub const INVALID_SPEC: &str = "InvalidSpec";
+/// Ours: some objects' kinds are not known to the cluster; the others were applied.
+pub const UNKNOWN_KIND: &str = "UnknownKind";
+/// Ours: another writer keeps reverting what is applied.
+pub const FIELD_CONTESTED: &str = "FieldContested";
+/// Ours: the surface does not live where a surface may live.
+pub const WRONG_NAMESPACE: &str = "WrongNamespace";
+/// Ours: the ServiceAccount to act as does not exist, or may not be used.
+pub const IDENTITY_MISSING: &str = "IdentityMissing";

@@ -1,0 +1,188 @@
+//! `Tenant` (capsule.clastix.io/v1beta2): the part of Capsule's kind that Tenure acts on. Everything else in a spec is kept as it is
+//! and can be listed ([`TenantSpec::other`]), so that an object that Capsule wrote loses nothing.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::condition::Condition;
+
+/// Who owns the tenant, and what its namespaces may be.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "capsule.clastix.io",
+    version = "v1beta2",
+    kind = "Tenant",
+    plural = "tenants",
+    shortname = "tnt",
+    status = "TenantStatus",
+    derive = "PartialEq",
+    doc = "Tenant is a group of namespaces with owners.",
+    printcolumn(name = "State", type_ = "string", json_path = ".status.state"),
+    printcolumn(
+        name = "Namespace quota",
+        type_ = "integer",
+        json_path = ".spec.namespaceOptions.quota"
+    ),
+    printcolumn(name = "Namespace count", type_ = "integer", json_path = ".status.size"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantSpec {
+    /// Who owns the tenant. Each gets RoleBindings in every one of its namespaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<TenantOwner>,
+    /// What the tenant's namespaces may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace_options: Option<NamespaceOptions>,
+    /// RoleBindings in every namespace that confer no ownership.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub additional_role_bindings: Vec<AdditionalRoleBinding>,
+    /// What Capsule knows and Tenure does not act on.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: BTreeMap<String, Value>,
+}
+
+/// One owner.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct TenantOwner {
+    /// Annotations of the RoleBindings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<BTreeMap<String, String>>,
+    /// ClusterRoles bound in every namespace; `admin` and `capsule-namespace-deleter` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_roles: Option<Vec<String>>,
+    /// What the owner is.
+    #[schemars(extend("enum" = ["User", "Group", "ServiceAccount"]))]
+    pub kind: String,
+    /// Labels of the RoleBindings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// Name; of a ServiceAccount `system:serviceaccount:<namespace>:<name>`.
+    pub name: String,
+    /// What Capsule knows and Tenure does not act on.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: BTreeMap<String, Value>,
+}
+
+/// What the tenant's namespaces may be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct NamespaceOptions {
+    /// How many there may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub quota: Option<i32>,
+    /// What Capsule knows and Tenure does not act on.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: BTreeMap<String, Value>,
+}
+
+/// A RoleBinding in every namespace that confers no ownership.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct AdditionalRoleBinding {
+    /// Annotations of the RoleBinding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<BTreeMap<String, String>>,
+    /// The ClusterRole.
+    pub cluster_role_name: String,
+    /// Labels of the RoleBinding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// Who it is bound to.
+    pub subjects: Vec<Subject>,
+}
+
+/// A subject of a RoleBinding.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct Subject {
+    /// API group of the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_group: Option<String>,
+    /// `User`, `Group` or `ServiceAccount`.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Namespace of a ServiceAccount.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// What was observed and written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantStatus {
+    /// Conditions: Ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Names of the tenant's namespaces, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
+    /// Generation that the status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// How many namespaces there are.
+    #[serde(default)]
+    #[schemars(required)]
+    pub size: i64,
+    /// The tenant's namespaces, sorted by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spaces: Vec<TenantSpace>,
+    /// `Active`, `Cordoned` or `Terminating`.
+    #[serde(default)]
+    #[schemars(required)]
+    pub state: String,
+    /// What Capsule wrote and Tenure does not act on.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: BTreeMap<String, Value>,
+}
+
+/// One namespace of a tenant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct TenantSpace {
+    /// Name.
+    pub name: String,
+    /// Uid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// What Capsule wrote and Tenure does not act on.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub other: BTreeMap<String, Value>,
+}
+
+impl TenantOwner {
+    /// The ClusterRoles bound for this owner: Capsule's default when none is named.
+    #[must_use]
+    pub fn effective_cluster_roles(&self) -> Vec<String> {
+        match &self.cluster_roles {
+            Some(roles) => roles.clone(),
+            None => vec!["admin".to_owned(), "capsule-namespace-deleter".to_owned()],
+        }
+    }
+}

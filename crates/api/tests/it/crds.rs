@@ -1,0 +1,95 @@
+//! The CRDs are structural, and shaped as Flux's are.
+
+use serde_json::{Value, json};
+use tenure_api::crds::{crds, file_name};
+
+fn crd(kind: &str) -> Value {
+    crds()
+        .unwrap()
+        .into_iter()
+        .find(|crd| crd["spec"]["names"]["kind"] == kind)
+        .unwrap()
+}
+
+/// Kubernetes' rules for structural schemas, as far as a generator could break them.
+fn assert_structural(schema: &Value, path: &str) {
+    let map = schema.as_object().unwrap();
+    assert!(
+        !map.contains_key("$ref") && !map.contains_key("anyOf") && !map.contains_key("oneOf"),
+        "{path}: {schema}"
+    );
+    assert!(!map.contains_key("nullable"), "{path} is nullable");
+    assert!(
+        map.get("type").is_some_and(Value::is_string),
+        "{path} has no single type: {schema}"
+    );
+    if let Some(properties) = map.get("properties") {
+        for (name, property) in properties.as_object().unwrap() {
+            assert_structural(property, &format!("{path}.{name}"));
+        }
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner) = map.get(key).filter(|inner| inner.is_object()) {
+            assert_structural(inner, &format!("{path}.{key}"));
+        }
+    }
+}
+
+#[test]
+fn every_schema_is_structural() {
+    for crd in crds().unwrap() {
+        assert_structural(
+            &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
+            &file_name(&crd),
+        );
+        assert_eq!(crd["spec"]["versions"][0]["subresources"], json!({ "status": {} }));
+    }
+}
+
+#[test]
+fn names_and_columns_are_fluxs() {
+    let columns = |kind| {
+        crd(kind)["spec"]["versions"][0]["additionalPrinterColumns"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|column| column["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        crd("Kustomization")["metadata"]["name"],
+        "kustomizations.kustomize.toolkit.fluxcd.io"
+    );
+    assert_eq!(crd("Kustomization")["spec"]["names"]["shortNames"], json!(["ks"]));
+    assert_eq!(columns("Kustomization"), ["Age", "Ready", "Status"]);
+    assert_eq!(crd("GitRepository")["spec"]["names"]["shortNames"], json!(["gitrepo"]));
+    assert_eq!(columns("GitRepository"), ["URL", "Age", "Ready", "Status"]);
+    assert_eq!(crd("Tenant")["spec"]["scope"], "Cluster");
+    assert_eq!(crd("Surface")["spec"]["scope"], "Namespaced");
+}
+
+#[test]
+fn what_flux_demands_is_demanded() {
+    let spec = |kind| crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone();
+    let kustomization = spec("Kustomization");
+    assert_eq!(kustomization["required"], json!(["interval", "prune", "sourceRef"]));
+    assert_eq!(
+        kustomization["properties"]["interval"]["pattern"],
+        r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
+    );
+    assert_eq!(kustomization["properties"]["force"]["default"], json!(false));
+    assert_eq!(
+        kustomization["properties"]["deletionPolicy"]["enum"],
+        json!(["MirrorPrune", "Delete", "WaitForTermination", "Orphan"])
+    );
+    assert_eq!(kustomization["properties"]["targetNamespace"]["maxLength"], 63);
+    let repository = spec("GitRepository");
+    assert_eq!(repository["required"], json!(["interval", "url"]));
+    assert_eq!(repository["properties"]["timeout"]["default"], "60s");
+    let status = &crd("Kustomization")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
+    assert_eq!(status["default"], json!({ "observedGeneration": -1 }));
+    assert_eq!(
+        crd("Tenant")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-preserve-unknown-fields"],
+        json!(true)
+    );
+}

@@ -1,0 +1,142 @@
+//! What a user wrote comes back as it was: nothing lost, nothing invented.
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tenure_api::{GitRepository, Kustomization, Surface, Tenant};
+
+#[track_caller]
+fn check<K: Serialize + DeserializeOwned>(object: Value) {
+    let typed: K = serde_json::from_value(object.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&typed).unwrap(), object);
+}
+
+#[test]
+fn a_kustomization_with_every_field() {
+    check::<Kustomization>(json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+        "kind": "Kustomization",
+        "metadata": { "name": "apps", "namespace": "team", "generation": 3 },
+        "spec": {
+            "buildMetadata": ["originAnnotations"],
+            "commonMetadata": { "labels": { "a": "b" }, "annotations": { "c": "d" } },
+            "components": ["../component"],
+            "decryption": { "provider": "sops", "secretRef": { "name": "keys" }, "serviceAccountName": "kms" },
+            "deletionPolicy": "Orphan",
+            "dependsOn": [{ "name": "infra", "namespace": "other", "readyExpr": "true" }],
+            "force": true,
+            "healthCheckExprs": [{ "apiVersion": "v1", "kind": "Thing", "current": "true", "failed": "false", "inProgress": "false" }],
+            "healthChecks": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "team" }],
+            "ignore": [{ "paths": ["/spec/replicas"], "target": { "kind": "Deployment" } }],
+            "ignoreMissingComponents": true,
+            "images": [{ "name": "nginx", "newName": "n", "newTag": "1", "digest": "sha256:0" }],
+            "interval": "10m",
+            "kubeConfig": { "secretRef": { "name": "kubeconfig", "key": "value" }, "configMapRef": { "name": "cluster" } },
+            "namePrefix": "a-",
+            "nameSuffix": "-b",
+            "patches": [{ "patch": "x", "target": { "labelSelector": "a=b" } }],
+            "path": "./deploy",
+            "postBuild": { "substitute": { "a": "b" }, "substituteFrom": [{ "kind": "Secret", "name": "vars", "optional": true }], "substituteStrategy": "Always" },
+            "prune": true,
+            "retryInterval": "1m",
+            "serviceAccountName": "deployer",
+            "sourceRef": { "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "name": "repo", "namespace": "team" },
+            "suspend": true,
+            "targetNamespace": "team",
+            "timeout": "3m",
+            "wait": true
+        },
+        "status": {
+            "conditions": [{ "type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "message": "Applied revision: main@sha1:1", "lastTransitionTime": "2026-01-02T03:04:05Z", "observedGeneration": 3 }],
+            "history": [{ "digest": "sha256:1", "firstReconciled": "2026-01-02T03:04:05Z", "lastReconciled": "2026-01-02T03:04:06Z", "lastReconciledDuration": "1s", "lastReconciledStatus": "ReconciliationSucceeded", "metadata": { "revision": "main@sha1:1" }, "totalReconciliations": 2 }],
+            "inventory": { "entries": [{ "id": "team_web_apps_Deployment", "v": "v1" }] },
+            "lastAppliedOriginRevision": "o",
+            "lastAppliedRevision": "main@sha1:1",
+            "lastAttemptedRevision": "main@sha1:1",
+            "lastHandledReconcileAt": "now",
+            "observedGeneration": 3
+        }
+    }));
+}
+
+#[test]
+fn a_git_repository_with_every_field() {
+    check::<GitRepository>(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1",
+        "kind": "GitRepository",
+        "metadata": { "name": "repo", "namespace": "team" },
+        "spec": {
+            "ignore": "*.md",
+            "include": [{ "fromPath": "a", "repository": { "name": "other" }, "toPath": "b" }],
+            "interval": "1m",
+            "provider": "generic",
+            "proxySecretRef": { "name": "proxy" },
+            "recurseSubmodules": true,
+            "ref": { "branch": "main", "commit": "1", "name": "refs/heads/main", "semver": ">=1", "tag": "v1" },
+            "secretRef": { "name": "credentials" },
+            "serviceAccountName": "cloud",
+            "sparseCheckout": ["deploy"],
+            "suspend": true,
+            "timeout": "60s",
+            "url": "https://example.com/repo.git",
+            "verify": { "mode": "HEAD", "secretRef": { "name": "keys" } }
+        },
+        "status": {
+            "artifact": { "digest": "sha256:1", "lastUpdateTime": "2026-01-02T03:04:05Z", "metadata": { "a": "b" }, "path": "gitrepository/team/repo/1.tar.gz", "revision": "main@sha1:1", "size": 10, "url": "" },
+            "observedGeneration": 1,
+            "observedIgnore": "*.md"
+        }
+    }));
+}
+
+#[test]
+fn a_surface() {
+    check::<Surface>(json!({
+        "apiVersion": "tenure.dev/v1alpha1",
+        "kind": "Surface",
+        "metadata": { "name": "apps", "namespace": "team" },
+        "spec": {
+            "sources": [{
+                "name": "shop",
+                "url": "https://example.com/shop.git",
+                "ref": { "branch": "main" },
+                "secretRef": { "name": "credentials" },
+                "interval": "1m",
+                "ignore": "*.md",
+                "paths": [{ "name": "staging", "path": "overlays/staging", "targetNamespace": "team-staging" }],
+                "prune": false,
+                "wait": true,
+                "timeout": "2m",
+                "retryInterval": "10s",
+                "dependsOn": [{ "name": "base" }],
+                "targetNamespace": "team",
+                "deletionPolicy": "Orphan",
+                "force": true
+            }],
+            "serviceAccountName": "platform-admin",
+            "suspend": true
+        },
+        "status": { "tier": "Platform", "identity": "system:serviceaccount:tenure-system:platform-admin", "sources": [{ "name": "shop", "ready": true }] }
+    }));
+}
+
+#[test]
+fn a_tenant_keeps_what_only_capsule_knows() {
+    let tenant = json!({
+        "apiVersion": "capsule.clastix.io/v1beta2",
+        "kind": "Tenant",
+        "metadata": { "name": "oil" },
+        "spec": {
+            "owners": [{ "kind": "User", "name": "alice", "proxySettings": [{ "kind": "Nodes", "operations": ["List"] }] }],
+            "namespaceOptions": { "quota": 3, "additionalMetadata": { "labels": { "a": "b" } } },
+            "storageClasses": { "allowed": ["fast"] },
+            "cordoned": false
+        },
+        "status": { "size": 1, "state": "Active", "namespaces": ["oil"], "spaces": [{ "name": "oil", "uid": "1", "conditions": [] }], "classes": {} }
+    });
+    check::<Tenant>(tenant.clone());
+    let typed: Tenant = serde_json::from_value(tenant).unwrap();
+    assert_eq!(
+        typed.spec.other.keys().collect::<Vec<_>>(),
+        ["cordoned", "storageClasses"]
+    );
+}
