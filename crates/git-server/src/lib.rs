@@ -1,1 +1,17 @@
-//! Bare repositories over smart HTTP and ssh, by the installed git.
+//! Bare repositories in a folder, served over smart HTTP and ssh by the installed git.
+//!
+//! Owns the folder that it is given and nothing outside it: what a client names is a repository's name, never a path.
+//! Git runs with a clean environment, so the user's configuration, hooks templates, helpers and identity play no part.
+//! It is what the demo and the tests fetch from; it refuses to be more: no accounts, no web pages, no listening beyond
+//! the address it is told (loopback unless the caller says otherwise).
+
+mod error;
+mod git;
+mod http;
+mod repository;
+mod server;
+mod ssh;
+
+pub use error::GitServerError;
+pub use repository::{Content, Repository};
+pub use server::{GitServer, HttpAuthentication, Options, ProtocolVersions, Push, Pushes, SshOptions, Tls};

@@ -1,0 +1,69 @@
+//! The one place that runs git. Owns the environment it runs in, which holds nothing of the user's.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Stdio;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use crate::error::GitServerError;
+
+/// A git that reads no configuration but the repository's own, asks nothing and has a fixed identity.
+pub(crate) fn command(home: &Path) -> Command {
+    let mut command = Command::new("git");
+    command.env_clear();
+    if let Some(path) = std::env::var_os("PATH") {
+        command.env("PATH", path);
+    }
+    command
+        .env("HOME", home)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .env("GIT_AUTHOR_NAME", "Tenure")
+        .env("GIT_AUTHOR_EMAIL", "git@tenure.invalid")
+        .env("GIT_COMMITTER_NAME", "Tenure")
+        .env("GIT_COMMITTER_EMAIL", "git@tenure.invalid")
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC")
+        .current_dir(home)
+        .kill_on_drop(true);
+    command
+}
+
+/// Runs git in a repository with this input and returns what it printed.
+pub(crate) async fn run<I, A>(repository: &Path, arguments: I, input: &[u8]) -> Result<Vec<u8>, GitServerError>
+where
+    I: IntoIterator<Item = A>,
+    A: AsRef<OsStr>,
+{
+    let mut command = command(repository);
+    command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let name = command
+        .as_std()
+        .get_args()
+        .next()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let mut child = command.spawn().map_err(GitServerError::Spawn)?;
+    let stdin = child.stdin.take();
+    let feed = async move {
+        if let Some(mut stdin) = stdin {
+            // A git that stops reading says why by its exit status.
+            let _ = stdin.write_all(input).await;
+        }
+    };
+    let (_, output) = tokio::join!(feed, child.wait_with_output());
+    let output = output.map_err(GitServerError::Spawn)?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(GitServerError::Git { command: name, message })
+    }
+}

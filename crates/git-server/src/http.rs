@@ -1,0 +1,353 @@
+//! Git's smart HTTP protocol: two paths a repository, each answered by a git process.
+//!
+//! Owns authentication, the reading of paths and the streaming between HTTP and the process. It refuses the dumb protocol.
+
+use std::convert::Infallible;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use base64::Engine as _;
+use bytes::{Bytes, BytesMut};
+use futures::TryStreamExt as _;
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use rustls::server::WebPkiClientVerifier;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::io::ReaderStream;
+
+use crate::error::GitServerError;
+use crate::git;
+use crate::repository::Repository;
+use crate::server::{HttpAuthentication, ProtocolVersions, Shared, Tls};
+
+/// A request that is compressed is small; it is unpacked in memory up to this.
+const LARGEST_COMPRESSED: usize = 16 << 20;
+
+type Body = BoxBody<Bytes, std::io::Error>;
+
+/// Reads the server's keys.
+pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, GitServerError> {
+    let keys = |problem: &dyn std::fmt::Display| GitServerError::Keys(problem.to_string());
+    let chain = CertificateDer::pem_slice_iter(tls.certificate.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| keys(&error))?;
+    let key = PrivateKeyDer::from_pem_slice(tls.key.as_bytes()).map_err(|error| keys(&error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| keys(&error))?;
+    let builder = match &tls.client_authority {
+        None => builder.with_no_client_auth(),
+        Some(authority) => {
+            let mut roots = rustls::RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
+                let certificate = certificate.map_err(|error| keys(&error))?;
+                roots.add(certificate).map_err(|error| keys(&error))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .map_err(|error| keys(&error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let config = builder.with_single_cert(chain, key).map_err(|error| keys(&error))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Accepts connections until the task is aborted.
+pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "accepting a connection failed");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let shared = Arc::clone(&shared);
+        let tls = tls.clone();
+        connections.spawn(async move {
+            let service = service_fn(move |request| {
+                let shared = Arc::clone(&shared);
+                async move { Ok::<_, Infallible>(answer(request, &shared).await) }
+            });
+            let builder = auto::Builder::new(TokioExecutor::new());
+            let ended = match tls {
+                None => builder.serve_connection(TokioIo::new(stream), service).await,
+                Some(tls) => match tls.accept(stream).await {
+                    Ok(stream) => builder.serve_connection(TokioIo::new(stream), service).await,
+                    Err(error) => {
+                        tracing::debug!(%error, "TLS handshake failed");
+                        return;
+                    }
+                },
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, "connection ended");
+            }
+        });
+    }
+}
+
+async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Body> {
+    shared.requests.fetch_add(1, Ordering::Relaxed);
+    if let Some(refusal) = refuse(request.headers(), shared) {
+        return refusal;
+    }
+    let path = request.uri().path().to_owned();
+    let result = if let Some(name) = path.strip_suffix("/info/refs") {
+        match (
+            request.method(),
+            request.uri().query().and_then(|query| query.strip_prefix("service=")),
+        ) {
+            (&Method::GET, Some("git-upload-pack")) => advertise(shared, name, "upload-pack", request.headers()).await,
+            (&Method::GET, Some("git-receive-pack")) => {
+                advertise(shared, name, "receive-pack", request.headers()).await
+            }
+            _ => return text(StatusCode::FORBIDDEN, "only Git's smart protocol is served\n"),
+        }
+    } else if request.method() != Method::POST {
+        return text(StatusCode::NOT_FOUND, "not found\n");
+    } else if let Some(name) = path.strip_suffix("/git-upload-pack") {
+        upload(shared, name, request).await
+    } else if let Some(name) = path.strip_suffix("/git-receive-pack") {
+        receive(shared, name, request).await
+    } else {
+        return text(StatusCode::NOT_FOUND, "not found\n");
+    };
+    result.unwrap_or_else(|error| match error {
+        GitServerError::InvalidName(_) | GitServerError::Missing(_) => {
+            text(StatusCode::NOT_FOUND, "repository not found\n")
+        }
+        error => {
+            tracing::warn!(%error, "serving a repository failed");
+            text(StatusCode::INTERNAL_SERVER_ERROR, "git failed\n")
+        }
+    })
+}
+
+fn refuse(headers: &HeaderMap, shared: &Shared) -> Option<Response<Body>> {
+    let (wanted, challenge) = match shared.authentication.as_ref()? {
+        HttpAuthentication::Basic { username, password } => {
+            let pair = base64::engine::general_purpose::STANDARD.encode(format!("{username}:{password}"));
+            (format!("Basic {pair}"), "Basic realm=\"tenure\"")
+        }
+        HttpAuthentication::Bearer(token) => (format!("Bearer {token}"), "Bearer realm=\"tenure\""),
+    };
+    if headers
+        .get(AUTHORIZATION)
+        .is_some_and(|given| given.as_bytes() == wanted.as_bytes())
+    {
+        return None;
+    }
+    let mut response = text(StatusCode::UNAUTHORIZED, "authentication required\n");
+    response
+        .headers_mut()
+        .insert(WWW_AUTHENTICATE, http::HeaderValue::from_static(challenge));
+    Some(response)
+}
+
+/// The value for `GIT_PROTOCOL` that a client asks for, if the server may speak it.
+fn protocol<'a>(shared: &Shared, headers: &'a HeaderMap) -> Option<&'a str> {
+    let value = headers.get("git-protocol")?.to_str().ok()?;
+    allowed_protocol(shared, value).then_some(value)
+}
+
+/// Whether a client's wish for a protocol version may reach git.
+pub(crate) fn allowed_protocol(shared: &Shared, value: &str) -> bool {
+    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '=' | ':' | '-' | '.');
+    shared.versions == ProtocolVersions::All && value.len() < 100 && value.chars().all(known)
+}
+
+async fn advertise(
+    shared: &Shared,
+    name: &str,
+    service: &'static str,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, GitServerError> {
+    let repository = shared.existing(name)?;
+    if service == "receive-pack" && !shared.accept_pushes {
+        return Ok(text(StatusCode::FORBIDDEN, "pushes are not accepted\n"));
+    }
+    let protocol = protocol(shared, headers);
+    let mut command = git::command(repository.folder());
+    if let Some(protocol) = protocol {
+        command.env("GIT_PROTOCOL", protocol);
+    }
+    command
+        .args([service, "--stateless-rpc", "--advertise-refs", "."])
+        .stdin(Stdio::null());
+    let output = command.output().await.map_err(GitServerError::Spawn)?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(GitServerError::Git {
+            command: service.to_owned(),
+            message,
+        });
+    }
+    let mut body = BytesMut::new();
+    if !protocol.is_some_and(|protocol| protocol.split(':').any(|part| part == "version=2")) {
+        let line = format!("# service=git-{service}\n");
+        body.extend_from_slice(format!("{:04x}{line}0000", line.len() + 4).as_bytes());
+    }
+    body.extend_from_slice(&output.stdout);
+    Ok(success(
+        &format!("application/x-git-{service}-advertisement"),
+        full(body.freeze()),
+    ))
+}
+
+async fn upload(
+    shared: &Arc<Shared>,
+    name: &str,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, GitServerError> {
+    let repository = shared.existing(name)?;
+    let protocol = protocol(shared, request.headers()).map(str::to_owned);
+    let compressed = request
+        .headers()
+        .get(CONTENT_ENCODING)
+        .is_some_and(|coding| coding == "gzip");
+    let Ok(input) = Limited::new(request.into_body(), LARGEST_COMPRESSED).collect().await else {
+        return Ok(text(StatusCode::PAYLOAD_TOO_LARGE, "request too large\n"));
+    };
+    let mut input = input.to_bytes();
+    if compressed {
+        let Some(unpacked) = gunzip(&input) else {
+            return Ok(text(StatusCode::BAD_REQUEST, "malformed gzip\n"));
+        };
+        input = unpacked;
+    }
+    if !input.windows(15).any(|window| window == b"command=ls-refs") {
+        shared.packs.fetch_add(1, Ordering::Relaxed);
+    }
+    let (mut child, mut stdin) = spawn(&repository, "upload-pack", protocol.as_deref())?;
+    let stdout = child.stdout.take();
+    tokio::spawn(async move {
+        // A git that stops reading is seen by the client as a short answer.
+        let _ = stdin.write_all(&input).await;
+        drop(stdin);
+    });
+    let body = match stdout {
+        None => full(Bytes::new()),
+        Some(stdout) => {
+            // The process lives as long as the stream: a client that goes away ends it.
+            let stream = ReaderStream::new(stdout).map_ok(move |bytes| {
+                let _ = &child;
+                Frame::data(bytes)
+            });
+            StreamBody::new(stream).boxed()
+        }
+    };
+    Ok(success("application/x-git-upload-pack-result", body))
+}
+
+async fn receive(
+    shared: &Arc<Shared>,
+    name: &str,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, GitServerError> {
+    let repository = shared.existing(name)?;
+    if !shared.accept_pushes {
+        return Ok(text(StatusCode::FORBIDDEN, "pushes are not accepted\n"));
+    }
+    let before = repository.references().await?;
+    let protocol = protocol(shared, request.headers()).map(str::to_owned);
+    let compressed = request
+        .headers()
+        .get(CONTENT_ENCODING)
+        .is_some_and(|coding| coding == "gzip");
+    let (child, mut stdin) = spawn(&repository, "receive-pack", protocol.as_deref())?;
+    let mut body = request.into_body();
+    let feed = async move {
+        if compressed {
+            let Ok(input) = Limited::new(body, LARGEST_COMPRESSED).collect().await else {
+                return;
+            };
+            if let Some(input) = gunzip(&input.to_bytes()) {
+                let _ = stdin.write_all(&input).await;
+            }
+            return;
+        }
+        while let Some(Ok(frame)) = body.frame().await {
+            if let Ok(bytes) = frame.into_data()
+                && stdin.write_all(&bytes).await.is_err()
+            {
+                return;
+            }
+        }
+    };
+    let (_, output) = tokio::join!(feed, child.wait_with_output());
+    let output = output.map_err(GitServerError::Spawn)?;
+    shared.announce(&repository, &before).await;
+    Ok(success(
+        "application/x-git-receive-pack-result",
+        full(output.stdout.into()),
+    ))
+}
+
+fn spawn(
+    repository: &Repository,
+    service: &str,
+    protocol: Option<&str>,
+) -> Result<(tokio::process::Child, tokio::process::ChildStdin), GitServerError> {
+    let mut command = git::command(repository.folder());
+    if let Some(protocol) = protocol {
+        command.env("GIT_PROTOCOL", protocol);
+    }
+    command
+        .args([service, "--stateless-rpc", "."])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().map_err(GitServerError::Spawn)?;
+    let stdin = child
+        .stdin
+        .take()
+        .ok_or_else(|| GitServerError::Spawn(std::io::Error::other("no input")))?;
+    Ok((child, stdin))
+}
+
+fn gunzip(bytes: &[u8]) -> Option<Bytes> {
+    use std::io::Read as _;
+    let mut unpacked = Vec::new();
+    let mut reader = flate2::read::GzDecoder::new(bytes).take(LARGEST_COMPRESSED as u64);
+    reader.read_to_end(&mut unpacked).ok()?;
+    Some(unpacked.into())
+}
+
+fn success(content_type: &str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    if let Ok(value) = http::HeaderValue::from_str(content_type) {
+        response.headers_mut().insert(CONTENT_TYPE, value);
+    }
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, http::HeaderValue::from_static("no-cache"));
+    response
+}
+
+fn text(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(full(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = status;
+    response
+}
+
+fn full(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed()
+}

@@ -1,0 +1,286 @@
+//! A bare repository and the commits written into it.
+//!
+//! Owns the writing of commits without a working tree, through `git fast-import`. It refuses paths that git would refuse.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::GitServerError;
+use crate::git;
+
+/// A bare repository of a server. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repository {
+    name: String,
+    folder: PathBuf,
+}
+
+/// What a commit puts at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A regular file.
+    File(Vec<u8>),
+    /// An executable file.
+    Executable(Vec<u8>),
+    /// A symbolic link with this target.
+    Link(String),
+    /// A submodule at this commit.
+    Submodule(String),
+    /// Nothing: the file or folder is removed.
+    Removed,
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Self {
+        Self::File(text.as_bytes().to_vec())
+    }
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Self::File(text.into_bytes())
+    }
+}
+
+impl From<Vec<u8>> for Content {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::File(bytes)
+    }
+}
+
+impl Repository {
+    pub(crate) fn at(name: String, folder: PathBuf) -> Self {
+        Self { name, folder }
+    }
+
+    /// The name that it is served under, without `.git`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The bare repository's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Commits these changes onto `main` (made if there is none) and returns the commit's id in hex.
+    ///
+    /// # Errors
+    /// [`GitServerError::InvalidPath`], or what git says.
+    pub async fn commit<P, C>(
+        &self,
+        changes: impl IntoIterator<Item = (P, C)>,
+        message: &str,
+    ) -> Result<String, GitServerError>
+    where
+        P: AsRef<str>,
+        C: Into<Content>,
+    {
+        self.commit_on("main", changes, message).await
+    }
+
+    /// Commits these changes onto a branch (made without a parent if there is none) and returns the commit's id in hex.
+    ///
+    /// # Errors
+    /// [`GitServerError::InvalidPath`], or what git says.
+    pub async fn commit_on<P, C>(
+        &self,
+        branch: &str,
+        changes: impl IntoIterator<Item = (P, C)>,
+        message: &str,
+    ) -> Result<String, GitServerError>
+    where
+        P: AsRef<str>,
+        C: Into<Content>,
+    {
+        let reference = format!("refs/heads/{branch}");
+        self.git(["check-ref-format", reference.as_str()]).await?;
+        let mut script = Vec::new();
+        script.extend_from_slice(format!("commit {reference}\n").as_bytes());
+        script.extend_from_slice(b"committer Tenure <git@tenure.invalid> now\n");
+        data(&mut script, message.as_bytes());
+        if self.resolve(&reference).await?.is_some() {
+            script.extend_from_slice(format!("from {reference}^0\n").as_bytes());
+        }
+        for (path, content) in changes {
+            change(&mut script, path.as_ref(), &content.into())?;
+        }
+        let arguments = ["fast-import", "--quiet", "--date-format=now"];
+        git::run(&self.folder, arguments, &script).await?;
+        self.resolve(&reference).await?.ok_or_else(|| GitServerError::Git {
+            command: "fast-import".to_owned(),
+            message: format!("{reference} was not made"),
+        })
+    }
+
+    /// Commits every file and link of a folder (but `.git`) onto `main` and returns the commit's id in hex.
+    ///
+    /// # Errors
+    /// [`GitServerError::Io`] when the folder can't be read, or what git says.
+    pub async fn import(&self, folder: &Path, message: &str) -> Result<String, GitServerError> {
+        let mut changes = Vec::new();
+        let mut folders = vec![(folder.to_path_buf(), String::new())];
+        while let Some((folder, prefix)) = folders.pop() {
+            let read = |action, path: &Path| {
+                let path = path.to_path_buf();
+                move |source| GitServerError::Io { action, path, source }
+            };
+            for entry in std::fs::read_dir(&folder).map_err(read("list", &folder))? {
+                let entry = entry.map_err(read("list", &folder))?;
+                let path = entry.path();
+                let name = entry.file_name();
+                let Some(name) = name.to_str() else {
+                    return Err(GitServerError::InvalidPath(name.to_string_lossy().into_owned()));
+                };
+                if name == ".git" {
+                    continue;
+                }
+                let inside = format!("{prefix}{name}");
+                let kind = entry.file_type().map_err(read("read", &path))?;
+                if kind.is_dir() {
+                    folders.push((path, format!("{inside}/")));
+                } else if kind.is_symlink() {
+                    let target = std::fs::read_link(&path).map_err(read("read", &path))?;
+                    changes.push((inside, Content::Link(target.to_string_lossy().into_owned())));
+                } else {
+                    let content = std::fs::read(&path).map_err(read("read", &path))?;
+                    changes.push((inside, Content::File(content)));
+                }
+            }
+        }
+        self.commit(changes, message).await
+    }
+
+    /// Makes or moves a lightweight tag.
+    ///
+    /// # Errors
+    /// What git says.
+    pub async fn tag(&self, tag: &str, commit: &str) -> Result<(), GitServerError> {
+        self.git(["tag", "--force", "--no-sign", "--", tag, commit])
+            .await
+            .map(drop)
+    }
+
+    /// Makes or moves an annotated tag.
+    ///
+    /// # Errors
+    /// What git says.
+    pub async fn annotated_tag(&self, tag: &str, commit: &str, message: &str) -> Result<(), GitServerError> {
+        self.git([
+            "tag",
+            "--force",
+            "--no-sign",
+            "--annotate",
+            "-m",
+            message,
+            "--",
+            tag,
+            commit,
+        ])
+        .await
+        .map(drop)
+    }
+
+    /// Makes or moves any reference, by its full name.
+    ///
+    /// # Errors
+    /// What git says.
+    pub async fn set_reference(&self, reference: &str, commit: &str) -> Result<(), GitServerError> {
+        self.git(["update-ref", reference, commit]).await.map(drop)
+    }
+
+    /// The commit that a reference or other revision names, in hex; none if there is none.
+    ///
+    /// # Errors
+    /// [`GitServerError::Spawn`] when git can't be run.
+    pub async fn resolve(&self, revision: &str) -> Result<Option<String>, GitServerError> {
+        let revision = format!("{revision}^{{commit}}");
+        match self
+            .git([
+                "rev-parse",
+                "--verify",
+                "--quiet",
+                "--end-of-options",
+                revision.as_str(),
+            ])
+            .await
+        {
+            Ok(output) => Ok(Some(String::from_utf8_lossy(&output).trim().to_owned())),
+            Err(GitServerError::Git { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A file's content at the tip of a branch.
+    ///
+    /// # Errors
+    /// What git says, for instance that there is no such file.
+    pub async fn read(&self, branch: &str, path: &str) -> Result<Vec<u8>, GitServerError> {
+        self.git(["cat-file", "blob", &format!("refs/heads/{branch}:{path}")])
+            .await
+    }
+
+    /// Sets a key of the repository's own configuration.
+    ///
+    /// # Errors
+    /// What git says.
+    pub async fn configure(&self, key: &str, value: &str) -> Result<(), GitServerError> {
+        self.git(["config", "--local", key, value]).await.map(drop)
+    }
+
+    /// Every reference with the object that it points to.
+    pub(crate) async fn references(&self) -> Result<Vec<(String, String)>, GitServerError> {
+        let output = self.git(["for-each-ref", "--format=%(refname) %(objectname)"]).await?;
+        let text = String::from_utf8_lossy(&output);
+        Ok(text
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .collect())
+    }
+
+    async fn git<const N: usize>(&self, arguments: [&str; N]) -> Result<Vec<u8>, GitServerError> {
+        git::run(&self.folder, arguments, &[]).await
+    }
+}
+
+fn data(script: &mut Vec<u8>, bytes: &[u8]) {
+    script.extend_from_slice(format!("data {}\n", bytes.len()).as_bytes());
+    script.extend_from_slice(bytes);
+    script.push(b'\n');
+}
+
+fn change(script: &mut Vec<u8>, path: &str, content: &Content) -> Result<(), GitServerError> {
+    let bad = |part: &str| part.is_empty() || part == "." || part == ".." || part.eq_ignore_ascii_case(".git");
+    if path.contains('\0') || path.split('/').any(bad) {
+        return Err(GitServerError::InvalidPath(path.to_owned()));
+    }
+    let mut quoted = String::from("\"");
+    for c in path.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    let (mode, bytes) = match content {
+        Content::File(bytes) => ("100644", bytes.as_slice()),
+        Content::Executable(bytes) => ("100755", bytes.as_slice()),
+        Content::Link(target) => ("120000", target.as_bytes()),
+        Content::Submodule(commit) => {
+            if commit.len() != 40 || !commit.bytes().all(|b| b.is_ascii_hexdigit()) {
+                return Err(GitServerError::InvalidPath(path.to_owned()));
+            }
+            script.extend_from_slice(format!("M 160000 {commit} {quoted}\n").as_bytes());
+            return Ok(());
+        }
+        Content::Removed => {
+            script.extend_from_slice(format!("D {quoted}\n").as_bytes());
+            return Ok(());
+        }
+    };
+    script.extend_from_slice(format!("M {mode} inline {quoted}\n").as_bytes());
+    data(script, bytes);
+    Ok(())
+}

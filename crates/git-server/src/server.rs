@@ -1,0 +1,346 @@
+//! The server itself: its options, its folder and its listeners.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::net::TcpListener;
+use tokio::sync::broadcast;
+use tokio::task::JoinHandle;
+
+use crate::error::GitServerError;
+use crate::git;
+use crate::http;
+use crate::repository::Repository;
+use crate::ssh;
+
+/// How the server listens and whom it lets in.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where HTTP listens; port 0 takes a free one.
+    pub http: SocketAddr,
+    /// HTTP over TLS with these keys instead of plain HTTP.
+    pub tls: Option<Tls>,
+    /// What an HTTP client must show; nothing if none.
+    pub authentication: Option<HttpAuthentication>,
+    /// Whether pushes are taken.
+    pub accept_pushes: bool,
+    /// Listen for ssh too.
+    pub ssh: Option<SshOptions>,
+    /// Which versions of the Git protocol are spoken.
+    pub versions: ProtocolVersions,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            http: loopback(),
+            tls: None,
+            authentication: None,
+            accept_pushes: true,
+            ssh: None,
+            versions: ProtocolVersions::All,
+        }
+    }
+}
+
+/// Certificates and keys in PEM form.
+#[derive(Clone)]
+pub struct Tls {
+    /// The server's certificate chain.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+    /// Clients must show a certificate of this authority.
+    pub client_authority: Option<String>,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+/// What an HTTP client must show.
+#[derive(Clone)]
+pub enum HttpAuthentication {
+    /// This user name and password.
+    Basic {
+        /// The user name.
+        username: String,
+        /// The password.
+        password: String,
+    },
+    /// This bearer token.
+    Bearer(String),
+}
+
+impl std::fmt::Debug for HttpAuthentication {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HttpAuthentication(hidden)")
+    }
+}
+
+/// How ssh listens.
+#[derive(Debug, Clone)]
+pub struct SshOptions {
+    /// Where it listens; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// Public keys that are let in, in OpenSSH's form, whatever the login.
+    pub authorized_keys: Vec<String>,
+}
+
+impl SshOptions {
+    /// Listens on a free port of the loopback address and lets these keys in.
+    pub fn loopback(authorized_keys: Vec<String>) -> Self {
+        Self {
+            address: loopback(),
+            authorized_keys,
+        }
+    }
+}
+
+/// Which versions of the Git protocol the server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtocolVersions {
+    /// What the client asks for.
+    All,
+    /// Version 0 whatever the client asks for, as old servers do.
+    OnlyZero,
+}
+
+/// A reference that a client pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Push {
+    /// The repository's name.
+    pub repository: String,
+    /// The full name of the reference.
+    pub reference: String,
+    /// The object it points to now, in hex; none if it was deleted.
+    pub object: Option<String>,
+}
+
+/// Pushes as they happen.
+pub type Pushes = broadcast::Receiver<Push>;
+
+/// What the listeners share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) root: PathBuf,
+    pub(crate) authentication: Option<HttpAuthentication>,
+    pub(crate) accept_pushes: bool,
+    pub(crate) versions: ProtocolVersions,
+    pub(crate) pushes: broadcast::Sender<Push>,
+    pub(crate) packs: AtomicU64,
+    pub(crate) requests: AtomicU64,
+}
+
+impl Shared {
+    /// The repository that a client named, with or without `.git` and slashes around it.
+    pub(crate) fn repository(&self, name: &str) -> Result<Repository, GitServerError> {
+        let name = name.trim_matches('/');
+        let name = name.strip_suffix(".git").unwrap_or(name);
+        let part = |part: &str| {
+            !part.is_empty()
+                && !part.starts_with(['.', '-'])
+                && !part.ends_with(".git")
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+        };
+        if name.len() > 200 || !name.split('/').all(part) {
+            return Err(GitServerError::InvalidName(name.to_owned()));
+        }
+        Ok(Repository::at(name.to_owned(), self.root.join(format!("{name}.git"))))
+    }
+
+    /// As [`Shared::repository`], if it exists.
+    pub(crate) fn existing(&self, name: &str) -> Result<Repository, GitServerError> {
+        let repository = self.repository(name)?;
+        if repository.folder().join("HEAD").is_file() {
+            Ok(repository)
+        } else {
+            Err(GitServerError::Missing(repository.name().to_owned()))
+        }
+    }
+
+    /// Tells who listens which references a push changed.
+    pub(crate) async fn announce(&self, repository: &Repository, before: &[(String, String)]) {
+        let Ok(after) = repository.references().await else {
+            return;
+        };
+        let name = repository.name();
+        let changed = after
+            .iter()
+            .filter(|reference| !before.contains(reference))
+            .map(|(reference, object)| (reference, Some(object.clone())));
+        let deleted = before
+            .iter()
+            .filter(|(old, _)| !after.iter().any(|(new, _)| new == old))
+            .map(|(old, _)| (old, None));
+        for (reference, object) in changed.chain(deleted) {
+            let push = Push {
+                repository: name.to_owned(),
+                reference: reference.clone(),
+                object,
+            };
+            // Nobody needs to listen.
+            let _ = self.pushes.send(push);
+        }
+    }
+}
+
+/// A running server. It stops when it is dropped.
+#[derive(Debug)]
+pub struct GitServer {
+    shared: Arc<Shared>,
+    scheme: &'static str,
+    http: SocketAddr,
+    ssh: Option<(SocketAddr, String)>,
+    listeners: Vec<JoinHandle<()>>,
+}
+
+impl GitServer {
+    /// Serves the repositories of a folder, which is made if needed.
+    ///
+    /// # Errors
+    /// [`GitServerError::Io`] for the folder, [`GitServerError::Listen`] for an address in use, [`GitServerError::Keys`].
+    pub async fn start(folder: impl AsRef<Path>, options: Options) -> Result<Self, GitServerError> {
+        let folder = folder.as_ref();
+        let made = std::fs::create_dir_all(folder).and_then(|()| folder.canonicalize());
+        let root = made.map_err(|source| GitServerError::Io {
+            action: "use",
+            path: folder.to_path_buf(),
+            source,
+        })?;
+        let shared = Arc::new(Shared {
+            root,
+            authentication: options.authentication,
+            accept_pushes: options.accept_pushes,
+            versions: options.versions,
+            pushes: broadcast::Sender::new(256),
+            packs: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+        });
+        let tls = options.tls.as_ref().map(http::acceptor).transpose()?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let (listener, http_address) = listen(options.http).await?;
+        let mut listeners = vec![tokio::spawn(http::serve(listener, tls, Arc::clone(&shared)))];
+        let mut ssh_address = None;
+        if let Some(ssh) = options.ssh {
+            let (listener, address) = listen(ssh.address).await?;
+            let (config, host_key) = ssh::configure()?;
+            let authorized = ssh::authorized(&ssh.authorized_keys)?;
+            listeners.push(tokio::spawn(ssh::serve(
+                listener,
+                config,
+                authorized,
+                Arc::clone(&shared),
+            )));
+            ssh_address = Some((address, host_key));
+        }
+        Ok(Self {
+            shared,
+            scheme,
+            http: http_address,
+            ssh: ssh_address,
+            listeners,
+        })
+    }
+
+    /// Makes an empty bare repository whose default branch is `main`.
+    ///
+    /// # Errors
+    /// [`GitServerError::InvalidName`], [`GitServerError::Exists`], or what git says.
+    pub async fn create(&self, name: &str) -> Result<Repository, GitServerError> {
+        let repository = self.shared.repository(name)?;
+        let folder = repository.folder();
+        if folder.exists() {
+            return Err(GitServerError::Exists(repository.name().to_owned()));
+        }
+        std::fs::create_dir_all(folder).map_err(|source| GitServerError::Io {
+            action: "create",
+            path: folder.to_path_buf(),
+            source,
+        })?;
+        git::run(
+            folder,
+            ["init", "--quiet", "--bare", "--template=", "--initial-branch=main", "."],
+            &[],
+        )
+        .await?;
+        Ok(repository)
+    }
+
+    /// An existing repository.
+    ///
+    /// # Errors
+    /// [`GitServerError::InvalidName`] or [`GitServerError::Missing`].
+    pub fn repository(&self, name: &str) -> Result<Repository, GitServerError> {
+        self.shared.existing(name)
+    }
+
+    /// The address that HTTP listens on.
+    pub fn http_address(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// The address that ssh listens on, if it does.
+    pub fn ssh_address(&self) -> Option<SocketAddr> {
+        self.ssh.as_ref().map(|(address, _)| *address)
+    }
+
+    /// A repository's clone URL over HTTP or HTTPS.
+    pub fn http_url(&self, name: &str) -> String {
+        format!("{}://{}/{name}.git", self.scheme, self.http)
+    }
+
+    /// A repository's clone URL over ssh, if ssh is served.
+    pub fn ssh_url(&self, name: &str) -> Option<String> {
+        self.ssh
+            .as_ref()
+            .map(|(address, _)| format!("ssh://git@{address}/{name}.git"))
+    }
+
+    /// The line of a `known_hosts` file for the server, if ssh is served.
+    pub fn known_hosts(&self) -> Option<String> {
+        self.ssh
+            .as_ref()
+            .map(|(address, key)| format!("[{}]:{} {key}\n", address.ip(), address.port()))
+    }
+
+    /// Pushes from now on.
+    pub fn pushes(&self) -> Pushes {
+        self.shared.pushes.subscribe()
+    }
+
+    /// How many packs were sent to clients so far.
+    pub fn packs_sent(&self) -> u64 {
+        self.shared.packs.load(Ordering::Relaxed)
+    }
+
+    /// How many HTTP requests and ssh commands came in so far, refused ones included.
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for GitServer {
+    fn drop(&mut self) {
+        for listener in &self.listeners {
+            listener.abort();
+        }
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), GitServerError> {
+    let failed = |source| GitServerError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+fn loopback() -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
+}

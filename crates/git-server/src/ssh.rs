@@ -1,0 +1,256 @@
+//! Git over ssh: public keys only, and only the two commands that git clients send.
+//!
+//! Owns the host key, which is made anew for each server, and the reading of commands. It refuses shells, forwarding,
+//! passwords and every other command.
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+use russh::keys::ssh_key::private::{Ed25519Keypair, KeypairData};
+use russh::keys::{PrivateKey, PublicKey};
+use russh::server::{Auth, Handler, Msg, Session, VerifiedPublicKey};
+use russh::{Channel, ChannelId};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+
+use crate::error::GitServerError;
+use crate::git;
+use crate::http::allowed_protocol;
+use crate::repository::Repository;
+use crate::server::Shared;
+
+/// Makes a host key; returns the configuration and the public key in OpenSSH's form.
+pub(crate) fn configure() -> Result<(Arc<russh::server::Config>, String), GitServerError> {
+    let mut seed = [0_u8; 32];
+    SystemRandom::new()
+        .fill(&mut seed)
+        .map_err(|_| GitServerError::Keys("the system gives no random bytes".to_owned()))?;
+    let pair = KeypairData::Ed25519(Ed25519Keypair::from_seed(&seed));
+    let key = PrivateKey::new(pair, "").map_err(|error| GitServerError::Keys(error.to_string()))?;
+    let public = key
+        .public_key()
+        .to_openssh()
+        .map_err(|error| GitServerError::Keys(error.to_string()))?;
+    let config = russh::server::Config {
+        keys: vec![key],
+        auth_rejection_time: Duration::from_millis(50),
+        auth_rejection_time_initial: Some(Duration::ZERO),
+        nodelay: true,
+        ..russh::server::Config::default()
+    };
+    Ok((Arc::new(config), public))
+}
+
+/// Reads the public keys that are let in.
+pub(crate) fn authorized(keys: &[String]) -> Result<Arc<[PublicKey]>, GitServerError> {
+    keys.iter()
+        .map(|key| PublicKey::from_openssh(key).map_err(|error| GitServerError::Keys(error.to_string())))
+        .collect()
+}
+
+/// Accepts connections until the task is aborted.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    config: Arc<russh::server::Config>,
+    authorized: Arc<[PublicKey]>,
+    shared: Arc<Shared>,
+) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "accepting a connection failed");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let config = Arc::clone(&config);
+        let client = Client {
+            shared: Arc::clone(&shared),
+            authorized: Arc::clone(&authorized),
+            channels: HashMap::new(),
+            protocols: HashMap::new(),
+        };
+        connections.spawn(async move {
+            match russh::server::run_stream(config, stream, client).await {
+                Ok(session) => {
+                    if let Err(error) = session.await {
+                        tracing::debug!(%error, "ssh session ended");
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "ssh handshake failed"),
+            }
+        });
+    }
+}
+
+struct Client {
+    shared: Arc<Shared>,
+    authorized: Arc<[PublicKey]>,
+    channels: HashMap<ChannelId, Channel<Msg>>,
+    protocols: HashMap<ChannelId, String>,
+}
+
+impl Handler for Client {
+    type Error = russh::Error;
+
+    async fn auth_publickey(&mut self, _user: &str, key: VerifiedPublicKey<'_>) -> Result<Auth, Self::Error> {
+        // The comment of a key is no part of who it is.
+        if self
+            .authorized
+            .iter()
+            .any(|known| known.key_data() == key.public_key.key_data())
+        {
+            Ok(Auth::Accept)
+        } else {
+            Ok(Auth::reject())
+        }
+    }
+
+    async fn channel_open_session(
+        &mut self,
+        channel: Channel<Msg>,
+        reply: russh::server::ChannelOpenHandle,
+        _session: &mut Session,
+    ) -> Result<(), Self::Error> {
+        self.channels.insert(channel.id(), channel);
+        reply.accept().await;
+        Ok(())
+    }
+
+    async fn env_request(
+        &mut self,
+        channel: ChannelId,
+        name: &str,
+        value: &str,
+        session: &mut Session,
+    ) -> Result<(), Self::Error> {
+        if name == "GIT_PROTOCOL" && allowed_protocol(&self.shared, value) {
+            self.protocols.insert(channel, value.to_owned());
+            session.channel_success(channel)
+        } else {
+            session.channel_failure(channel)
+        }
+    }
+
+    async fn exec_request(&mut self, id: ChannelId, data: &[u8], session: &mut Session) -> Result<(), Self::Error> {
+        self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        let Some(channel) = self.channels.remove(&id) else {
+            return session.channel_failure(id);
+        };
+        let command = std::str::from_utf8(data).ok().and_then(|command| self.command(command));
+        let Some((service, repository)) = command else {
+            session.channel_success(id)?;
+            tokio::spawn(refuse(channel));
+            return Ok(());
+        };
+        session.channel_success(id)?;
+        let protocol = self.protocols.remove(&id);
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            if let Err(error) = run(&shared, service, &repository, protocol.as_deref(), channel).await {
+                tracing::debug!(%error, "serving a repository over ssh failed");
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Reads `git-upload-pack '/name.git'`; anything else is not served.
+    fn command(&self, command: &str) -> Option<(&'static str, Repository)> {
+        let (service, argument) = command.split_once(' ')?;
+        let service = match service {
+            "git-upload-pack" => "upload-pack",
+            "git-receive-pack" if self.shared.accept_pushes => "receive-pack",
+            _ => return None,
+        };
+        let argument = argument.trim();
+        let name = argument
+            .strip_prefix('\'')
+            .and_then(|rest| rest.strip_suffix('\''))
+            .unwrap_or(argument);
+        self.shared.existing(name).ok().map(|repository| (service, repository))
+    }
+}
+
+async fn refuse(channel: Channel<Msg>) {
+    // The client may be gone already.
+    let _ = channel
+        .extended_data(1, &b"repository not found, or command not allowed\n"[..])
+        .await;
+    let _ = channel.exit_status(128).await;
+    let _ = channel.eof().await;
+    let _ = channel.close().await;
+}
+
+async fn run(
+    shared: &Shared,
+    service: &str,
+    repository: &Repository,
+    protocol: Option<&str>,
+    channel: Channel<Msg>,
+) -> Result<(), GitServerError> {
+    let before = if service == "receive-pack" {
+        repository.references().await?
+    } else {
+        Vec::new()
+    };
+    let mut command = git::command(repository.folder());
+    if let Some(protocol) = protocol {
+        command.env("GIT_PROTOCOL", protocol);
+    }
+    command
+        .args([service, "."])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().map_err(GitServerError::Spawn)?;
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let (mut read, write) = channel.split();
+    let packs = &shared.packs;
+    let input = async move {
+        let Some(mut stdin) = stdin else { return };
+        let mut reader = read.make_reader();
+        // Ends when the client closes its side or git stops reading.
+        let _ = tokio::io::copy(&mut reader, &mut stdin).await;
+        let _ = stdin.shutdown().await;
+    };
+    let output = async {
+        let Some(mut stdout) = stdout else { return };
+        let mut writer = write.make_writer();
+        if let Ok(sent) = tokio::io::copy(&mut stdout, &mut writer).await
+            && sent > 0
+        {
+            packs.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    // Git ends when it has sent everything; what the client still says after that is of no interest.
+    let exit = async {
+        output.await;
+        child.wait().await
+    };
+    tokio::pin!(exit, input);
+    let status = tokio::select! {
+        status = &mut exit => status,
+        () = &mut input => exit.await,
+    };
+    if service == "receive-pack" {
+        shared.announce(repository, &before).await;
+    }
+    let code = status
+        .ok()
+        .and_then(|status| status.code())
+        .and_then(|code| u32::try_from(code).ok())
+        .unwrap_or(128);
+    let _ = write.exit_status(code).await;
+    let _ = write.eof().await;
+    let _ = write.close().await;
+    Ok(())
+}
