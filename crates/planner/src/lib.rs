@@ -1,1 +1,27 @@
-//! Snapshot in, Plan out: every decision of every reconciler, without I/O.
+//! Snapshot in, Plan out: every decision of every reconciler, as pure functions of data and `now`.
+//!
+//! ```text
+//!           ┌────────────── the shell ──────────────┐
+//!  observe ─▶ Snapshot ──▶ plan(&Snapshot, now) ──▶ Plan ─▶ execute steps ─▶ answers into the Snapshot ─┐
+//!                ▲                                                                                      │
+//!                └──────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The shell keeps one Snapshot an object. It plans, executes the steps in their order as the Plan's identity, writes the answers
+//! into the Snapshot and plans again, until [`plan::Next`] says otherwise. No decision hides in that loop: which step comes next,
+//! what a failure means, what the status says, and what is not done and why, all stand in the Plan, which is data and can be
+//! printed, tested and shown before anything happens.
+//!
+//! It refuses: I/O, a clock, randomness, and bare errors for what users wrote (those are statuses). Values of Secrets are in neither
+//! the printed nor the serialised form of anything here.
+
+pub mod answer;
+pub mod gitrepository;
+pub mod invariants;
+pub mod kustomization;
+pub mod object;
+pub mod plan;
+
+pub use answer::{Failure, Live, WriteAnswer};
+pub use object::{Object, Origin, RenderedObject};
+pub use plan::{Event, EventKind, FinalizerChange, Next, Plan, Step, Withheld};

@@ -1,1 +1,24 @@
-//! Who may do what in which tenant: the only allow or deny code besides Kubernetes RBAC.
+//! Who may do what in which tenant: the only code besides Kubernetes' own RBAC that allows or denies.
+//!
+//! Data in, a decision out: nothing here reads a cluster, a clock or a file. Every refusal carries a message for the person whom it
+//! concerns, which names what is missing. It refuses to guess: what is empty, unknown, ambiguous or contradictory is denied.
+//!
+//! ```text
+//! namespaces and Tenants ──[realm]──▶ Placement ──[identity]──▶ Identity   who acts
+//!                                        │
+//!                                        ├──[reference]──▶ may it name that source, dependency, kubeconfig?
+//!                                        ├──[reach]──────▶ may it write that object?
+//!                                        └──[surface]────▶ which tier is a Surface here?
+//! ```
+
+pub mod denial;
+pub mod identity;
+pub mod inventory;
+pub mod reach;
+pub mod realm;
+pub mod reference;
+pub mod surface;
+
+pub use denial::Denial;
+pub use identity::{Identity, ServiceAccount};
+pub use realm::{NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement};

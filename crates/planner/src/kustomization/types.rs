@@ -1,0 +1,274 @@
+//! The Snapshot of a Kustomization: everything that its plan may depend on.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tenure_api::{Condition, Kustomization, ObjectId};
+use tenure_tenancy::Placement;
+
+use crate::answer::{DeleteAnswer, KindAnswer, Live, WriteAnswer};
+use crate::object::RenderedObject;
+use crate::plan::KindReference;
+
+/// What is known when a plan is made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// The Kustomization as last read, status included.
+    pub kustomization: Kustomization,
+    /// Whose its namespace is.
+    pub placement: Placement,
+    /// The source that it names. Looked up only in the Kustomization's own namespace; `NotFound` also when the reference names another.
+    pub source: SourceFacts,
+    /// The Kustomizations that it depends on, in its own namespace, by name.
+    #[serde(default)]
+    pub dependencies: BTreeMap<String, DependencyFacts>,
+    /// Whether the ServiceAccount that it acts as exists.
+    #[serde(default)]
+    pub service_account: ServiceAccountFacts,
+    /// Which kinds the cluster serves: answers to [`crate::Step::ResolveKinds`]. Those `Unknown` are to be forgotten between attempts.
+    #[serde(default, with = "kinds_as_list")]
+    pub kinds: BTreeMap<KindReference, KindAnswer>,
+    /// Objects as they are, from watches with the identity and from [`crate::Step::Read`]. What is neither watched nor read in
+    /// this attempt must not be here.
+    #[serde(default)]
+    pub live: BTreeMap<ObjectId, Live>,
+    /// This attempt, and the answers to its steps.
+    pub attempt: Attempt,
+    /// What the last plan left.
+    #[serde(default)]
+    pub memory: Memory,
+}
+
+/// One attempt: from a trigger until [`crate::Next::Done`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    /// When it began.
+    pub started: Timestamp,
+    /// Generation of the Kustomization when it began.
+    #[serde(default)]
+    pub generation: Option<i64>,
+    /// Value of the annotation `reconcile.fluxcd.io/requestedAt` when it began.
+    #[serde(default)]
+    pub requested_at: Option<String>,
+    /// What was rendered.
+    #[serde(default)]
+    pub rendered: Option<Rendered>,
+    /// Answers to dry-runs.
+    #[serde(default)]
+    pub dry_runs: BTreeMap<ObjectId, WriteAnswer>,
+    /// Answers to applies.
+    #[serde(default)]
+    pub applied: BTreeMap<ObjectId, WriteAnswer>,
+    /// Answers to take-overs.
+    #[serde(default)]
+    pub taken_over: BTreeMap<ObjectId, WriteAnswer>,
+    /// Answers to deletes, those for a recreation included.
+    #[serde(default)]
+    pub deleted: BTreeMap<ObjectId, DeleteAnswer>,
+}
+
+impl Attempt {
+    /// A new attempt for a Kustomization.
+    #[must_use]
+    pub fn begin(now: Timestamp, kustomization: &Kustomization) -> Self {
+        Self {
+            started: now,
+            generation: kustomization.metadata.generation,
+            requested_at: requested_at(&kustomization.metadata),
+            rendered: None,
+            dry_runs: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            taken_over: BTreeMap::new(),
+            deleted: BTreeMap::new(),
+        }
+    }
+}
+
+/// The value of the annotation `reconcile.fluxcd.io/requestedAt`.
+#[must_use]
+pub fn requested_at(metadata: &tenure_api::ObjectMeta) -> Option<String> {
+    metadata
+        .annotations
+        .as_ref()?
+        .get(tenure_api::metadata::REQUESTED_AT)
+        .cloned()
+}
+
+/// What is known of the source.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SourceFacts {
+    /// There is none of that name, or it may not be read.
+    #[default]
+    NotFound,
+    /// It exists.
+    Found {
+        /// What it has fetched and what is in the artifact store: never taken from its status, which can be forged.
+        #[serde(default)]
+        artifact: Option<ArtifactFacts>,
+        /// Conditions of its status.
+        #[serde(default)]
+        conditions: Vec<Condition>,
+    },
+}
+
+/// An artifact in the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ArtifactFacts {
+    /// Revision, such as `main@sha1:<commit>`.
+    pub revision: String,
+    /// Digest, `sha256:<hex>`.
+    pub digest: String,
+}
+
+/// What is known of a dependency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DependencyFacts {
+    /// There is none of that name.
+    NotFound,
+    /// It exists.
+    Found {
+        /// Its generation.
+        generation: Option<i64>,
+        /// The generation that its status is about.
+        observed_generation: Option<i64>,
+        /// Conditions of its status.
+        #[serde(default)]
+        conditions: Vec<Condition>,
+        /// Kind and name of its source.
+        source: (String, String),
+        /// Revision that it applied last.
+        #[serde(default)]
+        last_applied_revision: Option<String>,
+    },
+}
+
+impl From<&Kustomization> for DependencyFacts {
+    fn from(dependency: &Kustomization) -> Self {
+        let status = dependency.status.as_ref();
+        Self::Found {
+            generation: dependency.metadata.generation,
+            observed_generation: status.and_then(|status| status.observed_generation),
+            conditions: status.map(|status| status.conditions.clone()).unwrap_or_default(),
+            source: (
+                dependency.spec.source_ref.kind.clone(),
+                dependency.spec.source_ref.name.clone(),
+            ),
+            last_applied_revision: status.and_then(|status| status.last_applied_revision.clone()),
+        }
+    }
+}
+
+/// What is known of the ServiceAccount.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ServiceAccountFacts {
+    /// Not looked up; found out when a token is asked for.
+    #[default]
+    NotLooked,
+    /// It exists and a token was given.
+    Usable,
+    /// It does not exist.
+    NotFound,
+    /// It exists, but no token was given.
+    Refused(String),
+}
+
+/// What was rendered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rendered {
+    /// Digest of the artifact that it was rendered from.
+    pub artifact_digest: String,
+    /// Folder that was rendered.
+    pub path: String,
+    /// Namespace that was set on every namespaced object.
+    #[serde(default)]
+    pub target_namespace: Option<String>,
+    /// The objects in kustomize's order, or why there are none.
+    pub outcome: Result<Vec<RenderedObject>, RenderFailure>,
+}
+
+/// Why nothing was rendered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RenderFailure {
+    /// The message, with file and line where there is one.
+    pub message: String,
+    /// Whether the artifact itself was not there (then the source is to blame, not the files).
+    pub artifact_missing: bool,
+}
+
+/// What the shell carries from plan to plan. Losing it costs dry-runs, nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Memory {
+    /// Objects that were found to be as desired, and what they looked like.
+    pub settled: BTreeMap<ObjectId, Settled>,
+    /// Fields that were put back lately: by object and path.
+    pub reversals: BTreeMap<String, Vec<Reversal>>,
+    /// Until when an object that others keep changing is left alone.
+    pub backed_off: BTreeMap<ObjectId, BackOff>,
+}
+
+/// A pair of digests: this live object was found to be as this desired one wants it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    /// Digest of the desired object.
+    pub desired: String,
+    /// Digest of the live object without status and bookkeeping.
+    pub live: String,
+}
+
+/// One time that a field was put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reversal {
+    /// When.
+    pub at: Timestamp,
+    /// Who had changed it: field manager.
+    pub manager: String,
+}
+
+/// An object that is left alone for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackOff {
+    /// Until when.
+    pub until: Timestamp,
+    /// How many times in a row.
+    pub times: u32,
+    /// The other managers.
+    pub managers: Vec<String>,
+    /// The fields.
+    pub paths: Vec<String>,
+}
+
+/// Maps with a structured key as lists, for formats whose keys are strings.
+mod kinds_as_list {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::answer::KindAnswer;
+    use crate::plan::KindReference;
+
+    pub(super) fn serialize<S: Serializer>(
+        kinds: &BTreeMap<KindReference, KindAnswer>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        kinds.iter().collect::<Vec<_>>().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<KindReference, KindAnswer>, D::Error> {
+        Ok(Vec::<(KindReference, KindAnswer)>::deserialize(deserializer)?
+            .into_iter()
+            .collect())
+    }
+}

@@ -1,0 +1,88 @@
+//! Objects on their way: rendered from a file, desired, or live. Printing and serialising one leaves out the values of Secrets.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A Kubernetes object. [`fmt::Debug`] and [`Serialize`] hide a Secret's values.
+#[derive(Clone, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct Object(pub Value);
+
+impl Object {
+    /// The object with a Secret's values replaced by their sizes.
+    #[must_use]
+    pub fn redacted(&self) -> Value {
+        let mut value = self.0.clone();
+        let is_secret = value.get("kind").and_then(Value::as_str) == Some("Secret")
+            && value.get("apiVersion").and_then(Value::as_str) == Some("v1");
+        if is_secret {
+            for field in ["data", "stringData"] {
+                for value in value
+                    .get_mut(field)
+                    .and_then(Value::as_object_mut)
+                    .into_iter()
+                    .flat_map(|map| map.values_mut())
+                {
+                    *value = Value::String("(hidden)".to_owned());
+                }
+            }
+            // kubectl keeps a copy of the whole object here.
+            if let Some(annotations) = value
+                .pointer_mut("/metadata/annotations")
+                .and_then(Value::as_object_mut)
+            {
+                if annotations.contains_key("kubectl.kubernetes.io/last-applied-configuration") {
+                    annotations.insert(
+                        "kubectl.kubernetes.io/last-applied-configuration".to_owned(),
+                        Value::String("(hidden)".to_owned()),
+                    );
+                }
+            }
+        }
+        value
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.redacted())
+    }
+}
+
+impl Serialize for Object {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.redacted().serialize(serializer)
+    }
+}
+
+/// Where a rendered object came from: path within the source, line of its first field (from 1).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Origin {
+    /// Path within the source.
+    pub path: String,
+    /// Line, from 1; 0 when not known (a generated object).
+    pub line: u32,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            formatter.write_str(&self.path)
+        } else {
+            write!(formatter, "{}:{}", self.path, self.line)
+        }
+    }
+}
+
+/// An object as rendered, and where it came from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RenderedObject {
+    /// The object.
+    pub object: Object,
+    /// Where it came from.
+    #[serde(default)]
+    pub origin: Origin,
+}

@@ -1,0 +1,335 @@
+//! The Plan: what to do next, as whom, what will follow, what the status says, when to look again, and what is not done and why.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use tenure_api::ObjectId;
+use tenure_tenancy::Identity;
+
+use crate::object::{Object, Origin};
+
+/// A plan. `M` is what the shell carries from plan to plan for this object besides what can be observed; it may be lost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan<M> {
+    /// The object that the plan is for, as `Kind/namespace/name`.
+    pub subject: String,
+    /// Who executes the steps. Nothing is executed without one; a plan without steps may have none.
+    pub identity: Option<Identity>,
+    /// The next stage, in order. Steps of one kind next to each other may run at the same time, except [`Step::Apply`] and
+    /// [`Step::Delete`], whose order is meant.
+    pub steps: Vec<Step>,
+    /// What is expected to follow, for people; nothing executes it.
+    pub forecast: Vec<Forecast>,
+    /// Change of the object's own finalizer, made by the controller itself **before** the steps. A `Remove` comes in a plan without
+    /// steps.
+    pub finalizer: Option<FinalizerChange>,
+    /// The object's new status, whole; nothing when it is as it should be. Written by the controller itself after the steps.
+    pub status: Option<Value>,
+    /// Events about the object, to be emitted after the status was written.
+    pub events: Vec<Event>,
+    /// What is not done, and why.
+    pub withheld: Vec<Withheld>,
+    /// What the shell watches with the plan's identity, so that it plans again when one changes: for drift and health.
+    pub watch: Vec<Watched>,
+    /// What happens after the steps.
+    pub next: Next,
+    /// What to hand to the next plan.
+    pub memory: M,
+}
+
+/// Something to do. Everything is decided: the shell chooses nothing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Step {
+    /// Ask discovery whether these kinds are served, and how. Answers: `kinds`.
+    ResolveKinds(Vec<KindReference>),
+    /// Render the artifact. Answer: the attempt's `rendered`. Needs no identity.
+    Render(RenderRequest),
+    /// Read an object. Answer: `live`. From a watch's cache when there is one.
+    Read(Watched),
+    /// Server-side apply, dry-run. Answer: the attempt's `dry_runs`.
+    DryRun(Apply),
+    /// Server-side apply. Answer: the attempt's `applied`; the object also becomes its `live`.
+    Apply(Apply),
+    /// JSON patch of managedFields that takes fields over from other managers. Answer: the attempt's `taken_over`.
+    TakeOver(TakeOver),
+    /// Delete. Answer: the attempt's `deleted`.
+    Delete(Delete),
+    /// Fetch a Git repository, with a Secret read as the identity if one is named. Answer: the attempt's `fetched`.
+    Fetch(Box<crate::gitrepository::FetchRequest>),
+}
+
+/// A kind with its version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KindReference {
+    /// `group/version`, or `version` for the core group.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+}
+
+/// An object, and the version to read or watch it with.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Watched {
+    /// Which object.
+    pub id: ObjectId,
+    /// API version without the group.
+    pub version: String,
+}
+
+impl Watched {
+    /// `group/version`, or `version` for the core group.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        if self.id.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.id.group, self.version)
+        }
+    }
+}
+
+/// What to render.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RenderRequest {
+    /// Digest of the artifact.
+    pub artifact_digest: String,
+    /// Its revision.
+    pub revision: String,
+    /// Folder within it, checked to stay within it.
+    pub path: String,
+    /// Namespace set on every namespaced object.
+    pub target_namespace: Option<String>,
+}
+
+/// A server-side apply.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Apply {
+    /// Which object.
+    pub id: ObjectId,
+    /// What is applied.
+    pub object: Object,
+    /// Where it came from.
+    pub origin: Origin,
+    /// Field manager.
+    pub manager: String,
+    /// Whether conflicts are overruled.
+    pub force: bool,
+}
+
+/// A take-over of fields.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TakeOver {
+    /// Which object, and the version to patch it with.
+    pub target: Watched,
+    /// Managers whose fields are taken over.
+    pub from: Vec<String>,
+    /// A JSON patch (RFC 6902): replaces `metadata.managedFields`, and carries the resourceVersion that it was made from.
+    pub patch: Value,
+}
+
+/// A delete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Delete {
+    /// Which object, and the version to delete it with.
+    pub target: Watched,
+    /// Uid of the object that was examined: a precondition, so that a namesake made since is not deleted.
+    pub uid: Option<String>,
+    /// `Background` or `Foreground`.
+    pub propagation: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What is expected to follow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Forecast {
+    /// Name of the stage: `definitions`, `classes`, `rest`, `prune`, `health`.
+    pub stage: String,
+    /// What is expected in it, one line each.
+    pub actions: Vec<String>,
+}
+
+/// A change of the object's own finalizer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FinalizerChange {
+    /// Add it.
+    Add(String),
+    /// Remove it: the object goes.
+    Remove(String),
+}
+
+/// An event about the object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// Normal or Warning.
+    pub kind: EventKind,
+    /// Reason.
+    pub reason: String,
+    /// Message.
+    pub message: String,
+    /// Annotations, such as Flux's revision.
+    pub annotations: std::collections::BTreeMap<String, String>,
+}
+
+/// The type of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum EventKind {
+    /// Something went as it should.
+    Normal,
+    /// Something did not.
+    Warning,
+}
+
+impl EventKind {
+    /// The word in the object.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// Something that is not done, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Withheld {
+    /// What: an object, or a phase.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What happens after the steps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Next {
+    /// Plan again at once, with the steps' answers, in the same attempt.
+    Again,
+    /// Forget the attempt and its answers, and plan again at once: what it was made for has changed.
+    Restart,
+    /// Keep the attempt; plan again when something watched changes, or at this time.
+    Wait(Timestamp),
+    /// The attempt is over: forget its answers. Plan again, in a new attempt, at this time if there is one, or when a trigger fires:
+    /// the object's generation or `requestedAt` changes, its source has another revision, a dependency changes, something watched changes.
+    Done(Option<Timestamp>),
+    /// The object is gone or not ours: forget everything about it.
+    Forget,
+}
+
+impl<M> Plan<M> {
+    /// A plan that does nothing.
+    pub fn idle(subject: impl Into<String>, memory: M) -> Self {
+        Self {
+            subject: subject.into(),
+            identity: None,
+            steps: Vec::new(),
+            forecast: Vec::new(),
+            finalizer: None,
+            status: None,
+            events: Vec::new(),
+            withheld: Vec::new(),
+            watch: Vec::new(),
+            next: Next::Done(None),
+            memory,
+        }
+    }
+}
+
+impl<M> fmt::Display for Plan<M> {
+    /// The plan for people: never the contents of an object.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.identity {
+            Some(identity) => writeln!(formatter, "{} as {identity}", self.subject)?,
+            None => writeln!(formatter, "{}", self.subject)?,
+        }
+        if let Some(change) = &self.finalizer {
+            match change {
+                FinalizerChange::Add(name) => writeln!(formatter, "  add finalizer {name}")?,
+                FinalizerChange::Remove(name) => writeln!(formatter, "  remove finalizer {name}")?,
+            }
+        }
+        for step in &self.steps {
+            writeln!(formatter, "  {step}")?;
+        }
+        for forecast in &self.forecast {
+            for action in &forecast.actions {
+                writeln!(formatter, "  then ({}) {action}", forecast.stage)?;
+            }
+        }
+        for withheld in &self.withheld {
+            writeln!(formatter, "  not {}: {}", withheld.what, withheld.why)?;
+        }
+        if let Some(status) = &self.status {
+            for condition in status.get("conditions").and_then(Value::as_array).into_iter().flatten() {
+                let text = |key: &str| condition.get(key).and_then(Value::as_str).unwrap_or_default();
+                writeln!(
+                    formatter,
+                    "  {}={} {}: {}",
+                    text("type"),
+                    text("status"),
+                    text("reason"),
+                    text("message")
+                )?;
+            }
+        }
+        for event in &self.events {
+            writeln!(
+                formatter,
+                "  event {} {}: {}",
+                event.kind.as_str(),
+                event.reason,
+                event.message
+            )?;
+        }
+        match &self.next {
+            Next::Again => writeln!(formatter, "  next: plan again"),
+            Next::Restart => writeln!(formatter, "  next: start over"),
+            Next::Wait(until) => writeln!(formatter, "  next: wait for a change, until {until}"),
+            Next::Done(Some(at)) => writeln!(formatter, "  next: at {at}"),
+            Next::Done(None) => writeln!(formatter, "  next: when something changes"),
+            Next::Forget => writeln!(formatter, "  next: nothing"),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ResolveKinds(kinds) => {
+                write!(formatter, "look up ")?;
+                for (index, kind) in kinds.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { ", " };
+                    write!(formatter, "{comma}{} ({})", kind.kind, kind.api_version)?;
+                }
+                Ok(())
+            }
+            Self::Render(request) => write!(formatter, "render {} of {}", request.path, request.revision),
+            Self::Read(target) => write!(formatter, "read {}", target.id.subject()),
+            Self::DryRun(apply) => write!(formatter, "dry-run {} ({})", apply.id.subject(), apply.origin),
+            Self::Apply(apply) => write!(formatter, "apply {} ({})", apply.id.subject(), apply.origin),
+            Self::TakeOver(take_over) => {
+                write!(
+                    formatter,
+                    "take over {} from {}",
+                    take_over.target.id.subject(),
+                    take_over.from.join(", ")
+                )
+            }
+            Self::Delete(delete) => write!(formatter, "delete {}: {}", delete.target.id.subject(), delete.why),
+            Self::Fetch(request) => write!(formatter, "fetch {}", request.url),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Who acts. An [`Identity`] is made here and nowhere else, and nothing can be written to a cluster without one.
+//!
+//! It refuses empty, unknown and malformed names, and never falls back to the controller's own rights.
+
+use std::fmt;
+
+use serde::Serialize;
+use tenure_api::names::{NamespaceName, ServiceAccountName};
+use tenure_api::reason;
+
+use crate::denial::Denial;
+use crate::realm::Placement;
+
+/// A ServiceAccount whose name has been checked and whose use here has been allowed. Only this module makes one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ServiceAccount {
+    namespace: NamespaceName,
+    name: ServiceAccountName,
+}
+
+impl ServiceAccount {
+    /// Its namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.namespace.as_str()
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+}
+
+/// Who acts. Serialised as the user name that the cluster sees.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Identity {
+    /// A ServiceAccount, by a token that TokenRequest gave for it.
+    ServiceAccount(ServiceAccount),
+    /// The controller itself, with its own narrow RBAC: for Tenure's bookkeeping (statuses, finalizers, what a Surface or a Tenant
+    /// generates), never for what a repository contains.
+    Controller,
+}
+
+impl Identity {
+    /// The ServiceAccount, unless it is the controller.
+    #[must_use]
+    pub fn service_account(&self) -> Option<&ServiceAccount> {
+        match self {
+            Self::ServiceAccount(account) => Some(account),
+            Self::Controller => None,
+        }
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ServiceAccount(account) => {
+                write!(
+                    formatter,
+                    "system:serviceaccount:{}:{}",
+                    account.namespace, account.name
+                )
+            }
+            Self::Controller => formatter.write_str("the controller"),
+        }
+    }
+}
+
+impl Serialize for Identity {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The identity of a Kustomization: its `serviceAccountName`, else the default of its own namespace.
+///
+/// # Errors
+/// When the name is not a ServiceAccount's, or nobody may act in the namespace.
+pub fn of_kustomization(
+    placement: &Placement,
+    namespace: &str,
+    service_account_name: Option<&str>,
+) -> Result<Identity, Denial> {
+    let default = match placement {
+        Placement::Disputed { message } => return Err(nobody_acts(message)),
+        Placement::Platform {
+            default_service_account,
+        }
+        | Placement::Unclaimed {
+            default_service_account,
+        } => default_service_account.as_str(),
+        Placement::Tenant(tenant) => tenant.default_service_account.as_str(),
+    };
+    service_account(
+        namespace,
+        service_account_name.unwrap_or(default),
+        "spec.serviceAccountName",
+    )
+}
+
+/// The identity that a source reads its Secrets as: as a Kustomization without a name would; in a tenant's home namespace as the
+/// tenant's GitOps ServiceAccount.
+///
+/// # Errors
+/// When nobody may act in the namespace, or the tenant has no GitOps ServiceAccount.
+pub fn of_source(placement: &Placement, namespace: &str) -> Result<Identity, Denial> {
+    match placement {
+        Placement::Tenant(tenant) if tenant.home.as_str() == namespace => {
+            let name = tenant.gitops.clone()?;
+            service_account(namespace, name.as_str(), "the tenant's GitOps ServiceAccount")
+        }
+        _ => of_kustomization(placement, namespace, None),
+    }
+}
+
+/// The identity of a Surface: the named ServiceAccount in the platform tier, the tenant's GitOps ServiceAccount in the tenant tier.
+///
+/// # Errors
+/// When the Surface lives where none may live, a platform surface names nobody, or a tenant's surface names somebody.
+pub fn of_surface(
+    placement: &Placement,
+    namespace: &str,
+    service_account_name: Option<&str>,
+) -> Result<Identity, Denial> {
+    match crate::surface::tier(placement, namespace)? {
+        crate::surface::Tier::Platform => match service_account_name {
+            Some(name) => service_account(namespace, name, "spec.serviceAccountName"),
+            None => Err(Denial::because(
+                reason::IDENTITY_MISSING,
+                format!(
+                    "a platform surface must name who it acts as: set spec.serviceAccountName to a ServiceAccount in namespace {namespace}"
+                ),
+            )),
+        },
+        crate::surface::Tier::Tenant(tenant) => {
+            if let Some(name) = service_account_name {
+                return Err(Denial::access(format!(
+                    "spec.serviceAccountName: {name:?} is refused: a tenant's surface acts as the tenant's GitOps ServiceAccount and \
+                     can't choose another; remove the field"
+                )));
+            }
+            let name = tenant.gitops.clone()?;
+            service_account(
+                tenant.home.as_str(),
+                name.as_str(),
+                "the tenant's GitOps ServiceAccount",
+            )
+        }
+    }
+}
+
+fn nobody_acts(message: &str) -> Denial {
+    Denial::because(reason::IDENTITY_MISSING, format!("nobody may act here: {message}"))
+}
+
+fn service_account(namespace: &str, name: &str, field: &str) -> Result<Identity, Denial> {
+    let refused = |error: tenure_api::names::NameError| Denial::access(format!("{field}: {error}"));
+    Ok(Identity::ServiceAccount(ServiceAccount {
+        namespace: NamespaceName::new(namespace).map_err(refused)?,
+        name: ServiceAccountName::new(name).map_err(refused)?,
+    }))
+}

@@ -1,0 +1,93 @@
+//! Which objects may be written from a namespace. Kubernetes' RBAC bounds it again; this is what holds even where RBAC was given too wide.
+
+use crate::denial::Denial;
+use crate::realm::Placement;
+
+/// Whether an object is in a namespace or belongs to the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Scope {
+    /// In a namespace.
+    Namespaced,
+    /// The cluster's.
+    Cluster,
+}
+
+/// Whether an object may be written by what lives in a namespace with this placement.
+///
+/// # Errors
+/// In a tenant's namespace for cluster-scoped objects and for objects in namespaces that are not the tenant's; everywhere for
+/// a namespaced object without a namespace.
+pub fn object(
+    placement: &Placement,
+    scope: Scope,
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<(), Denial> {
+    match placement {
+        Placement::Disputed { message } => Err(Denial::because(
+            tenure_api::reason::IDENTITY_MISSING,
+            format!("nobody may act here: {message}"),
+        )),
+        Placement::Platform { .. } | Placement::Unclaimed { .. } => match (scope, namespace) {
+            (Scope::Namespaced, None | Some("")) => Err(unspecified(kind, name)),
+            _ => Ok(()),
+        },
+        Placement::Tenant(tenant) => match (scope, namespace) {
+            (Scope::Cluster, _) => Err(Denial::access(format!(
+                "{kind}/{name} is cluster-scoped: tenant {} may write into its own namespaces only; ask a platform administrator to add it \
+                 to the platform repository",
+                tenant.tenant
+            ))),
+            (Scope::Namespaced, None | Some("")) => Err(unspecified(kind, name)),
+            (Scope::Namespaced, Some(namespace)) => {
+                if tenant.namespaces.iter().any(|own| own.as_str() == namespace) {
+                    Ok(())
+                } else {
+                    Err(Denial::access(format!(
+                        "{kind}/{namespace}/{name}: namespace {namespace} does not belong to tenant {}, whose namespaces are {}",
+                        tenant.tenant,
+                        tenant
+                            .namespaces
+                            .iter()
+                            .map(|own| own.as_str())
+                            .collect::<Vec<_>>()
+                            .join(", "),
+                    )))
+                }
+            }
+        },
+    }
+}
+
+/// Whether `spec.targetNamespace` may be this namespace.
+///
+/// # Errors
+/// When the text is not a namespace's name, or the namespace is not one of the tenant's.
+pub fn target_namespace(placement: &Placement, target: &str) -> Result<(), Denial> {
+    tenure_api::names::NamespaceName::new(target)
+        .map_err(|error| Denial::access(format!("spec.targetNamespace: {error}")))?;
+    let Placement::Tenant(tenant) = placement else {
+        return Ok(());
+    };
+    if tenant.namespaces.iter().any(|own| own.as_str() == target) {
+        return Ok(());
+    }
+    Err(Denial::access(format!(
+        "spec.targetNamespace: namespace {target} does not belong to tenant {}, whose namespaces are {}",
+        tenant.tenant,
+        tenant
+            .namespaces
+            .iter()
+            .map(|own| own.as_str())
+            .collect::<Vec<_>>()
+            .join(", "),
+    )))
+}
+
+fn unspecified(kind: &str, name: &str) -> Denial {
+    Denial::because(
+        tenure_api::reason::RECONCILIATION_FAILED,
+        format!("{kind}/{name} namespace not specified: set spec.targetNamespace, or metadata.namespace in the file"),
+    )
+}

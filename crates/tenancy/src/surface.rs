@@ -1,0 +1,54 @@
+//! Which tier a Surface is of. It follows from the namespace that it lives in; nothing in the Surface can claim it.
+
+use tenure_api::reason;
+
+use crate::denial::Denial;
+use crate::realm::{Placement, TenantPlacement};
+
+/// The tier of a Surface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier<'a> {
+    /// Reconciled for administrators, cluster scope.
+    Platform,
+    /// Reconciled for a tenant, within its namespaces.
+    Tenant(&'a TenantPlacement),
+}
+
+impl Tier<'_> {
+    /// The word in the status.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Platform => "Platform",
+            Self::Tenant(_) => "Tenant",
+        }
+    }
+}
+
+/// The tier of a Surface in a namespace.
+///
+/// # Errors
+/// In a tenant's namespace that is not its home namespace (the message names the home namespace), and wherever else no surface may live.
+pub fn tier<'a>(placement: &'a Placement, namespace: &str) -> Result<Tier<'a>, Denial> {
+    match placement {
+        Placement::Platform { .. } => Ok(Tier::Platform),
+        Placement::Tenant(tenant) if tenant.home.as_str() == namespace => Ok(Tier::Tenant(tenant)),
+        Placement::Tenant(tenant) => Err(Denial::because(
+            reason::WRONG_NAMESPACE,
+            format!(
+                "namespace {namespace} belongs to tenant {}, whose surfaces live in its home namespace {}: create the Surface there",
+                tenant.tenant, tenant.home
+            ),
+        )),
+        Placement::Unclaimed { .. } => Err(Denial::because(
+            reason::WRONG_NAMESPACE,
+            format!(
+                "namespace {namespace} is neither the platform namespace nor a tenant's home namespace: a Surface here acts as nobody"
+            ),
+        )),
+        Placement::Disputed { message } => Err(Denial::because(
+            reason::WRONG_NAMESPACE,
+            format!("a Surface here acts as nobody: {message}"),
+        )),
+    }
+}
