@@ -1,1 +1,5 @@
 //! The embedded Kubernetes control plane: requests, authentication, authorization, the kinds it serves.
+
+pub mod authentication;
+pub mod authorization;
+pub mod certificates;

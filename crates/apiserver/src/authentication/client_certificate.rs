@@ -1,0 +1,219 @@
+//! Owns client certificates: which chains the CA vouches for, and the user that a certificate names. Refuses
+//! certificates of other CAs, expired ones and those not meant for clients.
+//!
+//! The TLS layer asks for a certificate and takes any, provided that the client holds its key; whether it counts is
+//! decided here, per request, so that a foreign certificate is answered with 401 as by the real server, and not with
+//! a broken handshake.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::RwLock;
+use ring::digest::{SHA256, digest};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use rustls_pki_types::{CertificateDer, UnixTime};
+use thiserror::Error;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::user::{CREDENTIAL_ID, UserInfo};
+
+/// The attribute of a subject that carries a user's uid (KEP-5234; 1.3.6.1.4.1.57683 is Kubernetes' own arc).
+const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";
+/// How many verified certificates are remembered.
+const REMEMBERED: usize = 1024;
+
+/// Why client certificates can't be checked, or why one does not hold.
+#[derive(Debug, Error)]
+pub enum CertificateError {
+    /// The CA's certificate can't be used as a root of trust.
+    #[error("the client CA's certificate can't be used")]
+    Authority(#[source] rustls::Error),
+    /// The verifier can't be built on that CA.
+    #[error("no verifier of client certificates can be built")]
+    Verifier(#[source] rustls::server::VerifierBuilderError),
+    /// The chain does not lead to the CA, or is not valid now.
+    #[error("verifying certificate failed: {0}")]
+    Chain(rustls::Error),
+    /// The certificate can't be read.
+    #[error("the certificate can't be read")]
+    Parse,
+    /// The certificate names more than one uid.
+    #[error("expected at most one uid attribute in the certificate's subject, found {0}")]
+    Uid(usize),
+}
+
+#[derive(Debug, Clone)]
+struct Remembered {
+    user: Option<UserInfo>,
+    not_before: i64,
+    not_after: i64,
+}
+
+/// Checks client certificates against one CA.
+#[derive(Debug)]
+pub struct ClientCertificates {
+    verifier: Arc<dyn ClientCertVerifier>,
+    verified: RwLock<HashMap<[u8; 32], Remembered>>,
+}
+
+impl ClientCertificates {
+    /// Trusts what `authority` (DER) has signed for clients.
+    ///
+    /// # Errors
+    /// [`CertificateError`] if `authority` can't be a root of trust.
+    pub fn new(authority: CertificateDer<'static>) -> Result<Self, CertificateError> {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority).map_err(CertificateError::Authority)?;
+        let verifier = WebPkiClientVerifier::builder_with_provider(
+            Arc::new(roots),
+            Arc::new(rustls::crypto::ring::default_provider()),
+        )
+        .allow_unauthenticated()
+        .build()
+        .map_err(CertificateError::Verifier)?;
+        Ok(Self {
+            verifier,
+            verified: RwLock::default(),
+        })
+    }
+
+    /// What the TLS layer uses: it asks for a certificate and takes any whose key the client holds.
+    #[must_use]
+    pub fn tls_verifier(&self) -> Arc<dyn ClientCertVerifier> {
+        Arc::new(AnyCertificate {
+            inner: Arc::clone(&self.verifier),
+        })
+    }
+
+    /// The user that the chain names (leaf first): common name, organizations as groups, uid. `None` if there is no
+    /// certificate, or one without a common name.
+    ///
+    /// # Errors
+    /// [`CertificateError`] if a certificate was sent and does not hold at `now`.
+    pub fn identify(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<Option<UserInfo>, CertificateError> {
+        let Some((leaf, intermediates)) = chain.split_first() else {
+            return Ok(None);
+        };
+        let mut hash = [0_u8; 32];
+        hash.copy_from_slice(digest(&SHA256, leaf).as_ref());
+        let seconds = now.as_second();
+        if let Some(known) = self.verified.read().get(&hash)
+            && known.not_before <= seconds
+            && seconds <= known.not_after
+        {
+            return Ok(known.user.clone());
+        }
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()));
+        self.verifier
+            .verify_client_cert(leaf, intermediates, time)
+            .map_err(CertificateError::Chain)?;
+        let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::Parse)?;
+        let user = user_of(&certificate, &hash)?;
+        let known = Remembered {
+            user: user.clone(),
+            not_before: certificate.validity().not_before.timestamp(),
+            not_after: certificate.validity().not_after.timestamp(),
+        };
+        // A chain through intermediates ends with the first of them, whose end is not known here: not remembered.
+        if intermediates.is_empty() {
+            let mut verified = self.verified.write();
+            if verified.len() >= REMEMBERED {
+                verified.clear();
+            }
+            verified.insert(hash, known);
+        }
+        Ok(user)
+    }
+}
+
+fn user_of(certificate: &X509Certificate<'_>, hash: &[u8; 32]) -> Result<Option<UserInfo>, CertificateError> {
+    let subject = certificate.subject();
+    let Some(name) = subject
+        .iter_common_name()
+        .last()
+        .and_then(|attribute| attribute.as_str().ok())
+        .filter(|name| !name.is_empty())
+    else {
+        return Ok(None);
+    };
+    let groups = subject
+        .iter_organization()
+        .filter_map(|attribute| attribute.as_str().ok())
+        .map(str::to_owned)
+        .collect();
+    let uids: Vec<&str> = subject
+        .iter_attributes()
+        .filter(|attribute| attribute.attr_type().to_id_string() == UID_ATTRIBUTE)
+        .filter_map(|attribute| attribute.as_str().ok())
+        .collect();
+    if uids.len() > 1 {
+        return Err(CertificateError::Uid(uids.len()));
+    }
+    let mut user = UserInfo {
+        name: name.to_owned(),
+        uid: uids.first().copied().unwrap_or_default().to_owned(),
+        groups,
+        ..UserInfo::default()
+    };
+    user.extra.insert(
+        CREDENTIAL_ID.to_owned(),
+        vec![format!("X509SHA256={}", hex::encode(hash))],
+    );
+    Ok(Some(user))
+}
+
+/// Takes any certificate in the handshake, but only from a client that holds its key.
+#[derive(Debug)]
+struct AnyCertificate {
+    inner: Arc<dyn ClientCertVerifier>,
+}
+
+impl ClientCertVerifier for AnyCertificate {
+    fn offer_client_auth(&self) -> bool {
+        true
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.inner.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}

@@ -1,0 +1,155 @@
+//! Owns the answer to "who is this?": client certificates, ServiceAccount tokens, the few paths that need
+//! neither, and impersonation. Refuses basic authentication, static tokens and every credential that it
+//! can't verify; what the caller may *do* is `authorization`'s question.
+
+mod audience;
+mod claims;
+mod client_certificate;
+mod impersonation;
+mod key;
+mod review;
+mod token;
+mod token_request;
+mod user;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use jiff::Timestamp;
+use rustls_pki_types::CertificateDer;
+use serde_json::Value;
+use thiserror::Error;
+
+pub use client_certificate::{CertificateError, ClientCertificates};
+pub use impersonation::{ImpersonationRequest, impersonate, is_impersonation_header};
+pub use key::{KeyError, SigningKey};
+pub use review::{self_subject_review, token_review};
+pub use token::{ServiceAccountTokens, TokenError};
+pub use token_request::{TokenRequested, request_token, secret_token};
+pub use user::*;
+
+/// What authentication asks the store for: the present state of one object.
+///
+/// Implemented by the server on a snapshot of its store, so that the answer is consistent and needs no I/O.
+pub trait Lookup {
+    /// The object, or `None` if it is not there. `group` is empty for the core group; `namespace` is `None`
+    /// for objects of the cluster.
+    fn get(&self, group: &str, resource: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Value>>;
+}
+
+/// A caller whose credentials hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authenticated {
+    /// Who it is, `system:authenticated` included.
+    pub user: UserInfo,
+    /// The audiences that the credential is valid for, of those that were asked for.
+    pub audiences: Vec<String>,
+}
+
+/// The caller's credentials are missing or do not hold.
+///
+/// Clients are told `Unauthorized` and nothing else, as by the real server; the reasons are for the log.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum Unauthorized {
+    /// No credential was sent, and the path needs one.
+    #[error("no credential was sent")]
+    Missing,
+    /// A credential was sent and refused.
+    #[error("{}", join_reasons(.0))]
+    Refused(Vec<String>),
+}
+
+/// One reason as it is, several as a list: how the real server prints them in a TokenReview.
+fn join_reasons(reasons: &[String]) -> String {
+    match reasons {
+        [only] => only.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+/// Decides who a request comes from.
+#[derive(Debug)]
+pub struct Authenticator {
+    certificates: ClientCertificates,
+    tokens: Arc<ServiceAccountTokens>,
+}
+
+impl Authenticator {
+    /// An authenticator for client certificates of one CA and the tokens of one issuer.
+    #[must_use]
+    pub fn new(certificates: ClientCertificates, tokens: Arc<ServiceAccountTokens>) -> Self {
+        Self { certificates, tokens }
+    }
+
+    /// Who sent a request for `path` with these certificates (leaf first, as the TLS layer received them) and headers.
+    ///
+    /// A certificate wins over a token. Without either, the caller is anonymous on the paths that
+    /// [`is_anonymous_path`] names and refused elsewhere. A credential that is sent and does not hold is
+    /// refused everywhere.
+    ///
+    /// # Errors
+    /// [`Unauthorized`], to be answered as 401 with the message `Unauthorized`.
+    pub fn authenticate(
+        &self,
+        peer_certificates: &[CertificateDer<'_>],
+        headers: &HeaderMap,
+        path: &str,
+        lookup: &dyn Lookup,
+        now: Timestamp,
+    ) -> Result<Authenticated, Unauthorized> {
+        let mut reasons = Vec::new();
+        match self.certificates.identify(peer_certificates, now) {
+            Ok(Some(mut user)) => {
+                user.ensure_group(AUTHENTICATED);
+                return Ok(Authenticated {
+                    user,
+                    audiences: self.tokens.audiences().to_vec(),
+                });
+            }
+            Ok(None) => {}
+            Err(error) => reasons.push(error.to_string()),
+        }
+        if let Some(token) = bearer_token(headers) {
+            match self.tokens.authenticate(token, self.tokens.audiences(), lookup, now) {
+                Ok(authenticated) => return Ok(authenticated),
+                Err(more) => reasons.extend(more),
+            }
+        }
+        if !reasons.is_empty() {
+            return Err(Unauthorized::Refused(reasons));
+        }
+        if is_anonymous_path(path) {
+            return Ok(Authenticated {
+                user: UserInfo::anonymous(),
+                audiences: Vec::new(),
+            });
+        }
+        Err(Unauthorized::Missing)
+    }
+
+    /// The issuer's side of the tokens: minting, verification, audiences.
+    #[must_use]
+    pub fn tokens(&self) -> &ServiceAccountTokens {
+        &self.tokens
+    }
+}
+
+/// Whether `path` answers callers without credentials: health and version, as `system:public-info-viewer` lists them.
+#[must_use]
+pub fn is_anonymous_path(path: &str) -> bool {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    path == "/version"
+        || ["/healthz", "/livez", "/readyz"].iter().any(|health| {
+            path.strip_prefix(health)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+}
+
+/// The token of an `Authorization: Bearer` header; other schemes are no credential here.
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?;
+    let mut words = value.trim().splitn(3, ' ');
+    let scheme = words.next()?;
+    let token = words.next()?;
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}

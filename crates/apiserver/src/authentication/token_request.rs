@@ -1,0 +1,220 @@
+//! Owns TokenRequest: a new token for a ServiceAccount, bound to it and, if asked for, to a Pod, Secret or Node.
+//! Refuses lifetimes under ten minutes, bindings to what is not there or is another object than was meant, and Pods
+//! that run as another ServiceAccount.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::claims::{Kubernetes, Reference, uid_of};
+use super::review::api_time;
+use super::token::{ServiceAccountTokens, TokenError};
+use super::{Lookup, service_account_user_name};
+use crate::authorization::{FieldError, Refusal, quote};
+
+const GROUP: &str = "authentication.k8s.io";
+const KIND: &str = "TokenRequest";
+const DEFAULT_SECONDS: i64 = 3600;
+const SHORTEST_SECONDS: i64 = 600;
+const LONGEST_SECONDS: i64 = 1 << 32;
+
+/// A granted TokenRequest. `Debug` does not show the token.
+pub struct TokenRequested {
+    /// The response's object, the token in `status.token`.
+    pub response: Value,
+}
+
+impl std::fmt::Debug for TokenRequested {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("TokenRequested").finish_non_exhaustive()
+    }
+}
+
+/// `POST namespaces/NAMESPACE/serviceaccounts/NAME/token`: mints a token, at least ten minutes and by default an hour
+/// long, for the audiences that the request names or else for this server.
+///
+/// # Errors
+/// A 404 for a ServiceAccount or bound object that is not there, a 409 for one with another uid, a 422 or 400 for a
+/// request that makes no sense, a 500 if signing fails.
+pub fn request_token(
+    tokens: &ServiceAccountTokens,
+    namespace: &str,
+    name: &str,
+    request: &Value,
+    lookup: &dyn Lookup,
+    now: Timestamp,
+) -> Result<TokenRequested, Refusal> {
+    let text = |path: &str| request.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    for (field, given, wanted, what) in [
+        ("metadata.name", text("/metadata/name"), name, "name"),
+        (
+            "metadata.namespace",
+            text("/metadata/namespace"),
+            namespace,
+            "namespace",
+        ),
+    ] {
+        if !given.is_empty() && given != wanted {
+            let why = format!("must match the service account {what} if specified");
+            let error = FieldError::invalid(field, &quote(given), &why);
+            return Err(Refusal::invalid(GROUP, KIND, name, &[error]));
+        }
+    }
+    let account = lookup
+        .get("", "serviceaccounts", Some(namespace), name)
+        .ok_or_else(|| Refusal::not_found("", "serviceaccounts", name))?;
+    let uid = uid_of(&account);
+    let meant = text("/metadata/uid");
+    if !meant.is_empty() && meant != uid {
+        let why =
+            format!("the UID in the token request ({meant}) does not match the UID of the service account ({uid})");
+        return Err(Refusal::conflict(GROUP, KIND, name, &why));
+    }
+
+    let mut audiences: Vec<String> = request
+        .pointer("/spec/audiences")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    if audiences.is_empty() {
+        audiences = tokens.audiences().to_vec();
+    }
+    let seconds = request
+        .pointer("/spec/expirationSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or(DEFAULT_SECONDS);
+    validate_lifetime(seconds)?;
+
+    let reference = request
+        .pointer("/spec/boundObjectRef")
+        .filter(|reference| !reference.is_null());
+    let mut kubernetes = Kubernetes {
+        namespace: namespace.to_owned(),
+        serviceaccount: Reference {
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        },
+        ..Kubernetes::default()
+    };
+    if let Some(reference) = reference {
+        bind(&mut kubernetes, reference, lookup)?;
+    }
+
+    let subject = service_account_user_name(namespace, name);
+    let token = tokens
+        .mint(subject, audiences.clone(), kubernetes, seconds, now)
+        .map_err(|error| Refusal::internal(&format!("failed to generate token: {error}")))?;
+    let expires = now
+        .checked_add(SignedDuration::from_secs(seconds))
+        .unwrap_or(Timestamp::MAX);
+    Ok(TokenRequested {
+        response: json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": KIND,
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": uid,
+                "creationTimestamp": api_time(now),
+            },
+            "spec": {
+                "audiences": audiences,
+                "expirationSeconds": seconds,
+                "boundObjectRef": reference,
+            },
+            "status": { "token": token, "expirationTimestamp": api_time(expires) },
+        }),
+    })
+}
+
+fn validate_lifetime(seconds: i64) -> Result<(), Refusal> {
+    let why = if seconds < SHORTEST_SECONDS {
+        "may not specify a duration less than 10 minutes"
+    } else if seconds > LONGEST_SECONDS {
+        "may not specify a duration larger than 2^32 seconds"
+    } else {
+        return Ok(());
+    };
+    let error = FieldError::invalid("spec.expirationSeconds", &seconds.to_string(), why);
+    Err(Refusal::invalid(GROUP, KIND, "", &[error]))
+}
+
+/// Writes the bound object into the claims, after checking that it is the one that was meant.
+fn bind(kubernetes: &mut Kubernetes, reference: &Value, lookup: &dyn Lookup) -> Result<(), Refusal> {
+    let field = |key: &str| reference.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind, name) = (field("apiVersion"), field("kind"), field("name"));
+    let namespace = Some(kubernetes.namespace.as_str());
+    // A reference without a version means the core group, as in the real server; the version itself does not matter.
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (resource, scope) = match (group, kind) {
+        ("", "Pod") => ("pods", namespace),
+        ("", "Secret") => ("secrets", namespace),
+        ("", "Node") => ("nodes", None),
+        _ => {
+            let shown = if group.is_empty() {
+                format!("/{version}")
+            } else {
+                format!("{group}/{version}")
+            };
+            return Err(Refusal::bad_request(format!(
+                "cannot bind token to object of type {shown}, Kind={kind}"
+            )));
+        }
+    };
+    let object = lookup
+        .get("", resource, scope, name)
+        .ok_or_else(|| Refusal::not_found("", resource, name))?;
+    let uid = uid_of(&object);
+    let bound = Reference {
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+    };
+    match kind {
+        "Pod" => {
+            let pod_text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+            let account = &kubernetes.serviceaccount.name;
+            if pod_text("/spec/serviceAccountName") != account {
+                return Err(Refusal::bad_request(format!(
+                    "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
+                    quote(account)
+                )));
+            }
+            let node = pod_text("/spec/nodeName");
+            if !node.is_empty() {
+                let found = lookup.get("", "nodes", None, node);
+                kubernetes.node = Some(Reference {
+                    name: node.to_owned(),
+                    uid: found.as_deref().map(uid_of).unwrap_or_default().to_owned(),
+                });
+            }
+            kubernetes.pod = Some(bound);
+        }
+        "Secret" => kubernetes.secret = Some(bound),
+        _ => kubernetes.node = Some(bound),
+    }
+    let meant = field("uid");
+    if !meant.is_empty() && meant != uid {
+        let why = format!(
+            "the UID in the bound object reference ({meant}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
+        return Err(Refusal::conflict("", kind, name, &why));
+    }
+    Ok(())
+}
+
+/// The token of a Secret of type `kubernetes.io/service-account-token`: it names the Secret and never expires, and
+/// holds as long as the Secret holds exactly it.
+///
+/// # Errors
+/// [`TokenError`] if signing fails.
+pub fn secret_token(tokens: &ServiceAccountTokens, account: &Value, secret_name: &str) -> Result<String, TokenError> {
+    let text = |path: &str| account.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    tokens.mint_legacy(
+        text("/metadata/namespace"),
+        text("/metadata/name"),
+        text("/metadata/uid"),
+        secret_name,
+    )
+}

@@ -1,0 +1,166 @@
+//! Owns the roles and bindings that every cluster starts with, recorded from kube-apiserver 1.36.3 (`bootstrap.jsonl`,
+//! one object a line), and how they are brought up to date at a start. Refuses to take rights away: what an admin
+//! added stays, and an object annotated `rbac.authorization.kubernetes.io/autoupdate: "false"` is left alone.
+
+use serde_json::{Map, Value, json};
+
+use super::aggregation::aggregate;
+use super::covers::missing;
+use super::rbac::RbacKind;
+use super::rules::PolicyRule;
+
+const RECORDED: &str = include_str!("bootstrap.jsonl");
+const AUTOUPDATE: &str = "/metadata/annotations/rbac.authorization.kubernetes.io~1autoupdate";
+
+/// An object that every cluster starts with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BootstrapObject {
+    /// Its kind.
+    pub kind: RbacKind,
+    /// The object, without anything that the server sets. Aggregated roles have the rules that they gather from the
+    /// others, so that they hold from the first moment on.
+    pub object: Value,
+}
+
+/// All of them: first roles, then bindings, so that none refers to what is not there yet. The namespaces
+/// `kube-system` and `kube-public` have to exist before.
+#[must_use]
+pub fn bootstrap_objects() -> Vec<BootstrapObject> {
+    let mut objects: Vec<BootstrapObject> = RECORDED
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter_map(|object| {
+            let kind = match object.get("kind").and_then(Value::as_str)? {
+                "ClusterRole" => RbacKind::ClusterRole,
+                "ClusterRoleBinding" => RbacKind::ClusterRoleBinding,
+                "Role" => RbacKind::Role,
+                "RoleBinding" => RbacKind::RoleBinding,
+                _ => return None,
+            };
+            Some(BootstrapObject { kind, object })
+        })
+        .collect();
+    // `admin` gathers from `edit`, which gathers from `view`: as many rounds as the chain is long.
+    loop {
+        let roles: Vec<Value> = objects
+            .iter()
+            .filter(|object| object.kind == RbacKind::ClusterRole)
+            .map(|object| object.object.clone())
+            .collect();
+        let mut changed = false;
+        for object in &mut objects {
+            if let Some(rules) = aggregate(&object.object, &roles)
+                && let Some(fields) = object.object.as_object_mut()
+            {
+                fields.insert("rules".to_owned(), Value::Array(rules));
+                changed = true;
+            }
+        }
+        if !changed {
+            return objects;
+        }
+    }
+}
+
+/// What a start has to do about one bootstrap object.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reconciled {
+    /// Nothing: it is as it should be, or an admin has taken it over.
+    Unchanged,
+    /// It is not there: create it.
+    Create(Value),
+    /// It lacks something: update it to this.
+    Update(Value),
+    /// A binding that refers to another role; that can't be changed: delete it and create this.
+    Replace(Value),
+}
+
+/// Compares a bootstrap object with the one that is stored.
+#[must_use]
+pub fn reconcile(expected: &BootstrapObject, live: Option<&Value>) -> Reconciled {
+    let Some(live) = live else {
+        return Reconciled::Create(expected.object.clone());
+    };
+    if live.pointer(AUTOUPDATE).and_then(Value::as_str) == Some("false") {
+        return Reconciled::Unchanged;
+    }
+    let mut wanted = live.clone();
+    for map in ["labels", "annotations"] {
+        add_missing_keys(&mut wanted, &expected.object, map);
+    }
+    match expected.kind {
+        RbacKind::ClusterRole | RbacKind::Role => {
+            if expected.object.get("aggregationRule").is_some() {
+                add_missing_items(&mut wanted, &expected.object, "aggregationRule", "clusterRoleSelectors");
+            } else {
+                let lacking = missing(&PolicyRule::of_role(live), &PolicyRule::of_role(&expected.object));
+                append(&mut wanted, "rules", lacking.iter().map(PolicyRule::to_value));
+            }
+        }
+        RbacKind::ClusterRoleBinding | RbacKind::RoleBinding => {
+            if live.get("roleRef") != expected.object.get("roleRef") {
+                let mut object = expected.object.clone();
+                let subjects = items(live, "subjects").to_vec();
+                append_absent(&mut object, "subjects", &subjects);
+                return Reconciled::Replace(object);
+            }
+            append_absent(&mut wanted, "subjects", items(&expected.object, "subjects"));
+        }
+    }
+    if wanted == *live {
+        Reconciled::Unchanged
+    } else {
+        Reconciled::Update(wanted)
+    }
+}
+
+fn items<'a>(object: &'a Value, key: &str) -> &'a [Value] {
+    object
+        .get(key)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+}
+
+fn append(object: &mut Value, key: &str, new: impl Iterator<Item = Value>) {
+    let mut all = items(object, key).to_vec();
+    let before = all.len();
+    all.extend(new);
+    if all.len() > before
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.insert(key.to_owned(), Value::Array(all));
+    }
+}
+
+fn append_absent(object: &mut Value, key: &str, wanted: &[Value]) {
+    let held = items(object, key).to_vec();
+    append(object, key, wanted.iter().filter(|item| !held.contains(item)).cloned());
+}
+
+fn add_missing_items(object: &mut Value, expected: &Value, outer: &str, inner: &str) {
+    let wanted = expected.get(outer).cloned().unwrap_or_else(|| json!({}));
+    if let Some(fields) = object.as_object_mut() {
+        let held = fields.entry(outer).or_insert_with(|| json!({}));
+        append_absent(held, inner, items(&wanted, inner));
+    }
+}
+
+fn add_missing_keys(object: &mut Value, expected: &Value, map: &str) {
+    let Some(wanted) = expected
+        .pointer("/metadata")
+        .and_then(|metadata| metadata.get(map))
+        .and_then(Value::as_object)
+    else {
+        return;
+    };
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let held = metadata.entry(map).or_insert_with(|| Value::Object(Map::new()));
+    if let Some(held) = held.as_object_mut() {
+        for (key, value) in wanted {
+            held.entry(key.as_str()).or_insert_with(|| value.clone());
+        }
+    }
+}
