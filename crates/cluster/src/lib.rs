@@ -1,1 +1,37 @@
-//! The Kubernetes side: identities and their clients, apply, inventory, watches and health.
+//! The Kubernetes side: who a request is made as, and the requests themselves.
+//!
+//! ```text
+//! Connection ── how the API server is reached: its service in this process, or a kubeconfig's address
+//!      │
+//!   Clients ── for_identity(&Identity) ──▶ Client ── get, list, apply, delete, patch, watch
+//!      │            TokenRequest, cached       │
+//!      └── Mapping (discovery) ◀───────────────┘
+//! ```
+//!
+//! Owns tokens, discovery, the wire form of requests and the mapping of `Status` answers to [`ClusterError`].
+//! It refuses to decide anything: what is applied, deleted or retried is the planner's. There is no way to send a request without an
+//! [`Identity`], no fallback from a ServiceAccount to the controller's rights, and no way to print a token.
+
+mod client;
+mod clients;
+mod connection;
+mod error;
+mod events;
+mod identity;
+mod mapping;
+mod path;
+mod token;
+mod transport;
+mod watch;
+mod watches;
+
+pub use client::{Applied, ApplyOptions, Client, DeleteOptions, ListOptions, Preconditions};
+pub use clients::Clients;
+pub use connection::{Connection, ConnectionError};
+pub use error::{Cause, ClusterError};
+pub use events::{EventKind, EventRecorder, ObjectEvent};
+pub use identity::Identity;
+pub use mapping::{Mapping, Resource};
+pub use token::Token;
+pub use watch::{WatchEvent, watch};
+pub use watches::{Signal, WatchKey, Watches};

@@ -1,0 +1,425 @@
+//! What one identity asks of the API server. Owns the form of each verb's request; chooses neither object nor verb.
+
+use std::sync::Arc;
+
+use http::Method;
+use serde_json::{Value, json};
+use tenure_api::inventory::split_api_version;
+
+use crate::clients::Shared;
+use crate::error::ClusterError;
+use crate::identity::Identity;
+use crate::mapping::Resource;
+use crate::path::{path, query};
+use crate::transport::{Answer, Call, JSON};
+
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+
+/// How many objects a page of a list holds.
+const PAGE: &str = "500";
+
+/// The API server, as one identity. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    identity: Identity,
+}
+
+/// How to apply.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyOptions<'a> {
+    /// The field manager.
+    pub manager: &'a str,
+    /// Take fields over from other managers.
+    pub force: bool,
+    /// Only answer what would be.
+    pub dry_run: bool,
+    /// Apply to this subresource.
+    pub subresource: Option<&'a str>,
+}
+
+/// What an apply came back with.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// The object as it is (or, dry, would be) stored, `managedFields` included.
+    pub object: Value,
+    /// What the API server warns of, as unknown fields.
+    pub warnings: Vec<String>,
+}
+
+/// What must hold for a deletion to happen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preconditions {
+    /// The object's uid.
+    pub uid: Option<String>,
+    /// The object's resourceVersion.
+    pub resource_version: Option<String>,
+}
+
+/// How to delete.
+#[derive(Clone, Debug, Default)]
+pub struct DeleteOptions {
+    /// What must hold; a deletion without any may hit an object that was made anew.
+    pub preconditions: Preconditions,
+    /// `Background`, `Foreground` or `Orphan`; the kind's own default when absent.
+    pub propagation: Option<&'static str>,
+}
+
+/// What to list.
+#[derive(Clone, Debug, Default)]
+pub struct ListOptions {
+    /// Label selector.
+    pub labels: Option<String>,
+    /// Field selector.
+    pub fields: Option<String>,
+}
+
+/// A list and the revision that a watch goes on from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) items: Vec<Value>,
+    pub(crate) resource_version: String,
+}
+
+impl Client {
+    pub(crate) fn new(shared: Arc<Shared>, identity: Identity) -> Self {
+        Self { shared, identity }
+    }
+
+    /// Who this client's requests are made as.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The resource of a kind in exactly that `apiVersion`; discovery is read again when it is not known.
+    ///
+    /// # Errors
+    /// [`ClusterError::NoKindMatch`], or what discovery fails with.
+    pub async fn resource(&self, api_version: &str, kind: &str) -> Result<Resource, ClusterError> {
+        let (group, version) = split_api_version(api_version);
+        self.look_up(group, Some(version), kind).await
+    }
+
+    /// The resource of a kind in the version that the server prefers.
+    ///
+    /// # Errors
+    /// [`ClusterError::NoKindMatch`], or what discovery fails with.
+    pub async fn resource_in_any_version(&self, group: &str, kind: &str) -> Result<Resource, ClusterError> {
+        self.look_up(group, None, kind).await
+    }
+
+    /// The resource of an object.
+    ///
+    /// # Errors
+    /// [`ClusterError::Request`] when it has no `apiVersion` or `kind`, else as [`Client::resource`].
+    pub async fn resource_of(&self, object: &Value) -> Result<Resource, ClusterError> {
+        self.resource(text(object, "apiVersion")?, text(object, "kind")?).await
+    }
+
+    async fn look_up(&self, group: &str, version: Option<&str>, kind: &str) -> Result<Resource, ClusterError> {
+        let shared = &self.shared;
+        let fetch = async |call: Call| Ok(shared.ask(&Identity::Controller, &call).await?.value);
+        shared.mapping.resource(group, version, kind, fetch).await
+    }
+
+    /// Reads one object.
+    ///
+    /// # Errors
+    /// [`ClusterError::NotFound`] and the rest.
+    pub async fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Value, ClusterError> {
+        let path = path(resource, resource.scope(namespace), Some(name), None)?;
+        Ok(self.send(resource, &Call::get(path)).await?.value)
+    }
+
+    /// Reads one object; nothing when it, or its kind, is not there.
+    ///
+    /// # Errors
+    /// Any other refusal.
+    pub async fn find(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {
+        match self.get(resource, namespace, name).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.absent() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads all objects of a resource, in one namespace or, without one, in all.
+    ///
+    /// # Errors
+    /// Any refusal.
+    pub async fn list(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        options: &ListOptions,
+    ) -> Result<Vec<Value>, ClusterError> {
+        Ok(self.list_pages(resource, namespace, options).await?.items)
+    }
+
+    pub(crate) async fn list_pages(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        options: &ListOptions,
+    ) -> Result<Listed, ClusterError> {
+        let base = path(resource, namespace, None, None)?;
+        let mut listed = Listed::default();
+        let mut next: Option<String> = None;
+        loop {
+            let mut parameters = vec![("limit", PAGE)];
+            if let Some(labels) = &options.labels {
+                parameters.push(("labelSelector", labels));
+            }
+            if let Some(fields) = &options.fields {
+                parameters.push(("fieldSelector", fields));
+            }
+            if let Some(next) = &next {
+                parameters.push(("continue", next));
+            }
+            let call = Call::get(format!("{base}{}", query(&parameters)));
+            let mut page = self.send(resource, &call).await?.value;
+            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+                listed.items.extend(items.into_iter().map(|item| typed(item, resource)));
+            }
+            let metadata = |key: &str| page.pointer(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            listed.resource_version = metadata("/metadata/resourceVersion");
+            next = Some(metadata("/metadata/continue")).filter(|next| !next.is_empty());
+            if next.is_none() {
+                return Ok(listed);
+            }
+        }
+    }
+
+    /// Server-side apply.
+    ///
+    /// # Errors
+    /// [`ClusterError::ApplyConflict`] without force, [`ClusterError::Immutable`], [`ClusterError::Invalid`] and the rest.
+    pub async fn apply(&self, object: &Value, options: &ApplyOptions<'_>) -> Result<Applied, ClusterError> {
+        let resource = self.resource_of(object).await?;
+        let mut parameters = vec![("fieldManager", options.manager)];
+        if options.force {
+            parameters.push(("force", "true"));
+        }
+        let name = name_of(object)?;
+        let path = path(
+            &resource,
+            resource.scope(namespace_of(object)),
+            Some(name),
+            options.subresource,
+        )?;
+        self.write(
+            &resource,
+            Method::PATCH,
+            &path,
+            parameters,
+            options.dry_run,
+            APPLY_PATCH,
+            object,
+        )
+        .await
+    }
+
+    /// Creates an object; it must not exist.
+    ///
+    /// # Errors
+    /// [`ClusterError::AlreadyExists`], [`ClusterError::Invalid`] and the rest.
+    pub async fn create(&self, object: &Value, manager: &str) -> Result<Applied, ClusterError> {
+        let resource = self.resource_of(object).await?;
+        let path = path(&resource, resource.scope(namespace_of(object)), None, None)?;
+        self.write(
+            &resource,
+            Method::POST,
+            &path,
+            vec![("fieldManager", manager)],
+            false,
+            JSON,
+            object,
+        )
+        .await
+    }
+
+    /// A JSON merge patch (RFC 7386) of an object or of a subresource of it.
+    ///
+    /// # Errors
+    /// [`ClusterError::Conflict`] when the patch holds a `resourceVersion` that is not the current one, and the rest.
+    pub async fn merge_patch(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        subresource: Option<&str>,
+        manager: &str,
+        patch: &Value,
+    ) -> Result<Applied, ClusterError> {
+        let path = path(resource, resource.scope(namespace), Some(name), subresource)?;
+        let parameters = vec![("fieldManager", manager)];
+        self.write(resource, Method::PATCH, &path, parameters, false, MERGE_PATCH, patch)
+            .await
+    }
+
+    /// A JSON patch (RFC 6902) of an object.
+    ///
+    /// # Errors
+    /// [`ClusterError::Invalid`] when a `test` in it fails, and the rest.
+    pub async fn json_patch(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        manager: &str,
+        dry_run: bool,
+        patch: &Value,
+    ) -> Result<Applied, ClusterError> {
+        let path = path(resource, resource.scope(namespace), Some(name), None)?;
+        let parameters = vec![("fieldManager", manager)];
+        self.write(resource, Method::PATCH, &path, parameters, dry_run, JSON_PATCH, patch)
+            .await
+    }
+
+    /// Deletes an object. That it is gone already is no error.
+    ///
+    /// # Errors
+    /// [`ClusterError::Conflict`] when a precondition does not hold, and the rest.
+    pub async fn delete(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<(), ClusterError> {
+        let mut body = json!({ "apiVersion": "v1", "kind": "DeleteOptions" });
+        if let Some(propagation) = options.propagation {
+            set(&mut body, "propagationPolicy", json!(propagation));
+        }
+        let mut preconditions = serde_json::Map::new();
+        if let Some(uid) = &options.preconditions.uid {
+            preconditions.insert("uid".to_owned(), json!(uid));
+        }
+        if let Some(version) = &options.preconditions.resource_version {
+            preconditions.insert("resourceVersion".to_owned(), json!(version));
+        }
+        if !preconditions.is_empty() {
+            set(&mut body, "preconditions", Value::Object(preconditions));
+        }
+        let path = path(resource, resource.scope(namespace), Some(name), None)?;
+        match self
+            .send(resource, &Call::with_body(Method::DELETE, path, JSON, &body))
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(error) if error.absent() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one request's parts; its callers are the verbs above"
+    )]
+    async fn write(
+        &self,
+        resource: &Resource,
+        method: Method,
+        path: &str,
+        mut parameters: Vec<(&str, &str)>,
+        dry_run: bool,
+        content_type: &'static str,
+        body: &Value,
+    ) -> Result<Applied, ClusterError> {
+        if dry_run {
+            parameters.push(("dryRun", "All"));
+        }
+        let call = Call::with_body(method, format!("{path}{}", query(&parameters)), content_type, body);
+        let answer = self.send(resource, &call).await?;
+        Ok(Applied {
+            object: answer.value,
+            warnings: answer.warnings,
+        })
+    }
+
+    async fn send(&self, resource: &Resource, call: &Call) -> Result<Answer, ClusterError> {
+        let answer = self.shared.ask(&self.identity, call).await;
+        self.notice_gone(resource, answer)
+    }
+
+    /// A path that is gone means that the kind is: the server then answers without naming an object.
+    fn notice_gone<T>(&self, resource: &Resource, answer: Result<T, ClusterError>) -> Result<T, ClusterError> {
+        match answer {
+            Err(ClusterError::NotFound { message })
+                if message == "404 page not found" || message == "the server could not find the requested resource" =>
+            {
+                self.shared.mapping.forget(resource);
+                Err(ClusterError::NoKindMatch {
+                    api_version: resource.api_version(),
+                    kind: resource.kind.clone(),
+                })
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) async fn open_watch(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        parameters: &[(&str, &str)],
+    ) -> Result<http::Response<kube::client::Body>, ClusterError> {
+        let base = path(resource, namespace, None, None)?;
+        let call = Call::get(format!("{base}{}", query(parameters)));
+        let opened = self.shared.open(&self.identity, &call).await;
+        self.notice_gone(resource, opened)
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Client")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Items of a list lack `apiVersion` and `kind` for built-in kinds.
+pub(crate) fn typed(mut item: Value, resource: &Resource) -> Value {
+    if let Some(item) = item.as_object_mut() {
+        item.entry("apiVersion")
+            .or_insert_with(|| json!(resource.api_version()));
+        item.entry("kind").or_insert_with(|| json!(resource.kind));
+    }
+    item
+}
+
+fn set(body: &mut Value, key: &str, value: Value) {
+    if let Some(body) = body.as_object_mut() {
+        body.insert(key.to_owned(), value);
+    }
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> Result<&'a str, ClusterError> {
+    object
+        .get(key)
+        .and_then(Value::as_str)
+        .ok_or_else(|| ClusterError::Request {
+            what: "an object".to_owned(),
+            problem: format!("it has no {key}"),
+        })
+}
+
+pub(crate) fn name_of(object: &Value) -> Result<&str, ClusterError> {
+    object
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .ok_or_else(|| ClusterError::Request {
+            what: "an object".to_owned(),
+            problem: "it has no metadata.name".to_owned(),
+        })
+}
+
+pub(crate) fn namespace_of(object: &Value) -> &str {
+    object
+        .pointer("/metadata/namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}

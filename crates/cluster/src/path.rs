@@ -1,0 +1,65 @@
+//! The paths of requests. Refuses to put anything into a path that could lead it elsewhere: every part is percent-encoded, `.` and `..` are errors.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::error::ClusterError;
+use crate::mapping::Resource;
+
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b':');
+
+/// The path of a resource's collection, or of one object of it when a name is given, or of its subresource.
+pub(crate) fn path(
+    resource: &Resource,
+    namespace: Option<&str>,
+    name: Option<&str>,
+    subresource: Option<&str>,
+) -> Result<String, ClusterError> {
+    let mut path = if resource.group.is_empty() {
+        "/api".to_owned()
+    } else {
+        format!("/apis/{}", segment(&resource.group)?)
+    };
+    path.push('/');
+    path.push_str(&segment(&resource.version)?);
+    if resource.namespaced
+        && let Some(namespace) = namespace
+    {
+        path.push_str("/namespaces/");
+        path.push_str(&segment(namespace)?);
+    }
+    for part in [Some(resource.plural.as_str()), name, subresource]
+        .into_iter()
+        .flatten()
+    {
+        path.push('/');
+        path.push_str(&segment(part)?);
+    }
+    Ok(path)
+}
+
+/// A query string, with its `?`; empty when there are no parameters.
+pub(crate) fn query(parameters: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (key, value) in parameters {
+        text.push(if text.is_empty() { '?' } else { '&' });
+        text.push_str(key);
+        text.push('=');
+        text.extend(utf8_percent_encode(value, SEGMENT));
+    }
+    text
+}
+
+fn segment(part: &str) -> Result<String, ClusterError> {
+    if part.is_empty() || part == "." || part == ".." {
+        return Err(ClusterError::Request {
+            what: format!("{part:?}"),
+            problem: "it can't be part of an address".to_owned(),
+        });
+    }
+    Ok(utf8_percent_encode(part, SEGMENT).to_string())
+}

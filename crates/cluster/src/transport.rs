@@ -1,0 +1,181 @@
+//! One request on the wire: the token, the time it may take, and what comes back. Refuses answers without an end.
+
+use std::time::Duration;
+
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WARNING};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use kube::client::Body;
+use serde_json::Value;
+
+use crate::error::ClusterError;
+use crate::identity::Identity;
+use crate::token::Token;
+
+/// How long one request may take; a watch has its own rule.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest answer that is read: lists come in pages, so that only a single object can be longer, and none is.
+const LONGEST_ANSWER: usize = 64 << 20;
+
+/// What to ask.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Path and query.
+    pub(crate) path: String,
+    pub(crate) accept: &'static str,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Vec<u8>,
+}
+
+pub(crate) const JSON: &str = "application/json";
+
+impl Call {
+    pub(crate) fn get(path: String) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            accept: JSON,
+            content_type: JSON,
+            body: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_body(method: Method, path: String, content_type: &'static str, body: &Value) -> Self {
+        Self {
+            method,
+            path,
+            accept: JSON,
+            content_type,
+            body: body.to_string().into_bytes(),
+        }
+    }
+
+    fn what(&self) -> String {
+        let path = self.path.split('?').next().unwrap_or_default();
+        format!("{} {path}", self.method)
+    }
+}
+
+/// What came back: the JSON, and the warnings that the API server sent beside it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) value: Value,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Sends a request and returns the response as soon as its head is there; an error answer is read and mapped.
+pub(crate) async fn open(
+    transport: &kube::Client,
+    identity: &Identity,
+    token: Option<&Token>,
+    call: &Call,
+) -> Result<Response<Body>, ClusterError> {
+    let mut builder = Request::builder()
+        .method(call.method.clone())
+        .uri(&call.path)
+        .header(ACCEPT, call.accept);
+    if !call.body.is_empty() {
+        builder = builder.header(CONTENT_TYPE, call.content_type);
+    }
+    if let Some(token) = token {
+        let header = token.header().ok_or_else(|| ClusterError::Unauthorized {
+            identity: identity.clone(),
+            message: "its token is not one".to_owned(),
+        })?;
+        builder = builder.header(AUTHORIZATION, header);
+    }
+    let request = builder
+        .body(Body::from(call.body.clone()))
+        .map_err(|error| ClusterError::Request {
+            what: call.what(),
+            problem: error.to_string(),
+        })?;
+    let sent = tokio::time::timeout(REQUEST_TIMEOUT, transport.send(request)).await;
+    let response = sent
+        .map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })?
+        .map_err(|error| ClusterError::Unreachable {
+            problem: with_causes(&error),
+        })?;
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let code = response.status();
+    let retry_after = response
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse().ok())
+        .map(Duration::from_secs);
+    let body = read(call, response).await.unwrap_or_default();
+    Err(refusal(identity, code, retry_after, &body))
+}
+
+/// Sends a request and reads its whole answer as JSON.
+pub(crate) async fn ask(
+    transport: &kube::Client,
+    identity: &Identity,
+    token: Option<&Token>,
+    call: &Call,
+) -> Result<Answer, ClusterError> {
+    let response = open(transport, identity, token, call).await?;
+    let warnings = warnings(&response);
+    let body = read(call, response).await?;
+    let value = serde_json::from_slice(&body).map_err(|error| ClusterError::Decode {
+        what: call.what(),
+        problem: error.to_string(),
+    })?;
+    Ok(Answer { value, warnings })
+}
+
+fn refusal(identity: &Identity, code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ClusterError {
+    ClusterError::from_answer(identity, code.as_u16(), retry_after, body)
+}
+
+async fn read(call: &Call, response: Response<Body>) -> Result<bytes::Bytes, ClusterError> {
+    let reading = Limited::new(response.into_body(), LONGEST_ANSWER).collect();
+    let collected = tokio::time::timeout(REQUEST_TIMEOUT, reading)
+        .await
+        .map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })?;
+    match collected {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(ClusterError::Decode {
+            what: call.what(),
+            problem: format!("it is longer than {LONGEST_ANSWER} bytes"),
+        }),
+        Err(error) => Err(ClusterError::Unreachable {
+            problem: error.to_string(),
+        }),
+    }
+}
+
+/// The texts of `Warning` headers: `299 - "text"`.
+fn warnings(response: &Response<Body>) -> Vec<String> {
+    response
+        .headers()
+        .get_all(WARNING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .filter_map(|value| {
+            let (_, text) = value.split_once('"')?;
+            let text = text.rsplit_once('"').map_or(text, |(text, _)| text);
+            Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
+        })
+        .collect()
+}
+
+/// An error and its causes in one line: the transport's own text alone says "client error (Connect)".
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
+}
