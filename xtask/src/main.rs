@@ -3,6 +3,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod record_kubernetes;
 mod tidy;
 
 /// Automation of the project.
@@ -17,10 +18,21 @@ struct Arguments {
 enum Task {
     /// Check what no compiler checks: layers, module docs, the map, sizes, forbidden words.
     Tidy,
+    /// Make the API server's data from a recording of a real kube-apiserver and the Go modules of the same release.
+    RecordKubernetes {
+        /// Folder with `openapi/`, `tables/` and the discovery documents.
+        dump: std::path::PathBuf,
+        /// Folder with the modules `api`, `apimachinery`, `apiextensions-apiserver` and `kube-aggregator`.
+        go_modules: std::path::PathBuf,
+        /// Where the data goes.
+        #[arg(default_value = "crates/apiserver/data")]
+        out: std::path::PathBuf,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Tidy => tidy::run(),
+        Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),
     }
 }

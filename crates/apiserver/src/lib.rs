@@ -3,3 +3,4 @@
 pub mod authentication;
 pub mod authorization;
 pub mod certificates;
+pub mod schema;

@@ -1,0 +1,174 @@
+//! The built-in kinds' schemas, each package of types loaded when first asked for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::RwLock;
+use serde_json::{Map, Value};
+
+use super::archive::Archive;
+use super::decode::{self, DecodeError, Decoded};
+use super::definition::Definition;
+use super::field_error::FieldError;
+use super::{ObjectSchema, defaults, validation};
+
+static SHARED: LazyLock<BuiltinSchemas> = LazyLock::new(BuiltinSchemas::open);
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
+/// All built-in schemas. One per process: the data is part of the program.
+pub struct BuiltinSchemas {
+    archive: Archive,
+    /// `group/version/Kind -> definition`.
+    kinds: BTreeMap<String, String>,
+    packages: RwLock<HashMap<String, Arc<Package>>>,
+}
+
+type Package = HashMap<String, Arc<Definition>>;
+
+impl BuiltinSchemas {
+    /// The process's schemas.
+    pub fn shared() -> &'static Self {
+        &SHARED
+    }
+
+    fn open() -> Self {
+        let archive = Archive::open(include_bytes!("../../data/types.archive"));
+        let kinds = archive.members().flat_map(|(_, member)| member.kinds.clone()).collect();
+        Self { archive, kinds, packages: RwLock::default() }
+    }
+
+    /// The schema of a kind, `api_version` as objects write it (`v1`, `apps/v1`). Review kinds, `Scale`, `Eviction`,
+    /// `TokenRequest` and `DeleteOptions` of every group are included.
+    pub fn kind(&self, api_version: &str, kind: &str) -> Option<KindSchema> {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let name = match kind {
+            "DeleteOptions" | "ListOptions" | "PatchOptions" | "CreateOptions" | "UpdateOptions" => &format!("{META}.{kind}"),
+            _ => self.kinds.get(&format!("{group}/{version}/{kind}"))?,
+        };
+        let definition = self.definition(name)?;
+        Some(KindSchema { group: group.into(), version: version.into(), kind: kind.into(), definition })
+    }
+
+    /// The OpenAPI name of a kind's definition, `io.k8s.api.apps.v1.Deployment`.
+    pub fn definition_name(&self, api_version: &str, kind: &str) -> Option<&str> {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        self.kinds.get(&format!("{group}/{version}/{kind}")).map(String::as_str)
+    }
+
+    /// A struct type by its OpenAPI name.
+    pub fn definition(&self, name: &str) -> Option<Arc<Definition>> {
+        let (package, _) = name.rsplit_once('.')?;
+        if let Some(loaded) = self.packages.read().get(package) {
+            return loaded.get(name).cloned();
+        }
+        let definitions = self.load(package)?;
+        let parsed: Package = definitions
+            .iter()
+            .filter_map(|(name, schema)| Some((name.clone(), Arc::new(Definition::parse(name, schema.as_object()?)))))
+            .collect();
+        // Two threads may load the same package; the first one's stays.
+        self.packages.write().entry(package.to_owned()).or_insert_with(|| Arc::new(parsed)).get(name).cloned()
+    }
+
+    /// The definitions that the kinds of a group-version use, closed under references, in OpenAPI form without prose:
+    /// what structured merge needs. Not cached here.
+    pub fn openapi_definitions(&self, api_version: &str) -> Map<String, Value> {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let prefix = format!("{group}/{version}/");
+        let mut wanted: Vec<String> =
+            self.kinds.iter().filter(|(kind, _)| kind.starts_with(&prefix)).map(|(_, name)| name.clone()).collect();
+        let mut packages: HashMap<String, Map<String, Value>> = HashMap::new();
+        let mut found = Map::new();
+        while let Some(name) = wanted.pop() {
+            let Some((package, _)) = name.rsplit_once('.') else { continue };
+            if found.contains_key(&name) {
+                continue;
+            }
+            if !packages.contains_key(package) {
+                packages.insert(package.to_owned(), self.load(package).unwrap_or_default());
+            }
+            if let Some(definition) = packages.get_mut(package).and_then(|loaded| loaded.remove(&name)) {
+                references(&definition, &mut wanted);
+                found.insert(name, definition);
+            }
+        }
+        found
+    }
+
+    fn load(&self, package: &str) -> Option<Map<String, Value>> {
+        serde_json::from_slice(&self.archive.text(package)?).ok()
+    }
+
+    /// Every served `(apiVersion, kind)`.
+    pub fn kinds(&self) -> impl Iterator<Item = (String, &str)> {
+        self.kinds.keys().filter_map(|key| {
+            let (group_version, kind) = key.rsplit_once('/')?;
+            Some((group_version.strip_prefix('/').unwrap_or(group_version).to_owned(), kind))
+        })
+    }
+}
+
+fn references(schema: &Value, found: &mut Vec<String>) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(Value::String(reference)) = map.get("$ref")
+                && let Some((_, name)) = reference.rsplit_once('/')
+            {
+                found.push(name.to_owned());
+            }
+            map.values().for_each(|value| references(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+/// The schema of one built-in kind.
+#[derive(Clone, Debug)]
+pub struct KindSchema {
+    group: Box<str>,
+    version: Box<str>,
+    kind: Box<str>,
+    definition: Arc<Definition>,
+}
+
+impl KindSchema {
+    /// API group; empty for core.
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// The kind's name.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The kind's type, which strategic merge patches follow.
+    pub fn definition(&self) -> &Arc<Definition> {
+        &self.definition
+    }
+}
+
+impl ObjectSchema for KindSchema {
+    fn decode(&self, value: Value) -> Result<Decoded, DecodeError> {
+        decode::decode(&self.definition, &self.kind, &self.version, value)
+    }
+
+    fn default(&self, value: &mut Value) {
+        defaults::declared(&self.definition, value);
+        defaults::programmatic(&self.group, &self.kind, value);
+    }
+
+    fn validate(&self, value: &Value) -> Vec<FieldError> {
+        validation::create(&self.group, &self.kind, value)
+    }
+
+    fn validate_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
+        validation::update(&self.group, &self.kind, value, old)
+    }
+
+    fn validate_status_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
+        validation::status_update(&self.group, &self.kind, value, old)
+    }
+}

@@ -1,0 +1,92 @@
+//! The defaults of built-in kinds: those that the recorded types declare, and those that Kubernetes sets in code.
+//!
+//! Two passes over an object in its types' form: [`programmatic`] fills in what depends on a whole kind (a Job's
+//! completions), [`declared`] walks the types and fills in what depends on one struct wherever it occurs (a container's
+//! pull policy). What a running cluster assigns (cluster IPs, node ports) is not a default and is not here.
+
+mod kinds;
+mod types;
+
+use serde_json::{Map, Value};
+
+use super::definition::{Definition, Shape};
+use super::quantity::Quantity;
+
+pub(super) use kinds::programmatic;
+
+/// Fills in the defaults of a struct and everything below it.
+pub(super) fn declared(definition: &Definition, value: &mut Value) {
+    let Value::Object(object) = value else { return };
+    types::fill(&definition.name, object);
+    for (name, field) in &definition.fields {
+        match object.get_mut(&**name) {
+            Some(present) => {
+                if field.go_type.ends_with("ResourceList") {
+                    round_up(present);
+                }
+                walk(&field.shape, present);
+            }
+            None => {
+                if let Some(default) = &field.default {
+                    object.insert(String::from(&**name), default.clone());
+                } else if matches!(field.shape, Shape::Struct(_)) && !field.pointer && !field.omit_zero {
+                    // A struct that is always there: its own defaults apply although nobody wrote it.
+                    let mut inner = Value::Object(Map::new());
+                    walk(&field.shape, &mut inner);
+                    object.insert(String::from(&**name), inner);
+                }
+            }
+        }
+    }
+}
+
+fn walk(shape: &Shape, value: &mut Value) {
+    match (shape, value) {
+        (Shape::Struct(reference), value @ Value::Object(_)) => {
+            if let Some(definition) = reference.get() {
+                declared(definition, value);
+            }
+        }
+        (Shape::List(item), Value::Array(items)) if item.definition().is_some() => {
+            items.iter_mut().for_each(|value| walk(item, value));
+        }
+        (Shape::Map(item), Value::Object(entries)) if item.definition().is_some() => {
+            entries.values_mut().for_each(|value| walk(item, value));
+        }
+        _ => {}
+    }
+}
+
+/// Resource lists hold whole thousandths.
+fn round_up(list: &mut Value) {
+    for value in list.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        if let Some(Ok(quantity)) = value.as_str().map(Quantity::parse) {
+            *value = Value::from(quantity.round_up_to_milli().canonical());
+        }
+    }
+}
+
+/// Sets a field that is absent or empty.
+fn set(object: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
+    if object.get(field).is_none_or(|present| present.is_null() || present.as_str() == Some("")) {
+        object.insert(field.to_owned(), value.into());
+    }
+}
+
+/// The object in a field, made if absent.
+fn object_at<'a>(object: &'a mut Map<String, Value>, field: &str) -> Option<&'a mut Map<String, Value>> {
+    object.entry(field).or_insert_with(|| Value::Object(Map::new())).as_object_mut()
+}
+
+fn text<'a>(object: &'a Map<String, Value>, field: &str) -> &'a str {
+    object.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_empty(object: &Map<String, Value>, field: &str) -> bool {
+    match object.get(field) {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(map)) => map.is_empty(),
+        Some(_) => false,
+    }
+}

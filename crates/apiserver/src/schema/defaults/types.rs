@@ -1,0 +1,131 @@
+//! Defaults of single structs, wherever they occur.
+
+use serde_json::{Map, Value, json};
+
+use super::{is_empty, object_at, set, text};
+
+/// Volume modes are octal 0644.
+const VOLUME_MODE: i32 = 0o644;
+
+/// Fills in what a struct of that Go name gets.
+pub(super) fn fill(name: &str, object: &mut Map<String, Value>) {
+    match name {
+        "Container" | "EphemeralContainer" => {
+            let policy = pull_policy(text(object, "image"));
+            set(object, "imagePullPolicy", policy);
+            set(object, "terminationMessagePath", "/dev/termination-log");
+            set(object, "terminationMessagePolicy", "File");
+        }
+        "PodSpec" => {
+            set(object, "dnsPolicy", "ClusterFirst");
+            set(object, "restartPolicy", "Always");
+            set(object, "securityContext", Map::new());
+            set(object, "terminationGracePeriodSeconds", 30);
+            set(object, "schedulerName", "default-scheduler");
+            // The older name of the same field is kept in step.
+            let account = text(object, "serviceAccountName").to_owned();
+            let account = if account.is_empty() { text(object, "serviceAccount").to_owned() } else { account };
+            if !account.is_empty() {
+                object.insert("serviceAccountName".into(), account.clone().into());
+                object.insert("serviceAccount".into(), account.into());
+            }
+        }
+        "Probe" => {
+            set(object, "timeoutSeconds", 1);
+            set(object, "periodSeconds", 10);
+            set(object, "successThreshold", 1);
+            set(object, "failureThreshold", 3);
+        }
+        "HTTPGetAction" => {
+            set(object, "path", "/");
+            set(object, "scheme", "HTTP");
+        }
+        "Volume" => volume(object),
+        "SecretVolumeSource" | "ConfigMapVolumeSource" | "DownwardAPIVolumeSource" | "ProjectedVolumeSource" => {
+            set(object, "defaultMode", VOLUME_MODE);
+        }
+        "ServiceAccountTokenProjection" => set(object, "expirationSeconds", 3600),
+        "HostPathVolumeSource" => set(object, "type", ""),
+        "ObjectFieldSelector" => set(object, "apiVersion", "v1"),
+        "PersistentVolumeClaimSpec" => set(object, "volumeMode", "Filesystem"),
+        // A claim in a StatefulSet's template too.
+        "PersistentVolumeClaim" => {
+            if let Some(status) = object_at(object, "status") {
+                set(status, "phase", "Pending");
+            }
+        }
+        "LimitRangeItem" => limit_range_item(object),
+        "Subject" if !object.contains_key("user") && matches!(text(object, "kind"), "User" | "Group") => {
+            set(object, "apiGroup", "rbac.authorization.k8s.io");
+        }
+        "NetworkPolicyPort" => set(object, "protocol", "TCP"),
+        "PodFailurePolicyOnPodConditionsPattern" => set(object, "status", "True"),
+        "ValidatingWebhook" | "MutatingWebhook" => {
+            set(object, "failurePolicy", "Fail");
+            set(object, "timeoutSeconds", 10);
+            match_resources(object);
+            if name == "MutatingWebhook" {
+                set(object, "reinvocationPolicy", "Never");
+            }
+        }
+        "MatchResources" => match_resources(object),
+        "Rule" | "RuleWithOperations" | "NamedRuleWithOperations" => set(object, "scope", "*"),
+        "ServiceReference" => set(object, "port", 443),
+        "ValidatingAdmissionPolicySpec" | "MutatingAdmissionPolicySpec" => set(object, "failurePolicy", "Fail"),
+        _ => {}
+    }
+}
+
+fn match_resources(object: &mut Map<String, Value>) {
+    set(object, "matchPolicy", "Equivalent");
+    set(object, "namespaceSelector", Map::new());
+    set(object, "objectSelector", Map::new());
+}
+
+fn volume(object: &mut Map<String, Value>) {
+    // Besides the name there is nothing but the source.
+    if object.keys().all(|key| key == "name") {
+        object.insert("emptyDir".into(), json!({}));
+    }
+    if let Some(Value::Object(image)) = object.get_mut("image") {
+        let policy = pull_policy(text(image, "reference"));
+        set(image, "pullPolicy", policy);
+    }
+}
+
+/// `Always` for the tag `latest`, written or implied; an image given by digest alone has no tag.
+fn pull_policy(image: &str) -> &'static str {
+    let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
+    let last = name.rsplit('/').next().unwrap_or_default();
+    match last.split_once(':') {
+        Some((_, "latest")) => "Always",
+        Some(_) => "IfNotPresent",
+        None if digest.is_some() => "IfNotPresent",
+        // Text that is no image reference has no tag either.
+        None if !is_reference(name) => "IfNotPresent",
+        None => "Always",
+    }
+}
+
+fn is_reference(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-/:".contains(&byte))
+}
+
+fn limit_range_item(object: &mut Map<String, Value>) {
+    if text(object, "type") != "Container" {
+        return;
+    }
+    for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
+        let Some(Value::Object(known)) = object.get(from).cloned() else { continue };
+        if let Some(target) = object_at(object, to) {
+            for (key, value) in known {
+                target.entry(key).or_insert(value);
+            }
+        }
+    }
+    for field in ["default", "defaultRequest"] {
+        if is_empty(object, field) {
+            object.remove(field);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A complaint about one field, worded and reported as Kubernetes' `field.Error`.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+/// What kind of complaint it is; decides the words and the machine-readable reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldErrorKind {
+    /// A value is missing.
+    Required,
+    /// A value is malformed.
+    Invalid,
+    /// A value is of the wrong JSON type.
+    TypeInvalid,
+    /// A value is not among those supported; the detail lists them.
+    NotSupported,
+    /// A value occurs twice.
+    Duplicate,
+    /// A field may not be set here.
+    Forbidden,
+    /// A value is too long.
+    TooLong,
+    /// A list has too many items.
+    TooMany,
+    /// A value refers to something that is not there.
+    NotFound,
+}
+
+impl FieldErrorKind {
+    /// The `reason` of the Status cause.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::NotFound => "FieldValueNotFound",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Required => "Required value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Duplicate => "Duplicate value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::NotFound => "Not found",
+        }
+    }
+}
+
+/// One complaint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    /// What kind of complaint.
+    pub kind: FieldErrorKind,
+    /// The field's path, `spec.template.spec.containers[0].name`.
+    pub field: String,
+    /// The offending value; not shown for some kinds.
+    pub value: Value,
+    /// More words, possibly none.
+    pub detail: String,
+}
+
+impl FieldError {
+    /// A complaint of any kind.
+    pub fn new(kind: FieldErrorKind, field: impl ToString, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self { kind, field: field.to_string(), value: value.into(), detail: detail.into() }
+    }
+
+    /// A value is missing.
+    pub fn required(field: impl ToString, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Required, field, Value::Null, detail)
+    }
+
+    /// A value is malformed.
+    pub fn invalid(field: impl ToString, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, value, detail)
+    }
+
+    /// A field may not be set.
+    pub fn forbidden(field: impl ToString, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Forbidden, field, Value::Null, detail)
+    }
+
+    /// A value occurs twice.
+    pub fn duplicate(field: impl ToString, value: impl Into<Value>) -> Self {
+        Self::new(FieldErrorKind::Duplicate, field, value, "")
+    }
+
+    /// A value is not one of `supported`.
+    pub fn not_supported<S: AsRef<str>>(field: impl ToString, value: impl Into<Value>, supported: &[S]) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|one| format!("{:?}", one.as_ref())).collect();
+        let detail = format!("supported values: {}", quoted.join(", "));
+        Self::new(FieldErrorKind::NotSupported, field, value, detail)
+    }
+
+    /// The words without the path: the `message` of the Status cause.
+    pub fn body(&self) -> String {
+        let words = self.kind.words();
+        let mut body = match self.kind {
+            FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong => words.to_owned(),
+            _ => format!("{words}: {}", go_value(&self.value)),
+        };
+        if !self.detail.is_empty() {
+            body.push_str(": ");
+            body.push_str(&self.detail);
+        }
+        body
+    }
+
+    /// The Status cause.
+    pub fn cause(&self) -> Value {
+        json!({"reason": self.kind.reason(), "message": self.body(), "field": self.field})
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.field, self.body())
+    }
+}
+
+/// Strings in Go's quotes, everything else as JSON.
+fn go_value(value: &Value) -> String {
+    match value {
+        Value::String(text) => go_quoted(text),
+        other => other.to_string(),
+    }
+}
+
+/// Go's `%q` (for printable text the same as JSON's quoting, without escaping `/` or non-ASCII letters).
+pub(crate) fn go_quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\u{c}' => quoted.push_str("\\f"),
+            control if control.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(control))),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// The 422 Status for an object, as `errors.NewInvalid` words it: one message, or all of them in brackets without
+/// repetitions.
+pub fn invalid_status(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Value {
+    let mut messages: Vec<String> = Vec::new();
+    for error in errors {
+        let message = error.to_string();
+        if !messages.contains(&message) {
+            messages.push(message);
+        }
+    }
+    let all = match messages.as_slice() {
+        [only] => only.clone(),
+        many => format!("[{}]", many.join(", ")),
+    };
+    let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+    let mut details = json!({"name": name, "group": group, "kind": kind});
+    if let Some(details) = details.as_object_mut() {
+        details.retain(|_, value| value.as_str() != Some(""));
+        details.insert("causes".into(), errors.iter().map(FieldError::cause).collect());
+    }
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": format!("{qualified} {} is invalid: {all}", go_quoted(name)),
+        "reason": "Invalid", "details": details, "code": 422,
+    })
+}
+
+/// A field's path while walking an object.
+#[derive(Clone, Debug, Default)]
+pub struct FieldPath(String);
+
+impl FieldPath {
+    /// The path of a top-level field.
+    pub fn new(field: &str) -> Self {
+        Self(field.to_owned())
+    }
+
+    /// A field of this one.
+    pub fn child(&self, field: &str) -> Self {
+        if self.0.is_empty() { Self::new(field) } else { Self(format!("{}.{field}", self.0)) }
+    }
+
+    /// A list item of this one.
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    /// A map entry of this one.
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}[{key}]", self.0))
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}

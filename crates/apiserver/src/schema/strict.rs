@@ -1,0 +1,129 @@
+//! Reads a JSON body and notices fields that are given twice, which `serde_json` alone would silently settle.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer as _, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Depth at which a body is refused; `serde_json` stops at 128 by itself.
+const DEEPEST: usize = 120;
+
+/// Parses a body. The second value holds `duplicate field "metadata.name"` for each field given more than once; the
+/// last one wins, as in Go.
+///
+/// # Errors
+/// A body that is not JSON.
+pub fn read_json(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
+    let mut duplicates = Vec::new();
+    let mut path = String::new();
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let value = Seed { path: &mut path, duplicates: &mut duplicates, depth: 0 }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok((value, duplicates))
+}
+
+struct Seed<'a> {
+    path: &'a mut String,
+    duplicates: &'a mut Vec<String>,
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        if self.depth > DEEPEST {
+            return Err(A::Error::custom("nested too deeply"));
+        }
+        let mut list = Vec::new();
+        let length = self.path.len();
+        loop {
+            self.path.push_str(&format!("[{}]", list.len()));
+            let seed = Seed { path: self.path, duplicates: self.duplicates, depth: self.depth + 1 };
+            let item = items.next_element_seed(seed);
+            self.path.truncate(length);
+            match item? {
+                Some(item) => list.push(item),
+                None => return Ok(Value::Array(list)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        if self.depth > DEEPEST {
+            return Err(A::Error::custom("nested too deeply"));
+        }
+        let mut map = Map::new();
+        let length = self.path.len();
+        while let Some(key) = entries.next_key::<String>()? {
+            if length > 0 {
+                self.path.push('.');
+            }
+            self.path.push_str(&key);
+            if map.contains_key(&key) {
+                let message = format!("duplicate field \"{}\"", self.path);
+                if !self.duplicates.contains(&message) {
+                    self.duplicates.push(message);
+                }
+            }
+            let seed = Seed { path: self.path, duplicates: self.duplicates, depth: self.depth + 1 };
+            let value = entries.next_value_seed(seed);
+            self.path.truncate(length);
+            map.insert(key, value?);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn duplicates_are_named_with_their_path() {
+        let body = br#"{"metadata":{"name":"a","name":"b"},"list":[{"k":1},{"k":1,"k":2}],"data":{"b":1,"b":2,"b":3}}"#;
+        let (value, duplicates) = super::read_json(body).unwrap();
+        assert_eq!(duplicates, ["duplicate field \"metadata.name\"", "duplicate field \"list[1].k\"", "duplicate field \"data.b\""]);
+        assert_eq!(value.pointer("/data/b"), Some(&serde_json::json!(3)));
+        assert!(super::read_json(b"{} x").is_err());
+        assert!(super::read_json("[".repeat(100_000).as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,238 @@
+//! Metadata: names, labels, annotations, owners, finalizers, and what of them may not change.
+
+use serde_json::{Map, Value};
+
+use super::names::{self, NameRule};
+use super::{empty, immutable, items, text};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath};
+
+/// All annotations of an object together, keys and values.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+/// Checks the metadata of a new object.
+pub(crate) fn object_meta(value: &Value, rule: NameRule, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    static NOTHING: Value = Value::Null;
+    let metadata = value.get("metadata").unwrap_or(&NOTHING);
+    let generate = text(metadata, "generateName");
+    if !generate.is_empty() {
+        for complaint in rule.check(generate, true) {
+            errors.push(FieldError::invalid(path.child("generateName"), generate, complaint));
+        }
+    }
+    let name = text(metadata, "name");
+    if name.is_empty() {
+        errors.push(FieldError::required(path.child("name"), "name or generateName is required"));
+    } else {
+        for complaint in rule.check(name, false) {
+            errors.push(FieldError::invalid(path.child("name"), name, complaint));
+        }
+    }
+    non_specific(metadata, path, errors);
+}
+
+fn non_specific(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64)
+        && generation < 0
+    {
+        errors.push(FieldError::invalid(path.child("generation"), generation, "must be greater than or equal to 0"));
+    }
+    if let Some(Value::Object(map)) = metadata.get("labels") {
+        labels(map, &path.child("labels"), errors);
+    }
+    if let Some(Value::Object(map)) = metadata.get("annotations") {
+        annotations(map, &path.child("annotations"), errors);
+    }
+    owner_references(metadata, path, errors);
+    for (finalizer, _) in items(metadata, "finalizers", path) {
+        let name = finalizer.as_str().unwrap_or_default();
+        let path = path.child("finalizers");
+        for complaint in qualified_name(name) {
+            errors.push(FieldError::invalid(&path, name, complaint));
+        }
+    }
+    let both = ["orphan", "foregroundDeletion"];
+    if let Some(Value::Array(list)) = metadata.get("finalizers")
+        && both.iter().all(|one| list.iter().any(|item| item.as_str() == Some(one)))
+    {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.push(FieldError::invalid(path.child("finalizers"), Value::Array(list.clone()), detail));
+    }
+}
+
+/// Checks labels.
+pub fn labels(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    for (key, value) in map {
+        for complaint in qualified_name(key) {
+            errors.push(FieldError::invalid(path, key.as_str(), complaint));
+        }
+        let value = value.as_str().unwrap_or_default();
+        for complaint in label_value(value) {
+            errors.push(FieldError::invalid(path, value, complaint));
+        }
+    }
+}
+
+fn annotations(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut size = 0;
+    for (key, value) in map {
+        // Keys may be in upper case here; anything else is as for labels.
+        for complaint in qualified_name(&key.to_lowercase()) {
+            errors.push(FieldError::invalid(path, key.as_str(), complaint));
+        }
+        size += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if size > ANNOTATIONS_LIMIT {
+        let detail = format!("may not be more than {ANNOTATIONS_LIMIT} bytes");
+        errors.push(FieldError::new(FieldErrorKind::TooLong, path, "", detail));
+    }
+}
+
+fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut controller: Option<String> = None;
+    for (owner, at) in items(metadata, "ownerReferences", path) {
+        let version = text(owner, "apiVersion");
+        let kind = text(owner, "kind");
+        if version.is_empty() || version.rsplit('/').next().is_none_or(str::is_empty) {
+            errors.push(FieldError::invalid(at.child("apiVersion"), version, "version must not be empty"));
+        }
+        for field in ["kind", "name", "uid"] {
+            if text(owner, field).is_empty() {
+                errors.push(FieldError::invalid(at.child(field), "", "must not be empty"));
+            }
+        }
+        if version == "v1" && kind == "Event" {
+            errors.push(FieldError::invalid(&at, owner.clone(), "v1, Kind=Event is disallowed from being an owner"));
+        }
+        if owner.get("controller") == Some(&Value::Bool(true)) {
+            let name = text(owner, "name");
+            if let Some(first) = &controller {
+                let detail = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
+                );
+                let list = metadata.get("ownerReferences").cloned().unwrap_or_default();
+                errors.push(FieldError::invalid(path.child("ownerReferences"), list, detail));
+            } else {
+                controller = Some(name.to_owned());
+            }
+        }
+    }
+}
+
+/// Checks the metadata of an object that replaces `old`.
+pub(crate) fn object_meta_update(value: &Value, old: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    static NOTHING: Value = Value::Null;
+    let metadata = value.get("metadata").unwrap_or(&NOTHING);
+    let before = old.get("metadata").unwrap_or(&NOTHING);
+    if text(metadata, "resourceVersion").is_empty() {
+        errors.push(FieldError::invalid(path.child("resourceVersion"), 0, "must be specified for an update"));
+    }
+    let generation = |metadata: &Value| metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
+    if generation(metadata) < generation(before) {
+        errors.push(FieldError::invalid(path.child("generation"), generation(metadata), "must not be decremented"));
+    }
+    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        immutable(metadata, before, field, path, errors);
+    }
+    if !empty(before, "deletionTimestamp") {
+        let known = before.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
+        let added: Vec<&Value> =
+            metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten().filter(|one| !known.contains(one)).collect();
+        if !added.is_empty() {
+            // Go prints a set of strings with its empty values.
+            let mut names: Vec<String> = added.iter().filter_map(|one| Some(format!("{:?}:sets.Empty{{}}", one.as_str()?))).collect();
+            names.sort();
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers sets.Set[string]{{{}}}",
+                names.join(", ")
+            );
+            errors.push(FieldError::forbidden(path.child("finalizers"), detail));
+        }
+    }
+    non_specific(metadata, path, errors);
+}
+
+/// Checks a label selector.
+pub fn label_selector(selector: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if let Some(Value::Object(map)) = selector.get("matchLabels") {
+        labels(map, &path.child("matchLabels"), errors);
+    }
+    for (expression, at) in items(selector, "matchExpressions", path) {
+        let values = !empty(expression, "values");
+        match text(expression, "operator") {
+            "In" | "NotIn" if !values => {
+                errors.push(FieldError::required(at.child("values"), "must be specified when `operator` is 'In' or 'NotIn'"));
+            }
+            "Exists" | "DoesNotExist" if values => {
+                errors.push(FieldError::forbidden(at.child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => errors.push(FieldError::invalid(at.child("operator"), other, "not a valid selector operator")),
+        }
+        let key = text(expression, "key");
+        for complaint in qualified_name(key) {
+            errors.push(FieldError::invalid(at.child("key"), key, complaint));
+        }
+    }
+}
+
+/// Whether text can be a label's value.
+pub fn is_label_value(value: &str) -> bool {
+    label_value(value).is_empty()
+}
+
+/// Whether text can be a label's key.
+pub fn is_qualified_name(key: &str) -> bool {
+    qualified_name(key).is_empty()
+}
+
+fn label_value(value: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if value.len() > 63 {
+        complaints.push(names::too_long(63));
+    }
+    if !value.is_empty() && !is_name_part(value) {
+        complaints.push(
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+                .to_owned(),
+        );
+    }
+    complaints
+}
+
+pub(super) fn qualified_name(name: &str) -> Vec<String> {
+    const PART: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+    let mut complaints = Vec::new();
+    let parts: Vec<&str> = name.split('/').collect();
+    let part = match parts.as_slice() {
+        [part] => part,
+        [prefix, part] => {
+            if prefix.is_empty() {
+                complaints.push("prefix part must be non-empty".to_owned());
+            } else {
+                complaints.extend(names::subdomain(prefix).into_iter().map(|complaint| format!("prefix part {complaint}")));
+            }
+            part
+        }
+        _ => {
+            return vec![format!(
+                "a valid label key {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+                PART
+            )];
+        }
+    };
+    if part.is_empty() {
+        complaints.push("name part must be non-empty".to_owned());
+    } else if part.len() > 63 {
+        complaints.push(format!("name part {}", names::too_long(63)));
+    }
+    if !is_name_part(part) {
+        complaints.push(format!("name part {PART}"));
+    }
+    complaints
+}
+
+fn is_name_part(part: &str) -> bool {
+    let middle = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let edge = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_alphanumeric());
+    middle && edge(part.chars().next()) && edge(part.chars().last())
+}

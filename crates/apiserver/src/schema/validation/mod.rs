@@ -1,0 +1,124 @@
+//! Validation of built-in kinds, in the words of the real server.
+//!
+//! Every kind's metadata is checked; the kinds that people write by hand get the checks that matter (required parts,
+//! enumerations, selectors that match, names, ports, what may not change). What is not checked here is stored as it
+//! came: a kubelet, which there is none of, would have been the one to complain.
+
+mod configuration;
+mod metadata;
+pub mod names;
+mod networking;
+mod pods;
+mod rbac;
+mod workloads;
+
+use serde_json::Value;
+
+use super::field_error::{FieldError, FieldErrorKind, FieldPath};
+
+pub use metadata::{is_label_value, is_qualified_name, label_selector, labels};
+pub(crate) use metadata::{object_meta, object_meta_update};
+
+/// What is wrong with an object about to be created.
+pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    metadata::object_meta(value, names::rule(group, kind), &FieldPath::new("metadata"), &mut errors);
+    object(group, kind, value, &mut errors);
+    errors
+}
+
+/// What is wrong with an object about to replace another.
+pub(super) fn update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    metadata::object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
+    object(group, kind, value, &mut errors);
+    match (group, kind) {
+        ("", "ConfigMap" | "Secret") => configuration::immutable_data(kind, value, old, &mut errors),
+        ("", "Service") => networking::service_update(value, old, &mut errors),
+        ("", "Pod") => pods::pod_update(value, old, &mut errors),
+        ("", "PersistentVolumeClaim") => configuration::claim_update(value, old, &mut errors),
+        ("apps" | "batch", _) => workloads::update(kind, value, old, &mut errors),
+        ("rbac.authorization.k8s.io", _) => rbac::update(kind, value, old, &mut errors),
+        ("storage.k8s.io", "StorageClass") => configuration::storage_class_update(value, old, &mut errors),
+        _ => {}
+    }
+    errors
+}
+
+/// What is wrong with an object whose status is about to change.
+pub(super) fn status_update(_group: &str, _kind: &str, value: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    metadata::object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
+    errors
+}
+
+fn object(group: &str, kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
+    match (group, kind) {
+        ("", "ConfigMap" | "Secret") => configuration::data(kind, value, errors),
+        ("", "PersistentVolumeClaim") => configuration::claim(value, &FieldPath::default(), errors),
+        ("", "Service") => networking::service(value, errors),
+        ("", "Pod") => pods::pod(value, errors),
+        ("apps" | "batch", _) => workloads::object(kind, value, errors),
+        ("networking.k8s.io", "Ingress") => networking::ingress(value, errors),
+        ("networking.k8s.io", "NetworkPolicy") => networking::network_policy(value, errors),
+        ("rbac.authorization.k8s.io", _) => rbac::object(kind, value, errors),
+        ("autoscaling", "HorizontalPodAutoscaler") => workloads::autoscaler(value, errors),
+        ("policy", "PodDisruptionBudget") => workloads::disruption_budget(value, errors),
+        ("storage.k8s.io", "StorageClass") => configuration::storage_class(value, errors),
+        ("coordination.k8s.io", "Lease") => configuration::lease(value, errors),
+        _ => {}
+    }
+}
+
+/// A field's text; empty when absent.
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A list field's items with their paths.
+fn items<'a>(value: &'a Value, field: &str, path: &FieldPath) -> impl Iterator<Item = (&'a Value, FieldPath)> {
+    let path = path.child(field);
+    let list = value.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    list.iter().enumerate().map(move |(index, item)| (item, path.index(index)))
+}
+
+fn empty(value: &Value, field: &str) -> bool {
+    match value.get(field) {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(map)) => map.is_empty(),
+        Some(Value::String(text)) => text.is_empty(),
+        Some(_) => false,
+    }
+}
+
+/// A field that must be one of a list; absent is `Required` when `required`.
+fn one_of(value: &Value, field: &str, allowed: &[&str], required: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let found = text(value, field);
+    if found.is_empty() {
+        if required {
+            errors.push(FieldError::required(path.child(field), ""));
+        }
+    } else if !allowed.contains(&found) {
+        let mut sorted = allowed.to_vec();
+        sorted.sort_unstable();
+        errors.push(FieldError::not_supported(path.child(field), found, &sorted));
+    }
+}
+
+/// A number that may not be negative.
+fn non_negative(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if let Some(number) = value.get(field).and_then(Value::as_i64)
+        && number < 0
+    {
+        errors.push(FieldError::invalid(path.child(field), number, "must be greater than or equal to 0"));
+    }
+}
+
+/// A field that may not change.
+fn immutable(value: &Value, old: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let now = value.get(field).cloned().unwrap_or(Value::Null);
+    if now != old.get(field).cloned().unwrap_or(Value::Null) {
+        errors.push(FieldError::new(FieldErrorKind::Invalid, path.child(field), now, "field is immutable"));
+    }
+}

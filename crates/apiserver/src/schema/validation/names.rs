@@ -1,0 +1,157 @@
+//! The rules for names, labels' parts and ports, with the words in which Kubernetes refuses.
+
+/// What a kind's objects may be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// Lower-case letters, digits, `-` and `.`, up to 253.
+    Subdomain,
+    /// Lower-case letters, digits and `-`, up to 63.
+    Label,
+    /// As [`Self::Label`], but the first is a letter.
+    Label1035,
+    /// Anything that can stand in a URL's path.
+    PathSegment,
+}
+
+/// The rule of a built-in kind.
+pub fn rule(group: &str, kind: &str) -> NameRule {
+    match (group, kind) {
+        ("", "Namespace") => NameRule::Label,
+        ("", "Service") => NameRule::Label1035,
+        ("rbac.authorization.k8s.io", _) => NameRule::PathSegment,
+        _ => NameRule::Subdomain,
+    }
+}
+
+impl NameRule {
+    /// The complaints about a name; `prefix` when it is a `generateName`.
+    pub fn check(self, name: &str, prefix: bool) -> Vec<String> {
+        // A prefix may end in `-`, as something follows.
+        let masked = match name.strip_suffix('-') {
+            Some(rest) if prefix && name.len() > 1 => format!("{rest}a"),
+            _ => name.to_owned(),
+        };
+        match self {
+            Self::Subdomain => subdomain(&masked),
+            Self::Label => label(&masked),
+            Self::Label1035 => label_1035(&masked),
+            Self::PathSegment => path_segment(name, prefix),
+        }
+    }
+}
+
+const LABEL_REGEX: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+
+/// The complaints about an RFC 1123 label.
+pub fn label(name: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if name.len() > 63 {
+        complaints.push(too_long(63));
+    }
+    if !is_label(name) {
+        let words = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character";
+        if is_subdomain(name) {
+            complaints.push("must not contain dots".to_owned());
+        } else {
+            complaints.push(format!("{words} (e.g. 'my-name',  or '123-abc', regex used for validation is '{LABEL_REGEX}')"));
+        }
+    }
+    complaints
+}
+
+/// The complaints about an RFC 1035 label.
+pub fn label_1035(name: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if name.len() > 63 {
+        complaints.push(too_long(63));
+    }
+    if !(is_label(name) && name.starts_with(|first: char| first.is_ascii_lowercase())) {
+        complaints.push(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+                .to_owned(),
+        );
+    }
+    complaints
+}
+
+/// The complaints about an RFC 1123 subdomain.
+pub fn subdomain(name: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if name.len() > 253 {
+        complaints.push(too_long(253));
+    }
+    if !is_subdomain(name) {
+        complaints.push(format!(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{LABEL_REGEX}(\\.{LABEL_REGEX})*')"
+        ));
+    }
+    complaints
+}
+
+fn path_segment(name: &str, prefix: bool) -> Vec<String> {
+    if !prefix && matches!(name, "." | "..") {
+        return vec![format!("may not be '{name}'")];
+    }
+    ["/", "%"].iter().filter(|part| name.contains(**part)).map(|part| format!("may not contain '{part}'")).collect()
+}
+
+/// The complaints about a port's name.
+pub fn port_name(name: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if name.len() > 15 {
+        complaints.push(too_long(15));
+    }
+    let letters = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if name.is_empty() || !letters {
+        complaints.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !name.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        complaints.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if name.contains("--") {
+        complaints.push("must not contain consecutive hyphens".to_owned());
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        complaints.push("must not begin or end with a hyphen".to_owned());
+    }
+    complaints
+}
+
+/// The complaint about a port's number.
+pub fn port_number(port: i64) -> Option<String> {
+    (!(1..=65535).contains(&port)).then(|| "must be between 1 and 65535, inclusive".to_owned())
+}
+
+/// The complaints about a key of a ConfigMap or Secret.
+pub fn data_key(key: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if key.len() > 253 {
+        complaints.push(too_long(253));
+    }
+    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
+        complaints.push(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+                .to_owned(),
+        );
+    }
+    match key {
+        "." => complaints.push("must not be '.'".to_owned()),
+        ".." => complaints.push("must not be '..'".to_owned()),
+        _ if key.starts_with("..") => complaints.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    complaints
+}
+
+pub(super) fn too_long(most: usize) -> String {
+    format!("must be no more than {most} bytes")
+}
+
+fn is_label(name: &str) -> bool {
+    let middle = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    middle && !name.is_empty() && !name.starts_with('-') && !name.ends_with('-')
+}
+
+pub(super) fn is_subdomain(name: &str) -> bool {
+    name.split('.').all(is_label)
+}

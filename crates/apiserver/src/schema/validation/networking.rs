@@ -1,0 +1,317 @@
+//! Services, ingresses and network policies.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::metadata::{label_selector, labels, qualified_name};
+use super::{empty, items, names, one_of, text};
+use crate::schema::{FieldError, FieldPath};
+
+static NOTHING: Value = Value::Null;
+
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+
+/// Checks a service.
+pub(super) fn service(value: &Value, errors: &mut Vec<FieldError>) {
+    let spec = value.get("spec").unwrap_or(&NOTHING);
+    let path = FieldPath::new("spec");
+    let kind = text(spec, "type");
+    let headless = text(spec, "clusterIP") == "None";
+    if empty(spec, "ports") && !headless && kind != "ExternalName" {
+        errors.push(FieldError::required(path.child("ports"), ""));
+    }
+    if kind == "ExternalName" {
+        let name = text(spec, "externalName");
+        let name = name.strip_suffix('.').unwrap_or(name);
+        if name.is_empty() {
+            errors.push(FieldError::required(path.child("externalName"), ""));
+        } else {
+            for complaint in names::subdomain(name) {
+                errors.push(FieldError::invalid(path.child("externalName"), name, complaint));
+            }
+        }
+    }
+    let many = spec.get("ports").and_then(Value::as_array).is_some_and(|ports| ports.len() > 1);
+    let mut known = BTreeSet::new();
+    for (port, at) in items(spec, "ports", &path) {
+        service_port(port, many, &mut known, &at, errors);
+    }
+    let mut seen = BTreeSet::new();
+    for (port, at) in items(spec, "ports", &path) {
+        let key = (text(port, "protocol").to_owned(), port.get("port").and_then(Value::as_i64).unwrap_or(0));
+        if !seen.insert(key.clone()) {
+            let shown = serde_json::json!({"port": key.1, "protocol": key.0});
+            errors.push(FieldError::duplicate(at, shown));
+        }
+    }
+    if let Some(Value::Object(map)) = spec.get("selector") {
+        labels(map, &path.child("selector"), errors);
+    }
+    one_of(spec, "sessionAffinity", &["ClientIP", "None"], true, &path, errors);
+    one_of(spec, "type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], true, &path, errors);
+    for (address, at) in items(spec, "externalIPs", &path) {
+        let text = address.as_str().unwrap_or_default();
+        if text.parse::<IpAddr>().is_err() {
+            errors.push(FieldError::invalid(at, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
+        }
+    }
+    one_of(spec, "internalTrafficPolicy", &["Cluster", "Local"], false, &path, errors);
+    one_of(spec, "externalTrafficPolicy", &["Cluster", "Local"], false, &path, errors);
+    one_of(spec, "ipFamilyPolicy", &["PreferDualStack", "RequireDualStack", "SingleStack"], false, &path, errors);
+    if kind == "ExternalName" && !matches!(text(spec, "clusterIP"), "" | "None") {
+        errors.push(FieldError::forbidden(path.child("clusterIPs"), "may not be set when `type` is 'ExternalName'"));
+    }
+    let address = text(spec, "clusterIP");
+    if !matches!(address, "" | "None") && address.parse::<IpAddr>().is_err() {
+        let at = path.child("clusterIPs").index(0);
+        errors.push(FieldError::invalid(at, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
+    }
+}
+
+fn service_port(port: &Value, require_name: bool, known: &mut BTreeSet<String>, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let name = text(port, "name");
+    if name.is_empty() {
+        if require_name {
+            errors.push(FieldError::required(at.child("name"), ""));
+        }
+    } else {
+        for complaint in names::label(name) {
+            errors.push(FieldError::invalid(at.child("name"), name, complaint));
+        }
+        if !known.insert(name.to_owned()) {
+            errors.push(FieldError::duplicate(at.child("name"), name));
+        }
+    }
+    let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
+    if let Some(complaint) = names::port_number(number) {
+        errors.push(FieldError::invalid(at.child("port"), number, complaint));
+    }
+    one_of(port, "protocol", &PROTOCOLS, true, at, errors);
+    port_or_name(port, "targetPort", at, errors);
+    if let Some(protocol) = port.get("appProtocol").and_then(Value::as_str) {
+        for complaint in qualified_name(protocol) {
+            errors.push(FieldError::invalid(at.child("appProtocol"), protocol, complaint));
+        }
+    }
+}
+
+fn port_or_name(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    match value.get(field) {
+        Some(Value::String(name)) => {
+            for complaint in names::port_name(name) {
+                errors.push(FieldError::invalid(at.child(field), name.as_str(), complaint));
+            }
+        }
+        Some(number) => {
+            let number = number.as_i64().unwrap_or(0);
+            if let Some(complaint) = names::port_number(number) {
+                errors.push(FieldError::invalid(at.child(field), number, complaint));
+            }
+        }
+        None => {}
+    }
+}
+
+/// A service keeps its address while it keeps being one that has an address.
+pub(super) fn service_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let spec = value.get("spec").unwrap_or(&NOTHING);
+    let before = old.get("spec").unwrap_or(&NOTHING);
+    if [spec, before].iter().any(|spec| text(spec, "type") == "ExternalName") {
+        return;
+    }
+    let address = text(before, "clusterIP");
+    if !address.is_empty() && text(spec, "clusterIP") != address {
+        let at = FieldPath::new("spec").child("clusterIPs").index(0);
+        let given = spec.get("clusterIPs").cloned().unwrap_or_else(|| serde_json::json!([text(spec, "clusterIP")]));
+        errors.push(FieldError::invalid(at, given, "may not change once set"));
+    }
+}
+
+/// Checks an ingress.
+pub(super) fn ingress(value: &Value, errors: &mut Vec<FieldError>) {
+    let spec = value.get("spec").unwrap_or(&NOTHING);
+    let path = FieldPath::new("spec");
+    if empty(spec, "rules") && spec.get("defaultBackend").is_none() {
+        errors.push(FieldError::invalid(&path, Value::Null, "either `defaultBackend` or `rules` must be specified"));
+    }
+    if let Some(backend) = spec.get("defaultBackend") {
+        self::backend(backend, &path.child("defaultBackend"), errors);
+    }
+    for (rule, at) in items(spec, "rules", &path) {
+        let host = text(rule, "host");
+        if !host.is_empty() {
+            if host.parse::<IpAddr>().is_ok() {
+                errors.push(FieldError::invalid(at.child("host"), host, "must be a DNS name, not an IP address"));
+            }
+            self::host(host, &at.child("host"), errors);
+        }
+        let Some(http) = rule.get("http") else { continue };
+        let at = at.child("http");
+        if empty(http, "paths") {
+            errors.push(FieldError::required(at.child("paths"), ""));
+        }
+        for (path, at) in items(http, "paths", &at) {
+            ingress_path(path, &at, errors);
+        }
+    }
+    for (tls, at) in items(spec, "tls", &path) {
+        for (name, at) in items(tls, "hosts", &at) {
+            self::host(name.as_str().unwrap_or_default(), &at, errors);
+        }
+        let secret = text(tls, "secretName");
+        if !secret.is_empty() {
+            for complaint in names::subdomain(secret) {
+                errors.push(FieldError::invalid(at.child("secretName"), secret, complaint));
+            }
+        }
+    }
+    let class = text(spec, "ingressClassName");
+    if spec.get("ingressClassName").is_some() {
+        for complaint in names::subdomain(class) {
+            errors.push(FieldError::invalid(path.child("ingressClassName"), class, complaint));
+        }
+    }
+}
+
+fn host(host: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if host.contains('*') {
+        if !host.strip_prefix("*.").is_some_and(|rest| names::subdomain(rest).is_empty()) {
+            let detail = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+            errors.push(FieldError::invalid(at, host, detail));
+        }
+    } else {
+        for complaint in names::subdomain(host) {
+            errors.push(FieldError::invalid(at, host, complaint));
+        }
+    }
+}
+
+fn ingress_path(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let path = text(value, "path");
+    match value.get("pathType").and_then(Value::as_str) {
+        None => {
+            errors.push(FieldError::required(at.child("pathType"), "pathType must be specified"));
+            return;
+        }
+        Some("Exact" | "Prefix") => {
+            if !path.starts_with('/') {
+                errors.push(FieldError::invalid(at.child("path"), path, "must be an absolute path"));
+            }
+            for part in ["//", "/./", "/../", "%2f", "%2F"] {
+                if path.contains(part) {
+                    errors.push(FieldError::invalid(at.child("path"), path, format!("must not contain '{part}'")));
+                }
+            }
+            for end in ["/..", "/."] {
+                if path.ends_with(end) {
+                    errors.push(FieldError::invalid(at.child("path"), path, format!("cannot end with '{end}'")));
+                }
+            }
+        }
+        Some("ImplementationSpecific") => {
+            if !path.is_empty() && !path.starts_with('/') {
+                errors.push(FieldError::invalid(at.child("path"), path, "must be an absolute path"));
+            }
+        }
+        Some(other) => {
+            errors.push(FieldError::not_supported(at.child("pathType"), other, &["Exact", "ImplementationSpecific", "Prefix"]));
+        }
+    }
+    backend(value.get("backend").unwrap_or(&NOTHING), &at.child("backend"), errors);
+}
+
+fn backend(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let service = match (value.get("resource"), value.get("service")) {
+        (Some(_), Some(_)) => {
+            errors.push(FieldError::invalid(at, "", "cannot set both resource and service backends"));
+            return;
+        }
+        (Some(resource), None) => {
+            for field in ["kind", "name"] {
+                if text(resource, field).is_empty() {
+                    errors.push(FieldError::required(at.child("resource").child(field), ""));
+                }
+            }
+            return;
+        }
+        (None, None) => {
+            errors.push(FieldError::invalid(at, "", "resource or service backend is required"));
+            return;
+        }
+        (None, Some(service)) => service,
+    };
+    let inner = at.child("service");
+    let name = text(service, "name");
+    if name.is_empty() {
+        errors.push(FieldError::required(inner.child("name"), ""));
+    } else {
+        for complaint in names::label_1035(name) {
+            errors.push(FieldError::invalid(inner.child("name"), name, complaint));
+        }
+    }
+    let port = service.get("port").unwrap_or(&NOTHING);
+    let number = port.get("number").and_then(Value::as_i64).unwrap_or(0);
+    match (text(port, "name"), number) {
+        ("", 0) => errors.push(FieldError::required(at, "port name or number is required")),
+        ("", number) => {
+            if let Some(complaint) = names::port_number(number) {
+                errors.push(FieldError::invalid(inner.child("port").child("number"), number, complaint));
+            }
+        }
+        (name, 0) => {
+            for complaint in names::port_name(name) {
+                errors.push(FieldError::invalid(inner.child("port").child("name"), name, complaint));
+            }
+        }
+        _ => errors.push(FieldError::invalid(at, "", "cannot set both port name & port number")),
+    }
+}
+
+/// Checks a network policy.
+pub(super) fn network_policy(value: &Value, errors: &mut Vec<FieldError>) {
+    let spec = value.get("spec").unwrap_or(&NOTHING);
+    let path = FieldPath::new("spec");
+    if let Some(selector) = spec.get("podSelector") {
+        label_selector(selector, &path.child("podSelector"), errors);
+    }
+    for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
+        for (rule, at) in items(spec, direction, &path) {
+            for (port, at) in items(rule, "ports", &at) {
+                one_of(port, "protocol", &PROTOCOLS, false, &at, errors);
+                port_or_name(port, "port", &at, errors);
+            }
+            for (peer, at) in items(rule, peers, &at) {
+                self::peer(peer, &at, errors);
+            }
+        }
+    }
+    for (kind, at) in items(spec, "policyTypes", &path) {
+        let kind = kind.as_str().unwrap_or_default();
+        if !matches!(kind, "Ingress" | "Egress") {
+            errors.push(FieldError::not_supported(at, kind, &["Ingress", "Egress"]));
+        }
+    }
+}
+
+fn peer(peer: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut selectors = 0;
+    for field in ["podSelector", "namespaceSelector"] {
+        if let Some(selector) = peer.get(field) {
+            selectors += 1;
+            label_selector(selector, &at.child(field), errors);
+        }
+    }
+    let block = peer.get("ipBlock");
+    if block.is_some() && selectors > 0 {
+        errors.push(FieldError::forbidden(at, "may not specify both ipBlock and another peer"));
+    } else if block.is_none() && selectors == 0 {
+        errors.push(FieldError::required(at, "must specify a peer"));
+    }
+    if let Some(block) = block
+        && text(block, "cidr").is_empty()
+    {
+        errors.push(FieldError::required(at.child("ipBlock").child("cidr"), ""));
+    }
+}

@@ -1,0 +1,258 @@
+//! Turns a recording of a real kube-apiserver into the compact data that the embedded API server is built with.
+//!
+//! Input: the answers of one server (OpenAPI v3 documents, aggregated discovery, one Table per resource) and the
+//! Go modules of the same release (`k8s.io/api`, `apimachinery`, `apiextensions-apiserver`, `kube-aggregator`), of
+//! which only facts are read: field numbers, JSON names, pointer or value, `omitempty`. Output: `crates/apiserver/data`.
+//! It refuses to write anything when an input is missing, so that half a recording never replaces a whole one.
+
+mod go_source;
+mod protobuf;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha512};
+
+/// Group-versions whose types are recorded but which are not offered to clients: nothing here schedules devices or
+/// shapes traffic, and offering them would promise that.
+const UNSERVED: [&str; 2] = ["apis/flowcontrol.apiserver.k8s.io/v1", "apis/resource.k8s.io/v1"];
+
+/// Last path segments of requests that reach into a running pod or node; there are none here.
+const UNSERVED_SUBRESOURCES: [&str; 9] =
+    ["attach", "exec", "log", "portforward", "proxy", "{path}", "ephemeralcontainers", "resize", "binding"];
+
+/// Reads the recording under `dump` (a folder with `openapi/`, `tables/` and the discovery files) and the Go modules
+/// under `go_modules` (folders `api`, `apimachinery`, … as GOPATH or the module cache lays them out, an `@version`
+/// suffix allowed), and writes the data files into `out`.
+pub(crate) fn run(dump: &Path, go_modules: &Path, out: &Path) -> Result<()> {
+    let structs = go_source::read(go_modules)?;
+    let messages = protobuf::read(go_modules, &structs)?;
+    let mut documents = BTreeMap::new();
+    for entry in std::fs::read_dir(dump.join("openapi")).context("reading the recorded OpenAPI documents")? {
+        let path = entry?.path();
+        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        let name = stem.replace("__", "/");
+        // `api/v1` and `apis/GROUP/VERSION` hold resources; the others describe discovery and the like.
+        if name == "api/v1" || (name.starts_with("apis/") && name.split('/').count() == 3) {
+            let document: Value = read_json(&path)?;
+            documents.insert(name, document);
+        }
+    }
+    if documents.is_empty() {
+        bail!("no OpenAPI documents in {}", dump.display());
+    }
+    let discovery = discovery(dump)?;
+    let mut files = vec![
+        ("types.archive", types_archive(&documents, &structs)?),
+        ("openapi.archive", openapi_archive(documents)?),
+        ("resources.json.gz", gzip(&discovery)?),
+        ("columns.json.gz", gzip(&columns(&dump.join("tables"))?)?),
+        ("messages.json.gz", gzip(&messages)?),
+    ];
+    std::fs::create_dir_all(out)?;
+    for (name, bytes) in files.drain(..) {
+        std::fs::write(out.join(name), bytes).with_context(|| format!("writing {name}"))?;
+    }
+    Ok(())
+}
+
+fn read_json(path: &Path) -> Result<Value> {
+    let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    serde_json::from_slice(&bytes).with_context(|| format!("parsing {}", path.display()))
+}
+
+fn gzip(value: &Value) -> Result<Vec<u8>> {
+    let mut encoder = flate2::GzBuilder::new().mtime(0).write(Vec::new(), flate2::Compression::best());
+    encoder.write_all(&serde_json::to_vec(value)?)?;
+    Ok(encoder.finish()?)
+}
+
+/// One file of many gzip members: a little-endian u32 with the length of a JSON header, the header
+/// (`name -> {offset, length, …}`, offsets from its end), then the members.
+fn archive(members: Vec<(String, Vec<u8>, Map<String, Value>)>) -> Result<Vec<u8>> {
+    let mut header = Map::new();
+    let mut body = Vec::new();
+    for (name, bytes, mut facts) in members {
+        facts.insert("offset".into(), json!(body.len()));
+        facts.insert("length".into(), json!(bytes.len()));
+        header.insert(name, Value::Object(facts));
+        body.extend_from_slice(&bytes);
+    }
+    let header = serde_json::to_vec(&header)?;
+    let mut whole = u32::try_from(header.len())?.to_le_bytes().to_vec();
+    whole.extend_from_slice(&header);
+    whole.extend_from_slice(&body);
+    Ok(whole)
+}
+
+/// The definitions of all documents without prose, one member for each Go package, with the Go facts of each field
+/// under `x-go` (`type`, and the flags `omitempty`, `omitzero`).
+fn types_archive(documents: &BTreeMap<String, Value>, structs: &go_source::Structs) -> Result<Vec<u8>> {
+    let mut packages: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
+    for document in documents.values() {
+        let Some(schemas) = document.pointer("/components/schemas").and_then(Value::as_object) else { continue };
+        for (name, schema) in schemas {
+            let Some((package, _)) = name.rsplit_once('.') else { bail!("definition {name} has no package") };
+            let package = packages.entry(package.to_owned()).or_default();
+            let mut schema = schema.clone();
+            strip_prose(&mut schema);
+            add_go_facts(name, &mut schema, structs);
+            // The same definition appears in many documents; its list of group-version-kinds may be shorter in some.
+            let longer = package.get(name).is_none_or(|known| known.to_string().len() < schema.to_string().len());
+            if longer {
+                package.insert(name.clone(), schema);
+            }
+        }
+    }
+    let mut members = Vec::new();
+    for (name, package) in packages {
+        let facts = Map::from_iter([("kinds".to_owned(), kinds(&package))]);
+        members.push((name, gzip(&Value::Object(package))?, facts));
+    }
+    archive(members)
+}
+
+/// `group/version/Kind -> definition` of a package; kinds that every group has (DeleteOptions, WatchEvent) are known
+/// to the reader.
+fn kinds(package: &Map<String, Value>) -> Value {
+    let mut kinds = Map::new();
+    for (name, definition) in package {
+        let Some(Value::Array(served)) = definition.get("x-kubernetes-group-version-kind") else { continue };
+        let [Value::Object(only)] = served.as_slice() else { continue };
+        let text = |key: &str| only.get(key).and_then(Value::as_str).unwrap_or_default();
+        kinds.insert(format!("{}/{}/{}", text("group"), text("version"), text("kind")), json!(name));
+    }
+    Value::Object(kinds)
+}
+
+fn strip_prose(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            // Under `properties` the keys are field names, and a field may well be called `description`.
+            map.retain(|key, value| !(matches!(key.as_str(), "description" | "example" | "externalDocs") && value.is_string()));
+            if let Some(Value::Object(properties)) = map.get_mut("properties") {
+                for property in properties.values_mut() {
+                    strip_prose(property);
+                }
+            }
+            for (key, value) in map.iter_mut() {
+                if !matches!(key.as_str(), "properties" | "default" | "enum" | "required") {
+                    strip_prose(value);
+                }
+            }
+            // A reference with a default is wrapped in `allOf`; the wrapper says nothing.
+            if let Some(Value::Array(all)) = map.get("allOf")
+                && let [Value::Object(only)] = all.as_slice()
+                && let Some(reference) = only.get("$ref").cloned()
+            {
+                map.remove("allOf");
+                map.insert("$ref".into(), reference);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(strip_prose),
+        _ => {}
+    }
+}
+
+fn add_go_facts(name: &str, schema: &mut Value, structs: &go_source::Structs) {
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for (field, property) in properties {
+        if let Some(fact) = structs.field(name, field)
+            && let Some(property) = property.as_object_mut()
+        {
+            let mut text = fact.go_type.clone();
+            for (set, flag) in [(fact.omit_empty, ",omitempty"), (fact.omit_zero, ",omitzero")] {
+                if set {
+                    text.push_str(flag);
+                }
+            }
+            property.insert("x-go".into(), Value::String(text));
+        }
+    }
+}
+
+fn openapi_archive(documents: BTreeMap<String, Value>) -> Result<Vec<u8>> {
+    let mut members = Vec::new();
+    for (name, mut document) in documents {
+        if UNSERVED.contains(&name.as_str()) {
+            continue;
+        }
+        if let Some(paths) = document.get_mut("paths").and_then(Value::as_object_mut) {
+            paths.retain(|path, _| {
+                // The deprecated `/watch/` paths are not offered either.
+                !path.contains("/watch/") && !path.rsplit('/').next().is_some_and(|last| UNSERVED_SUBRESOURCES.contains(&last))
+            });
+            for path in paths.values_mut() {
+                drop_binary_answers(path);
+            }
+        }
+        let text = serde_json::to_vec(&document)?;
+        let hash: String = Sha512::digest(&text).iter().map(|byte| format!("{byte:02X}")).collect();
+        let facts = Map::from_iter([("hash".to_owned(), json!(hash)), ("text".to_owned(), json!(text.len()))]);
+        members.push((name, gzip(&document)?, facts));
+    }
+    archive(members)
+}
+
+/// Answers are JSON (or YAML); request bodies may be protobuf, and are described as `*/*`.
+fn drop_binary_answers(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, _| !key.starts_with("application/vnd.kubernetes.protobuf") && !key.starts_with("application/cbor"));
+            map.values_mut().for_each(drop_binary_answers);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_binary_answers),
+        _ => {}
+    }
+}
+
+/// Both aggregated discovery documents joined: `[{group, version, resource, …}]` in the order of the server.
+fn discovery(dump: &Path) -> Result<Value> {
+    let mut resources = Vec::new();
+    for file in ["discovery-api.json", "discovery-apis.json"] {
+        let list = read_json(&dump.join(file))?;
+        for group in list.get("items").and_then(Value::as_array).context("discovery without items")? {
+            let name = group.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            for version in group.get("versions").and_then(Value::as_array).into_iter().flatten() {
+                let version_name = version.get("version").and_then(Value::as_str).unwrap_or_default();
+                let key = if name.is_empty() { format!("api/{version_name}") } else { format!("apis/{name}/{version_name}") };
+                if UNSERVED.contains(&key.as_str()) {
+                    continue;
+                }
+                for resource in version.get("resources").and_then(Value::as_array).into_iter().flatten() {
+                    let mut resource = resource.as_object().cloned().unwrap_or_default();
+                    if let Some(Value::Array(subresources)) = resource.get_mut("subresources") {
+                        subresources.retain(|sub| {
+                            !sub.get("subresource").and_then(Value::as_str).is_some_and(|name| UNSERVED_SUBRESOURCES.contains(&name))
+                        });
+                    }
+                    resource.insert("group".into(), json!(name));
+                    resource.insert("version".into(), json!(version_name));
+                    resources.push(Value::Object(resource));
+                }
+            }
+        }
+    }
+    Ok(Value::Array(resources))
+}
+
+/// `group/version/resource -> columnDefinitions` of every recorded Table.
+fn columns(tables: &Path) -> Result<Value> {
+    let mut all = Map::new();
+    for entry in std::fs::read_dir(tables).context("reading the recorded tables")? {
+        let path = entry?.path();
+        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        let table = read_json(&path)?;
+        let Some(columns) = table.get("columnDefinitions") else { continue };
+        let key = stem.replace("__", "/");
+        let key = key.strip_prefix("core/").map_or(key.clone(), |rest| format!("/{rest}"));
+        all.insert(key, columns.clone());
+    }
+    if all.is_empty() {
+        bail!("no tables in {}", tables.display());
+    }
+    Ok(Value::Object(all))
+}
