@@ -21,8 +21,17 @@ use sha2::{Digest as _, Sha512};
 const UNSERVED: [&str; 2] = ["apis/flowcontrol.apiserver.k8s.io/v1", "apis/resource.k8s.io/v1"];
 
 /// Last path segments of requests that reach into a running pod or node; there are none here.
-const UNSERVED_SUBRESOURCES: [&str; 9] =
-    ["attach", "exec", "log", "portforward", "proxy", "{path}", "ephemeralcontainers", "resize", "binding"];
+const UNSERVED_SUBRESOURCES: [&str; 9] = [
+    "attach",
+    "exec",
+    "log",
+    "portforward",
+    "proxy",
+    "{path}",
+    "ephemeralcontainers",
+    "resize",
+    "binding",
+];
 
 /// Reads the recording under `dump` (a folder with `openapi/`, `tables/` and the discovery files) and the Go modules
 /// under `go_modules` (folders `api`, `apimachinery`, … as GOPATH or the module cache lays them out, an `@version`
@@ -33,7 +42,9 @@ pub(crate) fn run(dump: &Path, go_modules: &Path, out: &Path) -> Result<()> {
     let mut documents = BTreeMap::new();
     for entry in std::fs::read_dir(dump.join("openapi")).context("reading the recorded OpenAPI documents")? {
         let path = entry?.path();
-        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else {
+            continue;
+        };
         let name = stem.replace("__", "/");
         // `api/v1` and `apis/GROUP/VERSION` hold resources; the others describe discovery and the like.
         if name == "api/v1" || (name.starts_with("apis/") && name.split('/').count() == 3) {
@@ -65,7 +76,9 @@ fn read_json(path: &Path) -> Result<Value> {
 }
 
 fn gzip(value: &Value) -> Result<Vec<u8>> {
-    let mut encoder = flate2::GzBuilder::new().mtime(0).write(Vec::new(), flate2::Compression::best());
+    let mut encoder = flate2::GzBuilder::new()
+        .mtime(0)
+        .write(Vec::new(), flate2::Compression::best());
     encoder.write_all(&serde_json::to_vec(value)?)?;
     Ok(encoder.finish()?)
 }
@@ -93,15 +106,21 @@ fn archive(members: Vec<(String, Vec<u8>, Map<String, Value>)>) -> Result<Vec<u8
 fn types_archive(documents: &BTreeMap<String, Value>, structs: &go_source::Structs) -> Result<Vec<u8>> {
     let mut packages: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
     for document in documents.values() {
-        let Some(schemas) = document.pointer("/components/schemas").and_then(Value::as_object) else { continue };
+        let Some(schemas) = document.pointer("/components/schemas").and_then(Value::as_object) else {
+            continue;
+        };
         for (name, schema) in schemas {
-            let Some((package, _)) = name.rsplit_once('.') else { bail!("definition {name} has no package") };
+            let Some((package, _)) = name.rsplit_once('.') else {
+                bail!("definition {name} has no package")
+            };
             let package = packages.entry(package.to_owned()).or_default();
             let mut schema = schema.clone();
             strip_prose(&mut schema);
             add_go_facts(name, &mut schema, structs);
             // The same definition appears in many documents; its list of group-version-kinds may be shorter in some.
-            let longer = package.get(name).is_none_or(|known| known.to_string().len() < schema.to_string().len());
+            let longer = package
+                .get(name)
+                .is_none_or(|known| known.to_string().len() < schema.to_string().len());
             if longer {
                 package.insert(name.clone(), schema);
             }
@@ -120,10 +139,17 @@ fn types_archive(documents: &BTreeMap<String, Value>, structs: &go_source::Struc
 fn kinds(package: &Map<String, Value>) -> Value {
     let mut kinds = Map::new();
     for (name, definition) in package {
-        let Some(Value::Array(served)) = definition.get("x-kubernetes-group-version-kind") else { continue };
-        let [Value::Object(only)] = served.as_slice() else { continue };
+        let Some(Value::Array(served)) = definition.get("x-kubernetes-group-version-kind") else {
+            continue;
+        };
+        let [Value::Object(only)] = served.as_slice() else {
+            continue;
+        };
         let text = |key: &str| only.get(key).and_then(Value::as_str).unwrap_or_default();
-        kinds.insert(format!("{}/{}/{}", text("group"), text("version"), text("kind")), json!(name));
+        kinds.insert(
+            format!("{}/{}/{}", text("group"), text("version"), text("kind")),
+            json!(name),
+        );
     }
     Value::Object(kinds)
 }
@@ -132,7 +158,9 @@ fn strip_prose(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             // Under `properties` the keys are field names, and a field may well be called `description`.
-            map.retain(|key, value| !(matches!(key.as_str(), "description" | "example" | "externalDocs") && value.is_string()));
+            map.retain(|key, value| {
+                !(matches!(key.as_str(), "description" | "example" | "externalDocs") && value.is_string())
+            });
             if let Some(Value::Object(properties)) = map.get_mut("properties") {
                 for property in properties.values_mut() {
                     strip_prose(property);
@@ -158,7 +186,9 @@ fn strip_prose(schema: &mut Value) {
 }
 
 fn add_go_facts(name: &str, schema: &mut Value, structs: &go_source::Structs) {
-    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
     for (field, property) in properties {
         if let Some(fact) = structs.field(name, field)
             && let Some(property) = property.as_object_mut()
@@ -183,7 +213,11 @@ fn openapi_archive(documents: BTreeMap<String, Value>) -> Result<Vec<u8>> {
         if let Some(paths) = document.get_mut("paths").and_then(Value::as_object_mut) {
             paths.retain(|path, _| {
                 // The deprecated `/watch/` paths are not offered either.
-                !path.contains("/watch/") && !path.rsplit('/').next().is_some_and(|last| UNSERVED_SUBRESOURCES.contains(&last))
+                !path.contains("/watch/")
+                    && !path
+                        .rsplit('/')
+                        .next()
+                        .is_some_and(|last| UNSERVED_SUBRESOURCES.contains(&last))
             });
             for path in paths.values_mut() {
                 drop_binary_answers(path);
@@ -201,7 +235,9 @@ fn openapi_archive(documents: BTreeMap<String, Value>) -> Result<Vec<u8>> {
 fn drop_binary_answers(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            map.retain(|key, _| !key.starts_with("application/vnd.kubernetes.protobuf") && !key.starts_with("application/cbor"));
+            map.retain(|key, _| {
+                !key.starts_with("application/vnd.kubernetes.protobuf") && !key.starts_with("application/cbor")
+            });
             map.values_mut().for_each(drop_binary_answers);
         }
         Value::Array(items) => items.iter_mut().for_each(drop_binary_answers),
@@ -214,11 +250,22 @@ fn discovery(dump: &Path) -> Result<Value> {
     let mut resources = Vec::new();
     for file in ["discovery-api.json", "discovery-apis.json"] {
         let list = read_json(&dump.join(file))?;
-        for group in list.get("items").and_then(Value::as_array).context("discovery without items")? {
-            let name = group.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        for group in list
+            .get("items")
+            .and_then(Value::as_array)
+            .context("discovery without items")?
+        {
+            let name = group
+                .pointer("/metadata/name")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             for version in group.get("versions").and_then(Value::as_array).into_iter().flatten() {
                 let version_name = version.get("version").and_then(Value::as_str).unwrap_or_default();
-                let key = if name.is_empty() { format!("api/{version_name}") } else { format!("apis/{name}/{version_name}") };
+                let key = if name.is_empty() {
+                    format!("api/{version_name}")
+                } else {
+                    format!("apis/{name}/{version_name}")
+                };
                 if UNSERVED.contains(&key.as_str()) {
                     continue;
                 }
@@ -226,7 +273,9 @@ fn discovery(dump: &Path) -> Result<Value> {
                     let mut resource = resource.as_object().cloned().unwrap_or_default();
                     if let Some(Value::Array(subresources)) = resource.get_mut("subresources") {
                         subresources.retain(|sub| {
-                            !sub.get("subresource").and_then(Value::as_str).is_some_and(|name| UNSERVED_SUBRESOURCES.contains(&name))
+                            !sub.get("subresource")
+                                .and_then(Value::as_str)
+                                .is_some_and(|name| UNSERVED_SUBRESOURCES.contains(&name))
                         });
                     }
                     resource.insert("group".into(), json!(name));
@@ -244,9 +293,13 @@ fn columns(tables: &Path) -> Result<Value> {
     let mut all = Map::new();
     for entry in std::fs::read_dir(tables).context("reading the recorded tables")? {
         let path = entry?.path();
-        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { continue };
+        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else {
+            continue;
+        };
         let table = read_json(&path)?;
-        let Some(columns) = table.get("columnDefinitions") else { continue };
+        let Some(columns) = table.get("columnDefinitions") else {
+            continue;
+        };
         let key = stem.replace("__", "/");
         let key = key.strip_prefix("core/").map_or(key.clone(), |rest| format!("/{rest}"));
         all.insert(key, columns.clone());

@@ -31,12 +31,17 @@ impl Structs {
     /// The field of a definition, looked for in inlined structs too.
     pub(super) fn field(&self, definition: &str, json_name: &str) -> Option<&Field> {
         let found = self.0.get(definition)?;
-        found.fields.get(json_name).or_else(|| found.inlined.values().find_map(|inner| self.field(inner, json_name)))
+        found
+            .fields
+            .get(json_name)
+            .or_else(|| found.inlined.values().find_map(|inner| self.field(inner, json_name)))
     }
 
     /// Whether the protobuf field of that name is a struct whose fields JSON shows one level up.
     pub(super) fn is_inlined(&self, definition: &str, protobuf_name: &str) -> bool {
-        self.0.get(definition).is_some_and(|found| found.inlined.contains_key(protobuf_name))
+        self.0
+            .get(definition)
+            .is_some_and(|found| found.inlined.contains_key(protobuf_name))
     }
 }
 
@@ -90,7 +95,9 @@ pub(super) fn visit(root: &Path, names: &[&str], visit: &mut dyn FnMut(&str, &st
 pub(super) fn read(root: &Path) -> Result<Structs> {
     let mut structs = Structs::default();
     let names = ["types.go", "types_jsonschema.go", "authentication_types.go"];
-    visit(root, &names, &mut |package, text| read_file(package, text, &mut structs))?;
+    visit(root, &names, &mut |package, text| {
+        read_file(package, text, &mut structs)
+    })?;
     if structs.0.is_empty() {
         bail!("no Go types under {}", root.display());
     }
@@ -110,20 +117,29 @@ fn read_file(package: &str, text: &str, structs: &mut Structs) {
             current = None;
         }
         let Some(definition) = &current else { continue };
-        let Some((declaration, tags)) = line.split_once('`') else { continue };
+        let Some((declaration, tags)) = line.split_once('`') else {
+            continue;
+        };
         if declaration.trim_start().starts_with("//") {
             continue;
         }
         let words: Vec<&str> = declaration.split_whitespace().collect();
-        let (Some(json), Some(go_type)) = (tag(tags, "json"), words.last()) else { continue };
+        let (Some(json), Some(go_type)) = (tag(tags, "json"), words.last()) else {
+            continue;
+        };
         let mut parts = json.split(',');
         let name = parts.next().unwrap_or_default();
         let flags: Vec<&str> = parts.collect();
         let entry = structs.0.entry(definition.clone()).or_default();
         if flags.contains(&"inline") || (name.is_empty() && words.len() == 1) {
             let protobuf = tag(tags, "protobuf").unwrap_or_default();
-            let protobuf_name = protobuf.split(',').find_map(|part| part.strip_prefix("name=")).unwrap_or(go_type);
-            entry.inlined.insert(protobuf_name.to_owned(), definition_of(package, go_type));
+            let protobuf_name = protobuf
+                .split(',')
+                .find_map(|part| part.strip_prefix("name="))
+                .unwrap_or(go_type);
+            entry
+                .inlined
+                .insert(protobuf_name.to_owned(), definition_of(package, go_type));
         } else {
             let field = Field {
                 go_type: qualified(package, go_type),
@@ -162,11 +178,18 @@ fn qualified(package: &str, go_type: &str) -> String {
     {
         return format!("map[{}]{}", qualified(package, key), qualified(package, value));
     }
-    let builtin = matches!(go_type, "string" | "bool" | "byte" | "int" | "int32" | "int64" | "float64" | "uint64" | "any");
+    let builtin = matches!(
+        go_type,
+        "string" | "bool" | "byte" | "int" | "int32" | "int64" | "float64" | "uint64" | "any"
+    );
     match go_type.split_once('.') {
         _ if builtin => go_type.to_owned(),
         Some((alias, name)) => {
-            let alias = if matches!(alias, "metav1" | "corev1") { "v1" } else { alias };
+            let alias = if matches!(alias, "metav1" | "corev1") {
+                "v1"
+            } else {
+                alias
+            };
             format!("{alias}.{name}")
         }
         None => format!("{}.{go_type}", package.rsplit('.').next().unwrap_or_default()),

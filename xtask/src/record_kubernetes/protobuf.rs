@@ -14,7 +14,9 @@ use super::go_source::{self, Structs};
 /// `definition -> {number -> "name type"}` for all messages of the modules under `root`.
 pub(super) fn read(root: &Path, structs: &Structs) -> Result<Value> {
     let mut messages: BTreeMap<String, Value> = BTreeMap::new();
-    go_source::visit(root, &["generated.proto"], &mut |package, text| read_file(package, text, structs, &mut messages))?;
+    go_source::visit(root, &["generated.proto"], &mut |package, text| {
+        read_file(package, text, structs, &mut messages)
+    })?;
     if messages.is_empty() {
         bail!("no generated.proto under {}", root.display());
     }

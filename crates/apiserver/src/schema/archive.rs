@@ -33,19 +33,20 @@ impl Archive {
         let read = || {
             let (length, rest) = bytes.split_first_chunk::<4>()?;
             let (header, body) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
-            Some(Self { members: serde_json::from_slice(header).ok()?, body })
+            Some(Self {
+                members: serde_json::from_slice(header).ok()?,
+                body,
+            })
         };
-        read().unwrap_or(Self { members: BTreeMap::new(), body: &[] })
+        read().unwrap_or(Self {
+            members: BTreeMap::new(),
+            body: &[],
+        })
     }
 
     /// Names and headers of all members.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&str, &Member)> {
         self.members.iter().map(|(name, member)| (name.as_str(), member))
-    }
-
-    /// The header of a member.
-    pub(crate) fn member(&self, name: &str) -> Option<&Member> {
-        self.members.get(name)
     }
 
     /// A member as it is stored: gzip.

@@ -35,7 +35,11 @@ impl BuiltinSchemas {
     fn open() -> Self {
         let archive = Archive::open(include_bytes!("../../data/types.archive"));
         let kinds = archive.members().flat_map(|(_, member)| member.kinds.clone()).collect();
-        Self { archive, kinds, packages: RwLock::default() }
+        Self {
+            archive,
+            kinds,
+            packages: RwLock::default(),
+        }
     }
 
     /// The schema of a kind, `api_version` as objects write it (`v1`, `apps/v1`). Review kinds, `Scale`, `Eviction`,
@@ -43,11 +47,18 @@ impl BuiltinSchemas {
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<KindSchema> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let name = match kind {
-            "DeleteOptions" | "ListOptions" | "PatchOptions" | "CreateOptions" | "UpdateOptions" => &format!("{META}.{kind}"),
+            "DeleteOptions" | "ListOptions" | "PatchOptions" | "CreateOptions" | "UpdateOptions" => {
+                &format!("{META}.{kind}")
+            }
             _ => self.kinds.get(&format!("{group}/{version}/{kind}"))?,
         };
         let definition = self.definition(name)?;
-        Some(KindSchema { group: group.into(), version: version.into(), kind: kind.into(), definition })
+        Some(KindSchema {
+            group: group.into(),
+            version: version.into(),
+            kind: kind.into(),
+            definition,
+        })
     }
 
     /// The OpenAPI name of a kind's definition, `io.k8s.api.apps.v1.Deployment`.
@@ -68,7 +79,12 @@ impl BuiltinSchemas {
             .filter_map(|(name, schema)| Some((name.clone(), Arc::new(Definition::parse(name, schema.as_object()?)))))
             .collect();
         // Two threads may load the same package; the first one's stays.
-        self.packages.write().entry(package.to_owned()).or_insert_with(|| Arc::new(parsed)).get(name).cloned()
+        self.packages
+            .write()
+            .entry(package.to_owned())
+            .or_insert_with(|| Arc::new(parsed))
+            .get(name)
+            .cloned()
     }
 
     /// The definitions that the kinds of a group-version use, closed under references, in OpenAPI form without prose:
@@ -76,12 +92,18 @@ impl BuiltinSchemas {
     pub fn openapi_definitions(&self, api_version: &str) -> Map<String, Value> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let prefix = format!("{group}/{version}/");
-        let mut wanted: Vec<String> =
-            self.kinds.iter().filter(|(kind, _)| kind.starts_with(&prefix)).map(|(_, name)| name.clone()).collect();
+        let mut wanted: Vec<String> = self
+            .kinds
+            .iter()
+            .filter(|(kind, _)| kind.starts_with(&prefix))
+            .map(|(_, name)| name.clone())
+            .collect();
         let mut packages: HashMap<String, Map<String, Value>> = HashMap::new();
         let mut found = Map::new();
         while let Some(name) = wanted.pop() {
-            let Some((package, _)) = name.rsplit_once('.') else { continue };
+            let Some((package, _)) = name.rsplit_once('.') else {
+                continue;
+            };
             if found.contains_key(&name) {
                 continue;
             }
@@ -104,7 +126,10 @@ impl BuiltinSchemas {
     pub fn kinds(&self) -> impl Iterator<Item = (String, &str)> {
         self.kinds.keys().filter_map(|key| {
             let (group_version, kind) = key.rsplit_once('/')?;
-            Some((group_version.strip_prefix('/').unwrap_or(group_version).to_owned(), kind))
+            Some((
+                group_version.strip_prefix('/').unwrap_or(group_version).to_owned(),
+                kind,
+            ))
         })
     }
 }

@@ -32,10 +32,21 @@ pub struct DecodeError {
 
 /// Reads `value` as `definition`.
 pub(super) fn decode(definition: &Definition, kind: &str, version: &str, value: Value) -> Result<Decoded, DecodeError> {
-    let mut reader = Reader { go_path: Vec::new(), path: String::new(), unknown_fields: Vec::new() };
+    let mut reader = Reader {
+        go_path: Vec::new(),
+        path: String::new(),
+        unknown_fields: Vec::new(),
+    };
     match reader.structure(definition, value) {
-        Ok(value) => Ok(Decoded { value, unknown_fields: reader.unknown_fields }),
-        Err(problem) => Err(DecodeError { kind: kind.to_owned(), version: version.to_owned(), problem }),
+        Ok(value) => Ok(Decoded {
+            value,
+            unknown_fields: reader.unknown_fields,
+        }),
+        Err(problem) => Err(DecodeError {
+            kind: kind.to_owned(),
+            version: version.to_owned(),
+            problem,
+        }),
     }
 }
 
@@ -58,7 +69,15 @@ impl Reader {
         let mut object = match value {
             Value::Object(object) => object,
             Value::Null => Map::new(),
-            other => return Err(self.mismatch(&other, &Place { owner: &definition.name, go_type: &definition.name })),
+            other => {
+                return Err(self.mismatch(
+                    &other,
+                    &Place {
+                        owner: &definition.name,
+                        go_type: &definition.name,
+                    },
+                ));
+            }
         };
         let mut printed = Map::new();
         let length = self.path.len();
@@ -78,21 +97,31 @@ impl Reader {
         }
         for name in object.keys() {
             let dot = if length > 0 { "." } else { "" };
-            self.unknown_fields.push(format!("unknown field \"{}{dot}{name}\"", self.path));
+            self.unknown_fields
+                .push(format!("unknown field \"{}{dot}{name}\"", self.path));
         }
         Ok(Value::Object(printed))
     }
 
     fn field(&mut self, definition: &Definition, field: &Field, value: Value) -> Result<Option<Value>, String> {
         if value.is_null() {
-            return Ok(if field.pointer || field.omit_zero { None } else { self.zero(field)? });
+            return Ok(if field.pointer || field.omit_zero {
+                None
+            } else {
+                self.zero(field)?
+            });
         }
-        let place = Place { owner: &definition.name, go_type: &field.go_type };
+        let place = Place {
+            owner: &definition.name,
+            go_type: &field.go_type,
+        };
         let value = self.value(&field.shape, value, &place)?;
         let dropped = match &value {
             Value::Null => true,
             // A pointer keeps its zero; a struct that is not a pointer is printed even when empty.
-            Value::Object(map) if !matches!(field.shape, Shape::Map(_)) => map.is_empty() && field.omit_zero && !field.pointer,
+            Value::Object(map) if !matches!(field.shape, Shape::Map(_)) => {
+                map.is_empty() && field.omit_zero && !field.pointer
+            }
             Value::Array(items) => items.is_empty() && field.omit_empty,
             Value::Object(map) => map.is_empty() && field.omit_empty,
             _ if matches!(field.shape, Shape::Quantity | Shape::IntOrString | Shape::Raw) => false,
@@ -125,7 +154,9 @@ impl Reader {
     fn value(&mut self, shape: &Shape, value: Value, place: &Place<'_>) -> Result<Value, String> {
         match (shape, value) {
             (Shape::Raw, value) => Ok(value),
-            (Shape::ObjectOrRaw(reference) | Shape::Struct(reference), value @ Value::Object(_)) => self.reference(reference, value),
+            (Shape::ObjectOrRaw(reference) | Shape::Struct(reference), value @ Value::Object(_)) => {
+                self.reference(reference, value)
+            }
             (Shape::ObjectOrRaw(_), value) => Ok(value),
             (Shape::Boolean, value @ Value::Bool(_)) | (Shape::Number, value @ Value::Number(_)) => Ok(value),
             (Shape::String, value @ Value::String(_)) => Ok(value),
@@ -135,7 +166,14 @@ impl Reader {
             (Shape::MicroTime, Value::String(text)) => time::canonical_micro_time(&text).map(Value::from),
             (Shape::Quantity, value) => quantity_of(&value),
             (Shape::IntOrString, value @ Value::String(_)) => Ok(value),
-            (Shape::IntOrString, Value::Number(number)) => self.integer(32, &number, &Place { go_type: "int32", ..*place }),
+            (Shape::IntOrString, Value::Number(number)) => self.integer(
+                32,
+                &number,
+                &Place {
+                    go_type: "int32",
+                    ..*place
+                },
+            ),
             (Shape::List(item), Value::Array(items)) => self.list(item, items, place),
             (Shape::Map(item), Value::Object(entries)) => self.map(item, entries, place),
             (_, value) => Err(self.mismatch(&value, place)),
@@ -143,7 +181,10 @@ impl Reader {
     }
 
     fn list(&mut self, item: &Shape, items: Vec<Value>, place: &Place<'_>) -> Result<Value, String> {
-        let place = Place { go_type: place.go_type.strip_prefix("[]").unwrap_or(scalar_name(item)), ..*place };
+        let place = Place {
+            go_type: place.go_type.strip_prefix("[]").unwrap_or(scalar_name(item)),
+            ..*place
+        };
         let length = self.path.len();
         let mut read = Vec::with_capacity(items.len());
         for (index, value) in items.into_iter().enumerate() {
@@ -156,8 +197,15 @@ impl Reader {
     }
 
     fn map(&mut self, item: &Shape, entries: Map<String, Value>, place: &Place<'_>) -> Result<Value, String> {
-        let go_type = place.go_type.strip_prefix("map[").and_then(|rest| rest.split_once(']')).map(|(_, value)| value);
-        let place = Place { go_type: go_type.unwrap_or(scalar_name(item)), ..*place };
+        let go_type = place
+            .go_type
+            .strip_prefix("map[")
+            .and_then(|rest| rest.split_once(']'))
+            .map(|(_, value)| value);
+        let place = Place {
+            go_type: go_type.unwrap_or(scalar_name(item)),
+            ..*place
+        };
         let length = self.path.len();
         let mut read = Map::new();
         for (key, value) in entries {
@@ -186,7 +234,9 @@ impl Reader {
     }
 
     fn integer(&self, bits: u8, number: &Number, place: &Place<'_>) -> Result<Value, String> {
-        let fits = number.as_i64().filter(|whole| bits == 64 || i32::try_from(*whole).is_ok());
+        let fits = number
+            .as_i64()
+            .filter(|whole| bits == 64 || i32::try_from(*whole).is_ok());
         match fits {
             Some(whole) => Ok(Value::from(whole)),
             None => Err(format!(
@@ -208,7 +258,10 @@ impl Reader {
             Value::Object(_) => "object",
         };
         if self.go_path.is_empty() {
-            return format!("json: cannot unmarshal {found} into Go value of type v1.{}", place.go_type);
+            return format!(
+                "json: cannot unmarshal {found} into Go value of type v1.{}",
+                place.go_type
+            );
         }
         // Go decodes some named types with their own code, which knows no field.
         if matches!(place.go_type, "v1.Time" | "v1.MicroTime" | "intstr.IntOrString") {
@@ -246,7 +299,9 @@ fn bytes(text: String) -> Result<Value, String> {
         Ok(_) => Ok(Value::String(text)),
         Err(error) => {
             let offset = match error {
-                base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => offset,
+                base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => {
+                    offset
+                }
                 base64::DecodeError::InvalidLength(length) => length / 4 * 4,
                 base64::DecodeError::InvalidPadding => text.find('=').unwrap_or(text.len()),
             };
@@ -261,5 +316,7 @@ fn quantity_of(value: &Value) -> Result<Value, String> {
         // A number is taken by its text, as Go takes the raw bytes.
         other => other.to_string(),
     };
-    quantity::canonical(&text).map(Value::from).map_err(|error| error.to_string())
+    quantity::canonical(&text)
+        .map(Value::from)
+        .map_err(|error| error.to_string())
 }

@@ -76,12 +76,17 @@ pub struct Reference {
 
 impl Reference {
     fn new(name: &str) -> Self {
-        Self { name: name.into(), target: OnceLock::new() }
+        Self {
+            name: name.into(),
+            target: OnceLock::new(),
+        }
     }
 
     /// The definition; `None` only when the recorded data lacks it.
     pub fn get(&self) -> Option<&Arc<Definition>> {
-        self.target.get_or_init(|| BuiltinSchemas::shared().definition(&self.name)).as_ref()
+        self.target
+            .get_or_init(|| BuiltinSchemas::shared().definition(&self.name))
+            .as_ref()
     }
 }
 
@@ -132,7 +137,10 @@ impl Definition {
                 }
             }
         }
-        Self { name: full_name.rsplit('.').next().unwrap_or_default().into(), fields }
+        Self {
+            name: full_name.rsplit('.').next().unwrap_or_default().into(),
+            fields,
+        }
     }
 }
 
@@ -153,7 +161,10 @@ impl Field {
             pointer: go_type.starts_with('*'),
             omit_empty: flags.contains(&"omitempty"),
             omit_zero: flags.contains(&"omitzero"),
-            default: property.get("default").filter(|value| go_type.starts_with('*') || !is_zero(value)).cloned(),
+            default: property
+                .get("default")
+                .filter(|value| go_type.starts_with('*') || !is_zero(value))
+                .cloned(),
             allowed: strings("enum"),
             list_kind: match text("x-kubernetes-list-type") {
                 Some("map") => ListKind::Map,
@@ -182,12 +193,16 @@ impl Shape {
         let format = schema.get("format").and_then(Value::as_str).unwrap_or_default();
         match schema.get("type").and_then(Value::as_str) {
             Some("boolean") => Self::Boolean,
-            Some("integer") => Self::Integer { bits: if format == "int32" { 32 } else { 64 } },
+            Some("integer") => Self::Integer {
+                bits: if format == "int32" { 32 } else { 64 },
+            },
             Some("number") => Self::Number,
             Some("string") if format == "byte" => Self::Bytes,
             Some("string") => Self::String,
             Some("array") => Self::List(Box::new(inner("items"))),
-            Some("object") if schema.contains_key("additionalProperties") => Self::Map(Box::new(inner("additionalProperties"))),
+            Some("object") if schema.contains_key("additionalProperties") => {
+                Self::Map(Box::new(inner("additionalProperties")))
+            }
             _ => Self::Raw,
         }
     }
@@ -200,7 +215,9 @@ impl Shape {
             "IntOrString" => Self::IntOrString,
             "RawExtension" | "FieldsV1" | "JSON" => Self::Raw,
             "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray" => {
-                let props = name.rsplit_once('.').map(|(package, _)| format!("{package}.JSONSchemaProps"));
+                let props = name
+                    .rsplit_once('.')
+                    .map(|(package, _)| format!("{package}.JSONSchemaProps"));
                 Self::ObjectOrRaw(Reference::new(&props.unwrap_or_default()))
             }
             _ => Self::Struct(Reference::new(name)),

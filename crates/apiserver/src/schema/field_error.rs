@@ -73,7 +73,12 @@ pub struct FieldError {
 impl FieldError {
     /// A complaint of any kind.
     pub fn new(kind: FieldErrorKind, field: impl ToString, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self { kind, field: field.to_string(), value: value.into(), detail: detail.into() }
+        Self {
+            kind,
+            field: field.to_string(),
+            value: value.into(),
+            detail: detail.into(),
+        }
     }
 
     /// A value is missing.
@@ -174,7 +179,11 @@ pub fn invalid_status(group: &str, kind: &str, name: &str, errors: &[FieldError]
         [only] => only.clone(),
         many => format!("[{}]", many.join(", ")),
     };
-    let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+    let qualified = if group.is_empty() {
+        kind.to_owned()
+    } else {
+        format!("{kind}.{group}")
+    };
     let mut details = json!({"name": name, "group": group, "kind": kind});
     if let Some(details) = details.as_object_mut() {
         details.retain(|_, value| value.as_str() != Some(""));
@@ -199,7 +208,11 @@ impl FieldPath {
 
     /// A field of this one.
     pub fn child(&self, field: &str) -> Self {
-        if self.0.is_empty() { Self::new(field) } else { Self(format!("{}.{field}", self.0)) }
+        if self.0.is_empty() {
+            Self::new(field)
+        } else {
+            Self(format!("{}.{field}", self.0))
+        }
     }
 
     /// A list item of this one.

@@ -20,7 +20,7 @@ pub mod quantity;
 pub mod resources;
 pub mod strict;
 mod time;
-mod validation;
+pub mod validation;
 
 use serde_json::Value;
 
@@ -40,7 +40,9 @@ pub trait ObjectSchema: Send + Sync {
 
     /// The messages of strict decoding, `unknown field "spec.zz"`, in the order of the fields.
     fn unknown_fields(&self, value: &Value) -> Vec<String> {
-        self.decode(value.clone()).map(|decoded| decoded.unknown_fields).unwrap_or_default()
+        self.decode(value.clone())
+            .map(|decoded| decoded.unknown_fields)
+            .unwrap_or_default()
     }
 
     /// Drops the fields that the schema does not know.

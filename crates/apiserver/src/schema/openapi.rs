@@ -35,5 +35,10 @@ pub fn documents() -> impl Iterator<Item = Document> {
 pub fn document(path: &str) -> Option<Document> {
     let archive: &'static Archive = &DOCUMENTS;
     let (path, member) = archive.members().find(|(name, _)| *name == path)?;
-    Some(Document { path, gzip: archive.compressed(path)?, hash: &member.hash, text_length: member.text })
+    Some(Document {
+        path,
+        gzip: archive.compressed(path)?,
+        hash: &member.hash,
+        text_length: member.text,
+    })
 }

@@ -41,7 +41,9 @@ impl Quantity {
     /// # Errors
     /// Anything that is not a number with one of the known suffixes.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
-        let split = text.find(|letter: char| !(letter.is_ascii_digit() || matches!(letter, '+' | '-' | '.'))).unwrap_or(text.len());
+        let split = text
+            .find(|letter: char| !(letter.is_ascii_digit() || matches!(letter, '+' | '-' | '.')))
+            .unwrap_or(text.len());
         let (number, suffix) = text.split_at(split);
         let (factor, format) = suffix_factor(suffix).ok_or(QuantityError)?;
         let (negative, digits) = match number.strip_prefix('-') {
@@ -49,25 +51,40 @@ impl Quantity {
             None => (false, number.strip_prefix('+').unwrap_or(number)),
         };
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        if (whole.is_empty() && fraction.is_empty()) || !(whole.chars().chain(fraction.chars())).all(|c| c.is_ascii_digit()) {
+        if (whole.is_empty() && fraction.is_empty())
+            || !(whole.chars().chain(fraction.chars())).all(|c| c.is_ascii_digit())
+        {
             return Err(QuantityError);
         }
-        let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().unwrap_or(i128::from(i64::MAX)) };
+        let whole: i128 = if whole.is_empty() {
+            0
+        } else {
+            whole.parse().unwrap_or(i128::from(i64::MAX))
+        };
         // Sixteen digits after the point are more than any suffix can make visible.
         let shown: String = fraction.chars().take(16).collect();
         let scale = 10i128.checked_pow(u32::try_from(shown.len()).unwrap_or(0)).unwrap_or(1);
-        let fraction: i128 = if shown.is_empty() { 0 } else { shown.parse().map_err(|_| QuantityError)? };
+        let fraction: i128 = if shown.is_empty() {
+            0
+        } else {
+            shown.parse().map_err(|_| QuantityError)?
+        };
         let nanos = match factor {
             Factor::Times(times) => {
                 let nanos = whole.saturating_mul(times).saturating_mul(NANOS);
                 let part = fraction.saturating_mul(times).saturating_mul(NANOS);
                 nanos.saturating_add(div_up(part, scale))
             }
-            Factor::Nanos(nanos) => whole.saturating_mul(nanos).saturating_add(div_up(fraction.saturating_mul(nanos), scale)),
+            Factor::Nanos(nanos) => whole
+                .saturating_mul(nanos)
+                .saturating_add(div_up(fraction.saturating_mul(nanos), scale)),
         };
         let limit = i128::from(i64::MAX).saturating_mul(NANOS);
         let nanos = nanos.min(limit);
-        Ok(Self { nanos: if negative { -nanos } else { nanos }, format })
+        Ok(Self {
+            nanos: if negative { -nanos } else { nanos },
+            format,
+        })
     }
 
     /// Below zero.
@@ -84,7 +101,10 @@ impl Quantity {
     #[must_use]
     pub fn round_up_to_milli(self) -> Self {
         const MILLI: i128 = 1_000_000;
-        Self { nanos: div_up(self.nanos, MILLI).saturating_mul(MILLI), ..self }
+        Self {
+            nanos: div_up(self.nanos, MILLI).saturating_mul(MILLI),
+            ..self
+        }
     }
 
     /// Prints the canonical form.
@@ -104,7 +124,10 @@ impl Quantity {
                 value /= 1024;
                 power += 1;
             }
-            let suffix = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].get(power).copied().unwrap_or_default();
+            let suffix = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+                .get(power)
+                .copied()
+                .unwrap_or_default();
             return format!("{value}{suffix}");
         }
         let mut value = self.nanos;
@@ -114,7 +137,11 @@ impl Quantity {
             power += 3;
         }
         if format == Format::Exponent {
-            return if power == 0 { value.to_string() } else { format!("{value}e{power}") };
+            return if power == 0 {
+                value.to_string()
+            } else {
+                format!("{value}e{power}")
+            };
         }
         let suffix = match power {
             -9 => "n",
@@ -190,9 +217,25 @@ mod tests {
     #[test]
     fn canonical_form_is_the_real_servers() {
         for (given, want) in [
-            ("0.5", "500m"), ("1.5Gi", "1536Mi"), ("1000m", "1"), ("1024Mi", "1Gi"), ("100", "100"), ("1e3", "1e3"),
-            ("0", "0"), ("1000", "1k"), ("0.1m", "100u"), ("1.25", "1250m"), ("512Ki", "512Ki"), ("1Ki", "1Ki"), ("-1", "-1"),
-            ("128974848", "128974848"), ("129e6", "129e6"), ("129M", "129M"), ("123Mi", "123Mi"), ("2048", "2048"), ("0.5Ki", "512"),
+            ("0.5", "500m"),
+            ("1.5Gi", "1536Mi"),
+            ("1000m", "1"),
+            ("1024Mi", "1Gi"),
+            ("100", "100"),
+            ("1e3", "1e3"),
+            ("0", "0"),
+            ("1000", "1k"),
+            ("0.1m", "100u"),
+            ("1.25", "1250m"),
+            ("512Ki", "512Ki"),
+            ("1Ki", "1Ki"),
+            ("-1", "-1"),
+            ("128974848", "128974848"),
+            ("129e6", "129e6"),
+            ("129M", "129M"),
+            ("123Mi", "123Mi"),
+            ("2048", "2048"),
+            ("0.5Ki", "512"),
         ] {
             assert_eq!(canonical(given).as_deref(), Ok(want), "{given}");
         }

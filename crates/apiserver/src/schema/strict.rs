@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer as _, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 /// Depth at which a body is refused; `serde_json` stops at 128 by itself.
@@ -17,7 +17,12 @@ pub fn read_json(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error>
     let mut duplicates = Vec::new();
     let mut path = String::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let value = Seed { path: &mut path, duplicates: &mut duplicates, depth: 0 }.deserialize(&mut deserializer)?;
+    let value = Seed {
+        path: &mut path,
+        duplicates: &mut duplicates,
+        depth: 0,
+    }
+    .deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((value, duplicates))
 }
@@ -79,7 +84,11 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let length = self.path.len();
         loop {
             self.path.push_str(&format!("[{}]", list.len()));
-            let seed = Seed { path: self.path, duplicates: self.duplicates, depth: self.depth + 1 };
+            let seed = Seed {
+                path: self.path,
+                duplicates: self.duplicates,
+                depth: self.depth + 1,
+            };
             let item = items.next_element_seed(seed);
             self.path.truncate(length);
             match item? {
@@ -106,7 +115,11 @@ impl<'de> Visitor<'de> for Seed<'_> {
                     self.duplicates.push(message);
                 }
             }
-            let seed = Seed { path: self.path, duplicates: self.duplicates, depth: self.depth + 1 };
+            let seed = Seed {
+                path: self.path,
+                duplicates: self.duplicates,
+                depth: self.depth + 1,
+            };
             let value = entries.next_value_seed(seed);
             self.path.truncate(length);
             map.insert(key, value?);
@@ -121,7 +134,14 @@ mod tests {
     fn duplicates_are_named_with_their_path() {
         let body = br#"{"metadata":{"name":"a","name":"b"},"list":[{"k":1},{"k":1,"k":2}],"data":{"b":1,"b":2,"b":3}}"#;
         let (value, duplicates) = super::read_json(body).unwrap();
-        assert_eq!(duplicates, ["duplicate field \"metadata.name\"", "duplicate field \"list[1].k\"", "duplicate field \"data.b\""]);
+        assert_eq!(
+            duplicates,
+            [
+                "duplicate field \"metadata.name\"",
+                "duplicate field \"list[1].k\"",
+                "duplicate field \"data.b\""
+            ]
+        );
         assert_eq!(value.pointer("/data/b"), Some(&serde_json::json!(3)));
         assert!(super::read_json(b"{} x").is_err());
         assert!(super::read_json("[".repeat(100_000).as_bytes()).is_err());

@@ -44,7 +44,14 @@ pub(in crate::schema) fn programmatic(group: &str, kind: &str, value: &mut Value
         ("networking.k8s.io", "NetworkPolicy") => with_spec(object, |spec| {
             if is_empty(spec, "policyTypes") {
                 let egress = !is_empty(spec, "egress");
-                spec.insert("policyTypes".into(), if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
+                spec.insert(
+                    "policyTypes".into(),
+                    if egress {
+                        json!(["Ingress", "Egress"])
+                    } else {
+                        json!(["Ingress"])
+                    },
+                );
             }
         }),
         ("networking.k8s.io", "IngressClass") => with_spec(object, |spec| {
@@ -64,7 +71,12 @@ pub(in crate::schema) fn programmatic(group: &str, kind: &str, value: &mut Value
         }
         ("storage.k8s.io", "CSIDriver") => with_spec(object, csi_driver),
         ("discovery.k8s.io", "EndpointSlice") => {
-            for port in object.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+            for port in object
+                .get_mut("ports")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
                 if let Value::Object(port) = port {
                     set(port, "name", "");
                     set(port, "protocol", "TCP");
@@ -115,12 +127,23 @@ fn service(spec: &mut Map<String, Value>) {
     if text(spec, "sessionAffinity") == "None" {
         spec.remove("sessionAffinityConfig");
     } else if text(spec, "sessionAffinity") == "ClientIP"
-        && spec.get("sessionAffinityConfig").and_then(|config| config.pointer("/clientIP/timeoutSeconds")).is_none()
+        && spec
+            .get("sessionAffinityConfig")
+            .and_then(|config| config.pointer("/clientIP/timeoutSeconds"))
+            .is_none()
     {
-        spec.insert("sessionAffinityConfig".into(), json!({"clientIP": {"timeoutSeconds": 10800}}));
+        spec.insert(
+            "sessionAffinityConfig".into(),
+            json!({"clientIP": {"timeoutSeconds": 10800}}),
+        );
     }
     set(spec, "type", "ClusterIP");
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+    for port in spec
+        .get_mut("ports")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         let Value::Object(port) = port else { continue };
         set(port, "protocol", "TCP");
         let unset = match port.get("targetPort") {
@@ -161,7 +184,12 @@ fn pod(spec: &mut Map<String, Value>) {
                 }
             }
             if host_network {
-                for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+                for port in container
+                    .get_mut("ports")
+                    .and_then(Value::as_array_mut)
+                    .into_iter()
+                    .flatten()
+                {
                     if let Value::Object(port) = port
                         && let Some(number) = port.get("containerPort").cloned()
                     {
@@ -175,7 +203,10 @@ fn pod(spec: &mut Map<String, Value>) {
 
 fn replication_controller(object: &mut Map<String, Value>) {
     with_spec(object, |spec| set(spec, "replicas", 1));
-    let labels = object.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels")).cloned();
+    let labels = object
+        .get("spec")
+        .and_then(|spec| spec.pointer("/template/metadata/labels"))
+        .cloned();
     if let Some(labels) = labels {
         with_spec(object, |spec| {
             if is_empty(spec, "selector") {
@@ -242,7 +273,12 @@ fn stateful_set(spec: &mut Map<String, Value>) {
     set(spec, "replicas", 1);
     set(spec, "revisionHistoryLimit", 10);
     // Templates are whole objects, and say what they are.
-    for claim in spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut).into_iter().flatten() {
+    for claim in spec
+        .get_mut("volumeClaimTemplates")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         if let Value::Object(claim) = claim {
             set(claim, "apiVersion", "v1");
             set(claim, "kind", "PersistentVolumeClaim");
@@ -256,15 +292,26 @@ fn job(object: &mut Map<String, Value>) {
             spec.insert("completions".into(), 1.into());
         }
         set(spec, "parallelism", 1);
-        let limit = if spec.contains_key("backoffLimitPerIndex") { i32::MAX } else { 6 };
+        let limit = if spec.contains_key("backoffLimitPerIndex") {
+            i32::MAX
+        } else {
+            6
+        };
         set(spec, "backoffLimit", limit);
         set(spec, "completionMode", "NonIndexed");
         set(spec, "suspend", false);
-        let replacement = if spec.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
+        let replacement = if spec.contains_key("podFailurePolicy") {
+            "Failed"
+        } else {
+            "TerminatingOrFailed"
+        };
         set(spec, "podReplacementPolicy", replacement);
         set(spec, "manualSelector", false);
     });
-    let labels = object.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels")).cloned();
+    let labels = object
+        .get("spec")
+        .and_then(|spec| spec.pointer("/template/metadata/labels"))
+        .cloned();
     if let Some(labels) = labels {
         label(object, labels);
     }
@@ -285,7 +332,11 @@ fn autoscaler(spec: &mut Map<String, Value>) {
         }
         if let Some(down) = object_at(behavior, "scaleDown") {
             set(down, "selectPolicy", "Max");
-            set(down, "policies", json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]));
+            set(
+                down,
+                "policies",
+                json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]),
+            );
         }
     }
 }
@@ -312,9 +363,17 @@ fn custom_resource_definition(object: &mut Map<String, Value>) {
         }
         set(spec, "conversion", json!({"strategy": "None"}));
     });
-    let storage = object.get("spec").and_then(|spec| spec.get("versions")).and_then(Value::as_array).and_then(|versions| {
-        versions.iter().find(|version| version.get("storage") == Some(&Value::Bool(true)))?.get("name").cloned()
-    });
+    let storage = object
+        .get("spec")
+        .and_then(|spec| spec.get("versions"))
+        .and_then(Value::as_array)
+        .and_then(|versions| {
+            versions
+                .iter()
+                .find(|version| version.get("storage") == Some(&Value::Bool(true)))?
+                .get("name")
+                .cloned()
+        });
     if let Some(storage) = storage
         && let Some(status) = object_at(object, "status")
         && is_empty(status, "storedVersions")

@@ -68,14 +68,20 @@ fn round_up(list: &mut Value) {
 
 /// Sets a field that is absent or empty.
 fn set(object: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
-    if object.get(field).is_none_or(|present| present.is_null() || present.as_str() == Some("")) {
+    if object
+        .get(field)
+        .is_none_or(|present| present.is_null() || present.as_str() == Some(""))
+    {
         object.insert(field.to_owned(), value.into());
     }
 }
 
 /// The object in a field, made if absent.
 fn object_at<'a>(object: &'a mut Map<String, Value>, field: &str) -> Option<&'a mut Map<String, Value>> {
-    object.entry(field).or_insert_with(|| Value::Object(Map::new())).as_object_mut()
+    object
+        .entry(field)
+        .or_insert_with(|| Value::Object(Map::new()))
+        .as_object_mut()
 }
 
 fn text<'a>(object: &'a Map<String, Value>, field: &str) -> &'a str {

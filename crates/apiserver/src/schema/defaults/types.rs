@@ -24,7 +24,11 @@ pub(super) fn fill(name: &str, object: &mut Map<String, Value>) {
             set(object, "schedulerName", "default-scheduler");
             // The older name of the same field is kept in step.
             let account = text(object, "serviceAccountName").to_owned();
-            let account = if account.is_empty() { text(object, "serviceAccount").to_owned() } else { account };
+            let account = if account.is_empty() {
+                text(object, "serviceAccount").to_owned()
+            } else {
+                account
+            };
             if !account.is_empty() {
                 object.insert("serviceAccountName".into(), account.clone().into());
                 object.insert("serviceAccount".into(), account.into());
@@ -95,7 +99,9 @@ fn volume(object: &mut Map<String, Value>) {
 
 /// `Always` for the tag `latest`, written or implied; an image given by digest alone has no tag.
 fn pull_policy(image: &str) -> &'static str {
-    let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
+    let (name, digest) = image
+        .split_once('@')
+        .map_or((image, None), |(name, digest)| (name, Some(digest)));
     let last = name.rsplit('/').next().unwrap_or_default();
     match last.split_once(':') {
         Some((_, "latest")) => "Always",
@@ -108,15 +114,24 @@ fn pull_policy(image: &str) -> &'static str {
 }
 
 fn is_reference(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-/:".contains(&byte))
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-/:".contains(&byte))
 }
 
 fn limit_range_item(object: &mut Map<String, Value>) {
     if text(object, "type") != "Container" {
         return;
     }
-    for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
-        let Some(Value::Object(known)) = object.get(from).cloned() else { continue };
+    for (from, to) in [
+        ("max", "default"),
+        ("default", "defaultRequest"),
+        ("min", "defaultRequest"),
+    ] {
+        let Some(Value::Object(known)) = object.get(from).cloned() else {
+            continue;
+        };
         if let Some(target) = object_at(object, to) {
             for (key, value) in known {
                 target.entry(key).or_insert(value);

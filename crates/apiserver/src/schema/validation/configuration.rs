@@ -16,22 +16,37 @@ pub(super) fn data(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     let plain = kind == "ConfigMap";
     for field in ["data", "binaryData"] {
-        let Some(Value::Object(map)) = value.get(field) else { continue };
+        let Some(Value::Object(map)) = value.get(field) else {
+            continue;
+        };
         let path = FieldPath::new(field);
         for (key, content) in map {
             for complaint in names::data_key(key) {
                 errors.push(FieldError::invalid(path.key(key), key.as_str(), complaint));
             }
             if field == "data" && value.get("binaryData").is_some_and(|binary| binary.get(key).is_some()) {
-                errors.push(FieldError::invalid(path.key(key), key.as_str(), "duplicate of key present in binaryData"));
+                errors.push(FieldError::invalid(
+                    path.key(key),
+                    key.as_str(),
+                    "duplicate of key present in binaryData",
+                ));
             }
             let length = content.as_str().map_or(0, str::len);
-            size += if plain && field == "data" { length } else { length / 4 * 3 };
+            size += if plain && field == "data" {
+                length
+            } else {
+                length / 4 * 3
+            };
         }
     }
     if size > DATA_LIMIT {
         let field = if plain { "" } else { "data" };
-        errors.push(FieldError::new(FieldErrorKind::TooLong, field, "", format!("may not be more than {DATA_LIMIT} bytes")));
+        errors.push(FieldError::new(
+            FieldErrorKind::TooLong,
+            field,
+            "",
+            format!("may not be more than {DATA_LIMIT} bytes"),
+        ));
     }
     if !plain {
         secret(value, errors);
@@ -63,7 +78,10 @@ fn secret(value: &Value, errors: &mut Vec<FieldError>) {
             const ANNOTATION: &str = "kubernetes.io/service-account.name";
             let annotations = value.pointer("/metadata/annotations").unwrap_or(&NOTHING);
             if text(annotations, ANNOTATION).is_empty() {
-                errors.push(FieldError::required(FieldPath::new("metadata").child("annotations").key(ANNOTATION), ""));
+                errors.push(FieldError::required(
+                    FieldPath::new("metadata").child("annotations").key(ANNOTATION),
+                    "",
+                ));
             }
         }
         _ => {}
@@ -76,7 +94,9 @@ fn docker(data: &Value, key: &str, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::required(path, ""));
         return;
     };
-    let bytes = base64::engine::general_purpose::STANDARD.decode(content).unwrap_or_default();
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(content)
+        .unwrap_or_default();
     let problem = match serde_json::from_slice::<Value>(&bytes) {
         Ok(Value::Object(_)) => return,
         _ if bytes.is_empty() => "unexpected end of JSON input",
@@ -112,26 +132,44 @@ pub(super) fn claim(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError
     let path = path.child("spec");
     let modes = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
     if empty(spec, "accessModes") {
-        errors.push(FieldError::required(path.child("accessModes"), "at least 1 access mode is required"));
+        errors.push(FieldError::required(
+            path.child("accessModes"),
+            "at least 1 access mode is required",
+        ));
     }
     if let Some(selector) = spec.get("selector") {
         label_selector(selector, &path.child("selector"), errors);
     }
-    let given: Vec<&str> = spec.get("accessModes").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let given: Vec<&str> = spec
+        .get("accessModes")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     for mode in &given {
         if !modes.contains(mode) {
             errors.push(FieldError::not_supported(path.child("accessModes"), *mode, &modes));
         }
     }
     if given.contains(&"ReadWriteOncePod") && given.iter().any(|mode| *mode != "ReadWriteOncePod") {
-        errors.push(FieldError::forbidden(path.child("accessModes"), "may not use ReadWriteOncePod with other access modes"));
+        errors.push(FieldError::forbidden(
+            path.child("accessModes"),
+            "may not use ReadWriteOncePod with other access modes",
+        ));
     }
     let at = path.child("resources").key("storage");
-    match spec.pointer("/resources/requests/storage").and_then(Value::as_str).map(Quantity::parse) {
+    match spec
+        .pointer("/resources/requests/storage")
+        .and_then(Value::as_str)
+        .map(Quantity::parse)
+    {
         Some(Ok(size)) if size.is_negative() || size.canonical() == "0" => {
             errors.push(FieldError::invalid(at, size.canonical(), "must be greater than zero"));
         }
-        Some(Ok(size)) if size.is_fractional() => errors.push(FieldError::invalid(at, size.canonical(), "must be an integer")),
+        Some(Ok(size)) if size.is_fractional() => {
+            errors.push(FieldError::invalid(at, size.canonical(), "must be an integer"))
+        }
         Some(_) => {}
         None => errors.push(FieldError::required(at, "")),
     }
@@ -159,7 +197,8 @@ pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldErr
         spec
     };
     if fixed(value) != fixed(old) {
-        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let detail =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.push(FieldError::forbidden("spec", detail));
     }
 }
@@ -171,7 +210,14 @@ pub(super) fn storage_class(value: &Value, errors: &mut Vec<FieldError>) {
     }
     let root = FieldPath::default();
     one_of(value, "reclaimPolicy", &["Delete", "Retain"], false, &root, errors);
-    one_of(value, "volumeBindingMode", &["Immediate", "WaitForFirstConsumer"], true, &root, errors);
+    one_of(
+        value,
+        "volumeBindingMode",
+        &["Immediate", "WaitForFirstConsumer"],
+        true,
+        &root,
+        errors,
+    );
 }
 
 /// A storage class is fixed.
@@ -199,10 +245,17 @@ pub(super) fn lease(value: &Value, errors: &mut Vec<FieldError>) {
     if let Some(duration) = spec.get("leaseDurationSeconds").and_then(Value::as_i64)
         && duration <= 0
     {
-        errors.push(FieldError::invalid(path.child("leaseDurationSeconds"), duration, "must be greater than 0"));
+        errors.push(FieldError::invalid(
+            path.child("leaseDurationSeconds"),
+            duration,
+            "must be greater than 0",
+        ));
     }
     super::non_negative(spec, "leaseTransitions", &path, errors);
     if !text(spec, "preferredHolder").is_empty() && text(spec, "strategy").is_empty() {
-        errors.push(FieldError::forbidden(path.child("preferredHolder"), "may only be specified if `strategy` is defined"));
+        errors.push(FieldError::forbidden(
+            path.child("preferredHolder"),
+            "may only be specified if `strategy` is defined",
+        ));
     }
 }

@@ -10,7 +10,7 @@ use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 /// Checks the metadata of a new object.
-pub(crate) fn object_meta(value: &Value, rule: NameRule, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub fn object_meta(value: &Value, rule: NameRule, path: &FieldPath, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let metadata = value.get("metadata").unwrap_or(&NOTHING);
     let generate = text(metadata, "generateName");
@@ -21,7 +21,10 @@ pub(crate) fn object_meta(value: &Value, rule: NameRule, path: &FieldPath, error
     }
     let name = text(metadata, "name");
     if name.is_empty() {
-        errors.push(FieldError::required(path.child("name"), "name or generateName is required"));
+        errors.push(FieldError::required(
+            path.child("name"),
+            "name or generateName is required",
+        ));
     } else {
         for complaint in rule.check(name, false) {
             errors.push(FieldError::invalid(path.child("name"), name, complaint));
@@ -34,7 +37,11 @@ fn non_specific(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
     if let Some(generation) = metadata.get("generation").and_then(Value::as_i64)
         && generation < 0
     {
-        errors.push(FieldError::invalid(path.child("generation"), generation, "must be greater than or equal to 0"));
+        errors.push(FieldError::invalid(
+            path.child("generation"),
+            generation,
+            "must be greater than or equal to 0",
+        ));
     }
     if let Some(Value::Object(map)) = metadata.get("labels") {
         labels(map, &path.child("labels"), errors);
@@ -52,10 +59,16 @@ fn non_specific(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
     }
     let both = ["orphan", "foregroundDeletion"];
     if let Some(Value::Array(list)) = metadata.get("finalizers")
-        && both.iter().all(|one| list.iter().any(|item| item.as_str() == Some(one)))
+        && both
+            .iter()
+            .all(|one| list.iter().any(|item| item.as_str() == Some(one)))
     {
         let detail = "finalizer orphan and foregroundDeletion cannot be both set";
-        errors.push(FieldError::invalid(path.child("finalizers"), Value::Array(list.clone()), detail));
+        errors.push(FieldError::invalid(
+            path.child("finalizers"),
+            Value::Array(list.clone()),
+            detail,
+        ));
     }
 }
 
@@ -93,7 +106,11 @@ fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
         let version = text(owner, "apiVersion");
         let kind = text(owner, "kind");
         if version.is_empty() || version.rsplit('/').next().is_none_or(str::is_empty) {
-            errors.push(FieldError::invalid(at.child("apiVersion"), version, "version must not be empty"));
+            errors.push(FieldError::invalid(
+                at.child("apiVersion"),
+                version,
+                "version must not be empty",
+            ));
         }
         for field in ["kind", "name", "uid"] {
             if text(owner, field).is_empty() {
@@ -101,7 +118,11 @@ fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
             }
         }
         if version == "v1" && kind == "Event" {
-            errors.push(FieldError::invalid(&at, owner.clone(), "v1, Kind=Event is disallowed from being an owner"));
+            errors.push(FieldError::invalid(
+                &at,
+                owner.clone(),
+                "v1, Kind=Event is disallowed from being an owner",
+            ));
         }
         if owner.get("controller") == Some(&Value::Bool(true)) {
             let name = text(owner, "name");
@@ -119,27 +140,54 @@ fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
 }
 
 /// Checks the metadata of an object that replaces `old`.
-pub(crate) fn object_meta_update(value: &Value, old: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub fn object_meta_update(value: &Value, old: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let metadata = value.get("metadata").unwrap_or(&NOTHING);
     let before = old.get("metadata").unwrap_or(&NOTHING);
     if text(metadata, "resourceVersion").is_empty() {
-        errors.push(FieldError::invalid(path.child("resourceVersion"), 0, "must be specified for an update"));
+        errors.push(FieldError::invalid(
+            path.child("resourceVersion"),
+            0,
+            "must be specified for an update",
+        ));
     }
     let generation = |metadata: &Value| metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
     if generation(metadata) < generation(before) {
-        errors.push(FieldError::invalid(path.child("generation"), generation(metadata), "must not be decremented"));
+        errors.push(FieldError::invalid(
+            path.child("generation"),
+            generation(metadata),
+            "must not be decremented",
+        ));
     }
-    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
         immutable(metadata, before, field, path, errors);
     }
     if !empty(before, "deletionTimestamp") {
-        let known = before.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
-        let added: Vec<&Value> =
-            metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten().filter(|one| !known.contains(one)).collect();
+        let known = before
+            .get("finalizers")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        let added: Vec<&Value> = metadata
+            .get("finalizers")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter(|one| !known.contains(one))
+            .collect();
         if !added.is_empty() {
             // Go prints a set of strings with its empty values.
-            let mut names: Vec<String> = added.iter().filter_map(|one| Some(format!("{:?}:sets.Empty{{}}", one.as_str()?))).collect();
+            let mut names: Vec<String> = added
+                .iter()
+                .filter_map(|one| Some(format!("{:?}:sets.Empty{{}}", one.as_str()?)))
+                .collect();
             names.sort();
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers sets.Set[string]{{{}}}",
@@ -160,13 +208,23 @@ pub fn label_selector(selector: &Value, path: &FieldPath, errors: &mut Vec<Field
         let values = !empty(expression, "values");
         match text(expression, "operator") {
             "In" | "NotIn" if !values => {
-                errors.push(FieldError::required(at.child("values"), "must be specified when `operator` is 'In' or 'NotIn'"));
+                errors.push(FieldError::required(
+                    at.child("values"),
+                    "must be specified when `operator` is 'In' or 'NotIn'",
+                ));
             }
             "Exists" | "DoesNotExist" if values => {
-                errors.push(FieldError::forbidden(at.child("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+                errors.push(FieldError::forbidden(
+                    at.child("values"),
+                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                ));
             }
             "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => errors.push(FieldError::invalid(at.child("operator"), other, "not a valid selector operator")),
+            other => errors.push(FieldError::invalid(
+                at.child("operator"),
+                other,
+                "not a valid selector operator",
+            )),
         }
         let key = text(expression, "key");
         for complaint in qualified_name(key) {
@@ -209,7 +267,11 @@ pub(super) fn qualified_name(name: &str) -> Vec<String> {
             if prefix.is_empty() {
                 complaints.push("prefix part must be non-empty".to_owned());
             } else {
-                complaints.extend(names::subdomain(prefix).into_iter().map(|complaint| format!("prefix part {complaint}")));
+                complaints.extend(
+                    names::subdomain(prefix)
+                        .into_iter()
+                        .map(|complaint| format!("prefix part {complaint}")),
+                );
             }
             part
         }
@@ -232,7 +294,9 @@ pub(super) fn qualified_name(name: &str) -> Vec<String> {
 }
 
 fn is_name_part(part: &str) -> bool {
-    let middle = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let middle = part
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     let edge = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_alphanumeric());
     middle && edge(part.chars().next()) && edge(part.chars().last())
 }

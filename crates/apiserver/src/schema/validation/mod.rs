@@ -16,13 +16,17 @@ use serde_json::Value;
 
 use super::field_error::{FieldError, FieldErrorKind, FieldPath};
 
-pub use metadata::{is_label_value, is_qualified_name, label_selector, labels};
-pub(crate) use metadata::{object_meta, object_meta_update};
+pub use metadata::{is_label_value, is_qualified_name, label_selector, labels, object_meta, object_meta_update};
 
 /// What is wrong with an object about to be created.
 pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    metadata::object_meta(value, names::rule(group, kind), &FieldPath::new("metadata"), &mut errors);
+    metadata::object_meta(
+        value,
+        names::rule(group, kind),
+        &FieldPath::new("metadata"),
+        &mut errors,
+    );
     object(group, kind, value, &mut errors);
     errors
 }
@@ -78,8 +82,14 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 /// A list field's items with their paths.
 fn items<'a>(value: &'a Value, field: &str, path: &FieldPath) -> impl Iterator<Item = (&'a Value, FieldPath)> {
     let path = path.child(field);
-    let list = value.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    list.iter().enumerate().map(move |(index, item)| (item, path.index(index)))
+    let list = value
+        .get(field)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    list.iter()
+        .enumerate()
+        .map(move |(index, item)| (item, path.index(index)))
 }
 
 fn empty(value: &Value, field: &str) -> bool {
@@ -93,7 +103,14 @@ fn empty(value: &Value, field: &str) -> bool {
 }
 
 /// A field that must be one of a list; absent is `Required` when `required`.
-fn one_of(value: &Value, field: &str, allowed: &[&str], required: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn one_of(
+    value: &Value,
+    field: &str,
+    allowed: &[&str],
+    required: bool,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let found = text(value, field);
     if found.is_empty() {
         if required {
@@ -111,7 +128,11 @@ fn non_negative(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<F
     if let Some(number) = value.get(field).and_then(Value::as_i64)
         && number < 0
     {
-        errors.push(FieldError::invalid(path.child(field), number, "must be greater than or equal to 0"));
+        errors.push(FieldError::invalid(
+            path.child(field),
+            number,
+            "must be greater than or equal to 0",
+        ));
     }
 }
 
@@ -119,6 +140,11 @@ fn non_negative(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<F
 fn immutable(value: &Value, old: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let now = value.get(field).cloned().unwrap_or(Value::Null);
     if now != old.get(field).cloned().unwrap_or(Value::Null) {
-        errors.push(FieldError::new(FieldErrorKind::Invalid, path.child(field), now, "field is immutable"));
+        errors.push(FieldError::new(
+            FieldErrorKind::Invalid,
+            path.child(field),
+            now,
+            "field is immutable",
+        ));
     }
 }

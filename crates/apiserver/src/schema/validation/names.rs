@@ -53,7 +53,9 @@ pub fn label(name: &str) -> Vec<String> {
         if is_subdomain(name) {
             complaints.push("must not contain dots".to_owned());
         } else {
-            complaints.push(format!("{words} (e.g. 'my-name',  or '123-abc', regex used for validation is '{LABEL_REGEX}')"));
+            complaints.push(format!(
+                "{words} (e.g. 'my-name',  or '123-abc', regex used for validation is '{LABEL_REGEX}')"
+            ));
         }
     }
     complaints
@@ -92,7 +94,11 @@ fn path_segment(name: &str, prefix: bool) -> Vec<String> {
     if !prefix && matches!(name, "." | "..") {
         return vec![format!("may not be '{name}'")];
     }
-    ["/", "%"].iter().filter(|part| name.contains(**part)).map(|part| format!("may not contain '{part}'")).collect()
+    ["/", "%"]
+        .iter()
+        .filter(|part| name.contains(**part))
+        .map(|part| format!("may not contain '{part}'"))
+        .collect()
 }
 
 /// The complaints about a port's name.
@@ -101,7 +107,9 @@ pub fn port_name(name: &str) -> Vec<String> {
     if name.len() > 15 {
         complaints.push(too_long(15));
     }
-    let letters = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    let letters = name
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     if name.is_empty() || !letters {
         complaints.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
     }
@@ -128,7 +136,11 @@ pub fn data_key(key: &str) -> Vec<String> {
     if key.len() > 253 {
         complaints.push(too_long(253));
     }
-    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
+    if key.is_empty()
+        || !key
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    {
         complaints.push(
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
                 .to_owned(),
@@ -148,7 +160,9 @@ pub(super) fn too_long(most: usize) -> String {
 }
 
 fn is_label(name: &str) -> bool {
-    let middle = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    let middle = name
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     middle && !name.is_empty() && !name.starts_with('-') && !name.ends_with('-')
 }
 

@@ -33,14 +33,20 @@ pub(super) fn service(value: &Value, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    let many = spec.get("ports").and_then(Value::as_array).is_some_and(|ports| ports.len() > 1);
+    let many = spec
+        .get("ports")
+        .and_then(Value::as_array)
+        .is_some_and(|ports| ports.len() > 1);
     let mut known = BTreeSet::new();
     for (port, at) in items(spec, "ports", &path) {
         service_port(port, many, &mut known, &at, errors);
     }
     let mut seen = BTreeSet::new();
     for (port, at) in items(spec, "ports", &path) {
-        let key = (text(port, "protocol").to_owned(), port.get("port").and_then(Value::as_i64).unwrap_or(0));
+        let key = (
+            text(port, "protocol").to_owned(),
+            port.get("port").and_then(Value::as_i64).unwrap_or(0),
+        );
         if !seen.insert(key.clone()) {
             let shown = serde_json::json!({"port": key.1, "protocol": key.0});
             errors.push(FieldError::duplicate(at, shown));
@@ -50,27 +56,72 @@ pub(super) fn service(value: &Value, errors: &mut Vec<FieldError>) {
         labels(map, &path.child("selector"), errors);
     }
     one_of(spec, "sessionAffinity", &["ClientIP", "None"], true, &path, errors);
-    one_of(spec, "type", &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], true, &path, errors);
+    one_of(
+        spec,
+        "type",
+        &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
+        true,
+        &path,
+        errors,
+    );
     for (address, at) in items(spec, "externalIPs", &path) {
         let text = address.as_str().unwrap_or_default();
         if text.parse::<IpAddr>().is_err() {
-            errors.push(FieldError::invalid(at, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
+            errors.push(FieldError::invalid(
+                at,
+                text,
+                "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+            ));
         }
     }
-    one_of(spec, "internalTrafficPolicy", &["Cluster", "Local"], false, &path, errors);
-    one_of(spec, "externalTrafficPolicy", &["Cluster", "Local"], false, &path, errors);
-    one_of(spec, "ipFamilyPolicy", &["PreferDualStack", "RequireDualStack", "SingleStack"], false, &path, errors);
+    one_of(
+        spec,
+        "internalTrafficPolicy",
+        &["Cluster", "Local"],
+        false,
+        &path,
+        errors,
+    );
+    one_of(
+        spec,
+        "externalTrafficPolicy",
+        &["Cluster", "Local"],
+        false,
+        &path,
+        errors,
+    );
+    one_of(
+        spec,
+        "ipFamilyPolicy",
+        &["PreferDualStack", "RequireDualStack", "SingleStack"],
+        false,
+        &path,
+        errors,
+    );
     if kind == "ExternalName" && !matches!(text(spec, "clusterIP"), "" | "None") {
-        errors.push(FieldError::forbidden(path.child("clusterIPs"), "may not be set when `type` is 'ExternalName'"));
+        errors.push(FieldError::forbidden(
+            path.child("clusterIPs"),
+            "may not be set when `type` is 'ExternalName'",
+        ));
     }
     let address = text(spec, "clusterIP");
     if !matches!(address, "" | "None") && address.parse::<IpAddr>().is_err() {
         let at = path.child("clusterIPs").index(0);
-        errors.push(FieldError::invalid(at, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
+        errors.push(FieldError::invalid(
+            at,
+            address,
+            "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+        ));
     }
 }
 
-fn service_port(port: &Value, require_name: bool, known: &mut BTreeSet<String>, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn service_port(
+    port: &Value,
+    require_name: bool,
+    known: &mut BTreeSet<String>,
+    at: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let name = text(port, "name");
     if name.is_empty() {
         if require_name {
@@ -124,7 +175,10 @@ pub(super) fn service_update(value: &Value, old: &Value, errors: &mut Vec<FieldE
     let address = text(before, "clusterIP");
     if !address.is_empty() && text(spec, "clusterIP") != address {
         let at = FieldPath::new("spec").child("clusterIPs").index(0);
-        let given = spec.get("clusterIPs").cloned().unwrap_or_else(|| serde_json::json!([text(spec, "clusterIP")]));
+        let given = spec
+            .get("clusterIPs")
+            .cloned()
+            .unwrap_or_else(|| serde_json::json!([text(spec, "clusterIP")]));
         errors.push(FieldError::invalid(at, given, "may not change once set"));
     }
 }
@@ -134,7 +188,11 @@ pub(super) fn ingress(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     if empty(spec, "rules") && spec.get("defaultBackend").is_none() {
-        errors.push(FieldError::invalid(&path, Value::Null, "either `defaultBackend` or `rules` must be specified"));
+        errors.push(FieldError::invalid(
+            &path,
+            Value::Null,
+            "either `defaultBackend` or `rules` must be specified",
+        ));
     }
     if let Some(backend) = spec.get("defaultBackend") {
         self::backend(backend, &path.child("defaultBackend"), errors);
@@ -143,7 +201,11 @@ pub(super) fn ingress(value: &Value, errors: &mut Vec<FieldError>) {
         let host = text(rule, "host");
         if !host.is_empty() {
             if host.parse::<IpAddr>().is_ok() {
-                errors.push(FieldError::invalid(at.child("host"), host, "must be a DNS name, not an IP address"));
+                errors.push(FieldError::invalid(
+                    at.child("host"),
+                    host,
+                    "must be a DNS name, not an IP address",
+                ));
             }
             self::host(host, &at.child("host"), errors);
         }
@@ -177,7 +239,10 @@ pub(super) fn ingress(value: &Value, errors: &mut Vec<FieldError>) {
 
 fn host(host: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if host.contains('*') {
-        if !host.strip_prefix("*.").is_some_and(|rest| names::subdomain(rest).is_empty()) {
+        if !host
+            .strip_prefix("*.")
+            .is_some_and(|rest| names::subdomain(rest).is_empty())
+        {
             let detail = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
             errors.push(FieldError::invalid(at, host, detail));
         }
@@ -201,12 +266,20 @@ fn ingress_path(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
             }
             for part in ["//", "/./", "/../", "%2f", "%2F"] {
                 if path.contains(part) {
-                    errors.push(FieldError::invalid(at.child("path"), path, format!("must not contain '{part}'")));
+                    errors.push(FieldError::invalid(
+                        at.child("path"),
+                        path,
+                        format!("must not contain '{part}'"),
+                    ));
                 }
             }
             for end in ["/..", "/."] {
                 if path.ends_with(end) {
-                    errors.push(FieldError::invalid(at.child("path"), path, format!("cannot end with '{end}'")));
+                    errors.push(FieldError::invalid(
+                        at.child("path"),
+                        path,
+                        format!("cannot end with '{end}'"),
+                    ));
                 }
             }
         }
@@ -216,7 +289,11 @@ fn ingress_path(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
             }
         }
         Some(other) => {
-            errors.push(FieldError::not_supported(at.child("pathType"), other, &["Exact", "ImplementationSpecific", "Prefix"]));
+            errors.push(FieldError::not_supported(
+                at.child("pathType"),
+                other,
+                &["Exact", "ImplementationSpecific", "Prefix"],
+            ));
         }
     }
     backend(value.get("backend").unwrap_or(&NOTHING), &at.child("backend"), errors);
@@ -225,7 +302,11 @@ fn ingress_path(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 fn backend(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let service = match (value.get("resource"), value.get("service")) {
         (Some(_), Some(_)) => {
-            errors.push(FieldError::invalid(at, "", "cannot set both resource and service backends"));
+            errors.push(FieldError::invalid(
+                at,
+                "",
+                "cannot set both resource and service backends",
+            ));
             return;
         }
         (Some(resource), None) => {
@@ -257,7 +338,11 @@ fn backend(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         ("", 0) => errors.push(FieldError::required(at, "port name or number is required")),
         ("", number) => {
             if let Some(complaint) = names::port_number(number) {
-                errors.push(FieldError::invalid(inner.child("port").child("number"), number, complaint));
+                errors.push(FieldError::invalid(
+                    inner.child("port").child("number"),
+                    number,
+                    complaint,
+                ));
             }
         }
         (name, 0) => {
@@ -305,7 +390,10 @@ fn peer(peer: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
     let block = peer.get("ipBlock");
     if block.is_some() && selectors > 0 {
-        errors.push(FieldError::forbidden(at, "may not specify both ipBlock and another peer"));
+        errors.push(FieldError::forbidden(
+            at,
+            "may not specify both ipBlock and another peer",
+        ));
     } else if block.is_none() && selectors == 0 {
         errors.push(FieldError::required(at, "must specify a peer"));
     }

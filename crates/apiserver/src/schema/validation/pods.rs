@@ -15,7 +15,12 @@ pub(super) type ExtraVolumes = BTreeSet<String>;
 /// Checks a pod.
 pub(super) fn pod(value: &Value, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
-    spec(value.get("spec").unwrap_or(&NOTHING), &ExtraVolumes::new(), &FieldPath::new("spec"), errors);
+    spec(
+        value.get("spec").unwrap_or(&NOTHING),
+        &ExtraVolumes::new(),
+        &FieldPath::new("spec"),
+        errors,
+    );
 }
 
 /// Checks a pod template.
@@ -35,7 +40,10 @@ pub(super) fn template(value: &Value, extra: &ExtraVolumes, path: &FieldPath, er
     spec(inner, extra, &path.child("spec"), errors);
     if !empty(inner, "ephemeralContainers") {
         let at = path.child("spec").child("ephemeralContainers");
-        errors.push(FieldError::forbidden(at, "ephemeral containers not allowed in pod template"));
+        errors.push(FieldError::forbidden(
+            at,
+            "ephemeral containers not allowed in pod template",
+        ));
     }
 }
 
@@ -61,12 +69,29 @@ fn spec(spec: &Value, extra: &ExtraVolumes, path: &FieldPath, errors: &mut Vec<F
         let restartable = text(container, "restartPolicy") == "Always";
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
             if container.get(field).is_some() && !restartable {
-                errors.push(FieldError::forbidden(at.child(field), "may not be set for init containers without restartPolicy=Always"));
+                errors.push(FieldError::forbidden(
+                    at.child(field),
+                    "may not be set for init containers without restartPolicy=Always",
+                ));
             }
         }
     }
-    one_of(spec, "restartPolicy", &["Always", "OnFailure", "Never"], true, path, errors);
-    one_of(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], true, path, errors);
+    one_of(
+        spec,
+        "restartPolicy",
+        &["Always", "OnFailure", "Never"],
+        true,
+        path,
+        errors,
+    );
+    one_of(
+        spec,
+        "dnsPolicy",
+        &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
+        true,
+        path,
+        errors,
+    );
     if let Some(Value::Object(map)) = spec.get("nodeSelector") {
         labels(map, &path.child("nodeSelector"), errors);
     }
@@ -80,7 +105,11 @@ fn spec(spec: &Value, extra: &ExtraVolumes, path: &FieldPath, errors: &mut Vec<F
         && !(1..=i64::from(i32::MAX)).contains(&seconds)
     {
         let detail = "must be between 1 and 2147483647, inclusive";
-        errors.push(FieldError::invalid(path.child("activeDeadlineSeconds"), seconds, detail));
+        errors.push(FieldError::invalid(
+            path.child("activeDeadlineSeconds"),
+            seconds,
+            detail,
+        ));
     }
     for (toleration, at) in items(spec, "tolerations", path) {
         self::toleration(toleration, &at, errors);
@@ -88,12 +117,23 @@ fn spec(spec: &Value, extra: &ExtraVolumes, path: &FieldPath, errors: &mut Vec<F
     for (constraint, at) in items(spec, "topologySpreadConstraints", path) {
         if constraint.get("maxSkew").and_then(Value::as_i64).unwrap_or(0) <= 0 {
             let skew = constraint.get("maxSkew").cloned().unwrap_or(Value::from(0));
-            errors.push(FieldError::invalid(at.child("maxSkew"), skew, "must be greater than zero"));
+            errors.push(FieldError::invalid(
+                at.child("maxSkew"),
+                skew,
+                "must be greater than zero",
+            ));
         }
         if text(constraint, "topologyKey").is_empty() {
             errors.push(FieldError::required(at.child("topologyKey"), "can not be empty"));
         }
-        one_of(constraint, "whenUnsatisfiable", &["DoNotSchedule", "ScheduleAnyway"], true, &at, errors);
+        one_of(
+            constraint,
+            "whenUnsatisfiable",
+            &["DoNotSchedule", "ScheduleAnyway"],
+            true,
+            &at,
+            errors,
+        );
     }
 }
 
@@ -127,15 +167,28 @@ fn volumes(spec: &Value, path: &FieldPath, known: &mut BTreeSet<String>, errors:
                 errors.push(FieldError::duplicate(at.child("name"), name));
             }
         }
-        let sources: Vec<&String> = volume.as_object().into_iter().flat_map(Map::keys).filter(|key| *key != "name").collect();
+        let sources: Vec<&String> = volume
+            .as_object()
+            .into_iter()
+            .flat_map(Map::keys)
+            .filter(|key| *key != "name")
+            .collect();
         if let Some((_, rest)) = sources.split_first() {
             for source in rest {
-                errors.push(FieldError::forbidden(at.child(source), "may not specify more than 1 volume type"));
+                errors.push(FieldError::forbidden(
+                    at.child(source),
+                    "may not specify more than 1 volume type",
+                ));
             }
         } else {
             errors.push(FieldError::required(&at, "must specify a volume type"));
         }
-        for (source, field) in [("secret", "secretName"), ("configMap", "name"), ("persistentVolumeClaim", "claimName"), ("hostPath", "path")] {
+        for (source, field) in [
+            ("secret", "secretName"),
+            ("configMap", "name"),
+            ("persistentVolumeClaim", "claimName"),
+            ("hostPath", "path"),
+        ] {
             if let Some(source_value) = volume.get(source)
                 && text(source_value, field).is_empty()
             {
@@ -155,11 +208,25 @@ fn container(container: &Value, volumes: &BTreeSet<String>, at: &FieldPath, erro
     if text(container, "image").is_empty() {
         errors.push(FieldError::required(at.child("image"), ""));
     }
-    one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], true, at, errors);
+    one_of(
+        container,
+        "terminationMessagePolicy",
+        &["File", "FallbackToLogsOnError"],
+        true,
+        at,
+        errors,
+    );
     ports(container, at, errors);
     environment(container, at, errors);
     mounts(container, volumes, at, errors);
-    one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], true, at, errors);
+    one_of(
+        container,
+        "imagePullPolicy",
+        &["Always", "IfNotPresent", "Never"],
+        true,
+        at,
+        errors,
+    );
     if let Some(resources) = container.get("resources") {
         self::resources(resources, &at.child("resources"), errors);
     }
@@ -201,18 +268,33 @@ fn environment(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
         if name.is_empty() {
             errors.push(FieldError::required(at.child("name"), ""));
         } else if !name.bytes().all(|byte| (0x20..0x7f).contains(&byte) && byte != b'=') {
-            let detail = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+            let detail =
+                "a valid environment variable name must consist only of printable ASCII characters other than '='";
             errors.push(FieldError::invalid(at.child("name"), name, detail));
         }
-        let Some(from) = variable.get("valueFrom") else { continue };
+        let Some(from) = variable.get("valueFrom") else {
+            continue;
+        };
         let at = at.child("valueFrom");
         let sources = from.as_object().map_or(0, Map::len);
         if sources == 0 {
-            errors.push(FieldError::invalid(&at, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"));
+            errors.push(FieldError::invalid(
+                &at,
+                "",
+                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
+            ));
         } else if !text(variable, "value").is_empty() {
-            errors.push(FieldError::invalid(&at, "", "may not be specified when `value` is not empty"));
+            errors.push(FieldError::invalid(
+                &at,
+                "",
+                "may not be specified when `value` is not empty",
+            ));
         } else if sources > 1 {
-            errors.push(FieldError::invalid(&at, "", "may not have more than one field specified at a time"));
+            errors.push(FieldError::invalid(
+                &at,
+                "",
+                "may not have more than one field specified at a time",
+            ));
         }
         for source in ["configMapKeyRef", "secretKeyRef"] {
             if let Some(reference) = from.get(source) {
@@ -249,13 +331,28 @@ fn mounts(container: &Value, volumes: &BTreeSet<String>, at: &FieldPath, errors:
 fn resources(resources: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let limits = resources.get("limits").unwrap_or(&NOTHING);
-    let quantity = |list: &Value, key: &str| list.get(key).and_then(Value::as_str).and_then(|text| Quantity::parse(text).ok());
+    let quantity = |list: &Value, key: &str| {
+        list.get(key)
+            .and_then(Value::as_str)
+            .and_then(|text| Quantity::parse(text).ok())
+    };
     for field in ["limits", "requests"] {
-        for key in resources.get(field).and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+        for key in resources
+            .get(field)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(Map::keys)
+        {
             let path = at.child(field).key(key);
-            let Some(value) = resources.get(field).and_then(|list| quantity(list, key)) else { continue };
+            let Some(value) = resources.get(field).and_then(|list| quantity(list, key)) else {
+                continue;
+            };
             if value.is_negative() {
-                errors.push(FieldError::invalid(&path, value.canonical(), "must be greater than or equal to 0"));
+                errors.push(FieldError::invalid(
+                    &path,
+                    value.canonical(),
+                    "must be greater than or equal to 0",
+                ));
             }
             if field == "requests"
                 && let Some(limit) = quantity(limits, key)
@@ -269,24 +366,40 @@ fn resources(resources: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 fn probe(probe: &Value, kind: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let handlers: Vec<&str> = ["exec", "httpGet", "tcpSocket", "grpc"].into_iter().filter(|one| probe.get(*one).is_some()).collect();
+    let handlers: Vec<&str> = ["exec", "httpGet", "tcpSocket", "grpc"]
+        .into_iter()
+        .filter(|one| probe.get(*one).is_some())
+        .collect();
     match handlers.as_slice() {
         [] => errors.push(FieldError::required(at, "must specify a handler type")),
         [_] => {}
         [_, rest @ ..] => {
             for handler in rest {
-                errors.push(FieldError::forbidden(at.child(handler), "may not specify more than 1 handler type"));
+                errors.push(FieldError::forbidden(
+                    at.child(handler),
+                    "may not specify more than 1 handler type",
+                ));
             }
         }
     }
-    for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
+    for field in [
+        "initialDelaySeconds",
+        "timeoutSeconds",
+        "periodSeconds",
+        "successThreshold",
+        "failureThreshold",
+    ] {
         non_negative(probe, field, at, errors);
     }
     if kind != "readinessProbe"
         && let Some(threshold) = probe.get("successThreshold").and_then(Value::as_i64)
         && threshold != 1
     {
-        errors.push(FieldError::invalid(at.child("successThreshold"), threshold, "must be 1"));
+        errors.push(FieldError::invalid(
+            at.child("successThreshold"),
+            threshold,
+            "must be 1",
+        ));
     }
 }
 
@@ -303,9 +416,20 @@ fn toleration(toleration: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
         errors.push(FieldError::invalid(at.child("operator"), operator, detail));
     }
     if operator == "Exists" && !text(toleration, "value").is_empty() {
-        errors.push(FieldError::invalid(at.child("operator"), toleration.clone(), "value must be empty when `operator` is 'Exists'"));
+        errors.push(FieldError::invalid(
+            at.child("operator"),
+            toleration.clone(),
+            "value must be empty when `operator` is 'Exists'",
+        ));
     }
-    one_of(toleration, "effect", &["NoSchedule", "PreferNoSchedule", "NoExecute"], false, at, errors);
+    one_of(
+        toleration,
+        "effect",
+        &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+        false,
+        at,
+        errors,
+    );
 }
 
 /// A pod's spec is fixed but for images, the deadline, and added tolerations.
@@ -320,7 +444,13 @@ pub(super) fn pod_update(value: &Value, old: &Value, errors: &mut Vec<FieldError
             }
         }
         if let Some(spec) = spec.as_object_mut() {
-            for field in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates", "nodeSelector"] {
+            for field in [
+                "activeDeadlineSeconds",
+                "tolerations",
+                "terminationGracePeriodSeconds",
+                "schedulingGates",
+                "nodeSelector",
+            ] {
                 spec.remove(field);
             }
             // Binding a pod to a node sets this.

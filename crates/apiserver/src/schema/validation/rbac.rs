@@ -21,24 +21,44 @@ pub(super) fn object(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
 fn role(value: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
     for (rule, at) in items(value, "rules", &FieldPath::default()) {
         if empty(rule, "verbs") {
-            errors.push(FieldError::required(at.child("verbs"), "verbs must contain at least one value"));
+            errors.push(FieldError::required(
+                at.child("verbs"),
+                "verbs must contain at least one value",
+            ));
         }
         let urls = rule.get("nonResourceURLs").cloned().unwrap_or_default();
         if !empty(rule, "nonResourceURLs") {
             let at = at.child("nonResourceURLs");
             if namespaced {
-                errors.push(FieldError::invalid(&at, urls.clone(), "namespaced rules cannot apply to non-resource URLs"));
+                errors.push(FieldError::invalid(
+                    &at,
+                    urls.clone(),
+                    "namespaced rules cannot apply to non-resource URLs",
+                ));
             }
-            if ["apiGroups", "resources", "resourceNames"].iter().any(|field| !empty(rule, field)) {
-                errors.push(FieldError::invalid(&at, urls, "rules cannot apply to both regular resources and non-resource URLs"));
+            if ["apiGroups", "resources", "resourceNames"]
+                .iter()
+                .any(|field| !empty(rule, field))
+            {
+                errors.push(FieldError::invalid(
+                    &at,
+                    urls,
+                    "rules cannot apply to both regular resources and non-resource URLs",
+                ));
             }
             continue;
         }
         if empty(rule, "apiGroups") {
-            errors.push(FieldError::required(at.child("apiGroups"), "resource rules must supply at least one api group"));
+            errors.push(FieldError::required(
+                at.child("apiGroups"),
+                "resource rules must supply at least one api group",
+            ));
         }
         if empty(rule, "resources") {
-            errors.push(FieldError::required(at.child("resources"), "resource rules must supply at least one resource"));
+            errors.push(FieldError::required(
+                at.child("resources"),
+                "resource rules must supply at least one resource",
+            ));
         }
     }
     if let Some(aggregation) = value.get("aggregationRule").filter(|_| !namespaced) {
@@ -60,7 +80,11 @@ fn binding(value: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
     if group != GROUP {
         errors.push(FieldError::not_supported(path.child("apiGroup"), group, &[GROUP]));
     }
-    let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    let kinds: &[&str] = if namespaced {
+        &["Role", "ClusterRole"]
+    } else {
+        &["ClusterRole"]
+    };
     let kind = text(&reference, "kind");
     if !kinds.contains(&kind) {
         errors.push(FieldError::not_supported(path.child("kind"), kind, kinds));
@@ -102,7 +126,11 @@ fn subject(subject: &Value, namespaced: bool, at: &FieldPath, errors: &mut Vec<F
                 errors.push(FieldError::not_supported(at.child("apiGroup"), group, &[GROUP]));
             }
         }
-        other => errors.push(FieldError::not_supported(at.child("kind"), other, &["ServiceAccount", "User", "Group"])),
+        other => errors.push(FieldError::not_supported(
+            at.child("kind"),
+            other,
+            &["ServiceAccount", "User", "Group"],
+        )),
     }
 }
 

@@ -45,14 +45,31 @@ fn deployment(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
                 errors.push(FieldError::forbidden(at.child("rollingUpdate"), detail));
             }
         }
-        "RollingUpdate" => rolling_update(strategy.get("rollingUpdate").unwrap_or(&NOTHING), &at.child("rollingUpdate"), errors),
-        _ => errors.push(FieldError::not_supported(&at, strategy.clone(), &["Recreate", "RollingUpdate"])),
+        "RollingUpdate" => rolling_update(
+            strategy.get("rollingUpdate").unwrap_or(&NOTHING),
+            &at.child("rollingUpdate"),
+            errors,
+        ),
+        _ => errors.push(FieldError::not_supported(
+            &at,
+            strategy.clone(),
+            &["Recreate", "RollingUpdate"],
+        )),
     }
-    numbers(spec, &["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"], path, errors);
+    numbers(
+        spec,
+        &["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"],
+        path,
+        errors,
+    );
     let number = |field: &str| spec.get(field).and_then(Value::as_i64).unwrap_or(0);
     if spec.get("progressDeadlineSeconds").is_some() && number("progressDeadlineSeconds") <= number("minReadySeconds") {
         let deadline = number("progressDeadlineSeconds");
-        errors.push(FieldError::invalid(path.child("progressDeadlineSeconds"), deadline, "must be greater than minReadySeconds"));
+        errors.push(FieldError::invalid(
+            path.child("progressDeadlineSeconds"),
+            deadline,
+            "must be greater than minReadySeconds",
+        ));
     }
 }
 
@@ -67,7 +84,11 @@ fn rolling_update(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>)
     };
     if zero("maxUnavailable") && zero("maxSurge") {
         let shown = value.get("maxUnavailable").cloned().unwrap_or(Value::from(0));
-        errors.push(FieldError::invalid(path.child("maxUnavailable"), shown, "may not be 0 when `maxSurge` is 0"));
+        errors.push(FieldError::invalid(
+            path.child("maxUnavailable"),
+            shown,
+            "may not be 0 when `maxSurge` is 0",
+        ));
     }
     at_most_all(value, "maxUnavailable", path, errors);
 }
@@ -87,14 +108,28 @@ fn int_or_percent(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec
 
 fn at_most_all(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(Value::String(percent)) = value.get(field)
-        && percent.strip_suffix('%').and_then(|digits| digits.parse::<i64>().ok()).is_some_and(|number| number > 100)
+        && percent
+            .strip_suffix('%')
+            .and_then(|digits| digits.parse::<i64>().ok())
+            .is_some_and(|number| number > 100)
     {
-        errors.push(FieldError::invalid(path.child(field), percent.as_str(), "must not be greater than 100%"));
+        errors.push(FieldError::invalid(
+            path.child(field),
+            percent.as_str(),
+            "must not be greater than 100%",
+        ));
     }
 }
 
 /// The selector, and a template whose labels it must match.
-fn selected_template(spec: &Value, word: &str, owner: &str, extra: &ExtraVolumes, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn selected_template(
+    spec: &Value,
+    word: &str,
+    owner: &str,
+    extra: &ExtraVolumes,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let at = path.child("template");
     let template = spec.get("template").unwrap_or(&NOTHING);
     match spec.get("selector") {
@@ -106,49 +141,82 @@ fn selected_template(spec: &Value, word: &str, owner: &str, extra: &ExtraVolumes
                 let detail = format!("empty selector is invalid for {word}");
                 errors.push(FieldError::invalid(path.child("selector"), selector.clone(), detail));
             } else if errors.len() > before {
-                errors.push(FieldError::invalid(path.child("selector"), selector.clone(), "invalid label selector"));
+                errors.push(FieldError::invalid(
+                    path.child("selector"),
+                    selector.clone(),
+                    "invalid label selector",
+                ));
                 return;
             } else if !selects(selector, template.pointer("/metadata/labels").unwrap_or(&NOTHING)) {
                 let labels = template.pointer("/metadata/labels").cloned().unwrap_or_default();
                 let at = at.child("metadata").child("labels");
-                errors.push(FieldError::invalid(at, labels, "`selector` does not match template `labels`"));
+                errors.push(FieldError::invalid(
+                    at,
+                    labels,
+                    "`selector` does not match template `labels`",
+                ));
             }
         }
     }
     pods::template(template, extra, &at, errors);
     let inner = template.get("spec").unwrap_or(&NOTHING);
     if text(inner, "restartPolicy") != "Always" {
-        errors.push(FieldError::not_supported(at.child("spec").child("restartPolicy"), text(inner, "restartPolicy"), &["Always"]));
+        errors.push(FieldError::not_supported(
+            at.child("spec").child("restartPolicy"),
+            text(inner, "restartPolicy"),
+            &["Always"],
+        ));
     }
     if inner.get("activeDeadlineSeconds").is_some() {
         let detail = format!("activeDeadlineSeconds in {owner} is not Supported");
-        errors.push(FieldError::forbidden(at.child("spec").child("activeDeadlineSeconds"), detail));
+        errors.push(FieldError::forbidden(
+            at.child("spec").child("activeDeadlineSeconds"),
+            detail,
+        ));
     }
 }
 
 /// Whether a label selector selects labels.
 fn selects(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
-    let exact = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
+    let exact = selector
+        .get("matchLabels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
     let exact = exact.into_iter().all(|(key, value)| label(key) == value.as_str());
     exact
-        && selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten().all(|expression| {
-            let found = label(text(expression, "key"));
-            let listed = expression.get("values").and_then(Value::as_array).into_iter().flatten().any(|value| value.as_str() == found);
-            match text(expression, "operator") {
-                "In" => found.is_some() && listed,
-                "NotIn" => found.is_none() || !listed,
-                "Exists" => found.is_some(),
-                "DoesNotExist" => found.is_none(),
-                _ => false,
-            }
-        })
+        && selector
+            .get("matchExpressions")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .all(|expression| {
+                let found = label(text(expression, "key"));
+                let listed = expression
+                    .get("values")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+                    .any(|value| value.as_str() == found);
+                match text(expression, "operator") {
+                    "In" => found.is_some() && listed,
+                    "NotIn" => found.is_none() || !listed,
+                    "Exists" => found.is_some(),
+                    "DoesNotExist" => found.is_none(),
+                    _ => false,
+                }
+            })
 }
 
 fn stateful_set(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let management = text(spec, "podManagementPolicy");
     if !matches!(management, "OrderedReady" | "Parallel") {
-        errors.push(FieldError::invalid(path.child("podManagementPolicy"), management, "must be 'OrderedReady' or 'Parallel'"));
+        errors.push(FieldError::invalid(
+            path.child("podManagementPolicy"),
+            management,
+            "must be 'OrderedReady' or 'Parallel'",
+        ));
     }
     let strategy = spec.get("updateStrategy").unwrap_or(&NOTHING);
     let at = path.child("updateStrategy");
@@ -164,12 +232,22 @@ fn stateful_set(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
                 non_negative(rolling, "partition", &at.child("rollingUpdate"), errors);
             }
         }
-        _ => errors.push(FieldError::invalid(&at, strategy.clone(), "must be 'RollingUpdate' or 'OnDelete'")),
+        _ => errors.push(FieldError::invalid(
+            &at,
+            strategy.clone(),
+            "must be 'RollingUpdate' or 'OnDelete'",
+        )),
     }
     let mut extra = ExtraVolumes::new();
     for (claim, at) in items(spec, "volumeClaimTemplates", path) {
         configuration::claim(claim, &at, errors);
-        extra.insert(claim.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned());
+        extra.insert(
+            claim
+                .pointer("/metadata/name")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+        );
     }
     numbers(spec, &["replicas", "minReadySeconds"], path, errors);
     let service = text(spec, "serviceName");
@@ -198,26 +276,47 @@ fn daemon_set(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             }
         }
         other => {
-            errors.push(FieldError::not_supported(path.child("updateStrategy").child("type"), other, &["RollingUpdate", "OnDelete"]));
+            errors.push(FieldError::not_supported(
+                path.child("updateStrategy").child("type"),
+                other,
+                &["RollingUpdate", "OnDelete"],
+            ));
         }
     }
     non_negative(spec, "revisionHistoryLimit", path, errors);
 }
 
 fn job(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let fields = ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex"];
+    let fields = [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+    ];
     numbers(spec, &fields, path, errors);
     let mode = text(spec, "completionMode");
     match mode {
         "Indexed" if spec.get("completions").is_none() => {
-            errors.push(FieldError::required(path.child("completions"), "when completion mode is Indexed"));
+            errors.push(FieldError::required(
+                path.child("completions"),
+                "when completion mode is Indexed",
+            ));
         }
         "" | "Indexed" | "NonIndexed" => {}
-        other => errors.push(FieldError::not_supported(path.child("completionMode"), other, &["NonIndexed", "Indexed"])),
+        other => errors.push(FieldError::not_supported(
+            path.child("completionMode"),
+            other,
+            &["NonIndexed", "Indexed"],
+        )),
     }
     let template = spec.get("template").unwrap_or(&NOTHING);
     pods::template(template, &ExtraVolumes::new(), &path.child("template"), errors);
-    let policy = template.pointer("/spec/restartPolicy").and_then(Value::as_str).unwrap_or_default();
+    let policy = template
+        .pointer("/spec/restartPolicy")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let at = path.child("template").child("spec").child("restartPolicy");
     if matches!(policy, "" | "Always") {
         let detail = "valid values: \"OnFailure\", \"Never\"";
@@ -239,33 +338,76 @@ fn cron_job(value: &Value, spec: &Value, path: &FieldPath, errors: &mut Vec<Fiel
         errors.push(FieldError::invalid(path.child("schedule"), schedule, detail));
     }
     non_negative(spec, "startingDeadlineSeconds", path, errors);
-    one_of(spec, "concurrencyPolicy", &["Allow", "Forbid", "Replace"], true, path, errors);
+    one_of(
+        spec,
+        "concurrencyPolicy",
+        &["Allow", "Forbid", "Replace"],
+        true,
+        path,
+        errors,
+    );
     let template = spec.get("jobTemplate").unwrap_or(&NOTHING);
-    job(template.get("spec").unwrap_or(&NOTHING), &path.child("jobTemplate").child("spec"), errors);
-    numbers(spec, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"], path, errors);
-    let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    job(
+        template.get("spec").unwrap_or(&NOTHING),
+        &path.child("jobTemplate").child("spec"),
+        errors,
+    );
+    numbers(
+        spec,
+        &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"],
+        path,
+        errors,
+    );
+    let name = value
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     if name.len() > 52 {
-        errors.push(FieldError::invalid("metadata.name", name, "must be no more than 52 characters"));
+        errors.push(FieldError::invalid(
+            "metadata.name",
+            name,
+            "must be no more than 52 characters",
+        ));
     }
 }
 
 /// Whether text is a schedule of five fields or one of the `@` names.
 fn cron_schedule(schedule: &str) -> Result<(), String> {
     if let Some(name) = schedule.strip_prefix('@') {
-        let known = matches!(name, "yearly" | "annually" | "monthly" | "weekly" | "daily" | "midnight" | "hourly");
-        return if known || name.starts_with("every ") { Ok(()) } else { Err(format!("unrecognized descriptor: {schedule}")) };
+        let known = matches!(
+            name,
+            "yearly" | "annually" | "monthly" | "weekly" | "daily" | "midnight" | "hourly"
+        );
+        return if known || name.starts_with("every ") {
+            Ok(())
+        } else {
+            Err(format!("unrecognized descriptor: {schedule}"))
+        };
     }
-    let fields: Vec<&str> = schedule.split_whitespace().filter(|field| !field.contains("TZ=")).collect();
+    let fields: Vec<&str> = schedule
+        .split_whitespace()
+        .filter(|field| !field.contains("TZ="))
+        .collect();
     if fields.len() != 5 {
         let shown: Vec<&str> = fields;
-        return Err(format!("expected exactly 5 fields, found {}: [{}]", shown.len(), shown.join(" ")));
+        return Err(format!(
+            "expected exactly 5 fields, found {}: [{}]",
+            shown.len(),
+            shown.join(" ")
+        ));
     }
     let bounds = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
     for (field, (least, most)) in fields.iter().zip(bounds) {
         for part in field.split(',') {
-            let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, Some(step)));
+            let (range, step) = part
+                .split_once('/')
+                .map_or((part, None), |(range, step)| (range, Some(step)));
             if step.is_some_and(|step| step.parse::<u32>().map_or(true, |step| step == 0)) {
-                return Err(format!("failed to parse int from {}: strconv.Atoi: parsing {:?}: invalid syntax", step.unwrap_or(""), step.unwrap_or("")));
+                return Err(format!(
+                    "failed to parse int from {}: strconv.Atoi: parsing {:?}: invalid syntax",
+                    step.unwrap_or(""),
+                    step.unwrap_or("")
+                ));
             }
             if matches!(range, "*" | "?") {
                 continue;
@@ -276,7 +418,9 @@ fn cron_schedule(schedule: &str) -> Result<(), String> {
                     continue;
                 }
                 let Ok(number) = end.parse::<i64>() else {
-                    return Err(format!("failed to parse int from {end}: strconv.Atoi: parsing {end:?}: invalid syntax"));
+                    return Err(format!(
+                        "failed to parse int from {end}: strconv.Atoi: parsing {end:?}: invalid syntax"
+                    ));
                 };
                 if number < least {
                     return Err(format!("beginning of range ({number}) below minimum ({least}): {part}"));
@@ -298,8 +442,15 @@ pub(super) fn update(kind: &str, value: &Value, old: &Value, errors: &mut Vec<Fi
     match kind {
         "Deployment" | "ReplicaSet" | "DaemonSet" => immutable(spec, before, "selector", &path, errors),
         "StatefulSet" => {
-            let changeable =
-                ["replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy", "minReadySeconds"];
+            let changeable = [
+                "replicas",
+                "ordinals",
+                "template",
+                "updateStrategy",
+                "revisionHistoryLimit",
+                "persistentVolumeClaimRetentionPolicy",
+                "minReadySeconds",
+            ];
             let fixed = |spec: &Value| {
                 let mut spec = spec.as_object().cloned().unwrap_or_default();
                 spec.retain(|field, _| !changeable.contains(&field.as_str()));
@@ -314,7 +465,15 @@ pub(super) fn update(kind: &str, value: &Value, old: &Value, errors: &mut Vec<Fi
             if text(spec, "completionMode") != "Indexed" {
                 immutable(spec, before, "completions", &path, errors);
             }
-            for field in ["selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
+            for field in [
+                "selector",
+                "template",
+                "completionMode",
+                "podFailurePolicy",
+                "backoffLimitPerIndex",
+                "managedBy",
+                "successPolicy",
+            ] {
                 immutable(spec, before, field, &path, errors);
             }
         }
@@ -331,15 +490,30 @@ pub(super) fn autoscaler(value: &Value, errors: &mut Vec<FieldError>) {
     if let Some(least) = least
         && least < 1
     {
-        errors.push(FieldError::invalid(path.child("minReplicas"), least, "must be greater than or equal to 1"));
+        errors.push(FieldError::invalid(
+            path.child("minReplicas"),
+            least,
+            "must be greater than or equal to 1",
+        ));
     }
     if most == 0 {
-        errors.push(FieldError::required(path.child("maxReplicas"), "must be set and greater than 0"));
+        errors.push(FieldError::required(
+            path.child("maxReplicas"),
+            "must be set and greater than 0",
+        ));
     } else if most < 0 {
-        errors.push(FieldError::invalid(path.child("maxReplicas"), most, "must be greater than or equal to 1"));
+        errors.push(FieldError::invalid(
+            path.child("maxReplicas"),
+            most,
+            "must be greater than or equal to 1",
+        ));
     }
     if least.is_some_and(|least| most < least) {
-        errors.push(FieldError::invalid(path.child("maxReplicas"), most, "must be greater than or equal to `minReplicas`"));
+        errors.push(FieldError::invalid(
+            path.child("maxReplicas"),
+            most,
+            "must be greater than or equal to `minReplicas`",
+        ));
     }
     let target = spec.get("scaleTargetRef").unwrap_or(&NOTHING);
     for field in ["kind", "name"] {
@@ -365,5 +539,12 @@ pub(super) fn disruption_budget(value: &Value, errors: &mut Vec<FieldError>) {
     if let Some(selector) = spec.get("selector") {
         label_selector(selector, &path.child("selector"), errors);
     }
-    one_of(spec, "unhealthyPodEvictionPolicy", &["AlwaysAllow", "IfHealthyBudget"], false, &path, errors);
+    one_of(
+        spec,
+        "unhealthyPodEvictionPolicy",
+        &["AlwaysAllow", "IfHealthyBudget"],
+        false,
+        &path,
+        errors,
+    );
 }
