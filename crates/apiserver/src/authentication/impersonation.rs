@@ -5,7 +5,10 @@
 //! identity and `impersonate-on:MODE:VERB` on what the request touches), then the old verb `impersonate`. When all
 //! fail, the first refusal is the answer. Refuses headers that are not UTF-8: no name in RBAC could match them.
 
+use std::collections::HashMap;
+
 use http::{HeaderMap, HeaderValue};
+use parking_lot::RwLock;
 use percent_encoding::percent_decode_str;
 
 use super::user::{
@@ -20,6 +23,8 @@ const UID: &str = "impersonate-uid";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 /// From how many groups or extras on constrained impersonation first asks for all of them at once.
 const MANY: usize = 4;
+/// How many callers' modes are remembered.
+const REMEMBERED: usize = 10_000;
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// Whether a header of this (lower-case) name is about impersonation, and so must not be passed on.
@@ -128,40 +133,68 @@ fn describe(user: &UserInfo) -> String {
     )
 }
 
-/// Who the request acts as after impersonation: `None` if its headers don't ask for it.
+/// Decides about impersonation, and remembers by which mode each caller was last allowed to.
 ///
-/// `caller` is the original user and `request` what it asks for; both are what every check is made with.
-///
-/// # Errors
-/// A 400 for headers that make no sense, a 403 for what `caller` may not do.
-pub fn impersonate(
-    caller: &UserInfo,
-    request: &Attributes,
-    headers: &HeaderMap,
-    authorizer: &dyn Authorizer,
-) -> Result<Option<UserInfo>, Refusal> {
-    let Some(ImpersonationRequest { wanted }) = ImpersonationRequest::from_headers(headers)? else {
-        return Ok(None);
-    };
-    let mut first = None;
-    for mode in Mode::ALL {
-        if !mode.applies(&wanted, caller) {
-            continue;
-        }
-        let check = Check {
-            mode,
-            caller,
-            authorizer,
+/// That mode is tried first, as in the real server: it saves the other modes' questions, and it decides which of the
+/// refusals a caller sees who asks for too much.
+#[derive(Debug, Default)]
+pub struct Impersonator {
+    last: RwLock<HashMap<String, Mode>>,
+}
+
+impl Impersonator {
+    /// Who the request acts as after impersonation: `None` if its headers don't ask for it.
+    ///
+    /// `caller` is the original user and `request` what it asks for; both are what every check is made with.
+    ///
+    /// # Errors
+    /// A 400 for headers that make no sense, a 403 for what `caller` may not do.
+    pub fn impersonate(
+        &self,
+        caller: &UserInfo,
+        request: &Attributes,
+        headers: &HeaderMap,
+        authorizer: &dyn Authorizer,
+    ) -> Result<Option<UserInfo>, Refusal> {
+        let Some(ImpersonationRequest { wanted }) = ImpersonationRequest::from_headers(headers)? else {
+            return Ok(None);
         };
-        match check.run(&wanted, request) {
-            Ok(user) => return Ok(Some(user)),
-            Err(refusal) => {
-                first.get_or_insert(refusal);
+        let last = self.last.read().get(&caller.name).copied();
+        let others = Mode::ALL.into_iter().filter(|mode| Some(*mode) != last);
+        let mut first = None;
+        for mode in last.into_iter().chain(others) {
+            if !mode.applies(&wanted, caller) {
+                continue;
+            }
+            let check = Check {
+                mode,
+                caller,
+                authorizer,
+            };
+            match check.run(&wanted, request) {
+                Ok(user) => {
+                    self.remember(caller, mode, last);
+                    return Ok(Some(user));
+                }
+                Err(refusal) => {
+                    first.get_or_insert(refusal);
+                }
             }
         }
+        // The legacy mode applies to everyone, so there is a refusal; without one the answer is still no.
+        Err(first.unwrap_or_else(|| Refusal::internal("all impersonation modes failed")))
     }
-    // The legacy mode applies to everyone, so there is a refusal; without one the answer is still no.
-    Err(first.unwrap_or_else(|| Refusal::bad_request("all impersonation modes failed".to_owned())))
+
+    fn remember(&self, caller: &UserInfo, mode: Mode, last: Option<Mode>) {
+        if last == Some(mode) {
+            return;
+        }
+        let mut remembered = self.last.write();
+        if remembered.len() >= REMEMBERED {
+            remembered.clear();
+        }
+        remembered.insert(caller.name.clone(), mode);
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

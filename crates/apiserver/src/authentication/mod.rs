@@ -21,7 +21,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub use client_certificate::{CertificateError, ClientCertificates};
-pub use impersonation::{ImpersonationRequest, impersonate, is_impersonation_header};
+pub use impersonation::{ImpersonationRequest, Impersonator, is_impersonation_header};
 pub use key::{KeyError, SigningKey};
 pub use review::{self_subject_review, token_review};
 pub use token::{ServiceAccountTokens, TokenError};

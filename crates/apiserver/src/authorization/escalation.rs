@@ -75,9 +75,9 @@ fn check_role(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
 
 fn check_binding(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
     let role = RoleRef::of_binding(write.object);
-    let (resource, singular) = match role.kind.as_str() {
-        "ClusterRole" => ("clusterroles", "clusterrole"),
-        "Role" => ("roles", "role"),
+    let resource = match role.kind.as_str() {
+        "ClusterRole" => RbacKind::ClusterRole.resource(),
+        "Role" => RbacKind::Role.resource(),
         other => {
             return Err(Refusal::internal(&format!(
                 "unsupported role reference kind: {}",
@@ -92,7 +92,8 @@ fn check_binding(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
         return Ok(());
     }
     let Some(rules) = rbac.role_rules(&role, write.namespace) else {
-        return Err(Refusal::not_found(GROUP, singular, &role.name));
+        // The real server names the resource of the request here, not the role's.
+        return Err(Refusal::not_found(GROUP, write.kind.resource(), &role.name));
     };
     confirm(write, rbac, rules)
         .map_err(|message| Refusal::forbidden_because(GROUP, write.kind.resource(), name_of(write.object), &message))
@@ -103,7 +104,7 @@ fn confirm(write: Write<'_>, rbac: &Rbac, rules: &[PolicyRule]) -> Result<(), St
     if too_many(rules) {
         return Err("the rules grant more single rights than can be compared: split the role".to_owned());
     }
-    let (held, errors) = rbac.rules_for(write.user, write.namespace);
+    let (held, unresolved) = rbac.rules_and_missing_roles(write.user, write.namespace);
     let missing = missing(&held, rules);
     if missing.is_empty() {
         return Ok(());
@@ -117,13 +118,14 @@ fn confirm(write: Write<'_>, rbac: &Rbac, rules: &[PolicyRule]) -> Result<(), St
         quote_list(&write.user.groups),
         lines.join("\n")
     );
-    if let Some(first) = errors.first() {
-        let all = if errors.len() == 1 {
-            first.clone()
-        } else {
-            format!("[{}]", errors.join(", "))
-        };
-        message.push_str(&format!("; resolution errors: [{all}]"));
+    let errors: Vec<String> = unresolved
+        .iter()
+        .map(|role| format!("{}.{GROUP} {} not found", write.kind.resource(), quote(role)))
+        .collect();
+    match errors.as_slice() {
+        [] => {}
+        [only] => message.push_str(&format!("; resolution errors: [{only}]")),
+        many => message.push_str(&format!("; resolution errors: [[{}]]", many.join(", "))),
     }
     Err(message)
 }

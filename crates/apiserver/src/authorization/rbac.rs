@@ -274,11 +274,25 @@ impl Rbac {
         let _ = self.visit(user, namespace, |found| {
             match found {
                 Ok((_, rule)) => rules.push(rule.clone()),
-                Err(error) => errors.push(error),
+                Err(role) => errors.push(role_not_found(role)),
             }
             ControlFlow::<()>::Continue(())
         });
         (rules, errors)
+    }
+
+    /// As [`Self::rules_for`], with the names of the roles that bindings miss.
+    pub(super) fn rules_and_missing_roles(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
+        let mut rules = Vec::new();
+        let mut missing = Vec::new();
+        let _ = self.visit(user, namespace, |found| {
+            match found {
+                Ok((_, rule)) => rules.push(rule.clone()),
+                Err(role) => missing.push(role.name.clone()),
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        (rules, missing)
     }
 
     /// The rules of the role that a binding in `namespace` (empty: a ClusterRoleBinding) refers to.
@@ -296,7 +310,7 @@ impl Rbac {
         &'a self,
         user: &UserInfo,
         namespace: &'a str,
-        mut visitor: impl FnMut(Result<(&Source<'a>, &'a PolicyRule), String>) -> ControlFlow<B>,
+        mut visitor: impl FnMut(Result<(&Source<'a>, &'a PolicyRule), &'a RoleRef>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let local = (!namespace.is_empty())
             .then(|| self.bindings.get(namespace))
@@ -311,11 +325,7 @@ impl Rbac {
                     continue;
                 };
                 let Some(rules) = self.role_rules(&binding.role, scope) else {
-                    visitor(Err(format!(
-                        "{}.rbac.authorization.k8s.io {} not found",
-                        binding.role.kind.to_lowercase(),
-                        quote(&binding.role.name)
-                    )))?;
+                    visitor(Err(&binding.role))?;
                     continue;
                 };
                 let source = Source {
@@ -351,7 +361,8 @@ impl Authorizer for Rbac {
         let found = self.visit(user, namespace, |found| match found {
             Ok((source, rule)) if rule.allows(attributes, &combined) => ControlFlow::Break(source.describe()),
             Ok(_) => ControlFlow::Continue(()),
-            Err(error) => {
+            Err(role) => {
+                let error = role_not_found(role);
                 if !errors.contains(&error) {
                     errors.push(error);
                 }
@@ -373,6 +384,15 @@ impl Authorizer for Rbac {
             },
         }
     }
+}
+
+/// How the real server's authorizer reports a role that a binding refers to and that is not there.
+fn role_not_found(role: &RoleRef) -> String {
+    format!(
+        "{}.rbac.authorization.k8s.io {} not found",
+        role.kind.to_lowercase(),
+        quote(&role.name)
+    )
 }
 
 fn binding_of(object: &Value) -> Binding {
