@@ -8,10 +8,10 @@ use tenure_api::inventory::split_api_version;
 
 use crate::clients::Shared;
 use crate::error::ClusterError;
-use crate::identity::Identity;
 use crate::mapping::Resource;
 use crate::path::{path, query};
 use crate::transport::{Answer, Call, JSON};
+use tenure_tenancy::Identity;
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 const MERGE_PATCH: &str = "application/merge-patch+json";

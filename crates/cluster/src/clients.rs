@@ -11,11 +11,11 @@ use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
 use crate::client::Client;
 use crate::connection::{Connection, ControllerCredentials};
 use crate::error::ClusterError;
-use crate::identity::Identity;
 use crate::mapping::Mapping;
 use crate::path::path;
 use crate::token::Token;
 use crate::transport::{self, Answer, Call, JSON};
+use tenure_tenancy::Identity;
 
 /// How long a token is asked for, in seconds.
 const TOKEN_SECONDS: u64 = 3600;
@@ -121,10 +121,10 @@ impl Shared {
             return Ok(Some(token.clone()));
         }
         match (identity, held.clone()) {
-            (Identity::ServiceAccount { namespace, name }, _) => {
+            (Identity::ServiceAccount(account), _) => {
                 let credentials = Box::pin(self.token(&Identity::Controller)).await?;
                 let minted = self
-                    .mint(namespace.as_str(), name.as_str(), credentials.as_ref())
+                    .mint(account.namespace(), account.name(), credentials.as_ref())
                     .await?;
                 *held = Some(minted.clone());
                 Ok(Some(minted))

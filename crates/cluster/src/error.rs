@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::identity::Identity;
+use tenure_tenancy::Identity;
 
 /// One field that the API server names as a cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,6 +156,44 @@ impl ClusterError {
             Self::Throttled { .. } | Self::Unreachable { .. } | Self::Timeout { .. } | Self::Expired { .. } => true,
             Self::Refused { code, .. } => *code >= 500,
             _ => false,
+        }
+    }
+
+    /// The HTTP status code; 0 when there was no answer that could be read.
+    #[must_use]
+    pub fn code(&self) -> u16 {
+        match self {
+            Self::Forbidden { .. } => 403,
+            Self::Unauthorized { .. } => 401,
+            Self::IdentityMissing { .. } | Self::NotFound { .. } | Self::NoKindMatch { .. } => 404,
+            Self::Conflict { .. } | Self::ApplyConflict { .. } | Self::AlreadyExists { .. } => 409,
+            Self::Immutable { .. } | Self::Invalid { .. } => 422,
+            Self::Expired { .. } => 410,
+            Self::Throttled { .. } => 429,
+            Self::Refused { code, .. } => *code,
+            Self::Request { .. } => 400,
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Decode { .. } => 0,
+        }
+    }
+
+    /// Kubernetes' word for what happened, as it stands in a `Status`.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Forbidden { .. } => "Forbidden",
+            Self::Unauthorized { .. } => "Unauthorized",
+            Self::IdentityMissing { .. } | Self::NotFound { .. } => "NotFound",
+            Self::NoKindMatch { .. } => "NoKindMatch",
+            Self::Conflict { .. } | Self::ApplyConflict { .. } => "Conflict",
+            Self::AlreadyExists { .. } => "AlreadyExists",
+            Self::Immutable { .. } | Self::Invalid { .. } => "Invalid",
+            Self::Expired { .. } => "Expired",
+            Self::Throttled { .. } => "TooManyRequests",
+            Self::Refused { reason, .. } => reason,
+            Self::Request { .. } => "BadRequest",
+            Self::Unreachable { .. } => "Unreachable",
+            Self::Timeout { .. } => "Timeout",
+            Self::Decode { .. } => "BadAnswer",
         }
     }
 

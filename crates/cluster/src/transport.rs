@@ -9,8 +9,8 @@ use kube::client::Body;
 use serde_json::Value;
 
 use crate::error::ClusterError;
-use crate::identity::Identity;
 use crate::token::Token;
+use tenure_tenancy::Identity;
 
 /// How long one request may take; a watch has its own rule.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);

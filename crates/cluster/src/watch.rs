@@ -33,9 +33,19 @@ pub enum WatchEvent {
         namespace: String,
         /// Its name.
         name: String,
+        /// The revision at which it was found gone.
+        revision: String,
     },
-    /// Everything that was there has been delivered.
-    Synced,
+    /// Everything that was there at this revision has been delivered.
+    Synced {
+        /// The revision.
+        revision: String,
+    },
+    /// Nothing changed until this revision (a bookmark).
+    Progress {
+        /// The revision.
+        revision: String,
+    },
     /// The watch broke and will begin again.
     Failed(ClusterError),
 }
@@ -102,10 +112,17 @@ async fn round(
             }
         }
         for (namespace, name) in before.into_keys() {
-            sink(WatchEvent::Deleted { namespace, name });
+            let revision = listed.resource_version.clone();
+            sink(WatchEvent::Deleted {
+                namespace,
+                name,
+                revision,
+            });
         }
         known.resource_version = listed.resource_version;
-        sink(WatchEvent::Synced);
+        sink(WatchEvent::Synced {
+            revision: known.resource_version.clone(),
+        });
     }
     let seconds = OPEN_SECONDS.to_string();
     let from = known.resource_version.clone();
@@ -207,9 +224,13 @@ fn event(
         "DELETED" => {
             known.versions.remove(&key);
             let (namespace, name) = key;
-            sink(WatchEvent::Deleted { namespace, name });
+            sink(WatchEvent::Deleted {
+                namespace,
+                name,
+                revision: version,
+            });
         }
-        "BOOKMARK" => {}
+        "BOOKMARK" => sink(WatchEvent::Progress { revision: version }),
         other => return Err(broken(resource, format!("an event of type {other:?}"))),
     }
     Ok(())

@@ -8,9 +8,9 @@ use tokio::task::JoinHandle;
 
 use crate::clients::Clients;
 use crate::error::ClusterError;
-use crate::identity::Identity;
 use crate::mapping::Resource;
 use crate::watch::{WatchEvent, watch};
+use tenure_tenancy::Identity;
 
 /// What is watched, and as whom.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

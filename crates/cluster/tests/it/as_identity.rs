@@ -1,0 +1,203 @@
+//! Requests as ServiceAccounts: what they may, what they may not, and what happens when they are gone.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_cluster::{
+    ApplyOptions, Client, Clients, ClusterError, Connection, DeleteOptions, Identity, ListOptions, Preconditions,
+    WatchEvent, watch,
+};
+use tenure_tenancy::{Placement, identity};
+
+fn account(namespace: &str, name: &str) -> Identity {
+    let nobody = Placement::Unclaimed {
+        default_service_account: "default".to_owned(),
+    };
+    identity::of_kustomization(&nobody, namespace, Some(name)).unwrap()
+}
+
+async fn clients() -> Option<Clients> {
+    let path = std::env::var("TENURE_TEST_KUBECONFIG").ok()?;
+    let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default())
+        .await
+        .unwrap();
+    Some(Clients::new(Connection::over_network(config).unwrap()))
+}
+
+const OPTIONS: ApplyOptions<'_> = ApplyOptions {
+    manager: "test",
+    force: true,
+    dry_run: false,
+    subresource: None,
+};
+
+async fn set_up(controller: &Client, namespace: &str) {
+    for object in [
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "editor", "namespace": namespace } }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": { "name": "editor", "namespace": namespace },
+            "rules": [{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"] }]
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": { "name": "editor", "namespace": namespace },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "editor" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "editor", "namespace": namespace }]
+        }),
+    ] {
+        controller.apply(&object, &OPTIONS).await.unwrap();
+    }
+}
+
+/// An API server's authorizer learns of a RoleBinding some time after it was written.
+async fn until_allowed(client: &Client, namespace: &str) {
+    let maps = client.resource("v1", "ConfigMap").await.unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while let Err(error) = client.list(&maps, Some(namespace), &ListOptions::default()).await {
+        assert!(std::time::Instant::now() < deadline, "{error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_is_its_identity() {
+    let Some(clients) = clients().await else { return };
+    let controller = clients.controller();
+    set_up(&controller, "cluster-it-a").await;
+
+    let missing = clients
+        .for_identity(&account("cluster-it-a", "nobody"))
+        .await
+        .unwrap_err();
+    assert!(matches!(missing, ClusterError::IdentityMissing { .. }), "{missing}");
+
+    let editor = clients.for_identity(&account("cluster-it-a", "editor")).await.unwrap();
+    until_allowed(&editor, "cluster-it-a").await;
+    let map = |namespace: &str, value: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "a", "namespace": namespace }, "data": { "a": value }
+        })
+    };
+    let (send, receive) = mpsc::channel();
+    let resource = editor.resource("v1", "ConfigMap").await.unwrap();
+    let watching = tokio::spawn({
+        let (client, resource) = (editor.clone(), resource.clone());
+        async move {
+            watch(&client, &resource, Some("cluster-it-a"), None, move |event| {
+                send.send(event).unwrap()
+            })
+            .await;
+        }
+    });
+    let applied = editor.apply(&map("cluster-it-a", "1"), &OPTIONS).await.unwrap();
+    assert_eq!(applied.object["data"]["a"], "1");
+    let dry = editor
+        .apply(
+            &map("cluster-it-a", "2"),
+            &ApplyOptions {
+                dry_run: true,
+                ..OPTIONS
+            },
+        )
+        .await
+        .unwrap();
+    assert_eq!(dry.object["data"]["a"], "2");
+    let conflict = editor
+        .apply(
+            &map("cluster-it-a", "3"),
+            &ApplyOptions {
+                manager: "other",
+                force: false,
+                ..OPTIONS
+            },
+        )
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(conflict, ClusterError::ApplyConflict { ref causes, .. } if causes.len() == 1),
+        "{conflict:?}"
+    );
+    let forbidden = editor.apply(&map("default", "1"), &OPTIONS).await.unwrap_err();
+    assert!(
+        forbidden
+            .to_string()
+            .contains("system:serviceaccount:cluster-it-a:editor"),
+        "{forbidden}"
+    );
+    let unknown = editor
+        .apply(
+            &json!({ "apiVersion": "example.com/v1", "kind": "Nothing", "metadata": { "name": "a" } }),
+            &OPTIONS,
+        )
+        .await
+        .unwrap_err();
+    assert!(matches!(unknown, ClusterError::NoKindMatch { .. }), "{unknown}");
+
+    let uid = |uid: &str| DeleteOptions {
+        preconditions: Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        },
+        propagation: Some("Background"),
+    };
+    let other = editor
+        .delete(&resource, "cluster-it-a", "a", &uid("another"))
+        .await
+        .unwrap_err();
+    assert!(matches!(other, ClusterError::Conflict { .. }), "{other:?}");
+    let real = applied.object["metadata"]["uid"].as_str().unwrap();
+    editor.delete(&resource, "cluster-it-a", "a", &uid(real)).await.unwrap();
+    assert_eq!(editor.find(&resource, "cluster-it-a", "a").await.unwrap(), None);
+    let left = editor
+        .list(&resource, Some("cluster-it-a"), &ListOptions::default())
+        .await
+        .unwrap();
+    assert!(left.iter().all(|object| object["metadata"]["name"] != "a"), "{left:?}");
+
+    let seen = tokio::task::spawn_blocking(move || {
+        let mut seen: Vec<Value> = Vec::new();
+        loop {
+            match receive.recv_timeout(Duration::from_secs(20)).unwrap() {
+                WatchEvent::Changed(object) if object["metadata"]["name"] == "a" => seen.push(object),
+                WatchEvent::Deleted { name, .. } if name == "a" => return seen,
+                WatchEvent::Failed(error) => panic!("{error}"),
+                _ => {}
+            }
+        }
+    });
+    assert_eq!(seen.await.unwrap().last().unwrap()["data"]["a"], "1");
+    watching.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_account_made_anew_gets_a_new_token() {
+    let Some(clients) = clients().await else { return };
+    let controller = clients.controller();
+    set_up(&controller, "cluster-it-b").await;
+    let editor = clients.for_identity(&account("cluster-it-b", "editor")).await.unwrap();
+    let accounts = controller.resource("v1", "ServiceAccount").await.unwrap();
+    let maps = controller.resource("v1", "ConfigMap").await.unwrap();
+    until_allowed(&editor, "cluster-it-b").await;
+
+    controller
+        .delete(&accounts, "cluster-it-b", "editor", &DeleteOptions::default())
+        .await
+        .unwrap();
+    // The API server may accept the token for some seconds more, from its cache.
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        match editor.list(&maps, Some("cluster-it-b"), &ListOptions::default()).await {
+            Err(ClusterError::IdentityMissing { .. }) => break,
+            Err(other) => panic!("{other}"),
+            Ok(_) => assert!(std::time::Instant::now() < deadline),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    set_up(&controller, "cluster-it-b").await;
+    until_allowed(&editor, "cluster-it-b").await;
+}
