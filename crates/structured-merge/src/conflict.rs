@@ -1,0 +1,121 @@
+//! Why an apply failed, with the messages and causes that Kubernetes gives.
+//!
+//! Refuses to make a Status: the server does, from [`ApplyError::http_status`] and
+//! [`ApplyError::reason`].
+
+use std::fmt::Write as _;
+
+use crate::json;
+use crate::managed::{ManagerId, Operation};
+use crate::path::FieldPath;
+
+/// An apply that failed; nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// Other managers own fields that the configuration changes, and it wasn't forced.
+    #[error("{message}")]
+    Conflicts {
+        /// The message for the Status.
+        message: String,
+        /// One cause for each field and manager, for `details.causes`.
+        causes: Vec<Cause>,
+    },
+    /// The request itself is wrong: another version or kind than the endpoint's, or managedFields.
+    #[error("{0}")]
+    BadRequest(String),
+    /// The configuration doesn't fit the kind's schema: unknown or wrongly typed fields, duplicate
+    /// items of a list map or set, items without keys. Kubernetes answers 500 without a reason.
+    #[error("{0}")]
+    InvalidConfig(String),
+    /// The live object's managedFields can't be read, it doesn't fit the schema, or a conversion
+    /// failed. Kubernetes answers 500 without a reason.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// One field that one other manager owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// `conflict with "manager" using v1`.
+    pub message: String,
+    /// The field, `.spec.replicas`.
+    pub field: String,
+}
+
+impl Cause {
+    /// The type of every cause.
+    pub const TYPE: &'static str = "FieldManagerConflict";
+}
+
+impl ApplyError {
+    /// The HTTP status code that Kubernetes answers.
+    #[must_use]
+    pub const fn http_status(&self) -> u16 {
+        match self {
+            Self::Conflicts { .. } => 409,
+            Self::BadRequest(_) => 400,
+            Self::InvalidConfig(_) | Self::Internal(_) => 500,
+        }
+    }
+
+    /// The reason in Kubernetes' Status; empty where it gives none.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Conflicts { .. } => "Conflict",
+            Self::BadRequest(_) => "BadRequest",
+            Self::InvalidConfig(_) | Self::Internal(_) => "",
+        }
+    }
+}
+
+/// One field that `manager` owns and the configuration would change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Conflict {
+    pub(crate) manager: ManagerId,
+    pub(crate) path: FieldPath,
+}
+
+/// The error for at least one conflict, ordered by manager, then as a set lists its fields.
+pub(crate) fn to_error(conflicts: &[Conflict]) -> ApplyError {
+    let causes = conflicts
+        .iter()
+        .map(|conflict| Cause {
+            message: format!("conflict with {}", describe(&conflict.manager)),
+            field: conflict.path.to_string(),
+        })
+        .collect();
+    let message = if let [only] = conflicts {
+        format!(
+            "Apply failed with 1 conflict: conflict with {}: {}",
+            describe(&only.manager),
+            only.path
+        )
+    } else {
+        let mut message = format!("Apply failed with {} conflicts: ", conflicts.len());
+        let mut previous = None;
+        for conflict in conflicts {
+            if previous != Some(&conflict.manager) {
+                if previous.is_some() {
+                    message.push('\n');
+                }
+                let _ = write!(message, "conflicts with {}:", describe(&conflict.manager));
+                previous = Some(&conflict.manager);
+            }
+            let _ = write!(message, "\n- {}", conflict.path);
+        }
+        message
+    };
+    ApplyError::Conflicts { message, causes }
+}
+
+fn describe(manager: &ManagerId) -> String {
+    let mut text = json::quoted(&manager.manager);
+    if !manager.subresource.is_empty() {
+        let _ = write!(text, " with subresource {}", json::quoted(&manager.subresource));
+    }
+    if manager.operation == Operation::Update {
+        let _ = write!(text, " using {}", manager.api_version);
+    }
+    text
+}

@@ -1,0 +1,152 @@
+//! JSON values compared and written as field paths need them: numbers by value (1 is 1.0), a total
+//! order across kinds, and the text form that conflict messages use.
+//!
+//! Refuses to change values.
+
+use std::cmp::Ordering;
+use std::fmt::Write as _;
+
+use serde_json::{Number, Value};
+
+/// Equality as the merge sees it: like `==`, but 1 and 1.0 are the same number.
+pub(crate) fn equal(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => left == right || compare_numbers(left, right).is_eq(),
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .zip(right)
+                    .all(|((left_key, left), (right_key, right))| left_key == right_key && equal(left, right))
+        }
+        (left, right) => left == right,
+    }
+}
+
+/// A total order: numbers, strings, booleans, lists, maps, null.
+pub(crate) fn compare(left: &Value, right: &Value) -> Ordering {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),
+        (Value::String(left), Value::String(right)) => left.cmp(right),
+        (Value::Bool(left), Value::Bool(right)) => left.cmp(right),
+        (Value::Array(left), Value::Array(right)) => {
+            let first_difference = left
+                .iter()
+                .zip(right)
+                .map(|(left, right)| compare(left, right))
+                .find(|order| order.is_ne());
+            first_difference.unwrap_or_else(|| left.len().cmp(&right.len()))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            let first_difference = left
+                .iter()
+                .zip(right)
+                .map(|((left_key, left), (right_key, right))| {
+                    left_key.cmp(right_key).then_with(|| compare(left, right))
+                })
+                .find(|order| order.is_ne());
+            first_difference.unwrap_or_else(|| left.len().cmp(&right.len()))
+        }
+        (left, right) => rank(left).cmp(&rank(right)),
+    }
+}
+
+fn rank(value: &Value) -> u8 {
+    match value {
+        Value::Number(_) => 0,
+        Value::String(_) => 1,
+        Value::Bool(_) => 2,
+        Value::Array(_) => 3,
+        Value::Object(_) => 4,
+        Value::Null => 5,
+    }
+}
+
+fn compare_numbers(left: &Number, right: &Number) -> Ordering {
+    match (integer(left), integer(right)) {
+        (Some(left), Some(right)) => left.cmp(&right),
+        _ => float(left).total_cmp(&float(right)),
+    }
+}
+
+fn integer(number: &Number) -> Option<i128> {
+    number
+        .as_i64()
+        .map(i128::from)
+        .or_else(|| number.as_u64().map(i128::from))
+}
+
+fn float(number: &Number) -> f64 {
+    // -0.0 and 0.0 are one number, which total_cmp would tell apart.
+    number.as_f64().unwrap_or(f64::NAN) + 0.0
+}
+
+/// Writes a value as a path shows it: strings quoted, lists in brackets.
+pub(crate) fn write_text(out: &mut String, value: &Value) {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Number(value) => {
+            let _ = write!(out, "{value}");
+        }
+        Value::String(value) => write_quoted(out, value),
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write_text(out, item);
+            }
+            out.push(']');
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                out.push_str(name);
+                out.push('=');
+                write_text(out, field);
+            }
+        }
+    }
+}
+
+/// Quotes a text the way Go's `%q` does, since Kubernetes' messages are made with it.
+pub(crate) fn write_quoted(out: &mut String, text: &str) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            character if (character as u32) < 0x80 && character.is_control() => {
+                let _ = write!(out, "\\x{:02x}", character as u32);
+            }
+            character if character.is_control() || (character.is_whitespace() && character != ' ') => {
+                let code = character as u32;
+                let _ = if code > 0xffff {
+                    write!(out, "\\U{code:08x}")
+                } else {
+                    write!(out, "\\u{code:04x}")
+                };
+            }
+            character => out.push(character),
+        }
+    }
+    out.push('"');
+}
+
+/// [`write_quoted`] as a new text.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    write_quoted(&mut out, text);
+    out
+}

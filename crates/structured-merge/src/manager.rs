@@ -1,0 +1,214 @@
+//! The field manager of one kind and subresource: what the API server calls for every write.
+//!
+//! Refuses to default, validate or store: `update` takes the object as it is about to be stored, and
+//! after `apply` the caller defaults, validates and, if something changed, stores.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::conflict::ApplyError;
+use crate::converter::{Convert, SameShape};
+use crate::json;
+use crate::managed::{managed_fields, remove_managed_fields};
+use crate::schema::Typing;
+use crate::set::ResetFields;
+use crate::timestamp::Timestamp;
+
+mod chain;
+mod last_applied;
+
+/// What an apply made of the live object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Applied {
+    /// Nothing: neither a value nor an owner has changed. The live object is the result; don't write.
+    Unchanged,
+    /// This object, with its managedFields. It still wants defaulting; pass it through
+    /// [`keep_times_if_otherwise_equal`] before comparing it with what is stored.
+    Changed(Value),
+}
+
+impl Applied {
+    /// The object that results, the live one if nothing has changed.
+    #[must_use]
+    pub fn into_object(self, live: Option<&Value>) -> Value {
+        match self {
+            Self::Changed(object) => object,
+            Self::Unchanged => live.cloned().unwrap_or(Value::Null),
+        }
+    }
+}
+
+/// An update whose owners can't be told; Kubernetes then stores the object without managedFields.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("failed to update managedFields: {0}")]
+pub struct UpdateError(pub(crate) String);
+
+/// Keeps the managedFields of the objects of one kind, through its main resource or one subresource.
+/// Cheap to build and to clone; holds no state of any object.
+#[derive(Clone)]
+pub struct FieldManager {
+    pub(crate) typing: Typing,
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) subresource: String,
+    pub(crate) reset_fields: Vec<(String, ResetFields)>,
+    pub(crate) converter: Arc<dyn Convert>,
+    pub(crate) custom_resource: bool,
+}
+
+impl FieldManager {
+    /// The manager of the main resource of `kind` in `api_version` (`v1`, `apps/v1`), which is of this
+    /// type. Other versions are unknown to it until [`FieldManager::with_converter`] brings them.
+    #[must_use]
+    pub fn new(typing: Typing, api_version: &str, kind: &str) -> Self {
+        let only = SameShape::new(vec![(api_version.to_owned(), typing.clone())]);
+        Self {
+            typing,
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            subresource: String::new(),
+            reset_fields: Vec::new(),
+            converter: Arc::new(only),
+            custom_resource: false,
+        }
+    }
+
+    /// The same for a subresource that shows the whole object, such as `status`. (`scale` shows
+    /// another object: see [`crate::scale`].)
+    #[must_use]
+    pub fn with_subresource(mut self, subresource: &str) -> Self {
+        subresource.clone_into(&mut self.subresource);
+        self
+    }
+
+    /// Says what this endpoint resets before it stores an object, in the endpoint's own version;
+    /// nobody comes to own it here. Call [`FieldManager::with_reset_fields_of`] for other versions.
+    #[must_use]
+    pub fn with_reset_fields(self, fields: ResetFields) -> Self {
+        let api_version = self.api_version.clone();
+        self.with_reset_fields_of(&api_version, fields)
+    }
+
+    /// Says what this endpoint resets, as paths of the version `api_version`.
+    #[must_use]
+    pub fn with_reset_fields_of(mut self, api_version: &str, fields: ResetFields) -> Self {
+        self.reset_fields.retain(|(version, _)| version != api_version);
+        self.reset_fields.push((api_version.to_owned(), fields));
+        self
+    }
+
+    /// Gives it the other versions of the kind.
+    #[must_use]
+    pub fn with_converter(mut self, converter: Arc<dyn Convert>) -> Self {
+        self.converter = converter;
+        self
+    }
+
+    /// Says that the kind is a custom resource: an empty managedFields list then resets nothing.
+    #[must_use]
+    pub fn for_custom_resource(mut self) -> Self {
+        self.custom_resource = true;
+        self
+    }
+
+    /// Settles managedFields after a create (`live` is none), replace or patch, and returns `new` with
+    /// them. `new` is the object about to be stored, defaulted and admitted; `manager` is the
+    /// request's `fieldManager`, or its user agent up to the first `/`.
+    ///
+    /// Never fails: when owners can't be told, the object comes back without managedFields, as
+    /// Kubernetes stores it. [`FieldManager::try_update`] says why.
+    #[must_use]
+    pub fn update(&self, live: Option<&Value>, mut new: Value, manager: &str, now: Timestamp) -> Value {
+        match self.managed_after_update(live, &mut new, manager, now) {
+            Ok(managed) => managed.write_to(&mut new),
+            Err(_) => remove_managed_fields(&mut new),
+        }
+        new
+    }
+
+    /// [`FieldManager::update`] that says when owners can't be told.
+    ///
+    /// # Errors
+    /// If an object doesn't fit the schema, or a conversion fails.
+    pub fn try_update(
+        &self,
+        live: Option<&Value>,
+        mut new: Value,
+        manager: &str,
+        now: Timestamp,
+    ) -> Result<Value, UpdateError> {
+        self.managed_after_update(live, &mut new, manager, now)?
+            .write_to(&mut new);
+        Ok(new)
+    }
+
+    /// Merges the configuration that `manager` applies into the live object, or into nothing to
+    /// create it. Fields that the manager applied before and leaves out now go away, unless somebody
+    /// else owns them. `force` takes fields from managers that are in conflict.
+    ///
+    /// # Errors
+    /// [`ApplyError`], with the message for the Status.
+    pub fn apply(
+        &self,
+        live: Option<&Value>,
+        config: &Value,
+        manager: &str,
+        force: bool,
+        now: Timestamp,
+    ) -> Result<Applied, ApplyError> {
+        self.apply_chain(live, config, manager, force, now)
+    }
+}
+
+/// Gives `new` the managedFields of `live` if they differ in nothing but times and the rest of the two
+/// objects is the same. Call it right before storing, after defaulting and admission: a write that
+/// changes nothing but times must not become a write.
+pub fn keep_times_if_otherwise_equal(live: &Value, new: &mut Value) {
+    let entries = |object: &Value| {
+        managed_fields(object)
+            .and_then(Value::as_array)
+            .filter(|entries| !entries.is_empty())
+            .cloned()
+    };
+    let (Some(live_entries), Some(new_entries)) = (entries(live), entries(new)) else {
+        return;
+    };
+    if live_entries == new_entries || live_entries.len() != new_entries.len() {
+        return;
+    }
+    let equal_but_for_times = live_entries.iter().zip(&new_entries).all(|(live, new)| {
+        let (Some(live), Some(new)) = (live.as_object(), new.as_object()) else {
+            return false;
+        };
+        let without_time = |(name, _): &(&String, &Value)| *name != "time";
+        live.iter().filter(without_time).eq(new.iter().filter(without_time))
+    });
+    if equal_but_for_times && equal_but_for_managed_fields(live, new) {
+        if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("managedFields".to_owned(), Value::Array(live_entries));
+        }
+    }
+}
+
+fn equal_but_for_managed_fields(left: &Value, right: &Value) -> bool {
+    let (Some(left), Some(right)) = (left.as_object(), right.as_object()) else {
+        return false;
+    };
+    let metadata_equal = |left: &Value, right: &Value| match (left.as_object(), right.as_object()) {
+        (Some(left), Some(right)) => {
+            let others = |(name, _): &(&String, &Value)| *name != "managedFields";
+            left.iter().filter(others).eq(right.iter().filter(others))
+        }
+        _ => left == right,
+    };
+    left.len() == right.len()
+        && left.iter().zip(right).all(|((left_name, left), (right_name, right))| {
+            left_name == right_name
+                && if left_name == "metadata" {
+                    metadata_equal(left, right)
+                } else {
+                    json::equal(left, right)
+                }
+        })
+}

@@ -1,0 +1,119 @@
+//! Who owns a field of an object, as its managedFields tell.
+//!
+//! Refuses to guess: an object without managedFields has no owners.
+
+use serde_json::Value;
+
+use crate::managed::{Managed, ManagedFieldsEntry, ManagedFieldsError};
+use crate::path::{FieldPath, PathElement};
+use crate::set::FieldSet;
+
+/// What a manager owns of a field that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Share {
+    /// The field itself.
+    Field,
+    /// Something that holds the field and is owned as a whole: an atomic list or map, or the "." of one
+    /// that isn't.
+    Around,
+    /// Something inside the field.
+    Inside,
+}
+
+/// A manager that owns a field, something around it or something in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The entry of managedFields.
+    pub entry: ManagedFieldsEntry,
+    /// What it owns of the field.
+    pub share: Share,
+    /// The path of what it owns: the field's, the closest around it, or the first inside it.
+    pub path: FieldPath,
+}
+
+/// The owners of the field at `path`: those of the field itself; if there are none, those of the closest
+/// thing around it that is owned and, as they may be asked for a struct, those of what is in it.
+///
+/// Several own a field when all of them applied the same value.
+///
+/// # Errors
+/// If the object's managedFields can't be read.
+pub fn of_field(object: &Value, path: &FieldPath) -> Result<Vec<Owner>, ManagedFieldsError> {
+    let entries = Managed::of_object(object)?.entries();
+    let mut owners: Vec<Owner> = entries.into_iter().filter_map(|entry| own(entry, &path.0)).collect();
+    if let Some(closest) = owners.iter().map(|owner| owner.share).min() {
+        let longest = owners
+            .iter()
+            .filter(|owner| owner.share == Share::Around)
+            .map(|owner| owner.path.0.len())
+            .max();
+        owners.retain(|owner| match owner.share {
+            Share::Field => true,
+            Share::Around => closest != Share::Field && longest == Some(owner.path.0.len()),
+            Share::Inside => closest != Share::Field,
+        });
+    }
+    Ok(owners)
+}
+
+fn own(entry: ManagedFieldsEntry, path: &[PathElement]) -> Option<Owner> {
+    if entry.fields.contains(path) {
+        return Some(Owner {
+            entry,
+            share: Share::Field,
+            path: FieldPath(path.to_vec()),
+        });
+    }
+    if let Some(inside) = first_below(&entry.fields, path) {
+        return Some(Owner {
+            entry,
+            share: Share::Inside,
+            path: inside,
+        });
+    }
+    let around = (1..path.len())
+        .rev()
+        .filter_map(|length| path.get(..length))
+        .find(|prefix| entry.fields.contains(prefix))?;
+    let path = FieldPath(around.to_vec());
+    Some(Owner {
+        entry,
+        share: Share::Around,
+        path,
+    })
+}
+
+fn first_below(set: &FieldSet, path: &[PathElement]) -> Option<FieldPath> {
+    let mut below = set;
+    for element in path {
+        below = &below.node(element)?.children;
+    }
+    let mut found = path.to_vec();
+    loop {
+        let node = below.nodes().first()?;
+        found.push(node.element.clone());
+        if node.member {
+            return Some(FieldPath(found));
+        }
+        below = &node.children;
+    }
+}
+
+/// The value at a path, if the object has it. List-map items are found by the key fields that they give;
+/// those that rest on a schema's default are found if no item says otherwise.
+#[must_use]
+pub fn value_at<'v>(object: &'v Value, path: &FieldPath) -> Option<&'v Value> {
+    path.0.iter().try_fold(object, |value, element| match element {
+        PathElement::Field(name) => value.get(&**name),
+        PathElement::Index(index) => value.get(usize::try_from(*index).ok()?),
+        PathElement::Value(wanted) => value.as_array()?.iter().find(|item| crate::json::equal(item, wanted)),
+        PathElement::Key(key) => value.as_array()?.iter().find(|item| {
+            let gives_any = key.iter().any(|field| item.get(&*field.name).is_some());
+            gives_any
+                && key.iter().all(|field| {
+                    item.get(&*field.name)
+                        .is_none_or(|value| crate::json::equal(value, &field.value))
+                })
+        }),
+    })
+}

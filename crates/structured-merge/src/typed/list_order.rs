@@ -1,0 +1,151 @@
+//! Merging lists that are sets or maps: the items that both have come in the configuration's order,
+//! and what only the live list has keeps its place among them as well as can be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{elements::element_of, merge::Outcome, merge::values};
+use crate::json;
+use crate::path::PathElement;
+use crate::schema::{ListType, Schema};
+
+/// Where the live list has an item with some key.
+enum Place {
+    Once(usize),
+    /// Several have it; none of them is merged with the configuration's, which replaces them all.
+    Several,
+}
+
+pub(super) fn items(schema: &Schema, list: &ListType, live: &[Value], config: &[Value]) -> Outcome {
+    let elements = |items: &[Value]| -> Vec<(PathElement, usize)> {
+        // Both lists have been validated, so every item has an element.
+        items
+            .iter()
+            .enumerate()
+            .filter_map(|(at, item)| Some((element_of(schema, list, item).ok()?, at)))
+            .collect()
+    };
+    let (live_elements, config_elements) = (elements(live), elements(config));
+    let mut places: BTreeMap<&PathElement, Place> = BTreeMap::new();
+    for (element, at) in &live_elements {
+        places
+            .entry(element)
+            .and_modify(|place| *place = Place::Several)
+            .or_insert(Place::Once(*at));
+    }
+    let wanted: BTreeSet<&PathElement> = config_elements.iter().map(|(element, _)| element).collect();
+
+    let mut merge = Merge {
+        schema,
+        list,
+        live,
+        config,
+        merged: Vec::with_capacity(live.len().max(config.len())),
+        same: true,
+    };
+    // The configuration's items that the live list has too, in the order in which they have to come.
+    let mut shared = config_elements
+        .iter()
+        .map(|(element, _)| element)
+        .filter(|element| places.contains_key(element));
+    let mut next_shared = shared.next();
+    let mut done: BTreeSet<&PathElement> = BTreeSet::new();
+    let (mut lives, mut configs) = (live_elements.iter().peekable(), config_elements.iter().peekable());
+    while lives.peek().is_some() || configs.peek().is_some() {
+        if let (Some((live_element, _)), Some((config_element, config_at))) = (lives.peek(), configs.peek()) {
+            if live_element == config_element {
+                merge.take_config(places.get(config_element), *config_at);
+                done.insert(config_element);
+                next_shared = shared.next();
+                lives.next();
+                configs.next();
+                continue;
+            }
+            // A shared item whose turn it isn't: it comes when the configuration has it.
+            if wanted.contains(live_element) && next_shared.is_some_and(|next| next != live_element) {
+                lives.next();
+                continue;
+            }
+        }
+        if let Some((live_element, live_at)) = lives.peek() {
+            if !wanted.contains(live_element) {
+                merge.take_live(*live_at);
+                lives.next();
+                continue;
+            }
+            if done.contains(live_element) {
+                lives.next();
+            }
+        }
+        if let Some((config_element, config_at)) = configs.next() {
+            merge.take_config(places.get(config_element), *config_at);
+            done.insert(config_element);
+            if next_shared == Some(config_element) {
+                next_shared = shared.next();
+            }
+        }
+    }
+    merge.finish()
+}
+
+struct Merge<'a> {
+    schema: &'a Schema,
+    list: &'a ListType,
+    live: &'a [Value],
+    config: &'a [Value],
+    merged: Vec<Item>,
+    /// Whether all so far are the live list's items as they are, in their places.
+    same: bool,
+}
+
+/// An item of the result; copied only if the result differs from the live list.
+enum Item {
+    Live(usize),
+    Config(usize),
+    Merged(Value),
+}
+
+impl Merge<'_> {
+    fn push(&mut self, item: Item) {
+        self.same &= match (&item, self.live.get(self.merged.len())) {
+            (Item::Live(at), Some(_)) => *at == self.merged.len(),
+            (Item::Config(at), Some(there)) => self.config.get(*at).is_some_and(|item| json::equal(item, there)),
+            (Item::Merged(value), Some(there)) => json::equal(value, there),
+            (_, None) => false,
+        };
+        self.merged.push(item);
+    }
+
+    fn take_live(&mut self, at: usize) {
+        self.push(Item::Live(at));
+    }
+
+    fn take_config(&mut self, place: Option<&Place>, at: usize) {
+        let item = match (place, self.config.get(at)) {
+            (Some(Place::Once(live_at)), Some(config_item)) => match self.live.get(*live_at) {
+                Some(live_item) => {
+                    match values(self.schema, self.schema.get(self.list.element), live_item, config_item) {
+                        Outcome::Same => Item::Live(*live_at),
+                        Outcome::Changed(merged) => Item::Merged(merged),
+                    }
+                }
+                None => Item::Config(at),
+            },
+            _ => Item::Config(at),
+        };
+        self.push(item);
+    }
+
+    fn finish(self) -> Outcome {
+        if self.same && self.merged.len() == self.live.len() {
+            return Outcome::Same;
+        }
+        let items = self.merged.into_iter().filter_map(|item| match item {
+            Item::Live(at) => self.live.get(at).cloned(),
+            Item::Config(at) => self.config.get(at).cloned(),
+            Item::Merged(value) => Some(value),
+        });
+        Outcome::Changed(Value::Array(items.collect()))
+    }
+}

@@ -1,0 +1,197 @@
+//! Does a value fit a type? With the messages that Kubernetes gives.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::{Duplicates, Shape, ValidationError, ValidationErrors, elements::element_of, shape, type_at};
+use crate::path::PathElement;
+use crate::schema::{ListRelation, ListType, MapType, Scalar, Schema, Type, TypeRef};
+
+pub(super) fn validate(
+    schema: &Schema,
+    type_ref: TypeRef,
+    value: &Value,
+    duplicates: Duplicates,
+) -> Result<(), ValidationErrors> {
+    let mut walk = Walk {
+        schema,
+        duplicates,
+        path: Vec::new(),
+        errors: Vec::new(),
+    };
+    walk.value(schema.get(type_ref), value);
+    if walk.errors.is_empty() {
+        Ok(())
+    } else {
+        Err(ValidationErrors(walk.errors))
+    }
+}
+
+/// A step on the way down. Building an element costs, so it is put off until there is an error.
+enum Step<'v> {
+    Field(&'v str),
+    Element(PathElement),
+    Index(usize),
+}
+
+struct Walk<'v> {
+    schema: &'v Schema,
+    duplicates: Duplicates,
+    path: Vec<Step<'v>>,
+    errors: Vec<ValidationError>,
+}
+
+impl<'v> Walk<'v> {
+    fn error(&mut self, message: String) {
+        let mut path = String::new();
+        for step in &self.path {
+            match step {
+                Step::Field(name) => {
+                    path.push('.');
+                    path.push_str(name);
+                }
+                Step::Element(element) => element.write_text(&mut path),
+                Step::Index(index) => {
+                    let _ = write!(path, "[{index}]");
+                }
+            }
+        }
+        self.errors.push(ValidationError { path, message });
+    }
+
+    fn value(&mut self, built: &Type, value: &'v Value) {
+        match shape(built, value).0 {
+            Shape::Scalar(scalar) => {
+                if let Some(problem) = scalar_problem(scalar, value) {
+                    self.error(problem);
+                }
+            }
+            Shape::List(list) => match value {
+                Value::Null => {}
+                Value::Array(items) => self.items(list, items),
+                other => self.error(format!("expected list, got &{{{}}}", go_value(other))),
+            },
+            Shape::Map(map) => match value {
+                Value::Null => {}
+                Value::Object(fields) => self.fields(map, fields),
+                other => self.error(format!("expected map, got &{{{}}}", go_value(other))),
+            },
+            Shape::Nothing => self.error("schema error: invalid atom: inlined".to_owned()),
+        }
+    }
+
+    fn fields(&mut self, map: &MapType, fields: &'v serde_json::Map<String, Value>) {
+        for (name, value) in fields {
+            if name == "managedFields" && matches!(self.path.as_slice(), [Step::Field("metadata")]) {
+                // Whoever reads them says what is wrong with them; they can be larger than all the rest.
+                continue;
+            }
+            self.path.push(Step::Field(name));
+            if map.type_of(name).is_none() {
+                self.error("field not declared in schema".to_owned());
+                self.path.pop();
+                // One unknown field is enough.
+                return;
+            }
+            self.value(type_at(self.schema, map, name), value);
+            self.path.pop();
+        }
+    }
+
+    fn items(&mut self, list: &ListType, items: &'v [Value]) {
+        let mut seen = BTreeSet::new();
+        for (index, item) in items.iter().enumerate() {
+            let step = if list.relation == ListRelation::Atomic {
+                Step::Index(index)
+            } else {
+                match element_of(self.schema, list, item) {
+                    Ok(element) => {
+                        if !seen.insert(element.clone()) && self.duplicates == Duplicates::Refused {
+                            self.error(format!("duplicate entries for key {element}"));
+                        }
+                        Step::Element(element)
+                    }
+                    Err(problem) => return self.error(format!("element {index}: {problem}")),
+                }
+            };
+            self.path.push(step);
+            self.value(self.schema.get(list.element), item);
+            self.path.pop();
+        }
+    }
+}
+
+fn scalar_problem(scalar: Scalar, value: &Value) -> Option<String> {
+    if value.is_null() {
+        return None;
+    }
+    match scalar {
+        Scalar::Numeric if !value.is_number() => {
+            Some(format!("expected numeric (int or float), got {}", go_type(value)))
+        }
+        Scalar::String if !value.is_string() => Some(format!(
+            "expected string, got &value.valueUnstructured{{Value:{}}}",
+            go_syntax(value)
+        )),
+        Scalar::Boolean if !value.is_boolean() => Some(format!("expected boolean, got &{{{}}}", go_value(value))),
+        Scalar::Any if value.is_array() || value.is_object() => {
+            Some(format!("expected any scalar, got &{{{}}}", go_value(value)))
+        }
+        _ => None,
+    }
+}
+
+/// The Go type that a decoded JSON value has.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// A value as Go's `%v` prints it.
+fn go_value(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_value).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| format!("{name}:{}", go_value(value)))
+                .collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A value as Go's `%#v` prints it.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(text) => crate::json::quoted(text),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| format!("{}:{}", crate::json::quoted(name), go_syntax(value)))
+                .collect();
+            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,342 @@
+//! Who owns what after a write: the rules of server-side apply on typed objects, without the
+//! conventions of any API server around them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::conflict::Conflict;
+use crate::converter::{Convert, ConvertError};
+use crate::managed::{ManagerId, OwnedFields};
+use crate::path::FieldPath;
+use crate::schema::Typing;
+use crate::set::{FieldSet, ResetFields};
+use crate::typed::{Comparison, Duplicates, Outcome, TypedObject};
+
+pub(crate) type Managers = BTreeMap<ManagerId, OwnedFields>;
+
+/// One write through an endpoint of version `api_version`.
+pub(crate) struct Updater<'a> {
+    pub(crate) api_version: &'a str,
+    pub(crate) typing: &'a Typing,
+    pub(crate) converter: &'a dyn Convert,
+    pub(crate) reset_fields: &'a [(String, ResetFields)],
+}
+
+/// What an apply makes of an object.
+pub(crate) enum Merged {
+    Same,
+    Changed(Value),
+}
+
+pub(crate) enum Failure {
+    Conflicts(Vec<Conflict>),
+    InvalidConfig(String),
+    Other(String),
+}
+
+impl Updater<'_> {
+    /// The managers after an update from `live` to `new` by somebody new; second, what he owns.
+    pub(crate) fn update(
+        &self,
+        live: &TypedObject<'_>,
+        new: &TypedObject<'_>,
+        managers: Managers,
+    ) -> Result<(Managers, FieldSet), Failure> {
+        let mut managers = self.reconcile(managers);
+        let comparison = self.settle(live, new, &mut managers, None, true)?;
+        let owned = comparison.modified.union(&comparison.added);
+        Ok((managers, self.without_reset(self.api_version, owned)))
+    }
+
+    /// What comes of `id` applying `config` to `live`, and the managers after it.
+    pub(crate) fn apply(
+        &self,
+        live: &TypedObject<'_>,
+        config: &TypedObject<'_>,
+        managers: Managers,
+        id: &ManagerId,
+        force: bool,
+    ) -> Result<(Merged, Managers), Failure> {
+        let mut managers = self.reconcile(managers);
+        let merged = match live.merge_outcome(config) {
+            Outcome::Same => Cow::Borrowed(live.value()),
+            Outcome::Changed(merged) => Cow::Owned(merged),
+        };
+        let set = self.without_reset(self.api_version, config.field_set());
+        let last = managers.remove(id);
+        let (last_time, last) = match last {
+            Some(last) => (last.time, Some((last.api_version, last.fields))),
+            None => (None, None),
+        };
+        let owned = OwnedFields {
+            api_version: self.api_version.to_owned(),
+            fields: set,
+            time: last_time,
+        };
+        managers.insert(id.clone(), owned);
+        let new = match &last {
+            Some((version, last)) if !last.is_empty() => self.prune(merged, &managers, id, version, last)?,
+            _ => merged,
+        };
+        let same = matches!(&new, Cow::Borrowed(value) if std::ptr::eq(*value, live.value()));
+        if same {
+            // Nothing differs, so nobody loses anything.
+            managers.retain(|_, owned| !owned.fields.is_empty());
+            return Ok((Merged::Same, managers));
+        }
+        let new = new.into_owned();
+        let typed = TypedObject {
+            value: &new,
+            typing: live.typing,
+        };
+        self.settle(live, &typed, &mut managers, Some(id), force)?;
+        let merged = if crate::json::equal(live.value(), &new) {
+            Merged::Same
+        } else {
+            Merged::Changed(new)
+        };
+        Ok((merged, managers))
+    }
+
+    /// Takes from everybody but `writer` what `new` changes or removes. Without `force`, to change what
+    /// somebody owns is a conflict.
+    fn settle(
+        &self,
+        live: &TypedObject<'_>,
+        new: &TypedObject<'_>,
+        managers: &mut Managers,
+        writer: Option<&ManagerId>,
+        force: bool,
+    ) -> Result<Comparison, Failure> {
+        let mut comparisons: Vec<(String, Comparison)> = Vec::new();
+        comparisons.push((self.api_version.to_owned(), self.compare(self.api_version, live, new)));
+        let mut conflicts = Vec::new();
+        let mut obsolete = Vec::new();
+        let mut changes = Vec::new();
+        for (id, owned) in managers.iter() {
+            if Some(id) == writer {
+                continue;
+            }
+            let known = comparisons
+                .iter()
+                .position(|(version, _)| *version == owned.api_version);
+            let at = match known {
+                Some(at) => at,
+                None => match self.compare_in(&owned.api_version, live, new) {
+                    Ok(comparison) => {
+                        comparisons.push((owned.api_version.clone(), comparison));
+                        comparisons.len() - 1
+                    }
+                    Err(ConvertError::NoSuchVersion(_)) => {
+                        obsolete.push(id.clone());
+                        continue;
+                    }
+                    Err(ConvertError::Failed(problem)) => {
+                        return Err(Failure::Other(format!("failed to convert object: {problem}")));
+                    }
+                },
+            };
+            let Some((_, comparison)) = comparisons.get(at) else {
+                continue;
+            };
+            let taken = owned.fields.intersects(&comparison.modified) || owned.fields.intersects(&comparison.added);
+            if taken && !force {
+                let fields = owned.fields.intersection(&comparison.modified.union(&comparison.added));
+                conflicts.extend(fields.paths().into_iter().map(|path: FieldPath| Conflict {
+                    manager: id.clone(),
+                    path,
+                }));
+            }
+            if taken || owned.fields.intersects(&comparison.removed) {
+                let left = owned
+                    .fields
+                    .difference(&comparison.modified)
+                    .difference(&comparison.added)
+                    .difference(&comparison.removed);
+                changes.push((id.clone(), left));
+            }
+        }
+        if !conflicts.is_empty() {
+            return Err(Failure::Conflicts(conflicts));
+        }
+        for (id, left) in changes {
+            if let Some(owned) = managers.get_mut(&id) {
+                owned.fields = left;
+            }
+        }
+        managers.retain(|id, owned| !owned.fields.is_empty() && !obsolete.contains(id));
+        Ok(comparisons.swap_remove(0).1)
+    }
+
+    fn compare(&self, version: &str, live: &TypedObject<'_>, new: &TypedObject<'_>) -> Comparison {
+        let comparison = live.compare(new);
+        Comparison {
+            removed: self.without_reset(version, comparison.removed),
+            modified: self.without_reset(version, comparison.modified),
+            added: self.without_reset(version, comparison.added),
+        }
+    }
+
+    fn compare_in(
+        &self,
+        version: &str,
+        live: &TypedObject<'_>,
+        new: &TypedObject<'_>,
+    ) -> Result<Comparison, ConvertError> {
+        let typing = self
+            .typing_of(version)
+            .ok_or_else(|| ConvertError::NoSuchVersion(version.to_owned()))?;
+        let (live, new) = (
+            self.convert(live.value(), version)?,
+            self.convert(new.value(), version)?,
+        );
+        Ok(self.compare(
+            version,
+            &TypedObject { value: &live, typing },
+            &TypedObject { value: &new, typing },
+        ))
+    }
+
+    fn without_reset(&self, version: &str, set: FieldSet) -> FieldSet {
+        match self
+            .reset_fields
+            .iter()
+            .find(|(reset_version, _)| reset_version == version)
+        {
+            Some((_, reset)) => reset.filter(set),
+            None => set,
+        }
+    }
+
+    fn typing_of(&self, version: &str) -> Option<&Typing> {
+        if version == self.api_version {
+            Some(self.typing)
+        } else {
+            self.converter.typing(version)
+        }
+    }
+
+    fn convert<'v>(&self, object: &'v Value, version: &str) -> Result<Cow<'v, Value>, ConvertError> {
+        if object.get("apiVersion").and_then(Value::as_str) == Some(version) {
+            return Ok(Cow::Borrowed(object));
+        }
+        let converted = self.converter.convert(object, version)?;
+        let typing = self
+            .typing_of(version)
+            .ok_or_else(|| ConvertError::NoSuchVersion(version.to_owned()))?;
+        TypedObject::new(&converted, typing, Duplicates::Refused)
+            .map_err(|errors| ConvertError::Failed(errors.to_string()))?;
+        Ok(converted)
+    }
+
+    /// The managers as the schemas of today see their fields; those of versions that are gone are dropped.
+    fn reconcile(&self, mut managers: Managers) -> Managers {
+        managers.retain(|_, owned| {
+            let Some(typing) = self.typing_of(&owned.api_version) else {
+                return false;
+            };
+            // No value is needed for it, the schema tells all.
+            if let Some(fields) = (TypedObject {
+                value: &Value::Null,
+                typing,
+            })
+            .reconcile(&owned.fields)
+            {
+                owned.fields = fields;
+            }
+            true
+        });
+        managers
+    }
+
+    /// `merged` without what `id` applied last time (`last`, in `version`), doesn't apply any more, and
+    /// nobody else owns.
+    fn prune<'v>(
+        &self,
+        merged: Cow<'v, Value>,
+        managers: &Managers,
+        id: &ManagerId,
+        version: &str,
+        last: &FieldSet,
+    ) -> Result<Cow<'v, Value>, Failure> {
+        let same_version = version == self.api_version;
+        if same_version
+            && managers
+                .get(id)
+                .is_some_and(|owned| last.difference(&owned.fields).is_empty())
+        {
+            // It still owns all of it.
+            return Ok(merged);
+        }
+        let failed = |error: ConvertError| Failure::Other(format!("failed to prune fields: {error}"));
+        let Some(typing) = self.typing_of(version) else {
+            return Ok(merged);
+        };
+        let converted = match self.convert(&merged, version) {
+            Ok(converted) => converted.into_owned(),
+            Err(ConvertError::NoSuchVersion(_)) => return Ok(merged),
+            Err(error) => return Err(failed(error)),
+        };
+        let whole = TypedObject {
+            value: &converted,
+            typing,
+        };
+        let last = whole.with_named_fields(last);
+        let pruned = self
+            .add_back_owned(&converted, whole.remove(&last), version, managers)
+            .map_err(failed)?;
+        // What never was the manager's stays too, though it lay inside something that was.
+        let pruned = self.convert(&pruned, version).map_err(failed)?;
+        let whole_set = whole.with_named_fields(&whole.field_set());
+        let pruned_set = whole.with_named_fields(&TypedObject { value: &pruned, typing }.field_set());
+        let gone = whole_set.difference(&pruned_set).intersection(&last);
+        if gone.is_empty() && same_version {
+            return Ok(merged);
+        }
+        let left = whole.remove(&gone);
+        if same_version {
+            return Ok(Cow::Owned(left));
+        }
+        Ok(Cow::Owned(
+            self.convert(&left, self.api_version).map_err(failed)?.into_owned(),
+        ))
+    }
+
+    /// `pruned` with whatever of `merged` some manager owns, version by version; the version of what was
+    /// pruned first, since conversions may need fields that are owned in it.
+    fn add_back_owned(
+        &self,
+        merged: &Value,
+        pruned: Value,
+        pruned_version: &str,
+        managers: &Managers,
+    ) -> Result<Value, ConvertError> {
+        let mut owned_in: BTreeMap<&str, FieldSet> = BTreeMap::new();
+        for owned in managers.values() {
+            let set = owned_in.entry(&owned.api_version).or_default();
+            *set = set.union(&owned.fields);
+        }
+        let first = owned_in.remove(pruned_version).map(|set| (pruned_version, set));
+        let (mut merged, mut pruned) = (Cow::Borrowed(merged), pruned);
+        for (version, owned) in first.into_iter().chain(owned_in) {
+            let Some(typing) = self.typing_of(version) else {
+                continue;
+            };
+            let (whole, rest) = match (self.convert(&merged, version), self.convert(&pruned, version)) {
+                (Ok(whole), Ok(rest)) => (whole.into_owned(), rest),
+                (Err(ConvertError::NoSuchVersion(_)), _) | (_, Err(ConvertError::NoSuchVersion(_))) => continue,
+                (Err(error), _) | (_, Err(error)) => return Err(error),
+            };
+            let typed = TypedObject { value: &whole, typing };
+            let rest = TypedObject { value: &rest, typing };
+            let kept = typed
+                .with_named_fields(&rest.field_set())
+                .union(&typed.with_named_fields(&owned));
+            pruned = typed.remove(&typed.with_named_fields(&typed.field_set()).difference(&kept));
+            merged = Cow::Owned(whole);
+        }
+        Ok(pruned)
+    }
+}
