@@ -3,4 +3,7 @@
 pub mod authentication;
 pub mod authorization;
 pub mod certificates;
+pub mod protobuf;
 pub mod schema;
+pub mod strategic;
+pub mod table;
