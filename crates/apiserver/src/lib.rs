@@ -1,9 +1,34 @@
 //! The embedded Kubernetes control plane: requests, authentication, authorization, the kinds it serves.
+//!
+//! [`Server::open`] makes it, [`Server::service`] reaches it in this process, [`Server::serve`] over the network.
+//!
+//! ```text
+//! bytes ─ serve ─▶ service ─▶ access (who, as whom, may they) ─▶ routes ─▶ registry ─▶ store
+//!                                                                  │          │
+//!                                                       http, discovery    strategy, admission, kinds
+//! ```
 
+mod access;
+mod admission;
 pub mod authentication;
 pub mod authorization;
+mod bootstrap;
+mod catalog;
 pub mod certificates;
-pub mod protobuf;
+mod http;
+mod kinds;
+mod metrics;
+mod registry;
+mod routes;
 pub mod schema;
-pub mod strategic;
-pub mod table;
+mod serve;
+mod server;
+mod service;
+mod strategy;
+mod yaml;
+
+pub use catalog::{Catalog, Origin, Resource, Subresource};
+pub use http::{ApiError, Body, BoxError, FieldError, FieldErrorKind};
+pub use registry::{DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, View};
+pub use server::{Config, Server, ServerError};
+pub use service::ApiService;

@@ -207,13 +207,12 @@ impl Store {
         ))
     }
 
-    /// Up to `limit` events under `prefix` behind `position`, and how far the search came.
-    pub(crate) fn read_events(
-        &self,
-        prefix: &str,
-        position: u64,
-        limit: usize,
-    ) -> Result<(u64, Vec<Arc<Event>>), Compacted> {
+    /// Up to `limit` events under `prefix` behind `position`, and how far the search came: for those who keep something
+    /// derived up to date whenever they look at it.
+    ///
+    /// # Errors
+    /// [`Compacted`] when events behind `position` are already forgotten.
+    pub fn events_after(&self, prefix: &str, position: u64, limit: usize) -> Result<(u64, Vec<Arc<Event>>), Compacted> {
         let published = self.inner.published.read();
         let compacted = published.ring.compacted();
         if position < compacted {

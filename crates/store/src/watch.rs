@@ -60,7 +60,7 @@ impl Watcher {
                 return Some(Ok(event));
             }
             self.published.mark_unchanged();
-            match self.store.read_events(&self.prefix, self.position, BATCH) {
+            match self.store.events_after(&self.prefix, self.position, BATCH) {
                 Ok((position, events)) => {
                     self.position = position;
                     self.pending.extend(events);

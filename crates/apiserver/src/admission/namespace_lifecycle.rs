@@ -1,0 +1,50 @@
+//! Nothing is created in a namespace that does not exist or is being deleted; some namespaces are never deleted.
+
+use serde_json::{Value, json};
+
+use crate::authentication::Lookup;
+use crate::http::ApiError;
+use crate::registry::{ObjectExt, Operation, View};
+
+/// The namespaces that Kubernetes itself needs.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+pub(super) fn on_create(op: &Operation, view: &View, name: &str) -> Result<(), ApiError> {
+    let Some(namespace) = op.namespace.as_deref().filter(|_| op.resource.namespaced) else {
+        return Ok(());
+    };
+    let Some(found) = view.get("", "namespaces", None, namespace) else {
+        let mut error = ApiError::new(404, "NotFound", format!("namespaces {namespace:?} not found"));
+        error.details.insert("name".to_owned(), Value::from(namespace));
+        error.details.insert("kind".to_owned(), Value::from("namespaces"));
+        return Err(error);
+    };
+    if !found.is_deleting() && found.pointer("/status/phase").and_then(Value::as_str) != Some("Terminating") {
+        return Ok(());
+    }
+    let mut error = ApiError::denied(
+        &op.resource,
+        name,
+        &format!("unable to create new content in namespace {namespace} because it is being terminated"),
+    );
+    error.details.insert(
+        "causes".to_owned(),
+        json!([{
+            "reason": "NamespaceTerminating",
+            "message": format!("namespace {namespace} is being terminated"),
+            "field": "metadata.namespace",
+        }]),
+    );
+    Err(error)
+}
+
+pub(super) fn on_delete(op: &Operation, name: &str) -> Result<(), ApiError> {
+    if op.resource.group.is_empty() && op.resource.plural == "namespaces" && IMMORTAL.contains(&name) {
+        return Err(ApiError::denied(
+            &op.resource,
+            name,
+            "this namespace may not be deleted",
+        ));
+    }
+    Ok(())
+}

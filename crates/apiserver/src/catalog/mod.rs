@@ -1,0 +1,116 @@
+//! What the server serves: every resource, built in or from a CustomResourceDefinition, in one table that changes as a whole.
+
+mod builtin;
+mod resource;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use resource::{Origin, Resource, Subresource};
+
+/// An immutable table of resources; a change of CustomResourceDefinitions makes a new one.
+#[derive(Debug, Clone, Default)]
+pub struct Catalog {
+    resources: BTreeMap<(String, String, String), Arc<Resource>>,
+    /// Discovery lists what is built in in the recorded order, and custom resources behind it.
+    order: Vec<Arc<Resource>>,
+}
+
+impl Catalog {
+    /// The table of what is built in.
+    #[must_use]
+    pub fn builtin() -> Self {
+        let mut catalog = Self::default();
+        for resource in builtin::resources() {
+            catalog.insert(Arc::new(resource));
+        }
+        catalog
+    }
+
+    /// This table with custom resources behind what is built in.
+    #[must_use]
+    pub fn with_custom(&self, custom: impl IntoIterator<Item = Arc<Resource>>) -> Self {
+        let mut catalog = Self::default();
+        for resource in &self.order {
+            if matches!(resource.origin, Origin::Builtin) {
+                catalog.insert(resource.clone());
+            }
+        }
+        for resource in custom {
+            catalog.insert(resource);
+        }
+        catalog
+    }
+
+    fn insert(&mut self, resource: Arc<Resource>) {
+        let key = (
+            resource.group.clone(),
+            resource.version.clone(),
+            resource.plural.clone(),
+        );
+        if self.resources.insert(key, resource.clone()).is_none() {
+            self.order.push(resource);
+        }
+    }
+
+    /// The resource that a URL names.
+    #[must_use]
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+        self.resources
+            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    /// The resource of a kind in a version.
+    #[must_use]
+    pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        self.order
+            .iter()
+            .find(|resource| resource.group == group && resource.version == version && resource.kind == kind)
+    }
+
+    /// Any version of a resource, the stored one first.
+    #[must_use]
+    pub fn find_any_version(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
+        let mut found = self
+            .order
+            .iter()
+            .filter(|resource| resource.group == group && resource.plural == plural);
+        let first = found.next()?;
+        if first.is_storage_version() {
+            return Some(first);
+        }
+        found.find(|resource| resource.is_storage_version()).or(Some(first))
+    }
+
+    /// All resources in discovery's order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.order.iter()
+    }
+
+    /// The groups in discovery's order, each with its versions, the preferred one first.
+    #[must_use]
+    pub fn groups(&self) -> Vec<(String, Vec<String>)> {
+        let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+        for resource in &self.order {
+            match groups.iter_mut().find(|(group, _)| *group == resource.group) {
+                Some((_, versions)) if versions.contains(&resource.version) => {}
+                Some((_, versions)) => versions.push(resource.version.clone()),
+                None => groups.push((resource.group.clone(), vec![resource.version.clone()])),
+            }
+        }
+        groups
+    }
+
+    /// The resources of one group and version in discovery's order.
+    pub fn in_version<'a>(&'a self, group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Arc<Resource>> {
+        self.order
+            .iter()
+            .filter(move |resource| resource.group == group && resource.version == version)
+    }
+
+    /// Whether anything is served in this group and version.
+    #[must_use]
+    pub fn has_version(&self, group: &str, version: &str) -> bool {
+        self.in_version(group, version).next().is_some()
+    }
+}

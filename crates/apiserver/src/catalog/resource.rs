@@ -1,0 +1,139 @@
+//! One served resource in one version: its names, its verbs, and where its objects are kept.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// A subresource such as `status`.
+#[derive(Debug, Clone)]
+pub struct Subresource {
+    /// The last part of the URL.
+    pub name: String,
+    /// Group of what it takes and returns; empty with an empty `version` means the resource's own.
+    pub group: String,
+    /// Version of what it takes and returns.
+    pub version: String,
+    /// Kind of what it takes and returns.
+    pub kind: String,
+    /// The verbs it allows.
+    pub verbs: Vec<String>,
+}
+
+/// Where a resource comes from.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// It is part of this program.
+    Builtin,
+    /// A CustomResourceDefinition defines it; this is that object.
+    Custom(Arc<Value>),
+}
+
+/// One resource in one version.
+#[derive(Debug, Clone)]
+pub struct Resource {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// API version, such as `v1`.
+    pub version: String,
+    /// The plural in URLs.
+    pub plural: String,
+    /// The singular.
+    pub singular: String,
+    /// The kind.
+    pub kind: String,
+    /// The kind of lists.
+    pub list_kind: String,
+    /// Whether objects live in namespaces.
+    pub namespaced: bool,
+    /// Short names for the command line.
+    pub short_names: Vec<String>,
+    /// Categories such as `all`.
+    pub categories: Vec<String>,
+    /// Verbs of the resource itself.
+    pub verbs: Vec<String>,
+    /// Subresources.
+    pub subresources: Vec<Subresource>,
+    /// Group and plural under which objects are stored: two resources with the same one are views of the same objects.
+    pub stored_as: (String, String),
+    /// apiVersion in which objects are stored.
+    pub storage_api_version: String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+impl Resource {
+    /// `apps/v1`, or `v1` for the core group.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// `deployments.apps`, or `configmaps` for the core group: how error messages name it.
+    #[must_use]
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() {
+            self.plural.clone()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+
+    /// Whether the verb is served, on the resource or on one of its subresources.
+    #[must_use]
+    pub fn allows(&self, verb: &str, subresource: Option<&str>) -> bool {
+        let verbs = match subresource {
+            None => &self.verbs,
+            Some(name) => match self.subresource(name) {
+                Some(subresource) => &subresource.verbs,
+                None => return false,
+            },
+        };
+        verbs.iter().any(|allowed| allowed == verb)
+    }
+
+    /// The subresource of this name.
+    #[must_use]
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+
+    /// Whether status is written through its own subresource only.
+    #[must_use]
+    pub fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+
+    /// Whether it is defined by a CustomResourceDefinition.
+    #[must_use]
+    pub fn is_custom(&self) -> bool {
+        matches!(self.origin, Origin::Custom(_))
+    }
+
+    /// Whether objects are stored in this version.
+    #[must_use]
+    pub fn is_storage_version(&self) -> bool {
+        self.storage_api_version == self.api_version()
+    }
+
+    /// The store's prefix of all objects, or of those in one namespace.
+    #[must_use]
+    pub fn prefix(&self, namespace: Option<&str>) -> String {
+        let (group, plural) = &self.stored_as;
+        match namespace {
+            Some(namespace) if self.namespaced => format!("/{group}/{plural}/{namespace}/"),
+            _ => format!("/{group}/{plural}/"),
+        }
+    }
+
+    /// The store's key of one object.
+    #[must_use]
+    pub fn key(&self, namespace: Option<&str>, name: &str) -> String {
+        let mut key = self.prefix(namespace);
+        key.push_str(name);
+        key
+    }
+}

@@ -1,0 +1,63 @@
+//! Request and response bodies: what goes over the wire, and the limit on what comes in.
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+
+use super::ApiError;
+
+/// An error of a body's transport.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of every response.
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+/// The largest request body, in bytes: Kubernetes' own limit.
+pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// A body that is all there.
+pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Reads a request body and stops at the limit, however long it claims to be.
+pub(crate) async fn read<B>(body: B) -> Result<Bytes, ApiError>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: std::fmt::Display,
+{
+    let mut body = std::pin::pin!(body);
+    let mut gathered: Option<BytesMut> = None;
+    let mut first: Option<Bytes> = None;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ApiError::bad_request(format!("the body could not be read: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let so_far = gathered
+            .as_ref()
+            .map_or_else(|| first.as_ref().map_or(0, Bytes::len), BytesMut::len);
+        if so_far + data.len() > MAX_BODY {
+            return Err(ApiError::too_large(MAX_BODY));
+        }
+        match (&mut gathered, first.take()) {
+            (Some(gathered), _) => gathered.extend_from_slice(&data),
+            (None, None) => first = Some(data),
+            (None, Some(head)) => {
+                let mut joined = BytesMut::with_capacity(head.len() + data.len());
+                joined.extend_from_slice(&head);
+                joined.extend_from_slice(&data);
+                gathered = Some(joined);
+            }
+        }
+    }
+    Ok(gathered.map(BytesMut::freeze).or(first).unwrap_or_default())
+}
+
+/// The same answer, whose body holds on to something until it ends.
+pub(crate) fn holding<T: Send + 'static>(response: http::Response<Body>, held: T) -> http::Response<Body> {
+    response.map(|body| {
+        body.map_frame(move |frame| {
+            let _ = &held;
+            frame
+        })
+        .boxed_unsync()
+    })
+}

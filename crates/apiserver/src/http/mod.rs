@@ -1,0 +1,12 @@
+//! HTTP as Kubernetes speaks it: what a URL asks for, what a body contains, which form the answer has, and how errors look.
+
+pub(crate) mod body;
+pub(crate) mod negotiate;
+pub(crate) mod query;
+pub(crate) mod request_info;
+pub(crate) mod respond;
+pub(crate) mod status;
+
+pub use body::{Body, BoxError};
+pub(crate) use request_info::RequestInfo;
+pub use status::{ApiError, FieldError, FieldErrorKind};

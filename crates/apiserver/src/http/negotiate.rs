@@ -1,0 +1,106 @@
+//! The Accept header: which form of an answer the client wants, of those that can be made.
+
+use http::HeaderMap;
+
+use super::ApiError;
+
+/// The form of an object or a list in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    /// The object itself.
+    Object,
+    /// `meta.k8s.io/v1` Table.
+    Table,
+    /// `meta.k8s.io/v1` PartialObjectMetadata, or a list of it.
+    Metadata,
+}
+
+/// One entry of an Accept header.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct MediaRange {
+    pub(crate) media_type: String,
+    pub(crate) parameters: Vec<(String, String)>,
+    quality: u16,
+}
+
+impl MediaRange {
+    /// A parameter of the entry, such as `as`.
+    pub(crate) fn parameter(&self, name: &str) -> &str {
+        self.parameters
+            .iter()
+            .find(|(key, _)| key == name)
+            .map_or("", |(_, value)| value.as_str())
+    }
+}
+
+/// The entries of the Accept header, best first; one for anything if there is no header.
+pub(crate) fn accepted(headers: &HeaderMap) -> Vec<MediaRange> {
+    let mut ranges: Vec<MediaRange> = headers
+        .get_all(http::header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(parse)
+        .collect();
+    if ranges.is_empty() {
+        ranges.push(MediaRange {
+            media_type: "*/*".to_owned(),
+            ..MediaRange::default()
+        });
+    }
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.quality));
+    ranges
+}
+
+fn parse(text: &str) -> Option<MediaRange> {
+    let mut parts = text.split(';').map(str::trim);
+    let media_type = parts
+        .next()
+        .filter(|media_type| !media_type.is_empty())?
+        .to_ascii_lowercase();
+    let mut range = MediaRange {
+        media_type,
+        parameters: Vec::new(),
+        quality: 1000,
+    };
+    for part in parts {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let value = value.trim_matches('"');
+        if key == "q" {
+            let quality: f32 = value.parse().unwrap_or(1.0);
+            // Three decimals is all that the header has.
+            range.quality = quality_in_thousandths(quality);
+        } else {
+            range.parameters.push((key.to_owned(), value.to_owned()));
+        }
+    }
+    Some(range)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 0..=1 before"
+)]
+fn quality_in_thousandths(quality: f32) -> u16 {
+    (quality.clamp(0.0, 1.0) * 1000.0) as u16
+}
+
+/// The form in which API objects are answered.
+pub(crate) fn view(headers: &HeaderMap) -> Result<View, ApiError> {
+    for range in accepted(headers) {
+        if !matches!(range.media_type.as_str(), "application/json" | "*/*" | "application/*") {
+            continue;
+        }
+        let wanted = (range.parameter("as"), range.parameter("g"), range.parameter("v"));
+        match wanted {
+            ("", _, _) => return Ok(View::Object),
+            ("Table", "meta.k8s.io", "v1") => return Ok(View::Table),
+            ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => {
+                return Ok(View::Metadata);
+            }
+            _ => {}
+        }
+    }
+    Err(ApiError::not_acceptable(&["application/json"]))
+}

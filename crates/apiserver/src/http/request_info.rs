@@ -1,0 +1,179 @@
+//! What a URL asks for, in the terms that authorization and routing use.
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+
+/// A request as its method and URL describe it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RequestInfo {
+    /// Whether it is about API objects; if not, only `verb` and `path` mean something.
+    pub(crate) is_resource: bool,
+    /// The path as sent.
+    pub(crate) path: String,
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; else the method in lower case.
+    pub(crate) verb: String,
+    /// API group; empty for the core group.
+    pub(crate) group: String,
+    /// API version.
+    pub(crate) version: String,
+    /// Namespace, if the URL names one.
+    pub(crate) namespace: Option<String>,
+    /// Plural of the resource.
+    pub(crate) resource: String,
+    /// Subresource, if any.
+    pub(crate) subresource: Option<String>,
+    /// Name of the object, if any.
+    pub(crate) name: Option<String>,
+    /// What is behind the subresource; no route serves it.
+    pub(crate) rest: Vec<String>,
+}
+
+impl RequestInfo {
+    /// Reads method, path and query. A path that is no API path is no error: it is not a resource request.
+    #[must_use]
+    pub(crate) fn parse(method: &Method, path: &str, query: &[(String, String)]) -> Self {
+        let verb = method.as_str().to_ascii_lowercase();
+        let mut info = Self {
+            path: path.to_owned(),
+            verb: verb.clone(),
+            ..Self::default()
+        };
+        let parts: Vec<String> = path
+            .split('/')
+            .filter(|part| !part.is_empty())
+            .map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned())
+            .collect();
+        let mut parts = parts.into_iter();
+        match parts.next().as_deref() {
+            Some("api") => {}
+            Some("apis") => match parts.next() {
+                Some(group) => info.group = group,
+                None => return info,
+            },
+            _ => return info,
+        }
+        let Some(version) = parts.next() else {
+            info.group = String::new();
+            return info;
+        };
+        let rest: Vec<String> = parts.collect();
+        let (namespace, rest) = match rest.as_slice() {
+            [] => {
+                info.group = String::new();
+                return info;
+            }
+            // `namespaces/x`, `namespaces/x/status` and `namespaces/x/finalize` are about the namespace itself.
+            [first, name, sub, ..]
+                if first == "namespaces" && !(rest.len() == 3 && matches!(sub.as_str(), "status" | "finalize")) =>
+            {
+                (Some(name.clone()), rest.get(2..).unwrap_or_default())
+            }
+            [first, name, ..] if first == "namespaces" => (Some(name.clone()), rest.as_slice()),
+            _ => (None, rest.as_slice()),
+        };
+        let mut rest = rest.iter().cloned();
+        info.is_resource = true;
+        info.version = version;
+        info.namespace = namespace;
+        info.resource = rest.next().unwrap_or_default();
+        info.name = rest.next();
+        info.subresource = rest.next();
+        info.rest = rest.collect();
+        let flag = |name: &str| {
+            query
+                .iter()
+                .find(|(key, _)| key == name)
+                .is_some_and(|(_, value)| matches!(value.as_str(), "" | "1" | "true" | "True" | "TRUE" | "t" | "T"))
+        };
+        info.verb = match verb.as_str() {
+            "get" | "head" if info.name.is_none() => {
+                // A list that is restricted to one name is authorized as a request for that name.
+                info.name = query
+                    .iter()
+                    .find(|(key, _)| key == "fieldSelector")
+                    .and_then(|(_, selector)| single_name(selector));
+                let listed = if flag("watch") { "watch" } else { "list" };
+                listed.to_owned()
+            }
+            "get" | "head" if flag("watch") && info.subresource.is_none() => "watch".to_owned(),
+            "get" | "head" => "get".to_owned(),
+            "post" => "create".to_owned(),
+            "put" => "update".to_owned(),
+            "patch" => "patch".to_owned(),
+            "delete" if info.name.is_none() => "deletecollection".to_owned(),
+            "delete" => "delete".to_owned(),
+            other => other.to_owned(),
+        };
+        info
+    }
+}
+
+/// The name in a field selector that consists of `metadata.name=x`, maybe with other terms.
+fn single_name(selector: &str) -> Option<String> {
+    selector.split(',').find_map(|term| {
+        let value = term.strip_prefix("metadata.name=")?;
+        let value = value.strip_prefix('=').unwrap_or(value);
+        (!value.is_empty()).then(|| value.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(method: &str, url: &str, expect: &str) {
+        let (path, query) = url.split_once('?').unwrap_or((url, ""));
+        let query: Vec<(String, String)> = url::form_urlencoded::parse(query.as_bytes())
+            .map(|(k, v)| (k.into_owned(), v.into_owned()))
+            .collect();
+        let info = RequestInfo::parse(&Method::from_bytes(method.as_bytes()).unwrap(), path, &query);
+        let shown = if info.is_resource {
+            format!(
+                "{} {}/{} ns={} {} sub={} name={}",
+                info.verb,
+                info.group,
+                info.version,
+                info.namespace.unwrap_or_default(),
+                info.resource,
+                info.subresource.unwrap_or_default(),
+                info.name.unwrap_or_default()
+            )
+        } else {
+            format!("{} {}", info.verb, info.path)
+        };
+        assert_eq!(shown, expect, "{method} {url}");
+    }
+
+    #[test]
+    fn urls() {
+        check("GET", "/healthz", "get /healthz");
+        check("GET", "/apis/apps/v1", "get /apis/apps/v1");
+        check("GET", "/api/v1/namespaces", "list /v1 ns= namespaces sub= name=");
+        check("GET", "/api/v1/namespaces/a", "get /v1 ns=a namespaces sub= name=a");
+        check(
+            "PUT",
+            "/api/v1/namespaces/a/finalize",
+            "update /v1 ns=a namespaces sub=finalize name=a",
+        );
+        check(
+            "GET",
+            "/api/v1/namespaces/a/pods/b/status",
+            "get /v1 ns=a pods sub=status name=b",
+        );
+        check(
+            "GET",
+            "/api/v1/namespaces/a/pods?watch=1",
+            "watch /v1 ns=a pods sub= name=",
+        );
+        check(
+            "DELETE",
+            "/apis/apps/v1/namespaces/a/deployments",
+            "deletecollection apps/v1 ns=a deployments sub= name=",
+        );
+        check(
+            "GET",
+            "/api/v1/pods?watch=true&fieldSelector=metadata.name%3Dx",
+            "watch /v1 ns= pods sub= name=x",
+        );
+    }
+}

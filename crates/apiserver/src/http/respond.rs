@@ -1,0 +1,70 @@
+//! Answers: an object, a list, a Status, a text; with the headers that each has.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::{ApiError, Body, body};
+
+pub(crate) const JSON: &str = "application/json";
+
+/// An answer with a body that is all there.
+pub(crate) fn bytes(status: StatusCode, content_type: &'static str, bytes: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(body::full(bytes));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// An object.
+pub(crate) fn value(status: StatusCode, value: &Value) -> Response<Body> {
+    bytes(status, JSON, line(value))
+}
+
+/// JSON with the line feed that Kubernetes ends it with.
+fn line(value: &Value) -> Vec<u8> {
+    let mut out = serde_json::to_vec(value).unwrap_or_default();
+    out.push(b'\n');
+    out
+}
+
+/// A refusal as a Status.
+pub(crate) fn error(error: &ApiError) -> Response<Body> {
+    let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = bytes(status, JSON, line(&error.to_value()));
+    if let Some(seconds) = error.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// A plain text.
+pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = bytes(status, "text/plain; charset=utf-8", text);
+    response
+        .headers_mut()
+        .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// The answer to a path that nothing is served under.
+pub(crate) fn not_found() -> Response<Body> {
+    text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// Adds texts as Warning headers.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings {
+        let quoted: String = warning.chars().filter(|character| !character.is_control()).collect();
+        let quoted = quoted.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+}

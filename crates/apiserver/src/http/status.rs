@@ -1,0 +1,400 @@
+//! Errors as clients see them: the Status object, with the codes, reasons and messages of Kubernetes.
+
+use serde_json::{Map, Value, json};
+
+use crate::catalog::Resource;
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldErrorKind {
+    /// It has to be set.
+    Required,
+    /// Its value is not allowed.
+    Invalid,
+    /// Its value has the wrong type.
+    TypeInvalid,
+    /// Its value is not one of those that are supported.
+    NotSupported,
+    /// Its value occurs twice.
+    Duplicate,
+    /// It may not be set or changed.
+    Forbidden,
+    /// Its value is too long.
+    TooLong,
+    /// It has too many items.
+    TooMany,
+    /// What it names does not exist.
+    NotFound,
+}
+
+impl FieldErrorKind {
+    /// The machine-readable reason in the Status' causes.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::NotFound => "FieldValueNotFound",
+        }
+    }
+}
+
+/// One fault in an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldError {
+    /// What kind of fault.
+    pub kind: FieldErrorKind,
+    /// Where, such as `spec.ports[0].port`.
+    pub field: String,
+    /// The text behind the field, such as `Invalid value: "x": must be …`.
+    pub message: String,
+}
+
+impl FieldError {
+    /// A field that has to be set.
+    #[must_use]
+    pub fn required(field: impl Into<String>, detail: &str) -> Self {
+        let message = if detail.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {detail}")
+        };
+        Self {
+            kind: FieldErrorKind::Required,
+            field: field.into(),
+            message,
+        }
+    }
+
+    /// A value that is not allowed.
+    #[must_use]
+    pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
+        Self {
+            kind: FieldErrorKind::Invalid,
+            field: field.into(),
+            message: format!("Invalid value: {}: {detail}", shown(value)),
+        }
+    }
+
+    /// A field that may not be set or changed.
+    #[must_use]
+    pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
+        Self {
+            kind: FieldErrorKind::Forbidden,
+            field: field.into(),
+            message: format!("Forbidden: {detail}"),
+        }
+    }
+
+    /// A value outside the supported ones.
+    #[must_use]
+    pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
+        let list: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+        Self {
+            kind: FieldErrorKind::NotSupported,
+            field: field.into(),
+            message: format!(
+                "Unsupported value: {}: supported values: {}",
+                shown(value),
+                list.join(", ")
+            ),
+        }
+    }
+
+    /// A value that may be there once only.
+    #[must_use]
+    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        Self {
+            kind: FieldErrorKind::Duplicate,
+            field: field.into(),
+            message: format!("Duplicate value: {}", shown(value)),
+        }
+    }
+
+    /// A value that is too long.
+    #[must_use]
+    pub fn too_long(field: impl Into<String>, limit: usize) -> Self {
+        Self {
+            kind: FieldErrorKind::TooLong,
+            field: field.into(),
+            message: format!("Too long: may not be more than {limit} bytes"),
+        }
+    }
+}
+
+impl std::fmt::Display for FieldError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}: {}", self.field, self.message)
+    }
+}
+
+/// How field errors show a value: strings quoted, the rest as JSON.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        Value::Null => "null".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A refused or failed request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiError {
+    /// HTTP status code.
+    pub code: u16,
+    /// Machine-readable reason; empty for none.
+    pub reason: &'static str,
+    /// Text for people.
+    pub message: String,
+    /// The Status' details.
+    pub details: Map<String, Value>,
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+fn details(pairs: &[(&str, &str)]) -> Map<String, Value> {
+    pairs
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| ((*key).to_owned(), Value::from(*value)))
+        .collect()
+}
+
+impl ApiError {
+    /// An error with empty details.
+    #[must_use]
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: Map::new(),
+        }
+    }
+
+    /// The request makes no sense.
+    #[must_use]
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// No credential, or one that does not hold.
+    #[must_use]
+    pub fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// The object does not exist.
+    #[must_use]
+    pub fn not_found(resource: &Resource, name: &str) -> Self {
+        Self {
+            code: 404,
+            reason: "NotFound",
+            message: format!("{} {name:?} not found", resource.qualified()),
+            details: details(&[("name", name), ("group", &resource.group), ("kind", &resource.plural)]),
+        }
+    }
+
+    /// Nothing is served under this URL.
+    #[must_use]
+    pub fn no_such_resource() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+    }
+
+    /// An object of this name exists.
+    #[must_use]
+    pub fn already_exists(resource: &Resource, name: &str) -> Self {
+        Self {
+            code: 409,
+            reason: "AlreadyExists",
+            message: format!("{} {name:?} already exists", resource.qualified()),
+            details: details(&[("name", name), ("group", &resource.group), ("kind", &resource.plural)]),
+        }
+    }
+
+    /// The object is not in the state that the request is about.
+    #[must_use]
+    pub fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
+        Self {
+            code: 409,
+            reason: "Conflict",
+            message: format!(
+                "Operation cannot be fulfilled on {} {name:?}: {why}",
+                resource.qualified()
+            ),
+            details: details(&[("name", name), ("group", &resource.group), ("kind", &resource.plural)]),
+        }
+    }
+
+    /// The writer read an older state than the present one.
+    #[must_use]
+    pub fn modified(resource: &Resource, name: &str) -> Self {
+        Self::conflict(
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// The object breaks rules of its kind.
+    #[must_use]
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
+        let qualified = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
+        let mut texts: Vec<String> = Vec::new();
+        for error in errors {
+            let text = error.to_string();
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let list = match texts.as_slice() {
+            [only] => only.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let mut details = details(&[("name", name), ("group", group), ("kind", kind)]);
+        let causes: Vec<Value> = errors
+            .iter()
+            .map(|error| json!({"reason": error.kind.reason(), "message": error.message, "field": error.field}))
+            .collect();
+        if !causes.is_empty() {
+            details.insert("causes".to_owned(), Value::from(causes));
+        }
+        Self {
+            code: 422,
+            reason: "Invalid",
+            message: format!("{qualified} {name:?} is invalid: {list}"),
+            details,
+        }
+    }
+
+    /// The caller may not do this.
+    #[must_use]
+    pub fn forbidden(group: &str, resource: &str, name: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: 403,
+            reason: "Forbidden",
+            message: message.into(),
+            details: details(&[("name", name), ("group", group), ("kind", resource)]),
+        }
+    }
+
+    /// Admission refuses this request.
+    #[must_use]
+    pub fn denied(resource: &Resource, name: &str, why: &str) -> Self {
+        let message = if name.is_empty() {
+            format!("{} is forbidden: {why}", resource.qualified())
+        } else {
+            format!("{} {name:?} is forbidden: {why}", resource.qualified())
+        };
+        Self::forbidden(&resource.group, &resource.plural, name, message)
+    }
+
+    /// The verb is not served here.
+    #[must_use]
+    pub fn method_not_allowed() -> Self {
+        Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+    }
+
+    /// None of the forms that the client accepts can be made.
+    #[must_use]
+    pub fn not_acceptable(accepted: &[&str]) -> Self {
+        Self::new(
+            406,
+            "NotAcceptable",
+            format!("only the following media types are accepted: {}", accepted.join(", ")),
+        )
+    }
+
+    /// The body is in a form that is not read here.
+    #[must_use]
+    pub fn unsupported_media_type(accepted: &[&str]) -> Self {
+        Self::new(
+            415,
+            "UnsupportedMediaType",
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: {}",
+                accepted.join(", ")
+            ),
+        )
+    }
+
+    /// The body is too large.
+    #[must_use]
+    pub fn too_large(limit: usize) -> Self {
+        Self::new(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: limit is {limit}"),
+        )
+    }
+
+    /// The history that the request needs is gone.
+    #[must_use]
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// The client should come again.
+    #[must_use]
+    pub fn too_many_requests() -> Self {
+        let mut error = Self::new(429, "TooManyRequests", "Too many requests, please try again later.");
+        error.details.insert("retryAfterSeconds".to_owned(), Value::from(1));
+        error
+    }
+
+    /// Something here is broken; the text says what.
+    #[must_use]
+    pub fn internal(message: impl std::fmt::Display) -> Self {
+        Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
+    }
+
+    /// The server can't take this now.
+    #[must_use]
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(503, "ServiceUnavailable", message)
+    }
+
+    /// Seconds after which the client should try again, if that helps.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<u64> {
+        self.details.get("retryAfterSeconds").and_then(Value::as_u64)
+    }
+
+    /// The Status object.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "code": self.code,
+        });
+        if let Some(map) = status.as_object_mut() {
+            if !self.reason.is_empty() {
+                map.insert("reason".to_owned(), Value::from(self.reason));
+            }
+            if !self.details.is_empty() || matches!(self.code, 404 | 405) {
+                map.insert("details".to_owned(), Value::Object(self.details.clone()));
+            }
+        }
+        status
+    }
+}

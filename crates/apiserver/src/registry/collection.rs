@@ -1,0 +1,37 @@
+//! Deleting all objects that selectors match.
+
+use serde_json::Value;
+
+use super::delete::Deleted;
+use super::{DeleteOptions, ListOptions, ObjectExt, Operation, Registry};
+use crate::http::ApiError;
+
+impl Registry {
+    /// Deletes each object of a list, and returns the list's revision and objects. One that vanished meanwhile is no fault.
+    pub(crate) async fn delete_collection(
+        &self,
+        op: &Operation,
+        list: &ListOptions,
+        options: &DeleteOptions,
+    ) -> Result<(u64, Vec<Value>), ApiError> {
+        options.validate()?;
+        let page = self.list(op, list).await?;
+        let mut deleted = Vec::with_capacity(page.items.len());
+        for item in page.items {
+            let object = match item.decoded {
+                Some(object) => object,
+                None => self.present(op, &item.entry)?,
+            };
+            let mut one = op.clone();
+            if op.resource.namespaced {
+                one.namespace = Some(object.namespace().to_owned());
+            }
+            match self.delete(&one, object.name(), options).await {
+                Ok(Deleted::Gone(object) | Deleted::Waiting(object)) => deleted.push(object),
+                Err(error) if error.code == 404 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((page.revision, deleted))
+    }
+}

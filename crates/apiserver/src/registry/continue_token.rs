@@ -1,0 +1,50 @@
+//! The continue token of a paged list: which revision is being listed, and from which key on.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use crate::http::ApiError;
+
+/// Where the next page starts; encoded as Kubernetes encodes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ContinueToken {
+    v: String,
+    /// The revision of the first page.
+    pub(crate) rv: u64,
+    /// The first key of the next page, below the list's own prefix.
+    pub(crate) start: String,
+}
+
+impl ContinueToken {
+    /// A token for the page behind `last`, a key below the list's prefix.
+    pub(crate) fn after(revision: u64, last: &str) -> Self {
+        Self {
+            v: "meta.k8s.io/v1".to_owned(),
+            rv: revision,
+            start: format!("{last}\0"),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> String {
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    pub(crate) fn decode(text: &str) -> Result<Self, ApiError> {
+        let broken = |detail: String| ApiError::bad_request(format!("continue key is not valid: {detail}"));
+        let bytes = URL_SAFE_NO_PAD
+            .decode(text)
+            .map_err(|error| broken(error.to_string()))?;
+        let token: Self = serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
+        if token.v != "meta.k8s.io/v1" {
+            return Err(broken(format!(
+                "server does not recognize this encoded version {:?}",
+                token.v
+            )));
+        }
+        if token.start.is_empty() || token.start.starts_with('/') || token.start.contains("..") {
+            return Err(broken("encoded start key is not valid".to_owned()));
+        }
+        Ok(token)
+    }
+}

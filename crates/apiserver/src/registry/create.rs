@@ -1,0 +1,146 @@
+//! Creating an object.
+
+use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::{Value, json};
+use tenure_store::{Change, Expect, Write, WriteError};
+
+use super::encode::{decode_stored, encode, from_storage, to_storage};
+use super::state::storage_error;
+use super::{ObjectExt, Operation, Outcome, Registry, metadata};
+use crate::http::{ApiError, FieldError};
+use crate::{admission, kinds, strategy};
+
+/// How often a generated name that is taken is replaced by another.
+const NAME_ATTEMPTS: usize = 8;
+
+impl Registry {
+    /// Creates an object from what a client sent.
+    ///
+    /// # Errors
+    /// As Kubernetes: 400 for an object that is none, 403 by admission, 409 if it exists, 422 if it is invalid.
+    pub async fn create(&self, op: &Operation, mut object: Value) -> Result<Outcome, ApiError> {
+        check_namespace(op, &mut object)?;
+        kinds::set_defaults(&op.resource, &mut object);
+        let object = self.manage_fields(op, None, object)?;
+        self.insert(op, object).await
+    }
+
+    /// Creates an object whose fields are already owned.
+    pub(crate) async fn insert(&self, op: &Operation, object: Value) -> Result<Outcome, ApiError> {
+        let generated = object.name().is_empty() && !object.meta_str("generateName").is_empty();
+        let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
+        loop {
+            attempts -= 1;
+            let mut candidate = object.clone();
+            if generated {
+                let name = generate_name(object.meta_str("generateName"));
+                candidate.set_meta("name", Value::from(name));
+            }
+            match self.insert_named(op, candidate).await {
+                Err(error) if error.reason == "AlreadyExists" && attempts > 0 => {}
+                other => return other,
+            }
+        }
+    }
+
+    async fn insert_named(&self, op: &Operation, mut object: Value) -> Result<Outcome, ApiError> {
+        let resource = &op.resource;
+        let _allocation = if strategy::allocates(resource) {
+            Some(self.allocation().lock().await)
+        } else {
+            None
+        };
+        let now = self.now();
+        object.set_meta("uid", Value::from(uuid::Uuid::new_v4().to_string()));
+        object.set_meta("creationTimestamp", Value::from(timestamp(now)));
+        for key in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "resourceVersion",
+            "generation",
+        ] {
+            object.remove_meta(key);
+        }
+        if resource.namespaced {
+            object.set_meta("namespace", Value::from(op.namespace.clone().unwrap_or_default()));
+        }
+        if strategy::has_generation(resource) {
+            object.set_meta("generation", json!(1));
+        }
+        let view = self.view();
+        strategy::prepare_create(resource, &mut object, &view, now);
+        admission::admit_create(self, op, &view, &mut object)?;
+        let mut errors = metadata::validate(resource, &object);
+        errors.extend(kinds::validate(resource, &object));
+        errors.extend(strategy::validate_create(resource, &object, &view));
+        refuse(op, object.name(), errors)?;
+        let name = object.name().to_owned();
+        let key = op.key(&name);
+        if op.dry_run {
+            if view.exists_key(&key) {
+                return Err(ApiError::already_exists(resource, &name));
+            }
+            return Ok(Outcome { object, created: true });
+        }
+        let payload = encode(&to_storage(object, resource))?;
+        let write = Write {
+            key: key.into(),
+            expect: Expect::Absent,
+            change: Change::Put(payload),
+        };
+        match self.store().write(write).await {
+            Ok(entry) => Ok(Outcome {
+                object: from_storage(decode_stored(&entry)?, resource),
+                created: true,
+            }),
+            Err(WriteError::Conflict { .. }) => Err(ApiError::already_exists(resource, &name)),
+            Err(error) => Err(storage_error(&error)),
+        }
+    }
+}
+
+/// Turns faults into the error of an invalid object.
+pub(crate) fn refuse(op: &Operation, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(&op.resource.group, &op.resource.kind, name, &errors))
+}
+
+/// The namespace of the URL is the object's; another one in the object is a mistake.
+pub(crate) fn check_namespace(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
+    let Some(namespace) = op.namespace.as_deref().filter(|_| op.resource.namespaced) else {
+        return Ok(());
+    };
+    match object.namespace() {
+        "" => object.set_meta("namespace", Value::from(namespace)),
+        same if same == namespace => {}
+        _ => {
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// RFC 3339 in whole seconds: the form of every time in metadata.
+pub(crate) fn timestamp(now: jiff::Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The characters of generated suffixes: no vowels, so no words.
+const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+fn generate_name(base: &str) -> String {
+    let mut random = [0_u8; 5];
+    // A failing random source gives a fixed suffix, which then collides visibly.
+    let _ = SystemRandom::new().fill(&mut random);
+    let mut name: String = base.chars().take(58).collect();
+    for byte in random {
+        let index = usize::from(byte) % SUFFIX.len();
+        name.push(SUFFIX.get(index).copied().map_or('b', char::from));
+    }
+    name
+}

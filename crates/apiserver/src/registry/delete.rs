@@ -1,0 +1,196 @@
+//! Deleting: preconditions, finalizers, propagation; what is left until the last finalizer goes.
+
+use serde_json::{Value, json};
+use tenure_store::{Change, Expect, Write, WriteError};
+
+use super::create::timestamp;
+use super::encode::{decode_stored, encode, to_storage};
+use super::state::storage_error;
+use super::{ObjectExt, Operation, Registry};
+use crate::http::{ApiError, FieldError};
+use crate::{admission, strategy};
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+const ATTEMPTS: usize = 32;
+
+/// What a deletion asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// The uid that the object must have.
+    pub uid: Option<String>,
+    /// The resourceVersion that the object must have.
+    pub resource_version: Option<String>,
+    /// What happens to dependents: `Orphan`, `Background` or `Foreground`.
+    pub propagation_policy: Option<String>,
+    /// Seconds; kept for kinds that end gracefully.
+    pub grace_period_seconds: Option<i64>,
+    /// Whether nothing may be deleted.
+    pub dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// Reads a DeleteOptions object.
+    pub(crate) fn from_value(value: &Value) -> Result<Self, ApiError> {
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let mut options = Self {
+            uid: text("/preconditions/uid"),
+            resource_version: text("/preconditions/resourceVersion"),
+            propagation_policy: text("/propagationPolicy"),
+            grace_period_seconds: value.get("gracePeriodSeconds").and_then(Value::as_i64),
+            dry_run: value
+                .get("dryRun")
+                .and_then(Value::as_array)
+                .is_some_and(|list| !list.is_empty()),
+        };
+        if let Some(orphan) = value.get("orphanDependents").and_then(Value::as_bool) {
+            if options.propagation_policy.is_some() {
+                return Err(invalid(&FieldError::invalid(
+                    "propagationPolicy",
+                    &json!(options.propagation_policy),
+                    "orphanDependents and deletionPropagation cannot be both set",
+                )));
+            }
+            options.propagation_policy = Some(if orphan { "Orphan" } else { "Background" }.to_owned());
+        }
+        Ok(options)
+    }
+
+    /// Refuses values that mean nothing.
+    pub(crate) fn validate(&self) -> Result<(), ApiError> {
+        match self.propagation_policy.as_deref() {
+            None | Some("" | "Orphan" | "Background" | "Foreground") => Ok(()),
+            Some(other) => Err(invalid(&FieldError::not_supported(
+                "propagationPolicy",
+                &json!(other),
+                &["Foreground", "Background", "Orphan", "nil"],
+            ))),
+        }
+    }
+
+    /// The finalizers after this deletion's wish for the dependents.
+    fn finalizers(&self, live: &Value) -> Vec<String> {
+        let mut finalizers: Vec<String> = live.finalizers().into_iter().map(str::to_owned).collect();
+        let wanted = match self.propagation_policy.as_deref() {
+            Some("Orphan") => Some(ORPHAN),
+            Some("Foreground") => Some(FOREGROUND),
+            Some("Background") => None,
+            _ => return finalizers,
+        };
+        finalizers.retain(|finalizer| finalizer != ORPHAN && finalizer != FOREGROUND);
+        finalizers.extend(wanted.map(str::to_owned));
+        finalizers
+    }
+}
+
+fn invalid(error: &FieldError) -> ApiError {
+    ApiError::invalid("meta.k8s.io", "DeleteOptions", "", std::slice::from_ref(error))
+}
+
+/// What became of the object.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Deleted {
+    /// It is gone; this was it.
+    Gone(Value),
+    /// It waits for its finalizers.
+    Waiting(Value),
+}
+
+impl Registry {
+    /// Deletes an object, or marks it if finalizers hold it.
+    ///
+    /// # Errors
+    /// 404 if there is none, 409 if a precondition does not hold, 403 if admission refuses.
+    pub async fn delete(&self, op: &Operation, name: &str, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+        options.validate()?;
+        let resource = &op.resource;
+        let key = op.key(name);
+        for _ in 0..ATTEMPTS {
+            let snapshot = self.store().snapshot();
+            let entry = snapshot.get(&key).ok_or_else(|| ApiError::not_found(resource, name))?;
+            let live = self.present(op, entry)?;
+            admission::admit_delete(self, op, &live)?;
+            check_preconditions(op, name, options, &live)?;
+            let finalizers = options.finalizers(&live);
+            let mut new = live.clone();
+            if finalizers.is_empty() {
+                new.remove_meta("finalizers");
+            } else {
+                new.set_meta("finalizers", Value::from(finalizers));
+            }
+            if !live.is_deleting() {
+                new.set_meta("deletionTimestamp", Value::from(timestamp(self.now())));
+                new.set_meta("deletionGracePeriodSeconds", json!(0));
+                if let Some(generation) = live.metadata().and_then(|metadata| metadata.get("generation")) {
+                    new.set_meta("generation", json!(generation.as_i64().unwrap_or_default() + 1));
+                }
+                strategy::prepare_delete(resource, &mut new);
+            }
+            let gone = strategy::is_finalized(resource, &new);
+            if !gone && live.is_deleting() {
+                strategy::refuse_second_delete(resource, name)?;
+            }
+            if new == live {
+                return Ok(Deleted::Waiting(live));
+            }
+            if op.dry_run || options.dry_run {
+                return Ok(if gone {
+                    Deleted::Gone(live)
+                } else {
+                    Deleted::Waiting(new)
+                });
+            }
+            let change = if gone {
+                // What goes at once was never seen as deleting.
+                Change::Delete(encode(&to_storage(live.clone(), resource))?)
+            } else {
+                Change::Put(encode(&to_storage(new, resource))?)
+            };
+            let write = Write {
+                key: key.clone().into(),
+                expect: Expect::Revision(entry.revision),
+                change,
+            };
+            match self.store().write(write).await {
+                Ok(_) if gone => return Ok(Deleted::Gone(live)),
+                Ok(entry) => {
+                    return Ok(Deleted::Waiting(super::encode::from_storage(
+                        decode_stored(&entry)?,
+                        resource,
+                    )));
+                }
+                Err(WriteError::Conflict { .. }) => {}
+                Err(error) => return Err(storage_error(&error)),
+            }
+        }
+        Err(ApiError::modified(resource, name))
+    }
+}
+
+fn check_preconditions(op: &Operation, name: &str, options: &DeleteOptions, live: &Value) -> Result<(), ApiError> {
+    let failed = |why: String| {
+        let mut error = ApiError::conflict(&op.resource, name, &why);
+        // A broken precondition names the kind, not the resource.
+        error
+            .details
+            .insert("kind".to_owned(), Value::from(op.resource.plural.clone()));
+        error
+    };
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != live.uid()) {
+        return Err(failed(format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            live.uid()
+        )));
+    }
+    if let Some(version) = options
+        .resource_version
+        .as_deref()
+        .filter(|version| *version != live.resource_version())
+    {
+        return Err(failed(format!(
+            "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {}",
+            live.resource_version()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Objects as the store holds them: JSON with the revision spliced in, and the conversion between versions of a kind.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+use tenure_store::{Entry, Payload};
+
+use crate::catalog::Resource;
+use crate::http::ApiError;
+
+/// The object in a stored entry.
+pub(crate) fn decode_stored(entry: &Entry) -> Result<Value, ApiError> {
+    serde_json::from_slice(&entry.bytes)
+        .map_err(|error| ApiError::internal(format!("a stored object is unreadable: {error}")))
+}
+
+/// The bytes to store, with the place for the resourceVersion marked.
+pub(crate) fn encode(object: &Value) -> Result<Payload, ApiError> {
+    let failed = |error: serde_json::Error| ApiError::internal(format!("an object can't be written: {error}"));
+    let Value::Object(map) = object else {
+        return Err(ApiError::internal("an object is no JSON object"));
+    };
+    let mut out = Vec::with_capacity(1024);
+    let mut revision_at = None;
+    out.push(b'{');
+    for (index, (key, value)) in map.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        serde_json::to_writer(&mut out, key).map_err(failed)?;
+        out.push(b':');
+        match value {
+            Value::Object(metadata) if key == "metadata" => {
+                revision_at = Some(encode_metadata(&mut out, metadata).map_err(failed)?);
+            }
+            other => serde_json::to_writer(&mut out, other).map_err(failed)?,
+        }
+    }
+    out.push(b'}');
+    Ok(match revision_at {
+        Some(offset) => Payload::with_revision_at(out, offset),
+        None => Payload::plain(out),
+    })
+}
+
+fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>) -> Result<usize, serde_json::Error> {
+    out.extend_from_slice(b"{\"resourceVersion\":\"");
+    let offset = out.len();
+    out.push(b'"');
+    for (key, value) in metadata.iter().filter(|(key, _)| *key != "resourceVersion") {
+        out.push(b',');
+        serde_json::to_writer(&mut *out, key)?;
+        out.push(b':');
+        serde_json::to_writer(&mut *out, value)?;
+    }
+    out.push(b'}');
+    Ok(offset)
+}
+
+/// The object in another version of its resource.
+pub(crate) fn convert(object: Value, from: &str, resource: &Resource) -> Value {
+    let wanted = resource.api_version();
+    if from == wanted {
+        return object;
+    }
+    if resource.plural == "events" && !resource.is_custom() {
+        return convert_event(object, &wanted);
+    }
+    set_api_version(object, &wanted)
+}
+
+/// The object as the store wants it.
+pub(crate) fn to_storage(object: Value, resource: &Resource) -> Value {
+    let wanted = &resource.storage_api_version;
+    if *wanted == resource.api_version() {
+        return object;
+    }
+    if resource.plural == "events" && !resource.is_custom() {
+        return convert_event(object, wanted);
+    }
+    set_api_version(object, wanted)
+}
+
+/// A stored object in the version that the client asked for.
+pub(crate) fn from_storage(object: Value, resource: &Resource) -> Value {
+    let from = object
+        .get("apiVersion")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    convert(object, &from, resource)
+}
+
+/// Stored bytes that can be sent as they are, if they are in the version that the client asked for.
+pub(crate) fn is_verbatim(resource: &Resource) -> bool {
+    !resource.is_custom() && resource.is_storage_version()
+}
+
+fn set_api_version(mut object: Value, wanted: &str) -> Value {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".to_owned(), Value::from(wanted));
+    }
+    object
+}
+
+/// The names of an Event's fields in v1 and in events.k8s.io/v1.
+const EVENT_FIELDS: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+fn convert_event(object: Value, wanted: &str) -> Value {
+    let Value::Object(map) = object else { return object };
+    let to_core = wanted == "v1";
+    let renamed = map.into_iter().map(|(key, value)| {
+        let found = EVENT_FIELDS
+            .iter()
+            .find(|(core, new)| if to_core { *new == key } else { *core == key });
+        let key = match found {
+            Some((core, new)) => Cow::Borrowed(if to_core { *core } else { *new }),
+            None => Cow::Owned(key),
+        };
+        (key.into_owned(), value)
+    });
+    set_api_version(Value::Object(renamed.collect()), wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_revision_lands_in_metadata_only() {
+        let object = json!({"apiVersion": "v1", "data": {"metadata": {"resourceVersion": "x"}}, "metadata": {"name": "a", "resourceVersion": "3"}});
+        let bytes = encode(&object).unwrap().at(42);
+        let read: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(read["metadata"], json!({"name": "a", "resourceVersion": "42"}));
+        assert_eq!(read["data"]["metadata"]["resourceVersion"], "x");
+    }
+}

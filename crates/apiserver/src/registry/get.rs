@@ -1,0 +1,45 @@
+//! Reading one object.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tenure_store::Entry;
+
+use super::encode::{decode_stored, from_storage, is_verbatim};
+use super::{Operation, Registry, revision};
+use crate::http::ApiError;
+
+impl Registry {
+    /// The stored entry of an object, and whether its bytes are what the client gets.
+    pub(crate) async fn get_entry(
+        &self,
+        op: &Operation,
+        name: &str,
+        resource_version: Option<&str>,
+    ) -> Result<(Arc<Entry>, bool), ApiError> {
+        let snapshot = match revision::parse(resource_version)? {
+            None | Some(0) => self.store().snapshot(),
+            Some(wanted) => revision::not_older_than(self.store(), wanted).await?,
+        };
+        let entry = snapshot
+            .get(&op.key(name))
+            .ok_or_else(|| ApiError::not_found(&op.resource, name))?;
+        Ok((entry.clone(), is_verbatim(&op.resource)))
+    }
+
+    /// An object in the requested version.
+    ///
+    /// # Errors
+    /// 404 if there is none.
+    pub async fn get(&self, op: &Operation, name: &str) -> Result<Value, ApiError> {
+        let (entry, _) = self.get_entry(op, name, None).await?;
+        self.present(op, &entry)
+    }
+
+    /// A stored entry as an object in the requested version.
+    pub(crate) fn present(&self, op: &Operation, entry: &Entry) -> Result<Value, ApiError> {
+        let mut object = from_storage(decode_stored(entry)?, &op.resource);
+        crate::kinds::on_read(&op.resource, &mut object);
+        Ok(object)
+    }
+}

@@ -1,0 +1,48 @@
+//! The generic verbs over all resources, built in or custom: one code path for every kind, with the few
+//! differences of kinds in `strategy` and the rules about other objects in `admission`.
+//!
+//! Nothing here knows HTTP. Authorization has happened before, except where a rule of the kind needs the
+//! caller (RBAC escalation).
+
+mod apply;
+mod collection;
+mod continue_token;
+mod create;
+mod decode;
+mod delete;
+mod encode;
+mod get;
+mod list;
+mod metadata;
+mod names;
+mod operation;
+mod patch;
+mod revision;
+mod scale;
+mod selector;
+mod state;
+mod update;
+mod watch;
+
+pub(crate) use continue_token::ContinueToken;
+pub(crate) use decode::{BodyFormat, decode_object, parse as parse_body};
+pub use delete::{DeleteOptions, Deleted};
+pub(crate) use encode::decode_stored;
+pub(crate) use list::Item;
+pub(crate) use list::{ListOptions, ListResult, RevisionMatch};
+pub(crate) use metadata::ObjectExt;
+pub use operation::{FieldValidation, Operation};
+pub(crate) use patch::{Patch, PatchKind};
+pub(crate) use patch::{apply_patch, merge};
+pub(crate) use selector::Selectors;
+pub use state::{Registry, View};
+pub(crate) use watch::{WatchFrame, WatchOptions, WatchStream};
+
+/// A stored object as a verb returns it.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The object in the requested version.
+    pub object: serde_json::Value,
+    /// Whether it was created by this request.
+    pub created: bool,
+}

@@ -1,0 +1,80 @@
+//! What every verb needs to know of its request, apart from the object.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::authentication::UserInfo;
+use crate::catalog::Resource;
+
+/// What happens to fields that the kind does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FieldValidation {
+    /// They are dropped silently.
+    Ignore,
+    /// They are dropped with a warning.
+    #[default]
+    Warn,
+    /// The request is refused.
+    Strict,
+}
+
+/// One request to the registry.
+#[derive(Debug, Clone)]
+pub struct Operation {
+    /// The resource.
+    pub resource: Arc<Resource>,
+    /// The namespace of the URL.
+    pub namespace: Option<String>,
+    /// The subresource of the URL.
+    pub subresource: Option<String>,
+    /// Who asks, after impersonation.
+    pub user: UserInfo,
+    /// Whether nothing may be stored.
+    pub dry_run: bool,
+    /// The name under which written fields are owned.
+    pub field_manager: String,
+    /// What happens to unknown fields.
+    pub field_validation: FieldValidation,
+    /// Texts for the answer's Warning headers.
+    pub warnings: Arc<Mutex<Vec<String>>>,
+}
+
+impl Operation {
+    /// An operation with default options.
+    #[must_use]
+    pub fn new(resource: Arc<Resource>, namespace: Option<String>, user: UserInfo, field_manager: &str) -> Self {
+        Self {
+            resource,
+            namespace,
+            subresource: None,
+            user,
+            dry_run: false,
+            field_manager: field_manager.to_owned(),
+            field_validation: FieldValidation::default(),
+            warnings: Arc::default(),
+        }
+    }
+
+    /// The same on a subresource.
+    #[must_use]
+    pub fn subresource(mut self, name: &str) -> Self {
+        self.subresource = Some(name.to_owned());
+        self
+    }
+
+    /// Adds a text for the answer's Warning headers, once.
+    pub fn warn(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut warnings = self.warnings.lock();
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+
+    /// The store's key of the object of this name.
+    #[must_use]
+    pub fn key(&self, name: &str) -> String {
+        self.resource.key(self.namespace.as_deref(), name)
+    }
+}

@@ -1,0 +1,166 @@
+//! The four kinds of patch.
+
+use serde_json::Value;
+
+use super::decode::check_fields;
+use super::{ObjectExt, Operation, Outcome, Registry};
+use crate::http::{ApiError, FieldError};
+use crate::{kinds, strategy};
+
+/// Kubernetes' limit on the operations of one JSON patch.
+const MAX_OPERATIONS: usize = 10_000;
+
+/// How a patch is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PatchKind {
+    /// RFC 6902.
+    Json,
+    /// RFC 7386.
+    Merge,
+    /// Kubernetes' own: lists merge by key.
+    Strategic,
+    /// Server-side apply.
+    Apply,
+}
+
+/// A patch and its options.
+#[derive(Debug, Clone)]
+pub(crate) struct Patch {
+    pub(crate) kind: PatchKind,
+    pub(crate) body: Value,
+    pub(crate) force: bool,
+}
+
+impl Registry {
+    /// Changes an object by a patch; an apply creates it if there is none.
+    pub(crate) async fn patch(&self, op: &Operation, name: &str, patch: &Patch) -> Result<Outcome, ApiError> {
+        if patch.kind == PatchKind::Apply {
+            return self.apply(op, name, &patch.body, patch.force).await;
+        }
+        self.change(op, name, |live| {
+            let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;
+            let patched = apply_patch(op, live, patch)?;
+            self.accept_patched(op, name, live, patched)
+        })
+        .await
+    }
+
+    /// Checks what a patch made of the live object, and who owns the changed fields.
+    fn accept_patched(&self, op: &Operation, name: &str, live: &Value, mut new: Value) -> Result<Value, ApiError> {
+        if !new.is_object() {
+            return Err(ApiError::new(422, "Invalid", "the patch leaves no object"));
+        }
+        let resource = &op.resource;
+        for (key, wanted) in [("apiVersion", resource.api_version()), ("kind", resource.kind.clone())] {
+            let found = new.get(key).and_then(Value::as_str).unwrap_or_default();
+            if found != wanted {
+                return Err(ApiError::bad_request(format!(
+                    "the patched object has {key} {found:?}, and {wanted:?} is expected"
+                )));
+            }
+        }
+        if new.name() != name {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({}) does not match the name on the URL ({name})",
+                new.name()
+            )));
+        }
+        super::create::check_namespace(op, &mut new)?;
+        check_fields(op, &mut new)?;
+        kinds::set_defaults(resource, &mut new);
+        let version = new.resource_version();
+        if !version.is_empty() && version != live.resource_version() {
+            return Err(ApiError::modified(resource, name));
+        }
+        let new = strategy::reset_fields(op, live, new);
+        self.manage_fields(op, Some(live), new)
+    }
+}
+
+/// The patched document, not yet checked.
+pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result<Value, ApiError> {
+    let mut document = live.clone();
+    match patch.kind {
+        PatchKind::Json => json_patch_onto(op, &mut document, &patch.body)?,
+        PatchKind::Merge => {
+            if !patch.body.is_object() {
+                return Err(ApiError::bad_request(
+                    "error decoding patch: the patch is no JSON object",
+                ));
+            }
+            merge(&mut document, &patch.body);
+        }
+        PatchKind::Strategic => {
+            if !patch.body.is_object() {
+                return Err(ApiError::bad_request(
+                    "error decoding patch: the patch is no JSON object",
+                ));
+            }
+            document = kinds::strategic_merge(&op.resource, &document, &patch.body)?;
+        }
+        PatchKind::Apply => {}
+    }
+    Ok(document)
+}
+
+fn json_patch_onto(op: &Operation, document: &mut Value, body: &Value) -> Result<(), ApiError> {
+    let operations = body.as_array().map_or(0, Vec::len);
+    if operations > MAX_OPERATIONS {
+        return Err(ApiError::new(
+            413,
+            "RequestEntityTooLarge",
+            format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {operations}"),
+        ));
+    }
+    let patch: json_patch::Patch = serde_json::from_value(body.clone())
+        .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
+    json_patch::patch(document, &patch).map_err(|error| {
+        let mut refused = ApiError::invalid(
+            &op.resource.group,
+            &op.resource.kind,
+            document.name(),
+            &[FieldError::invalid(
+                "patch",
+                &Value::from(error.path.to_string()),
+                &error.kind.to_string(),
+            )],
+        );
+        refused.message = format!("the server rejected our request due to an error in our request: {error}");
+        refused
+    })
+}
+
+/// RFC 7386.
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(changes) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(serde_json::Map::new());
+    }
+    let Some(map) = target.as_object_mut() else { return };
+    for (key, value) in changes {
+        if value.is_null() {
+            map.remove(key);
+        } else {
+            merge(map.entry(key.as_str()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn merge_patches() {
+        let mut target = json!({"a": {"b": 1, "c": 2}, "d": [1]});
+        merge(
+            &mut target,
+            &json!({"a": {"b": null, "e": {"f": null, "g": 1}}, "d": "x"}),
+        );
+        assert_eq!(target, json!({"a": {"c": 2, "e": {"g": 1}}, "d": "x"}));
+    }
+}

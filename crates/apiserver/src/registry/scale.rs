@@ -1,0 +1,196 @@
+//! The scale subresource: one number of an object, seen as an object of its own.
+
+use serde_json::{Value, json};
+
+use super::{ObjectExt, Operation, Patch, Registry, apply_patch};
+use crate::catalog::Origin;
+use crate::http::{ApiError, FieldError};
+
+/// Where a kind keeps the number, what it observed, and its selector; JSON pointers.
+struct Paths {
+    spec: String,
+    status: String,
+    selector: Option<String>,
+}
+
+impl Paths {
+    fn of(op: &Operation) -> Self {
+        if let Origin::Custom(definition) = &op.resource.origin {
+            let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+            let version = versions.and_then(|versions| {
+                versions
+                    .iter()
+                    .find(|version| version.get("name").and_then(Value::as_str) == Some(&op.resource.version))
+            });
+            let path = |key: &str| {
+                let path = version?.pointer("/subresources/scale")?.get(key)?.as_str()?;
+                Some(path.replace('.', "/"))
+            };
+            return Self {
+                spec: path("specReplicasPath").unwrap_or_else(|| "/spec/replicas".to_owned()),
+                status: path("statusReplicasPath").unwrap_or_else(|| "/status/replicas".to_owned()),
+                selector: path("labelSelectorPath"),
+            };
+        }
+        Self {
+            spec: "/spec/replicas".to_owned(),
+            status: "/status/replicas".to_owned(),
+            selector: None,
+        }
+    }
+}
+
+impl Registry {
+    /// The Scale of an object.
+    pub(crate) fn scale_of(&self, op: &Operation, object: &Value) -> Result<Value, ApiError> {
+        let paths = Paths::of(op);
+        let number = |path: &str| object.pointer(path).and_then(Value::as_i64).unwrap_or_default();
+        let mut spec = json!({});
+        if let Some(map) = spec.as_object_mut()
+            && let Some(replicas) = object
+                .pointer(&paths.spec)
+                .and_then(Value::as_i64)
+                .filter(|replicas| *replicas != 0)
+        {
+            map.insert("replicas".to_owned(), json!(replicas));
+        }
+        let mut status = json!({"replicas": number(&paths.status)});
+        let selector = match &paths.selector {
+            Some(path) => object.pointer(path).and_then(Value::as_str).map(str::to_owned),
+            None => object.pointer("/spec/selector").map(selector_text),
+        };
+        if let (Some(map), Some(selector)) = (status.as_object_mut(), selector.filter(|selector| !selector.is_empty()))
+        {
+            map.insert("selector".to_owned(), Value::from(selector));
+        }
+        let mut metadata = json!({});
+        for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+            if let (Some(map), Some(value)) = (
+                metadata.as_object_mut(),
+                object.metadata().and_then(|metadata| metadata.get(key)),
+            ) {
+                map.insert(key.to_owned(), value.clone());
+            }
+        }
+        Ok(
+            json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}),
+        )
+    }
+
+    /// Replaces the number.
+    pub(crate) async fn update_scale(&self, op: &Operation, name: &str, scale: Value) -> Result<Value, ApiError> {
+        if !scale.name().is_empty() && scale.name() != name {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({}) does not match the name on the URL ({name})",
+                scale.name()
+            )));
+        }
+        self.change_scale(op, name, |_| Ok(scale.clone())).await
+    }
+
+    /// Changes the number by a patch of the Scale.
+    pub(crate) async fn patch_scale(&self, op: &Operation, name: &str, patch: &Patch) -> Result<Value, ApiError> {
+        let patch = Patch {
+            // A Scale has no lists: the two ways of merging are the same.
+            kind: match patch.kind {
+                super::PatchKind::Json => super::PatchKind::Json,
+                _ => super::PatchKind::Merge,
+            },
+            body: patch.body.clone(),
+            force: patch.force,
+        };
+        self.change_scale(op, name, |scale| apply_patch(op, scale, &patch))
+            .await
+    }
+
+    async fn change_scale(
+        &self,
+        op: &Operation,
+        name: &str,
+        wanted: impl Fn(&Value) -> Result<Value, ApiError>,
+    ) -> Result<Value, ApiError> {
+        let paths = Paths::of(op);
+        let outcome = self
+            .change(op, name, |live| {
+                let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;
+                let scale = wanted(&self.scale_of(op, live)?)?;
+                let version = scale.resource_version();
+                if !version.is_empty() && version != live.resource_version() {
+                    return Err(ApiError::modified(&op.resource, name));
+                }
+                let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
+                if !replicas
+                    .as_i64()
+                    .is_some_and(|replicas| (0..=i64::from(i32::MAX)).contains(&replicas))
+                {
+                    let error = FieldError::invalid("spec.replicas", &replicas, "must be greater than or equal to 0");
+                    return Err(ApiError::invalid("autoscaling", "Scale", name, &[error]));
+                }
+                let mut new = live.clone();
+                set(&mut new, &paths.spec, replicas);
+                self.manage_fields(op, Some(live), new)
+            })
+            .await?;
+        self.scale_of(op, &outcome.object)
+    }
+}
+
+/// Sets a value at a pointer, making the objects on the way.
+fn set(object: &mut Value, pointer: &str, value: Value) {
+    let mut current = object;
+    let parts: Vec<&str> = pointer.split('/').filter(|part| !part.is_empty()).collect();
+    let Some((last, parents)) = parts.split_last() else {
+        return;
+    };
+    for part in parents {
+        if !current.is_object() {
+            *current = json!({});
+        }
+        let Some(map) = current.as_object_mut() else { return };
+        current = map.entry(*part).or_insert_with(|| json!({}));
+    }
+    if !current.is_object() {
+        *current = json!({});
+    }
+    if let Some(map) = current.as_object_mut() {
+        map.insert((*last).to_owned(), value);
+    }
+}
+
+/// A selector in the form that label selectors have in URLs.
+fn selector_text(selector: &Value) -> String {
+    let labels = match selector.get("matchLabels") {
+        Some(labels) => Some(labels),
+        None if selector.get("matchExpressions").is_none() => Some(selector),
+        None => None,
+    };
+    let mut terms: Vec<String> = labels
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
+        .collect();
+    for expression in selector
+        .get("matchExpressions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let key = expression.get("key").and_then(Value::as_str).unwrap_or_default();
+        let values: Vec<&str> = expression
+            .get("values")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        match expression.get("operator").and_then(Value::as_str) {
+            Some("In") => terms.push(format!("{key} in ({})", values.join(","))),
+            Some("NotIn") => terms.push(format!("{key} notin ({})", values.join(","))),
+            Some("Exists") => terms.push(key.to_owned()),
+            Some("DoesNotExist") => terms.push(format!("!{key}")),
+            _ => {}
+        }
+    }
+    terms.join(",")
+}

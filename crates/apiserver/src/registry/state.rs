@@ -1,0 +1,139 @@
+//! The registry's handle: store, catalog of resources, schemas and clock, shared by all verbs.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use serde_json::Value;
+use tenure_store::{Snapshot, Store, WriteError};
+
+use super::encode::decode_stored;
+use crate::access::Rights;
+use crate::authentication::Lookup;
+use crate::catalog::Catalog;
+use crate::http::ApiError;
+
+/// All objects of one server. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    catalog: ArcSwap<Catalog>,
+    rights: Arc<Rights>,
+    /// Orders requests that must not run beside each other, such as the choice of a Service's address.
+    allocation: tokio::sync::Mutex<()>,
+}
+
+impl Registry {
+    pub(crate) fn new(store: Store, catalog: Catalog) -> Self {
+        let inner = Inner {
+            rights: Arc::new(Rights::new(store.clone())),
+            store,
+            catalog: ArcSwap::from_pointee(catalog),
+            allocation: tokio::sync::Mutex::new(()),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The store below.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// What is served now.
+    #[must_use]
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.inner.catalog.load_full()
+    }
+
+    /// Replaces what is served.
+    pub(crate) fn set_catalog(&self, catalog: Catalog) {
+        self.inner.catalog.store(Arc::new(catalog));
+    }
+
+    pub(crate) fn rights(&self) -> &Arc<Rights> {
+        &self.inner.rights
+    }
+
+    pub(crate) fn allocation(&self) -> &tokio::sync::Mutex<()> {
+        &self.inner.allocation
+    }
+
+    /// A consistent view of all objects.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View {
+            snapshot: self.inner.store.snapshot(),
+        }
+    }
+
+    /// The present time; the one place where this crate's verbs read a clock.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// All objects at one revision, for rules that look at other objects.
+#[derive(Debug, Clone)]
+pub struct View {
+    snapshot: Snapshot,
+}
+
+impl View {
+    /// The revision of this view.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.snapshot.revision()
+    }
+
+    /// The objects of one resource, in one namespace or everywhere, in the stored version.
+    pub fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
+        let prefix = match namespace {
+            Some(namespace) => format!("/{group}/{plural}/{namespace}/"),
+            None => format!("/{group}/{plural}/"),
+        };
+        self.snapshot
+            .range(&prefix, None)
+            .filter_map(|(_, entry)| decode_stored(entry).ok())
+            .collect()
+    }
+
+    pub(crate) fn exists_key(&self, key: &str) -> bool {
+        self.snapshot.get(key).is_some()
+    }
+
+    /// Whether an object exists.
+    #[must_use]
+    pub fn exists(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> bool {
+        self.snapshot.get(&key(group, plural, namespace, name)).is_some()
+    }
+}
+
+fn key(group: &str, plural: &str, namespace: Option<&str>, name: &str) -> String {
+    match namespace {
+        Some(namespace) => format!("/{group}/{plural}/{namespace}/{name}"),
+        None => format!("/{group}/{plural}/{name}"),
+    }
+}
+
+impl Lookup for View {
+    fn get(&self, group: &str, resource: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
+        let entry = self.snapshot.get(&key(group, resource, namespace, name))?;
+        decode_stored(entry).ok().map(Arc::new)
+    }
+}
+
+/// What a client is told when the store refuses for a reason of its own.
+pub(crate) fn storage_error(error: &WriteError) -> ApiError {
+    match error {
+        WriteError::Full(_) => ApiError::new(507, "InsufficientStorage", error.to_string()),
+        WriteError::Closed => ApiError::unavailable("the server is shutting down"),
+        other => ApiError::internal(other),
+    }
+}

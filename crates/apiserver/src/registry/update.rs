@@ -1,0 +1,227 @@
+//! Changing an object: one loop for PUT, every patch and apply. It computes outside of any lock and writes only
+//! if the object is still what the computation started from.
+
+use serde_json::{Value, json};
+use tenure_store::{Change, Entry, Expect, Write, WriteError};
+
+use super::create::refuse;
+use super::encode::{decode_stored, encode, from_storage, to_storage};
+use super::state::storage_error;
+use super::{ObjectExt, Operation, Outcome, Registry, metadata};
+use crate::http::{ApiError, FieldError};
+use crate::{admission, kinds, strategy};
+
+/// How often a change is computed anew when somebody else was faster.
+const ATTEMPTS: usize = 32;
+
+impl Registry {
+    /// Replaces an object by what a client sent.
+    ///
+    /// # Errors
+    /// As Kubernetes: 404 if there is none, 409 if the sent resourceVersion is not the present one, 422 if it is invalid.
+    pub async fn update(&self, op: &Operation, name: &str, mut object: Value) -> Result<Outcome, ApiError> {
+        super::create::check_namespace(op, &mut object)?;
+        match object.name() {
+            "" => object.set_meta("name", Value::from(name)),
+            same if same == name => {}
+            other => {
+                return Err(ApiError::bad_request(format!(
+                    "the name of the object ({other}) does not match the name on the URL ({name})"
+                )));
+            }
+        }
+        kinds::set_defaults(&op.resource, &mut object);
+        let sent = object.resource_version().to_owned();
+        if sent.is_empty() && strategy::needs_resource_version(&op.resource) {
+            return Err(ApiError::invalid(
+                &op.resource.group,
+                &op.resource.kind,
+                name,
+                &[FieldError::invalid(
+                    "metadata.resourceVersion",
+                    &json!(0),
+                    "must be specified for an update",
+                )],
+            ));
+        }
+        self.change(op, name, |live| {
+            let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;
+            if !sent.is_empty() && sent != live.resource_version() {
+                return Err(ApiError::modified(&op.resource, name));
+            }
+            let mut new = object.clone();
+            new.set_meta("resourceVersion", Value::from(live.resource_version()));
+            let new = strategy::reset_fields(op, live, new);
+            self.manage_fields(op, Some(live), new)
+        })
+        .await
+    }
+
+    /// Computes a new object from the live one and stores it, again if the live one changed meanwhile.
+    /// If there is no live object, what `compute` returns is created.
+    pub(crate) async fn change(
+        &self,
+        op: &Operation,
+        name: &str,
+        compute: impl Fn(Option<&Value>) -> Result<Value, ApiError>,
+    ) -> Result<Outcome, ApiError> {
+        let key = op.key(name);
+        for _ in 0..ATTEMPTS {
+            let snapshot = self.store().snapshot();
+            let Some(entry) = snapshot.get(&key) else {
+                let new = compute(None)?;
+                match self.insert(op, new).await {
+                    // Somebody created it between the look and the write: then it is a change after all.
+                    Err(error) if error.reason == "AlreadyExists" => continue,
+                    other => return other,
+                }
+            };
+            let live = self.present(op, entry)?;
+            let new = compute(Some(&live))?;
+            match self.replace(op, name, entry, &live, new).await {
+                Err(Refusal::Raced) => {}
+                Err(Refusal::Error(error)) => return Err(error),
+                Ok(object) => return Ok(Outcome { object, created: false }),
+            }
+        }
+        Err(ApiError::modified(&op.resource, name))
+    }
+
+    async fn replace(
+        &self,
+        op: &Operation,
+        name: &str,
+        entry: &Entry,
+        live: &Value,
+        mut new: Value,
+    ) -> Result<Value, Refusal> {
+        let resource = &op.resource;
+        let _allocation = if strategy::allocates(resource) {
+            Some(self.allocation().lock().await)
+        } else {
+            None
+        };
+        check_uid(op, name, live, &new)?;
+        keep_system_fields(live, &mut new);
+        let view = self.view();
+        strategy::prepare_update(op, live, &mut new, &view, self.now());
+        admission::admit_update(self, op, &view, live, &mut new)?;
+        if same_but_times(live, &new) {
+            return Ok(live.clone());
+        }
+        strategy::bump_generation(op, live, &mut new);
+        let mut errors = metadata::validate(resource, &new);
+        errors.extend(metadata::validate_update(live, &new));
+        errors.extend(kinds::validate_update(op, live, &new));
+        errors.extend(strategy::validate_update(op, live, &new, &view));
+        refuse(op, name, errors)?;
+        let gone = new.is_deleting() && strategy::is_finalized(resource, &new);
+        if op.dry_run {
+            return Ok(new);
+        }
+        let payload = encode(&to_storage(new.clone(), resource))?;
+        let change = if gone {
+            Change::Delete(payload)
+        } else {
+            Change::Put(payload)
+        };
+        let write = Write {
+            key: op.key(name).into(),
+            expect: Expect::Revision(entry.revision),
+            change,
+        };
+        match self.store().write(write).await {
+            // Who removes the last finalizer gets the object as of before it went.
+            Ok(_) if gone => Ok(new),
+            Ok(entry) => Ok(from_storage(decode_stored(&entry)?, resource)),
+            Err(WriteError::Conflict { .. }) => Err(Refusal::Raced),
+            Err(error) => Err(Refusal::Error(storage_error(&error))),
+        }
+    }
+}
+
+enum Refusal {
+    Raced,
+    Error(ApiError),
+}
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        Self::Error(error)
+    }
+}
+
+fn check_uid(op: &Operation, name: &str, live: &Value, new: &Value) -> Result<(), ApiError> {
+    let sent = new.uid();
+    if sent.is_empty() || sent == live.uid() {
+        return Ok(());
+    }
+    Err(ApiError::conflict(
+        &op.resource,
+        name,
+        &format!(
+            "Precondition failed: UID in precondition: {sent}, UID in object meta: {}",
+            live.uid()
+        ),
+    ))
+}
+
+/// What the server alone writes is the live object's, whatever was sent.
+fn keep_system_fields(live: &Value, new: &mut Value) {
+    for key in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "resourceVersion",
+        "generation",
+        "selfLink",
+    ] {
+        match live.metadata().and_then(|metadata| metadata.get(key)) {
+            Some(value) => new.set_meta(key, value.clone()),
+            None => {
+                new.remove_meta(key);
+            }
+        }
+    }
+    // A null or an empty map says the same as nothing: it is not stored.
+    for key in [
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+        "managedFields",
+    ] {
+        let empty = match new.metadata().and_then(|metadata| metadata.get(key)) {
+            Some(Value::Null) => true,
+            Some(Value::Array(list)) => list.is_empty(),
+            Some(Value::Object(map)) => map.is_empty(),
+            _ => false,
+        };
+        if empty {
+            new.remove_meta(key);
+        }
+    }
+}
+
+/// Whether two objects differ in nothing but the times in managedFields: such a difference is no reason to write.
+pub(crate) fn same_but_times(live: &Value, new: &Value) -> bool {
+    if live == new {
+        return true;
+    }
+    let timeless = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(Value::Array(entries)) = object
+            .metadata_mut()
+            .and_then(|metadata| metadata.get_mut("managedFields"))
+        {
+            for entry in entries {
+                if let Some(entry) = entry.as_object_mut() {
+                    entry.remove("time");
+                }
+            }
+        }
+        object
+    };
+    timeless(live) == timeless(new)
+}

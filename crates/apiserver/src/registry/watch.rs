@@ -1,0 +1,272 @@
+//! Watching: initial state if asked for, then changes through the selectors' eyes, with bookmarks in between.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tenure_store::{Compacted, Entry, Event, EventKind, Watcher};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::encode::is_verbatim;
+use super::list::{Item, ListOptions, RevisionMatch};
+use super::{Operation, Registry, Selectors, revision};
+use crate::http::{ApiError, FieldError};
+
+/// How often a client that asked for bookmarks gets one.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How long before the end of the watch the last bookmark comes.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+
+/// What a watch asks for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WatchOptions {
+    pub(crate) selectors: Selectors,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) resource_version_match: Option<RevisionMatch>,
+    pub(crate) send_initial_events: Option<bool>,
+    pub(crate) bookmarks: bool,
+    pub(crate) timeout: Duration,
+}
+
+impl WatchOptions {
+    fn validate(&self) -> Result<(), ApiError> {
+        let invalid = |field: &str, detail: &str| {
+            Err(ApiError::invalid(
+                "meta.k8s.io",
+                "ListOptions",
+                "",
+                &[FieldError::forbidden(field, detail)],
+            ))
+        };
+        match (self.send_initial_events, self.resource_version_match) {
+            (None, Some(_)) => invalid(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ),
+            (Some(_), Some(RevisionMatch::NotOlderThan)) | (None, None) => Ok(()),
+            (Some(_), None) => invalid(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ),
+            (Some(_), Some(RevisionMatch::Exact)) => invalid(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ),
+        }
+    }
+}
+
+/// One line of a watch.
+#[derive(Debug, Clone)]
+pub(crate) enum WatchFrame {
+    /// `ADDED`, `MODIFIED` or `DELETED`.
+    Change { kind: &'static str, item: Item },
+    /// Everything up to this revision was seen.
+    Bookmark { revision: u64, initial_events_end: bool },
+    /// The watch ends with this.
+    Error(ApiError),
+}
+
+/// A running watch.
+#[derive(Debug)]
+pub(crate) struct WatchStream {
+    registry: Registry,
+    op: Operation,
+    selectors: Selectors,
+    watcher: Option<Watcher>,
+    pending: VecDeque<WatchFrame>,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    last_bookmark: Option<Instant>,
+    end: Instant,
+    shutdown: CancellationToken,
+}
+
+impl Registry {
+    /// Starts a watch. What is wrong with its options is an error; a revision that is too old is the watch's first and last frame.
+    pub(crate) async fn watch(
+        &self,
+        op: Operation,
+        options: WatchOptions,
+        shutdown: CancellationToken,
+    ) -> Result<WatchStream, ApiError> {
+        options.validate()?;
+        let wanted = revision::parse(options.resource_version.as_deref())?;
+        let initial = options.send_initial_events == Some(true)
+            || (options.send_initial_events.is_none() && matches!(wanted, None | Some(0)));
+        let mut pending = VecDeque::new();
+        let from = if initial {
+            if let Some(wanted) = wanted.filter(|wanted| *wanted > 0) {
+                revision::not_older_than(self.store(), wanted).await?;
+            }
+            let list = ListOptions {
+                selectors: options.selectors.clone(),
+                ..ListOptions::default()
+            };
+            let page = self.list(&op, &list).await?;
+            for item in page.items {
+                pending.push_back(WatchFrame::Change { kind: "ADDED", item });
+            }
+            if options.bookmarks {
+                pending.push_back(WatchFrame::Bookmark {
+                    revision: page.revision,
+                    initial_events_end: true,
+                });
+            }
+            page.revision
+        } else {
+            match wanted {
+                Some(wanted) if wanted > 0 => wanted,
+                _ => self.store().revision(),
+            }
+        };
+        let prefix = op.resource.prefix(op.namespace.as_deref());
+        let watcher = match self.store().watch(prefix, from) {
+            Ok(watcher) => Some(watcher),
+            Err(compacted) => {
+                pending.push_back(WatchFrame::Error(too_old(compacted)));
+                None
+            }
+        };
+        let now = Instant::now();
+        let end = now + options.timeout;
+        Ok(WatchStream {
+            registry: self.clone(),
+            op,
+            selectors: options.selectors,
+            watcher,
+            pending,
+            bookmarks: options.bookmarks,
+            next_bookmark: now + BOOKMARK_EVERY,
+            last_bookmark: end.checked_sub(BOOKMARK_BEFORE_END).filter(|at| *at > now),
+            end,
+            shutdown,
+        })
+    }
+}
+
+impl WatchStream {
+    /// What is watched.
+    pub(crate) fn operation(&self) -> &Operation {
+        &self.op
+    }
+
+    /// The next frame without waiting, so that a burst goes out as one piece.
+    pub(crate) fn ready(&mut self) -> Option<WatchFrame> {
+        self.pending.pop_front()
+    }
+
+    /// Waits for the next frame; `None` when the watch is over.
+    pub(crate) async fn next(&mut self) -> Option<WatchFrame> {
+        loop {
+            if let Some(frame) = self.pending.pop_front() {
+                return Some(frame);
+            }
+            let watcher = self.watcher.as_mut()?;
+            let wake = match self.last_bookmark {
+                Some(last) if self.bookmarks => last.min(self.next_bookmark),
+                _ if self.bookmarks => self.next_bookmark,
+                _ => self.end,
+            }
+            .min(self.end);
+            let event = tokio::select! {
+                biased;
+                event = watcher.next() => event,
+                () = self.shutdown.cancelled() => return None,
+                () = tokio::time::sleep_until(wake) => {
+                    let now = Instant::now();
+                    if now >= self.end {
+                        return None;
+                    }
+                    if self.last_bookmark.is_some_and(|last| now >= last) {
+                        self.last_bookmark = None;
+                    }
+                    self.next_bookmark = now + BOOKMARK_EVERY;
+                    return Some(WatchFrame::Bookmark { revision: watcher.position(), initial_events_end: false });
+                }
+            };
+            match event? {
+                Ok(event) => match self.translate(&event) {
+                    Ok(Some(frame)) => return Some(frame),
+                    Ok(None) => {}
+                    Err(error) => {
+                        self.watcher = None;
+                        return Some(WatchFrame::Error(error));
+                    }
+                },
+                Err(compacted) => {
+                    self.watcher = None;
+                    return Some(WatchFrame::Error(too_old(compacted)));
+                }
+            }
+        }
+    }
+
+    /// A change as this watch's selectors see it: an object that starts to match is added, one that stops is deleted.
+    fn translate(&self, event: &Event) -> Result<Option<WatchFrame>, ApiError> {
+        let verbatim = is_verbatim(&self.op.resource);
+        let deleted = event.kind == EventKind::Delete;
+        if self.selectors.is_empty() {
+            let kind = match (deleted, &event.previous) {
+                (true, _) => "DELETED",
+                (false, None) => "ADDED",
+                (false, Some(_)) => "MODIFIED",
+            };
+            let decoded = if verbatim {
+                None
+            } else {
+                Some(self.registry.present(&self.op, &event.entry)?)
+            };
+            return Ok(Some(WatchFrame::Change {
+                kind,
+                item: Item {
+                    entry: event.entry.clone(),
+                    decoded,
+                },
+            }));
+        }
+        let before = match &event.previous {
+            Some(previous) => Some(self.registry.present(&self.op, previous)?),
+            None => None,
+        };
+        let matched = before.as_ref().is_some_and(|object| self.selectors.matches(object));
+        let object = self.registry.present(&self.op, &event.entry)?;
+        let matches = !deleted && self.selectors.matches(&object);
+        let kind = match (matched, matches) {
+            (true, true) => "MODIFIED",
+            (false, true) => "ADDED",
+            (true, false) => "DELETED",
+            (false, false) => return Ok(None),
+        };
+        // An object that only stopped to match is shown as it was, at the revision of the change.
+        let item = match before {
+            Some(mut before) if kind == "DELETED" && !deleted => {
+                use super::ObjectExt;
+                before.set_meta("resourceVersion", Value::from(event.revision.to_string()));
+                let bytes = serde_json::to_vec(&before).map_err(ApiError::internal)?;
+                let entry = Arc::new(Entry {
+                    revision: event.revision,
+                    bytes: bytes.into(),
+                });
+                Item {
+                    entry,
+                    decoded: Some(before),
+                }
+            }
+            _ => Item {
+                entry: event.entry.clone(),
+                decoded: Some(object),
+            },
+        };
+        Ok(Some(WatchFrame::Change { kind, item }))
+    }
+}
+
+fn too_old(compacted: Compacted) -> ApiError {
+    ApiError::expired(format!(
+        "too old resource version: {} ({})",
+        compacted.requested, compacted.compacted
+    ))
+}

@@ -1,0 +1,49 @@
+//! `/healthz`, `/livez` and `/readyz`, alone or with one check's name, in words or verbose.
+
+use std::fmt::Write;
+
+use http::{Response, StatusCode};
+
+use crate::http::query::Query;
+use crate::http::{Body, respond};
+use crate::registry::Registry;
+
+/// Answers a health path, or none of its business.
+pub(crate) fn serve(path: &str, query: &Query, registry: &Registry, stopping: bool) -> Option<Response<Body>> {
+    let mut parts = path.trim_matches('/').splitn(2, '/');
+    let endpoint = parts
+        .next()
+        .filter(|endpoint| matches!(*endpoint, "healthz" | "livez" | "readyz"))?;
+    let mut checks = vec![("ping", true), ("store", registry.store().revision() > 0)];
+    if endpoint == "readyz" {
+        checks.push(("shutdown", !stopping));
+    }
+    if let Some(wanted) = parts.next().filter(|wanted| !wanted.is_empty()) {
+        // The store is where a real server has etcd; monitoring asks for it by that name.
+        let wanted = if wanted == "etcd" { "store" } else { wanted };
+        return Some(match checks.iter().find(|(name, _)| *name == wanted) {
+            None => respond::not_found(),
+            Some((_, true)) => respond::text(StatusCode::OK, "ok"),
+            Some((name, false)) => failed(&format!("internal server error: {name} failed\n")),
+        });
+    }
+    let healthy = checks.iter().all(|(_, ok)| *ok);
+    let mut report = String::new();
+    for (name, ok) in &checks {
+        let _ = if *ok {
+            writeln!(report, "[+]{name} ok")
+        } else {
+            writeln!(report, "[-]{name} failed: reason withheld")
+        };
+    }
+    let _ = writeln!(report, "{endpoint} check {}", if healthy { "passed" } else { "failed" });
+    Some(match (healthy, query.flag("verbose")) {
+        (true, false) => respond::text(StatusCode::OK, "ok"),
+        (true, true) => respond::text(StatusCode::OK, report),
+        (false, _) => failed(&report),
+    })
+}
+
+fn failed(report: &str) -> Response<Body> {
+    respond::text(StatusCode::INTERNAL_SERVER_ERROR, report.to_owned())
+}

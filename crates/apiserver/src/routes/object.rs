@@ -1,0 +1,220 @@
+//! The verbs on one object: bodies in, answers out.
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::objects::{ObjectRequest, written};
+use super::options;
+use super::render::{Form, object as render};
+use crate::authorization::Attributes;
+use crate::http::query::Query;
+use crate::http::{ApiError, Body, FieldError, respond};
+use crate::registry::{
+    BodyFormat, DeleteOptions, Deleted, ObjectExt, Operation, Patch, PatchKind, decode_object, parse_body,
+};
+
+const BODIES: [&str; 3] = [
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+];
+
+fn media_type(headers: &HeaderMap) -> String {
+    let value = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// The form of a body; JSON if nothing is said.
+fn format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
+    match media_type(headers).as_str() {
+        "" | "application/json" => Ok(BodyFormat::Json),
+        "application/yaml" => Ok(BodyFormat::Yaml),
+        "application/vnd.kubernetes.protobuf" => Ok(BodyFormat::Protobuf),
+        _ => Err(ApiError::unsupported_media_type(&BODIES)),
+    }
+}
+
+pub(crate) async fn get(
+    request: &ObjectRequest,
+    op: &Operation,
+    form: Form,
+    name: &str,
+) -> Result<Response<Body>, ApiError> {
+    let registry = &request.registry;
+    let (entry, verbatim) = registry
+        .get_entry(op, name, request.query.get("resourceVersion"))
+        .await?;
+    if op.subresource.as_deref() == Some("scale") {
+        let scale = registry.scale_of(op, &registry.present(op, &entry)?)?;
+        return Ok(respond::value(StatusCode::OK, &scale));
+    }
+    if verbatim && form.is_plain() {
+        return Ok(respond::bytes(StatusCode::OK, respond::JSON, entry.bytes.clone()));
+    }
+    let object = registry.present(op, &entry)?;
+    Ok(render(registry, op, form, StatusCode::OK, object))
+}
+
+pub(crate) async fn create(
+    request: &ObjectRequest,
+    op: &Operation,
+    form: Form,
+    body: &[u8],
+) -> Result<Response<Body>, ApiError> {
+    let object = decode_object(op, body, format(&request.headers)?)?;
+    if let Some(answer) = request.gate.review(&request.registry, op, &object) {
+        return Ok(respond::value(StatusCode::CREATED, &answer?));
+    }
+    let outcome = request.registry.create(op, object).await?;
+    Ok(written(request, op, form, outcome))
+}
+
+/// A POST to a subresource; there is one, for tokens.
+pub(crate) fn create_subresource(
+    request: &ObjectRequest,
+    op: &Operation,
+    name: &str,
+    body: &[u8],
+) -> Result<Response<Body>, ApiError> {
+    if op.subresource.as_deref() != Some("token") {
+        return Err(ApiError::method_not_allowed());
+    }
+    let object = decode_object(op, body, format(&request.headers)?)?;
+    let answer = request.gate.token(&request.registry, op, name, &object)?;
+    Ok(respond::value(StatusCode::CREATED, &answer))
+}
+
+pub(crate) async fn update(
+    request: &ObjectRequest,
+    op: &Operation,
+    form: Form,
+    name: &str,
+    body: &[u8],
+) -> Result<Response<Body>, ApiError> {
+    let object = decode_object(op, body, format(&request.headers)?)?;
+    if op.subresource.as_deref() == Some("scale") {
+        let scale = request.registry.update_scale(op, name, object).await?;
+        return Ok(respond::value(StatusCode::OK, &scale));
+    }
+    let outcome = request.registry.update(op, name, object).await?;
+    Ok(written(request, op, form, outcome))
+}
+
+pub(crate) async fn patch(
+    request: &ObjectRequest,
+    op: &Operation,
+    form: Form,
+    name: &str,
+    body: &[u8],
+) -> Result<Response<Body>, ApiError> {
+    let (kind, format) = match media_type(&request.headers).as_str() {
+        "application/json-patch+json" => (PatchKind::Json, BodyFormat::Json),
+        "application/merge-patch+json" => (PatchKind::Merge, BodyFormat::Json),
+        "application/strategic-merge-patch+json" if !op.resource.is_custom() => {
+            (PatchKind::Strategic, BodyFormat::Json)
+        }
+        "application/apply-patch+yaml" => (PatchKind::Apply, BodyFormat::Yaml),
+        _ if op.resource.is_custom() => {
+            return Err(ApiError::unsupported_media_type(&[
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                "application/apply-patch+yaml",
+                "application/apply-patch+cbor",
+            ]));
+        }
+        _ => {
+            return Err(ApiError::unsupported_media_type(&[
+                "application/json-patch+json",
+                "application/merge-patch+json",
+                "application/strategic-merge-patch+json",
+                "application/apply-patch+yaml",
+                "application/apply-patch+cbor",
+            ]));
+        }
+    };
+    let force = request.query.get("force").is_some();
+    let forced = request.query.flag("force");
+    if kind != PatchKind::Apply && force {
+        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+    }
+    if kind == PatchKind::Apply && request.query.get("fieldManager").is_none() {
+        let error = FieldError::required("fieldManager", "is required for apply patch");
+        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+    }
+    let patch = Patch {
+        kind,
+        body: parse_body(body, format)?,
+        force: forced,
+    };
+    if op.subresource.as_deref() == Some("scale") {
+        let scale = request.registry.patch_scale(op, name, &patch).await?;
+        return Ok(respond::value(StatusCode::OK, &scale));
+    }
+    if kind == PatchKind::Apply {
+        require_create(request, op, name)?;
+    }
+    let outcome = request.registry.patch(op, name, &patch).await?;
+    Ok(written(request, op, form, outcome))
+}
+
+/// Who applies an object that does not exist creates it, and needs the right for that too.
+fn require_create(request: &ObjectRequest, op: &Operation, name: &str) -> Result<(), ApiError> {
+    if op.subresource.is_some() || request.registry.view().exists_key(&op.key(name)) {
+        return Ok(());
+    }
+    let resource = &op.resource;
+    let attributes = Attributes::resource("create", &resource.group, &resource.version, &resource.plural)
+        .in_namespace(op.namespace.as_deref().unwrap_or_default())
+        .named(name);
+    request.gate.require(&op.user, &attributes)
+}
+
+/// The options of a deletion: in the body, or else in the query.
+pub(crate) fn delete_options(query: &Query, headers: &HeaderMap, body: &[u8]) -> Result<DeleteOptions, ApiError> {
+    let mut options = options::delete(query)?;
+    if !body.is_empty() {
+        let value = parse_body(body, format(headers)?)?;
+        if !value.is_object() {
+            return Err(ApiError::bad_request("the body is no DeleteOptions object"));
+        }
+        let dry_run = options.dry_run;
+        let sent = DeleteOptions::from_value(&value)?;
+        options = DeleteOptions {
+            dry_run: dry_run || sent.dry_run,
+            propagation_policy: sent.propagation_policy.or(options.propagation_policy),
+            grace_period_seconds: sent.grace_period_seconds.or(options.grace_period_seconds),
+            ..sent
+        };
+    }
+    Ok(options)
+}
+
+pub(crate) async fn delete(
+    request: &ObjectRequest,
+    op: &Operation,
+    form: Form,
+    name: &str,
+    body: &[u8],
+) -> Result<Response<Body>, ApiError> {
+    let options = delete_options(&request.query, &request.headers, body)?;
+    match request.registry.delete(op, name, &options).await? {
+        Deleted::Waiting(object) => Ok(render(&request.registry, op, form, StatusCode::OK, object)),
+        Deleted::Gone(object) => {
+            let mut details = json!({"name": name, "kind": op.resource.plural, "uid": object.uid()});
+            if let Some(map) = details.as_object_mut()
+                && !op.resource.group.is_empty()
+            {
+                map.insert("group".to_owned(), Value::from(op.resource.group.clone()));
+            }
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+            });
+            Ok(respond::value(StatusCode::OK, &status))
+        }
+    }
+}

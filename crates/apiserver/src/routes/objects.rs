@@ -1,0 +1,157 @@
+//! Requests about objects: the verb decides.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use tokio_util::sync::CancellationToken;
+
+use super::render::{Form, list, object as render_object};
+use super::{object, options, watch};
+use crate::access::Gate;
+use crate::authentication::UserInfo;
+use crate::http::negotiate::view;
+use crate::http::query::Query;
+use crate::http::{ApiError, Body, RequestInfo, respond};
+use crate::registry::{Operation, Registry};
+
+/// One request about objects, admitted.
+pub(crate) struct ObjectRequest {
+    pub(crate) registry: Registry,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) info: RequestInfo,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) user: UserInfo,
+    pub(crate) shutdown: CancellationToken,
+}
+
+/// Answers a request about objects. `body` is read by then.
+pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Response<Body>, ApiError> {
+    let ObjectRequest {
+        registry,
+        info,
+        query,
+        headers,
+        ..
+    } = request;
+    let catalog = registry.catalog();
+    let Some(resource) = catalog.find(&info.group, &info.version, &info.resource) else {
+        return if catalog.has_version(&info.group, &info.version) {
+            Err(ApiError::no_such_resource())
+        } else {
+            Ok(respond::not_found())
+        };
+    };
+    if !info.rest.is_empty() {
+        return Err(ApiError::no_such_resource());
+    }
+    let subresource = info.subresource.as_deref();
+    if subresource.is_some_and(|name| resource.subresource(name).is_none()) {
+        return Err(ApiError::no_such_resource());
+    }
+    // A namespace belongs to the URL of what is in one: always, unless everything of a kind is read.
+    let everywhere =
+        matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") && !(info.verb == "deletecollection");
+    if resource.namespaced && info.namespace.is_none() && !everywhere && resource.allows("get", None) {
+        return Err(if info.name.is_some() {
+            ApiError::no_such_resource()
+        } else {
+            ApiError::method_not_allowed()
+        });
+    }
+    if !resource.namespaced && info.namespace.is_some() && info.resource != "namespaces" {
+        return Err(ApiError::no_such_resource());
+    }
+    if !resource.allows(&info.verb, subresource) {
+        return Err(ApiError::method_not_allowed());
+    }
+    let kind = match info.verb.as_str() {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        "patch" => "PatchOptions",
+        _ => "DeleteOptions",
+    };
+    let writes = !matches!(info.verb.as_str(), "get" | "list" | "watch");
+    let op = Operation {
+        namespace: if resource.namespaced {
+            info.namespace.clone()
+        } else {
+            None
+        },
+        subresource: info.subresource.clone(),
+        user: request.user.clone(),
+        dry_run: writes && options::dry_run(query, kind)?,
+        field_manager: options::field_manager(query, headers),
+        field_validation: if writes {
+            options::field_validation(query, kind)?
+        } else {
+            Default::default()
+        },
+        warnings: Arc::default(),
+        resource: resource.clone(),
+    };
+    let form = Form::new(view(headers)?, query)?;
+    let mut response = dispatch(request, &op, form, body).await?;
+    respond::warn(&mut response, &op.warnings.lock());
+    Ok(response)
+}
+
+async fn dispatch(
+    request: &ObjectRequest,
+    op: &Operation,
+    form: Form,
+    body: Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let ObjectRequest {
+        registry,
+        info,
+        query,
+        headers,
+        ..
+    } = request;
+    match (info.verb.as_str(), info.name.as_deref()) {
+        ("list", _) => {
+            let page = registry.list(op, &options::list(query, &op.resource)?).await?;
+            list(registry, op, form, page)
+        }
+        ("watch", _) => {
+            // A name in the URL restricts a watch; a name that came out of a field selector is in the selector anyway.
+            let options = options::watch(query, &op.resource, info.name.as_deref())?;
+            let stream = registry.watch(op.clone(), options, request.shutdown.clone()).await?;
+            Ok(watch::respond(registry.clone(), form, stream))
+        }
+        ("get", Some(name)) => object::get(request, op, form, name).await,
+        ("create", None) => object::create(request, op, form, &body).await,
+        ("create", Some(name)) => object::create_subresource(request, op, name, &body),
+        ("update", Some(name)) => object::update(request, op, form, name, &body).await,
+        ("patch", Some(name)) => object::patch(request, op, form, name, &body).await,
+        ("delete", Some(name)) => object::delete(request, op, form, name, &body).await,
+        ("deletecollection", _) => {
+            let options = object::delete_options(query, headers, &body)?;
+            let list = options::list(query, &op.resource)?;
+            let (revision, objects) = registry.delete_collection(op, &list, &options).await?;
+            let value = serde_json::json!({
+                "kind": op.resource.list_kind, "apiVersion": op.resource.api_version(),
+                "metadata": {"resourceVersion": revision.to_string()}, "items": objects,
+            });
+            Ok(respond::value(StatusCode::OK, &value))
+        }
+        _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+/// The answer to a write.
+pub(crate) fn written(
+    request: &ObjectRequest,
+    op: &Operation,
+    form: Form,
+    outcome: crate::registry::Outcome,
+) -> Response<Body> {
+    let status = if outcome.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    render_object(&request.registry, op, form, status, outcome.object)
+}

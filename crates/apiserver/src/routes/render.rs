@@ -1,0 +1,163 @@
+//! Objects and lists in the form that the client asked for: themselves, their metadata only, or rows of a table.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::http::negotiate::View;
+use crate::http::query::Query;
+use crate::http::{ApiError, Body, respond};
+use crate::kinds;
+use crate::registry::{Item, ListResult, Operation, Registry};
+
+/// How to answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) view: View,
+    /// What a table's rows carry: `None`, `Metadata` or `Object`.
+    pub(crate) include: Include,
+}
+
+/// What a table's rows carry beside their cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+impl Form {
+    pub(crate) fn new(view: View, query: &Query) -> Result<Self, ApiError> {
+        let include = match query.get("includeObject") {
+            None | Some("Metadata") => Include::Metadata,
+            Some("None") => Include::None,
+            Some("Object") => Include::Object,
+            Some(other) => {
+                return Err(ApiError::bad_request(format!(
+                    "unable to decode {other:?} as includeObject: supported are None, Metadata and Object"
+                )));
+            }
+        };
+        Ok(Self { view, include })
+    }
+
+    /// Whether stored bytes may be sent as they are.
+    pub(crate) fn is_plain(self) -> bool {
+        self.view == View::Object
+    }
+}
+
+/// One object.
+pub(crate) fn object(
+    registry: &Registry,
+    op: &Operation,
+    form: Form,
+    status: StatusCode,
+    object: Value,
+) -> Response<Body> {
+    respond::value(status, &shaped(registry, op, form, object, true))
+}
+
+/// An object in its form, as the answer or as part of a watch.
+pub(crate) fn shaped(registry: &Registry, op: &Operation, form: Form, object: Value, columns: bool) -> Value {
+    match form.view {
+        View::Object => object,
+        View::Metadata => partial(object),
+        View::Table => {
+            let revision = object
+                .pointer("/metadata/resourceVersion")
+                .cloned()
+                .unwrap_or(Value::Null);
+            let mut table = kinds::table(
+                &op.resource,
+                std::slice::from_ref(&object),
+                form.include,
+                registry.now(),
+            );
+            if let Some(map) = table.as_object_mut() {
+                map.insert("metadata".to_owned(), json!({"resourceVersion": revision}));
+                if !columns {
+                    map.insert("columnDefinitions".to_owned(), Value::Null);
+                }
+            }
+            table
+        }
+    }
+}
+
+/// `meta.k8s.io/v1` PartialObjectMetadata.
+fn partial(object: Value) -> Value {
+    let Value::Object(mut map) = object else {
+        return Value::Null;
+    };
+    let metadata = map.remove("metadata").unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+/// A list.
+pub(crate) fn list(
+    registry: &Registry,
+    op: &Operation,
+    form: Form,
+    page: ListResult,
+) -> Result<Response<Body>, ApiError> {
+    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    if let Some(map) = metadata.as_object_mut() {
+        if let Some(next) = page.next {
+            map.insert("continue".to_owned(), Value::from(next));
+        }
+        if let Some(remaining) = page.remaining {
+            map.insert("remainingItemCount".to_owned(), Value::from(remaining));
+        }
+    }
+    if form.is_plain() {
+        return plain_list(op, &metadata, &page.items);
+    }
+    let objects = page
+        .items
+        .into_iter()
+        .map(|item| match item.decoded {
+            Some(object) => Ok(object),
+            None => registry.present(op, &item.entry),
+        })
+        .collect::<Result<Vec<Value>, ApiError>>()?;
+    let value = match form.view {
+        View::Table => {
+            let mut table = kinds::table(&op.resource, &objects, form.include, registry.now());
+            if let Some(map) = table.as_object_mut() {
+                map.insert("metadata".to_owned(), metadata);
+            }
+            table
+        }
+        View::Metadata => json!({
+            "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+            "items": objects.into_iter().map(partial).collect::<Vec<_>>(),
+        }),
+        View::Object => json!({
+            "kind": op.resource.list_kind, "apiVersion": op.resource.api_version(), "metadata": metadata,
+            "items": objects,
+        }),
+    };
+    Ok(respond::value(StatusCode::OK, &value))
+}
+
+/// A list of stored bytes, joined without reading them.
+fn plain_list(op: &Operation, metadata: &Value, items: &[Item]) -> Result<Response<Body>, ApiError> {
+    let size: usize = items.iter().map(|item| item.entry.bytes.len() + 1).sum();
+    let mut out = Vec::with_capacity(size + 256);
+    let head = json!({"kind": op.resource.list_kind, "apiVersion": op.resource.api_version(), "metadata": metadata});
+    serde_json::to_writer(&mut out, &head).map_err(ApiError::internal)?;
+    out.pop();
+    out.extend_from_slice(b",\"items\":[");
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        match &item.decoded {
+            Some(object) => serde_json::to_writer(&mut out, object).map_err(ApiError::internal)?,
+            None => out.extend_from_slice(&item.entry.bytes),
+        }
+    }
+    out.extend_from_slice(b"]}\n");
+    Ok(respond::bytes(StatusCode::OK, respond::JSON, Bytes::from(out)))
+}

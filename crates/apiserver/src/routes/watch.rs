@@ -1,0 +1,110 @@
+//! A watch as a stream of lines. What is ready goes out in one piece.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http::Response;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, json};
+
+use super::render::{Form, shaped};
+use crate::http::Body;
+use crate::http::body::BoxError;
+use crate::http::negotiate::View;
+use crate::registry::{Registry, WatchFrame, WatchStream};
+
+/// Bytes after which a piece is sent although more is ready.
+const PIECE: usize = 64 * 1024;
+
+/// The answer whose body is the watch.
+pub(crate) fn respond(registry: Registry, form: Form, stream: WatchStream) -> Response<Body> {
+    let state = State {
+        registry,
+        form,
+        stream,
+        columns_sent: false,
+    };
+    let pieces = futures::stream::unfold(state, |mut state| async move {
+        let frame = state.stream.next().await?;
+        let mut out = Vec::new();
+        state.write(&mut out, frame);
+        while out.len() < PIECE {
+            let Some(frame) = state.stream.ready() else { break };
+            state.write(&mut out, frame);
+        }
+        Some((Bytes::from(out), state))
+    });
+    let body = StreamBody::new(pieces.map(|piece| Ok::<_, BoxError>(Frame::data(piece)))).boxed_unsync();
+    let mut response = Response::new(body);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+struct State {
+    registry: Registry,
+    form: Form,
+    stream: WatchStream,
+    columns_sent: bool,
+}
+
+impl State {
+    fn write(&mut self, out: &mut Vec<u8>, frame: WatchFrame) {
+        let op = self.stream.operation().clone();
+        match frame {
+            WatchFrame::Change { kind, item } => {
+                out.extend_from_slice(b"{\"type\":\"");
+                out.extend_from_slice(kind.as_bytes());
+                out.extend_from_slice(b"\",\"object\":");
+                match (item.decoded, self.form.is_plain()) {
+                    (None, true) => out.extend_from_slice(&item.entry.bytes),
+                    (decoded, _) => {
+                        let object = match decoded {
+                            Some(object) => object,
+                            None => self.registry.present(&op, &item.entry).unwrap_or(Value::Null),
+                        };
+                        let shaped = shaped(&self.registry, &op, self.form, object, !self.columns_sent);
+                        self.columns_sent = true;
+                        let _ = serde_json::to_writer(&mut *out, &shaped);
+                    }
+                }
+                out.extend_from_slice(b"}\n");
+            }
+            WatchFrame::Bookmark {
+                revision,
+                initial_events_end,
+            } => {
+                let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+                if initial_events_end && let Some(map) = metadata.as_object_mut() {
+                    map.insert("annotations".to_owned(), json!({"k8s.io/initial-events-end": "true"}));
+                }
+                let object = json!({
+                    "kind": op.resource.kind, "apiVersion": op.resource.api_version(), "metadata": metadata,
+                });
+                let object = match self.form.view {
+                    View::Table => {
+                        let mut table = shaped(&self.registry, &op, self.form, object, !self.columns_sent);
+                        self.columns_sent = true;
+                        if let Some(map) = table.as_object_mut() {
+                            map.insert("metadata".to_owned(), json!({"resourceVersion": revision.to_string()}));
+                        }
+                        table
+                    }
+                    _ => shaped(&self.registry, &op, self.form, object, false),
+                };
+                write_event(out, "BOOKMARK", &object);
+            }
+            WatchFrame::Error(error) => write_event(out, "ERROR", &error.to_value()),
+        }
+    }
+}
+
+fn write_event(out: &mut Vec<u8>, kind: &str, object: &Value) {
+    let _ = serde_json::to_writer(&mut *out, &json!({"type": kind, "object": object}));
+    out.push(b'\n');
+}

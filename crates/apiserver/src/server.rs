@@ -1,0 +1,189 @@
+//! The server as a whole: opened on a data directory, reached in this process or over the network.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tenure_store::{Limits, OpenError, Store};
+use tokio::net::TcpListener;
+
+use crate::access::{Gate, Peer};
+use crate::authentication::{Authenticator, CertificateError, KeyError, Lookup, ServiceAccountTokens};
+use crate::catalog::Catalog;
+use crate::certificates::{Authority, AuthorityError, loopback_names};
+use crate::http::ApiError;
+use crate::registry::Registry;
+use crate::service::{ApiService, Shared};
+use crate::{bootstrap, serve};
+
+/// The issuer of ServiceAccount tokens: what Pods call the API server.
+const ISSUER: &str = "https://kubernetes.default.svc";
+
+/// How a server is set up.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where everything durable is: the store, keys and certificates. Made if it is not there.
+    pub data_dir: PathBuf,
+    /// Names and addresses, beside those of the loopback, that clients call this server by.
+    pub names: Vec<String>,
+    /// Whether stored workloads are reported as rolled out, as nothing runs them.
+    pub workload_status: bool,
+}
+
+impl Config {
+    /// A server on this machine, with its data in `data_dir`.
+    #[must_use]
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            names: Vec::new(),
+            workload_status: false,
+        }
+    }
+}
+
+/// Why a server could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// Keys or certificates.
+    #[error(transparent)]
+    Certificates(#[from] AuthorityError),
+    /// The CA that signs client certificates.
+    #[error("client certificates can't be verified: {0}")]
+    ClientCertificates(#[from] CertificateError),
+    /// The key that signs tokens.
+    #[error("the key for ServiceAccount tokens can't be used: {0}")]
+    Key(#[from] KeyError),
+    /// The objects that every cluster has could not be made.
+    #[error("the first objects could not be stored: {0}")]
+    Bootstrap(#[source] ApiError),
+    /// The listening socket.
+    #[error("the listening socket failed: {0}")]
+    Listener(#[source] std::io::Error),
+}
+
+/// An open server. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+    authority: Arc<Authority>,
+}
+
+impl Server {
+    /// Opens the data directory, or makes one, and everything that a cluster starts with. It answers in this process
+    /// from then on, and over the network once [`Server::serve`] runs. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`ServerError`]: in use, damaged, not writable.
+    pub async fn open(config: Config) -> Result<Self, ServerError> {
+        let registry = {
+            let directory = config.data_dir.clone();
+            let opened = tokio::task::spawn_blocking(move || Store::open(&directory, Limits::default())).await;
+            let store = opened.map_err(|error| {
+                ServerError::Bootstrap(ApiError::internal(format!("the store could not be opened: {error}")))
+            })??;
+            Registry::new(store, Catalog::builtin())
+        };
+        let mut names = loopback_names();
+        names.extend(config.names.iter().cloned());
+        let authority = Authority::open(&config.data_dir.join("pki"), &names, registry.now())?;
+        let tokens = Arc::new(ServiceAccountTokens::new(ISSUER, authority.signing_key()?));
+        let authenticator = Authenticator::new(authority.client_certificates()?, tokens);
+        let gate = Gate::new(authenticator, registry.rights().clone());
+        bootstrap::run(&registry).await.map_err(ServerError::Bootstrap)?;
+        let shared = Arc::new(Shared::new(registry, gate));
+        Ok(Self {
+            shared,
+            authority: Arc::new(authority),
+        })
+    }
+
+    /// The API for clients in this process. They authenticate with a bearer token, as over the network: nothing is
+    /// trusted because it is near.
+    #[must_use]
+    pub fn service(&self) -> ApiService {
+        ApiService::new(self.shared.clone(), Peer::Anonymous)
+    }
+
+    /// The API for this process' own admin, as with the admin's client certificate.
+    #[must_use]
+    pub fn admin_service(&self) -> ApiService {
+        ApiService::new(self.shared.clone(), Peer::Admin)
+    }
+
+    /// Serves HTTPS (HTTP/2 and 1.1) until [`Server::shutdown`].
+    ///
+    /// # Errors
+    /// When the socket or TLS fails; what a single connection does wrong ends only that connection.
+    pub async fn serve(&self, listener: TcpListener) -> Result<(), ServerError> {
+        let address = listener.local_addr().map_err(ServerError::Listener)?;
+        self.shared.address.write().clone_from(&address.to_string());
+        let clients = self.authority.client_certificates()?;
+        let tls = self.authority.server_config(&clients)?;
+        serve::run(self.shared.clone(), self.authority.clone(), listener, tls)
+            .await
+            .map_err(ServerError::Listener)
+    }
+
+    /// Ends every watch and stops to serve; requests that are being answered are finished.
+    pub fn shutdown(&self) {
+        self.shared.shutdown.cancel();
+    }
+
+    /// The admin's kubeconfig for a server at `address`.
+    #[must_use]
+    pub fn admin_kubeconfig(&self, address: SocketAddr) -> String {
+        self.authority.kubeconfig(&format!("https://{address}"))
+    }
+
+    /// Writes the admin's kubeconfig, readable for its owner only.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn write_admin_kubeconfig(&self, path: &Path, address: SocketAddr) -> Result<(), ServerError> {
+        Ok(self.authority.write_kubeconfig(path, &format!("https://{address}"))?)
+    }
+
+    /// The CA's certificate in PEM.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        self.authority.ca_pem()
+    }
+
+    /// A token of a ServiceAccount that exists, for a client in this process that has no token yet to ask for one.
+    ///
+    /// # Errors
+    /// 404 if there is no such ServiceAccount, 422 for less than ten minutes.
+    pub fn service_account_token(&self, namespace: &str, name: &str, seconds: i64) -> Result<String, ApiError> {
+        let request = serde_json::json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds},
+        });
+        let registry = &self.shared.registry;
+        let tokens = self.shared.gate.authenticator().tokens();
+        let view = registry.view();
+        let granted = crate::authentication::request_token(
+            tokens,
+            namespace,
+            name,
+            &request,
+            &view as &dyn Lookup,
+            registry.now(),
+        )?;
+        let token = granted
+            .response
+            .pointer("/status/token")
+            .and_then(serde_json::Value::as_str);
+        token
+            .map(str::to_owned)
+            .ok_or_else(|| ApiError::internal("a TokenRequest was answered without a token"))
+    }
+
+    /// The objects, for this process' own controllers: the verbs without a network and without authorization.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.shared.registry
+    }
+}

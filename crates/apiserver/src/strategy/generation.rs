@@ -1,0 +1,70 @@
+//! metadata.generation: which kinds count the changes of what their users want, and what counts as one.
+
+use serde_json::{Value, json};
+
+use crate::catalog::Resource;
+use crate::registry::{ObjectExt, Operation};
+
+/// The built-in kinds with a generation, as the real server gives them one.
+const WITH_GENERATION: [(&str, &str); 19] = [
+    ("", "pods"),
+    ("", "podtemplates"),
+    ("", "replicationcontrollers"),
+    ("apps", "daemonsets"),
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+    ("batch", "cronjobs"),
+    ("batch", "jobs"),
+    ("networking.k8s.io", "ingresses"),
+    ("networking.k8s.io", "ingressclasses"),
+    ("networking.k8s.io", "networkpolicies"),
+    ("policy", "poddisruptionbudgets"),
+    ("discovery.k8s.io", "endpointslices"),
+    ("scheduling.k8s.io", "priorityclasses"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+];
+
+/// Whether objects of this resource carry a generation.
+pub(crate) fn has_generation(resource: &Resource) -> bool {
+    resource.is_custom()
+        || WITH_GENERATION.contains(&(resource.group.as_str(), resource.plural.as_str()))
+        || (resource.group == "admissionregistration.k8s.io" && resource.plural == "validatingadmissionpolicybindings")
+}
+
+/// Counts a change of anything but metadata and status.
+pub(crate) fn bump_generation(op: &Operation, live: &Value, new: &mut Value) {
+    if !has_generation(&op.resource) || op.subresource.as_deref().is_some_and(|name| name != "scale") {
+        return;
+    }
+    let annotations = |object: &Value| {
+        object
+            .metadata()
+            .and_then(|metadata| metadata.get("annotations"))
+            .cloned()
+    };
+    // A Deployment's annotations are carried over to its ReplicaSets, so they count too.
+    let annotated =
+        op.resource.group == "apps" && op.resource.plural == "deployments" && annotations(live) != annotations(new);
+    if annotated || wanted(live) != wanted(new) {
+        let generation = live
+            .metadata()
+            .and_then(|metadata| metadata.get("generation"))
+            .and_then(Value::as_i64)
+            .unwrap_or_default();
+        new.set_meta("generation", json!(generation + 1));
+    }
+}
+
+/// What the user wants: all but metadata and status.
+fn wanted(object: &Value) -> Vec<(&String, &Value)> {
+    object
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
+        .collect()
+}

@@ -1,0 +1,218 @@
+//! What kinds do differently on the way into the store: the fields that only the server writes, generations,
+//! status kept apart from spec, allocated addresses, and when a deleting object may go.
+//!
+//! What a valid object looks like is `schema`'s business; who may write it, `authorization`'s.
+
+mod generation;
+mod namespace;
+mod secret;
+mod service;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::catalog::Resource;
+use crate::http::{ApiError, FieldError};
+use crate::registry::{ObjectExt, Operation, View};
+
+pub(crate) use generation::{bump_generation, has_generation};
+
+/// Whether creates and updates of this resource run one after the other, because they share something finite.
+pub(crate) fn allocates(resource: &Resource) -> bool {
+    is(resource, "", "services")
+}
+
+/// Whether a PUT has to say which version it replaces.
+pub(crate) fn needs_resource_version(resource: &Resource) -> bool {
+    resource.is_custom() || is(resource, "apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+fn is(resource: &Resource, group: &str, plural: &str) -> bool {
+    resource.group == group && resource.plural == plural
+}
+
+/// Prepares an object that is about to be created.
+pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &View, _now: Timestamp) {
+    if resource.has_status() && !keeps_status_on_create(resource) {
+        if let Some(map) = object.as_object_mut() {
+            map.remove("status");
+        }
+    }
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "namespaces") => namespace::prepare_create(object),
+        ("", "secrets") => secret::prepare(object),
+        ("", "services") => service::prepare_create(object, view),
+        ("", "persistentvolumeclaims") => set_status(object, json!({"phase": "Pending"})),
+        ("", "persistentvolumes") => set_status(object, json!({"phase": "Pending"})),
+        ("", "pods") => set_status(object, json!({"phase": "Pending", "qosClass": "BestEffort"})),
+        ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") => {
+            set_status(object, workload_status(resource));
+        }
+        ("batch", "jobs" | "cronjobs") | ("networking.k8s.io", "ingresses") => {
+            set_status(
+                object,
+                if resource.plural == "ingresses" {
+                    json!({"loadBalancer": {}})
+                } else {
+                    json!({})
+                },
+            );
+        }
+        ("policy", "poddisruptionbudgets") => set_status(
+            object,
+            json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}),
+        ),
+        ("autoscaling", "horizontalpodautoscalers") => {
+            set_status(object, json!({"currentMetrics": null, "desiredReplicas": 0}));
+        }
+        ("apiextensions.k8s.io", "customresourcedefinitions") => crate::kinds::prepare_definition(object),
+        ("", "resourcequotas") | ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
+            set_status(object, json!({}));
+        }
+        ("", "replicationcontrollers") => set_status(object, json!({"replicas": 0})),
+        _ => {}
+    }
+}
+
+/// Nodes register themselves with their status in one request.
+fn keeps_status_on_create(resource: &Resource) -> bool {
+    is(resource, "", "nodes")
+}
+
+fn workload_status(resource: &Resource) -> Value {
+    match resource.plural.as_str() {
+        "daemonsets" => json!({
+            "currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0,
+        }),
+        "statefulsets" => json!({"availableReplicas": 0, "replicas": 0}),
+        "replicasets" => json!({"replicas": 0}),
+        _ => json!({}),
+    }
+}
+
+fn set_status(object: &mut Value, status: Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("status".to_owned(), status);
+    }
+}
+
+/// Puts the live object's fields in the place of those that this endpoint does not write: status on the main
+/// endpoint, everything else on the status endpoint.
+pub(crate) fn reset_fields(op: &Operation, live: &Value, new: Value) -> Value {
+    let resource = &op.resource;
+    match op.subresource.as_deref() {
+        Some("status") => {
+            let mut result = live.clone();
+            let managed = new
+                .metadata()
+                .and_then(|metadata| metadata.get("managedFields"))
+                .cloned();
+            let Value::Object(mut sent) = new else { return result };
+            if !resource.is_custom()
+                && let Some(metadata) = sent.remove("metadata")
+                && let Some(map) = result.as_object_mut()
+            {
+                // Built-in kinds let labels, annotations and finalizers pass on this endpoint; owners and specs do not.
+                map.insert("metadata".to_owned(), metadata);
+            }
+            match managed {
+                Some(managed) => result.set_meta("managedFields", managed),
+                None => {
+                    result.remove_meta("managedFields");
+                }
+            }
+            if let Some(map) = result.as_object_mut() {
+                match sent.remove("status") {
+                    Some(status) => map.insert("status".to_owned(), status),
+                    None => map.remove("status"),
+                };
+            }
+            result
+        }
+        Some("finalize") => {
+            let mut result = live.clone();
+            if let (Some(map), Some(finalizers)) = (
+                result.pointer_mut("/spec").and_then(Value::as_object_mut),
+                new.pointer("/spec/finalizers"),
+            ) {
+                map.insert("finalizers".to_owned(), finalizers.clone());
+            } else if let Some(map) = result.pointer_mut("/spec").and_then(Value::as_object_mut) {
+                map.remove("finalizers");
+            }
+            if let Some(managed) = new.metadata().and_then(|metadata| metadata.get("managedFields")) {
+                result.set_meta("managedFields", managed.clone());
+            }
+            result
+        }
+        _ => {
+            let mut new = new;
+            if resource.has_status()
+                && let Some(map) = new.as_object_mut()
+            {
+                match live.get("status") {
+                    Some(status) => map.insert("status".to_owned(), status.clone()),
+                    None => map.remove("status"),
+                };
+            }
+            new
+        }
+    }
+}
+
+/// Prepares an object that is about to replace another.
+pub(crate) fn prepare_update(op: &Operation, live: &Value, new: &mut Value, view: &View, _now: Timestamp) {
+    let resource = &op.resource;
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "namespaces") => namespace::prepare_update(op, live, new),
+        ("", "secrets") => secret::prepare(new),
+        ("", "services") if op.subresource.is_none() => service::prepare_update(live, new, view),
+        _ => {}
+    }
+}
+
+/// Prepares an object that waits for its finalizers from now on.
+pub(crate) fn prepare_delete(resource: &Resource, object: &mut Value) {
+    if is(resource, "", "namespaces") {
+        namespace::prepare_delete(object);
+    }
+}
+
+/// Whether nothing holds a deleting object any more.
+pub(crate) fn is_finalized(resource: &Resource, object: &Value) -> bool {
+    let held_by_spec = is(resource, "", "namespaces")
+        && object
+            .pointer("/spec/finalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty());
+    object.finalizers().is_empty() && !held_by_spec
+}
+
+/// Some kinds tell a second deletion that the first one is still at work.
+pub(crate) fn refuse_second_delete(resource: &Resource, name: &str) -> Result<(), ApiError> {
+    if is(resource, "", "namespaces") {
+        return Err(ApiError::conflict(
+            resource,
+            name,
+            "The system is ensuring all content is removed from this namespace.  Upon completion, this namespace will automatically be purged by the system.",
+        ));
+    }
+    Ok(())
+}
+
+/// Faults that only show beside other objects, on creation.
+pub(crate) fn validate_create(resource: &Resource, object: &Value, view: &View) -> Vec<FieldError> {
+    if is(resource, "", "services") {
+        service::validate(object, None, view)
+    } else {
+        Vec::new()
+    }
+}
+
+/// Faults that only show beside other objects, on a change.
+pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value, view: &View) -> Vec<FieldError> {
+    if is(&op.resource, "", "services") && op.subresource.is_none() {
+        service::validate(new, Some(live), view)
+    } else {
+        Vec::new()
+    }
+}
