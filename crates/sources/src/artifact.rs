@@ -184,7 +184,7 @@ impl ArtifactStore {
             .create_new(true)
             .open(&path)
             .map_err(|source| self.io("create", &path, source))?;
-        Ok(Incoming { file: Some(file), path })
+        Ok(Incoming { file, path })
     }
 
     /// Moves a finished archive to its place and removes the source's oldest ones.
@@ -253,7 +253,7 @@ impl ArtifactStore {
 /// A file of a fetch in progress.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    file: Option<fs::File>,
+    file: fs::File,
     path: PathBuf,
 }
 
@@ -263,11 +263,9 @@ impl Incoming {
         &self.path
     }
 
-    /// The open file, once.
-    pub(crate) fn take(&mut self) -> io::Result<fs::File> {
-        self.file
-            .take()
-            .ok_or_else(|| io::Error::other("the file was already taken"))
+    /// Another handle on the open file.
+    pub(crate) fn file(&self) -> io::Result<fs::File> {
+        self.file.try_clone()
     }
 }
 

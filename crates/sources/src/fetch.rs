@@ -1,10 +1,28 @@
 //! One fetch from beginning to end: list the references, stop if nothing changed, else receive, verify and store.
+//!
+//! Owns the order of these phases and what each failure is called. What decides is elsewhere (`policy`, `select`,
+//! `ignore`); what reads outside bytes is in `git`.
 
-use crate::artifact::{Artifact, ArtifactStore};
-use crate::error::FetchError;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::archive::{self, ArchiveError};
+use crate::artifact::{Artifact, ArtifactStore, FINGERPRINT};
+use crate::dialer::Dialer;
+use crate::error::{FetchError, StorageError};
+use crate::git::object;
+use crate::git::oid::{Algorithm, Oid};
+use crate::git::pack::{ObjectKind, Pack, PackError};
+use crate::git::wire::{self, Advertisement, FetchRequest, PackWriter, RemoteReference};
 use crate::limits::Limits;
 use crate::policy::Policy;
-use crate::request::GitRequest;
+use crate::request::{GitRequest, Reference};
+use crate::select::{self, Selected};
+use crate::transport::Transport;
 
 /// What a fetch found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,9 +68,361 @@ pub async fn fetch(
     store: &ArtifactStore,
     previous: Option<&Artifact>,
 ) -> Result<Fetched, FetchError> {
-    let _ = (policy, limits, store, previous);
-    Err(FetchError::Protocol {
-        url: request.url.to_string(),
-        problem: "the transport is not connected yet".to_owned(),
-    })
+    let dialer = Dialer::new(policy, limits);
+    let fetching = Fetch {
+        request,
+        dialer: &dialer,
+        limits,
+        store,
+        previous,
+        fingerprint: fingerprint(request),
+    };
+    let result = match tokio::time::timeout(request.timeout, fetching.run()).await {
+        Ok(result) => result,
+        Err(_) => {
+            return Err(FetchError::Timeout {
+                url: request.url.to_string(),
+                timeout: request.timeout,
+            });
+        }
+    };
+    // Whatever a protocol made of the end of its stream: if too much arrived, that is the reason.
+    result.map_err(|error| dialer.budget().exceeded().unwrap_or(error))
+}
+
+/// What besides the commit decides the content of an artifact.
+fn fingerprint(request: &GitRequest) -> String {
+    let mut hash = Sha256::new();
+    hash.update(b"1\0");
+    hash.update(request.url.to_string().as_bytes());
+    hash.update(b"\0");
+    if let Some(ignore) = &request.ignore {
+        hash.update(b"ignore\0");
+        hash.update(ignore.as_bytes());
+    }
+    format!("sha256:{}", hex::encode(hash.finalize()))
+}
+
+struct Fetch<'a> {
+    request: &'a GitRequest,
+    dialer: &'a Dialer,
+    limits: &'a Limits,
+    store: &'a ArtifactStore,
+    previous: Option<&'a Artifact>,
+    fingerprint: String,
+}
+
+impl Fetch<'_> {
+    async fn run(&self) -> Result<Fetched, FetchError> {
+        let url = self.request.url.to_string();
+        if let Reference::Commit { id, branch } = &self.request.reference {
+            let oid = Oid::from_hex(id.as_bytes()).ok_or_else(|| self.not_found(Vec::new()))?;
+            let name = branch.as_ref().map(|branch| format!("refs/heads/{branch}"));
+            let selected = Selected {
+                name,
+                want: oid,
+                commit: oid,
+            };
+            // A commit never changes: what is stored needs no server.
+            if let Some(unchanged) = self.unchanged(&selected) {
+                return Ok(unchanged);
+            }
+            return self.commit(selected).await;
+        }
+        let (mut transport, advertisement) = self.connect().await?;
+        let references = self
+            .list(
+                &mut transport,
+                &advertisement,
+                select::prefixes(&self.request.reference),
+            )
+            .await?;
+        let Some(selected) = select::select(&self.request.reference, &references) else {
+            let neighbours = select::neighbours(&self.request.reference);
+            let references = self.list(&mut transport, &advertisement, neighbours).await?;
+            return Err(self.not_found(select::close(&self.request.reference, &references)));
+        };
+        if let Some(unchanged) = self.unchanged(&selected) {
+            return Ok(unchanged);
+        }
+        let ask = FetchRequest::new(&advertisement, &[selected.want], true);
+        let pack = self
+            .receive(&mut transport, ask)
+            .await
+            .map_err(|error| transport.explain(error, &url))??;
+        drop(transport);
+        self.store_pack(pack, advertisement.algorithm(), selected).await
+    }
+
+    /// Fetches a bare commit: directly where the server allows it, else with the history of the branch it is on.
+    async fn commit(&self, selected: Selected) -> Result<Fetched, FetchError> {
+        let url = self.request.url.to_string();
+        let (mut transport, advertisement) = self.connect().await?;
+        let algorithm = advertisement.algorithm();
+        let direct = match &advertisement {
+            Advertisement::Two { .. } => true,
+            Advertisement::Zero {
+                capabilities,
+                references,
+                ..
+            } => {
+                references.iter().any(|reference| reference.oid == selected.want)
+                    || capabilities.iter().any(|offered| {
+                        matches!(
+                            offered.as_str(),
+                            "allow-reachable-sha1-in-want" | "allow-any-sha1-in-want"
+                        )
+                    })
+            }
+        };
+        if direct {
+            let ask = FetchRequest::new(&advertisement, &[selected.want], true);
+            match self.receive(&mut transport, ask).await {
+                Ok(pack) => return self.store_pack(pack?, algorithm, selected).await,
+                // It may only give out what a branch points to.
+                Err(wire::WireError::Remote(message)) => {
+                    tracing::debug!(%message, "the server refuses a commit by its id");
+                }
+                Err(error) => return Err(transport.explain(error, &url)),
+            }
+        }
+        drop(transport);
+        let (mut transport, advertisement) = self.connect().await?;
+        let prefix = selected.name.clone().unwrap_or_else(|| "refs/heads/".to_owned());
+        let references = self.list(&mut transport, &advertisement, vec![prefix]).await?;
+        let mut wants: Vec<Oid> = references
+            .iter()
+            .filter(|reference| match &selected.name {
+                Some(name) => reference.name == *name,
+                None => reference.name.starts_with("refs/heads/"),
+            })
+            .map(|reference| reference.oid)
+            .collect();
+        wants.sort_unstable();
+        wants.dedup();
+        if wants.is_empty() {
+            return Err(self.not_found(Vec::new()));
+        }
+        let ask = FetchRequest::new(&advertisement, &wants, false);
+        let pack = self
+            .receive(&mut transport, ask)
+            .await
+            .map_err(|error| transport.explain(error, &url))??;
+        drop(transport);
+        self.store_pack(pack, algorithm, selected).await
+    }
+
+    async fn connect(&self) -> Result<(Transport, Advertisement), FetchError> {
+        let mut transport = Transport::open(self.request, self.dialer).await?;
+        match Advertisement::read(transport.reader(), self.limits).await {
+            Ok(advertisement) => Ok((transport, advertisement)),
+            Err(error) => Err(transport.explain(error, &self.request.url.to_string())),
+        }
+    }
+
+    async fn list(
+        &self,
+        transport: &mut Transport,
+        advertisement: &Advertisement,
+        prefixes: Vec<String>,
+    ) -> Result<Vec<RemoteReference>, FetchError> {
+        match advertisement {
+            Advertisement::Zero { references, .. } => Ok(references.clone()),
+            Advertisement::Two { algorithm, .. } => {
+                transport.send(wire::list_request(*algorithm, &prefixes)).await?;
+                let list = wire::read_list(transport.reader(), self.limits).await;
+                list.map_err(|error| transport.explain(error, &self.request.url.to_string()))
+            }
+        }
+    }
+
+    /// Receives a pack into a file. The outer error is the conversation's, the inner one everything else.
+    async fn receive(
+        &self,
+        transport: &mut Transport,
+        ask: FetchRequest,
+    ) -> Result<Result<crate::artifact::Incoming, FetchError>, wire::WireError> {
+        let mut ask = ask;
+        let incoming = match self.store.incoming_file() {
+            Ok(incoming) => incoming,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        if let Err(error) = transport.send(std::mem::take(&mut ask.body)).await {
+            return Ok(Err(error));
+        }
+        // Written without leaving the thread: pieces of 64 KiB go to the page cache.
+        let mut out = std::io::BufWriter::with_capacity(256 << 10, incoming.file().map_err(wire::WireError::Storage)?);
+        let mut writer = PackWriter::new(&mut out, self.limits);
+        ask.read(transport.reader(), &mut writer).await?;
+        drop(out);
+        Ok(Ok(incoming))
+    }
+
+    /// Turns a pack into a stored artifact, on a thread for blocking work.
+    async fn store_pack(
+        &self,
+        pack: crate::artifact::Incoming,
+        algorithm: Algorithm,
+        selected: Selected,
+    ) -> Result<Fetched, FetchError> {
+        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
+        let work = Work {
+            request: self.request.clone(),
+            limits: *self.limits,
+            store: self.store.clone(),
+            fingerprint: self.fingerprint.clone(),
+            cancelled: Arc::clone(&cancel.0),
+        };
+        let done = tokio::task::spawn_blocking(move || work.run(pack, algorithm, &selected)).await;
+        drop(cancel);
+        done.unwrap_or_else(|error| {
+            Err(FetchError::InvalidPack {
+                url: self.request.url.to_string(),
+                problem: error.to_string(),
+            })
+        })
+    }
+
+    fn unchanged(&self, selected: &Selected) -> Option<Fetched> {
+        let previous = self.previous?;
+        let revision = select::revision(selected.name.as_deref(), &selected.commit);
+        let same = previous.revision == revision
+            && previous.metadata.get(FINGERPRINT) == Some(&self.fingerprint)
+            && self.store.contains(&self.request.source, &previous.digest);
+        same.then_some(Fetched::Unchanged { revision })
+    }
+
+    fn not_found(&self, close: Vec<String>) -> FetchError {
+        FetchError::ReferenceNotFound {
+            what: select::described(&self.request.reference),
+            url: self.request.url.to_string(),
+            close,
+        }
+    }
+}
+
+/// Stops the work on another thread when the fetch is given up.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What is left to do when the pack is there; it blocks.
+struct Work {
+    request: GitRequest,
+    limits: Limits,
+    store: ArtifactStore,
+    fingerprint: String,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Work {
+    fn run(
+        &self,
+        received: crate::artifact::Incoming,
+        algorithm: Algorithm,
+        selected: &Selected,
+    ) -> Result<Fetched, FetchError> {
+        let file: File = received
+            .file()
+            .map_err(|source| self.store.io("read", received.path(), source))?;
+        let mut pack = Pack::index(&file, algorithm, &self.limits, &self.cancelled).map_err(|e| self.pack_error(e))?;
+        let commit_id = self.peel(&mut pack, selected.want)?;
+        let content = pack
+            .read(&commit_id, ObjectKind::Commit)
+            .map_err(|error| self.pack_error(error))?;
+        let content = content.ok_or_else(|| FetchError::ReferenceNotFound {
+            what: select::described(&self.request.reference),
+            url: self.request.url.to_string(),
+            close: Vec::new(),
+        })?;
+        let commit = object::commit(&content)
+            .ok_or_else(|| self.pack_error(PackError::Malformed(format!("commit {commit_id} is malformed"))))?;
+        let target = self.store.incoming_file()?;
+        let out = target
+            .file()
+            .map_err(|source| self.store.io("write", target.path(), source))?;
+        let written = archive::write(
+            &mut pack,
+            commit.tree,
+            self.request.ignore.as_deref(),
+            &self.limits,
+            out,
+        )
+        .map_err(|error| self.archive_error(error, &commit_id, target.path()))?;
+        let path = self.store.keep(&self.request.source, target, &written.digest)?;
+        let artifact = Artifact {
+            path,
+            revision: select::revision(selected.name.as_deref(), &commit_id),
+            digest: written.digest,
+            size: written.size,
+            metadata: BTreeMap::from([(FINGERPRINT.to_owned(), self.fingerprint.clone())]),
+        };
+        let commit = Commit {
+            id: commit_id.to_string(),
+            author: commit.author,
+            subject: commit.subject,
+            time: commit.time,
+        };
+        Ok(Fetched::New { artifact, commit })
+    }
+
+    /// Follows tag objects to the commit.
+    fn peel(&self, pack: &mut Pack<'_>, from: Oid) -> Result<Oid, FetchError> {
+        let mut at = from;
+        for _ in 0..8 {
+            if pack.kind(&at) != Some(ObjectKind::Tag) {
+                return Ok(at);
+            }
+            let content = pack
+                .read(&at, ObjectKind::Tag)
+                .map_err(|error| self.pack_error(error))?;
+            at = content
+                .and_then(|content| object::tag_target(&content))
+                .ok_or_else(|| self.pack_error(PackError::Malformed(format!("tag {at} is malformed"))))?;
+        }
+        Err(self.pack_error(PackError::Malformed(format!("tag {from} points to tags without end"))))
+    }
+
+    fn pack_error(&self, error: PackError) -> FetchError {
+        let url = self.request.url.to_string();
+        match error {
+            PackError::Io(source) => StorageError::Io {
+                action: "read",
+                path: "the received pack".to_owned(),
+                source,
+            }
+            .into(),
+            PackError::Malformed(problem) => FetchError::InvalidPack { url, problem },
+            PackError::TooLarge { what, limit } => too_large(what, limit),
+            // Nobody waits for this any more; it is only seen if the clock and the fetch end together.
+            PackError::Cancelled => FetchError::Timeout {
+                url,
+                timeout: self.request.timeout,
+            },
+        }
+    }
+
+    fn archive_error(&self, error: ArchiveError, commit: &Oid, target: &std::path::Path) -> FetchError {
+        match error {
+            ArchiveError::Pack(error) => self.pack_error(error),
+            ArchiveError::InvalidTree(problem) => FetchError::InvalidTree {
+                commit: commit.to_string(),
+                problem,
+            },
+            ArchiveError::TooLarge { what, limit } => too_large(what, limit),
+            ArchiveError::Write(source) => self.store.io("write", target, source).into(),
+        }
+    }
+}
+
+fn too_large(what: &'static str, limit: String) -> FetchError {
+    FetchError::TooLarge {
+        what,
+        limit,
+        advice: "take files out of the repository, or ask an admin for a larger limit",
+    }
 }

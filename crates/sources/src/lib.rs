@@ -5,14 +5,23 @@
 //! [`Policy`] and counts what arrives. No program is run, no working tree is made, no proxy or configuration of the user
 //! is read, and no credential is ever part of an error. It refuses to serve artifacts: nothing here listens.
 
+mod archive;
 mod artifact;
+mod dialer;
 mod error;
 mod fetch;
+mod git;
+mod http;
+mod ignore;
 mod limits;
 mod policy;
 mod request;
 mod secret;
+mod select;
 mod semver_range;
+mod ssh;
+mod tls;
+mod transport;
 mod tree;
 mod url;
 

@@ -118,16 +118,6 @@ impl RemoteUrl {
     pub(crate) fn password(&self) -> Option<&str> {
         self.password.as_deref()
     }
-
-    /// The same path on another endpoint: where a redirect led to.
-    pub(crate) fn moved(&self, endpoint: Endpoint, path: String) -> Self {
-        Self {
-            endpoint,
-            path,
-            user: None,
-            password: None,
-        }
-    }
 }
 
 /// The parser reads hosts of `ssh:` URLs as opaque, so an address there comes as a domain; give it the usual form.

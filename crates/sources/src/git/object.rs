@@ -1,0 +1,99 @@
+//! What commits, tags and trees say.
+
+use super::oid::{Algorithm, Oid};
+
+/// What is needed of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CommitObject {
+    pub(crate) tree: Oid,
+    pub(crate) author: String,
+    pub(crate) time: i64,
+    pub(crate) subject: String,
+}
+
+/// Reads a commit; none if it is malformed.
+pub(crate) fn commit(content: &[u8]) -> Option<CommitObject> {
+    let text = String::from_utf8_lossy(content);
+    let (headers, message) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let header = |name: &str| {
+        headers
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+    };
+    let tree = Oid::from_hex(header("tree")?.as_bytes())?;
+    // `Name <address> seconds zone`
+    let person = |line: &str| {
+        line.rfind('>')
+            .and_then(|end| line.get(..=end))
+            .unwrap_or(line)
+            .to_owned()
+    };
+    let author = header("author").map(person).unwrap_or_default();
+    let committer = header("committer").unwrap_or_default();
+    let time = committer
+        .rsplit(' ')
+        .nth(1)
+        .and_then(|seconds| seconds.parse().ok())
+        .unwrap_or(0);
+    let clean = |text: &str| text.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
+    let subject = message.trim_start().lines().next().unwrap_or_default();
+    Some(CommitObject {
+        tree,
+        author: clean(&author),
+        time,
+        subject: clean(subject.trim()),
+    })
+}
+
+/// What a tag object points to; none if it is malformed.
+pub(crate) fn tag_target(content: &[u8]) -> Option<Oid> {
+    let line = content.split(|byte| *byte == b'\n').next()?;
+    Oid::from_hex(line.strip_prefix(b"object ")?)
+}
+
+/// What an entry of a tree is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    File,
+    Executable,
+    Link,
+    Tree,
+    Submodule,
+}
+
+/// An entry of a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TreeEntry<'a> {
+    pub(crate) mode: Mode,
+    pub(crate) name: &'a [u8],
+    pub(crate) oid: Oid,
+}
+
+/// Reads a tree; none if it is malformed.
+pub(crate) fn tree(content: &[u8], algorithm: Algorithm) -> Option<Vec<TreeEntry<'_>>> {
+    let mut entries = Vec::new();
+    let mut rest = content;
+    while !rest.is_empty() {
+        let space = rest.iter().position(|byte| *byte == b' ')?;
+        let (mode, tail) = rest.split_at_checked(space)?;
+        let tail = tail.get(1..)?;
+        let end = tail.iter().position(|byte| *byte == 0)?;
+        let (name, tail) = tail.split_at_checked(end)?;
+        let (oid, tail) = tail.get(1..)?.split_at_checked(algorithm.length())?;
+        let mode = match mode {
+            b"100644" | b"100664" | b"100600" => Mode::File,
+            b"100755" | b"100775" | b"100700" => Mode::Executable,
+            b"120000" => Mode::Link,
+            b"40000" | b"040000" => Mode::Tree,
+            b"160000" => Mode::Submodule,
+            _ => return None,
+        };
+        entries.push(TreeEntry {
+            mode,
+            name,
+            oid: Oid::from_bytes(oid)?,
+        });
+        rest = tail;
+    }
+    Some(entries)
+}

@@ -1,0 +1,107 @@
+//! Object ids of both of Git's hash algorithms.
+
+use std::fmt;
+
+use sha2::Digest as _;
+
+/// Which hash a repository uses; a repository uses one for all of its objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Algorithm {
+    Sha1,
+    Sha256,
+}
+
+impl Algorithm {
+    /// The name, as in the protocol and in revisions.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sha1 => "sha1",
+            Self::Sha256 => "sha256",
+        }
+    }
+
+    /// Bytes of an id.
+    pub(crate) fn length(self) -> usize {
+        match self {
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+        }
+    }
+
+    /// Hashes pieces. None when the content was made to collide in SHA-1, as git itself refuses it.
+    pub(crate) fn hash(self, pieces: &[&[u8]]) -> Option<Oid> {
+        match self {
+            Self::Sha1 => {
+                let mut hasher = sha1dc::Hasher::new();
+                for piece in pieces {
+                    hasher.update(piece);
+                }
+                let digest: [u8; 20] = hasher.finalize().ok()?.into();
+                Oid::from_bytes(&digest)
+            }
+            Self::Sha256 => {
+                let mut hasher = sha2::Sha256::new();
+                for piece in pieces {
+                    hasher.update(piece);
+                }
+                Oid::from_bytes(&hasher.finalize())
+            }
+        }
+    }
+}
+
+/// The id of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Oid {
+    length: u8,
+    bytes: [u8; 32],
+}
+
+impl Oid {
+    /// An id of 20 or 32 bytes.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if !matches!(bytes.len(), 20 | 32) {
+            return None;
+        }
+        let mut own = [0; 32];
+        own.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Self {
+            length: u8::try_from(bytes.len()).ok()?,
+            bytes: own,
+        })
+    }
+
+    /// An id in hex.
+    pub(crate) fn from_hex(text: &[u8]) -> Option<Self> {
+        if !matches!(text.len(), 40 | 64) || !text.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        Self::from_bytes(&hex::decode(text).ok()?)
+    }
+
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        if self.length == 20 {
+            Algorithm::Sha1
+        } else {
+            Algorithm::Sha256
+        }
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        self.bytes.iter().all(|byte| *byte == 0)
+    }
+}
+
+impl fmt::Display for Oid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(
+            self.bytes.get(..usize::from(self.length)).unwrap_or_default(),
+        ))
+    }
+}
+
+impl fmt::Debug for Oid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}

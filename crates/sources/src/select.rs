@@ -1,0 +1,145 @@
+//! Which commit a reference means, among those that the server has. Pure.
+
+use crate::git::oid::Oid;
+use crate::git::wire::RemoteReference;
+use crate::request::Reference;
+use crate::semver_range::tag_version;
+
+/// What was chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Selected {
+    /// The full name of the reference; none for a bare commit.
+    pub(crate) name: Option<String>,
+    /// What to ask the server for: a commit, or a tag object.
+    pub(crate) want: Oid,
+    /// The commit, as far as the server told.
+    pub(crate) commit: Oid,
+}
+
+/// What to ask the server about, for this reference; nothing if it need not be asked.
+pub(crate) fn prefixes(reference: &Reference) -> Vec<String> {
+    match reference {
+        Reference::Branch(branch) => vec![format!("refs/heads/{branch}")],
+        Reference::Tag(tag) => vec![format!("refs/tags/{tag}")],
+        Reference::Semver(_) => vec!["refs/tags/".to_owned()],
+        Reference::Name(name) => vec![name.clone()],
+        Reference::Commit { .. } => Vec::new(),
+    }
+}
+
+/// Where names that look like it would be, to be listed when there is no such reference.
+pub(crate) fn neighbours(reference: &Reference) -> Vec<String> {
+    match reference {
+        Reference::Branch(_) => vec!["refs/heads/".to_owned()],
+        Reference::Tag(_) | Reference::Semver(_) => vec!["refs/tags/".to_owned()],
+        Reference::Name(_) => vec!["refs/".to_owned()],
+        Reference::Commit { .. } => Vec::new(),
+    }
+}
+
+/// Chooses; none if there is no such reference. A commit needs no choosing and gives none here.
+pub(crate) fn select(reference: &Reference, references: &[RemoteReference]) -> Option<Selected> {
+    let named = |name: String| references.iter().find(|remote| remote.name == name).map(selected);
+    match reference {
+        Reference::Branch(branch) => named(format!("refs/heads/{branch}")),
+        Reference::Tag(tag) => named(format!("refs/tags/{tag}")),
+        Reference::Name(name) => named(name.clone()),
+        Reference::Semver(range) => references
+            .iter()
+            .filter_map(|remote| Some((tag_version(remote.name.strip_prefix("refs/tags/")?)?, remote)))
+            .filter(|(version, _)| range.matches(version))
+            // Versions that differ in build metadata only are ordered by it, then by name: the same choice every time.
+            .max_by(|(a, left), (b, right)| a.cmp(b).then_with(|| left.name.cmp(&right.name)))
+            .map(|(_, remote)| selected(remote)),
+        Reference::Commit { .. } => None,
+    }
+}
+
+fn selected(remote: &RemoteReference) -> Selected {
+    Selected {
+        name: Some(remote.name.clone()),
+        want: remote.oid,
+        commit: remote.peeled.unwrap_or(remote.oid),
+    }
+}
+
+/// The revision in Flux's form: `main@sha1:…` for a branch or tag, the full name for other references, `sha1:…` for a
+/// bare commit.
+pub(crate) fn revision(name: Option<&str>, commit: &Oid) -> String {
+    let digest = format!("{}:{commit}", commit.algorithm().name());
+    match name {
+        None => digest,
+        Some(name) => {
+            let short = name
+                .strip_prefix("refs/heads/")
+                .or(name.strip_prefix("refs/tags/"))
+                .unwrap_or(name);
+            format!("{short}@{digest}")
+        }
+    }
+}
+
+/// How a reference is called in a message.
+pub(crate) fn described(reference: &Reference) -> String {
+    match reference {
+        Reference::Branch(branch) => format!("branch {branch:?}"),
+        Reference::Tag(tag) => format!("tag {tag:?}"),
+        Reference::Semver(range) => format!("a tag that matches the versions {:?}", range.to_string()),
+        Reference::Name(name) => format!("reference {name:?}"),
+        Reference::Commit { id, branch: None } => format!("commit {id}"),
+        Reference::Commit {
+            id,
+            branch: Some(branch),
+        } => format!("commit {id} on branch {branch:?}"),
+    }
+}
+
+/// At most five names that look like the one asked for, the most alike first.
+pub(crate) fn close(reference: &Reference, references: &[RemoteReference]) -> Vec<String> {
+    let (wanted, prefix) = match reference {
+        Reference::Branch(name) => (name.clone(), "refs/heads/"),
+        Reference::Tag(name) => (name.clone(), "refs/tags/"),
+        Reference::Semver(range) => (range.to_string(), "refs/tags/"),
+        Reference::Name(name) => (name.clone(), ""),
+        Reference::Commit { .. } => return Vec::new(),
+    };
+    let versions = matches!(reference, Reference::Semver(_));
+    let few = references.len() <= 5;
+    let mut names: Vec<(usize, &str)> = references
+        .iter()
+        .filter_map(|remote| remote.name.strip_prefix(prefix))
+        .filter(|name| name.len() <= 100 && (!versions || tag_version(name).is_some()))
+        .map(|name| {
+            let part_of = name.contains(wanted.as_str()) || wanted.contains(name);
+            // main and master are meant for each other, whatever their letters.
+            let twins = matches!((wanted.as_str(), name), ("main", "master") | ("master", "main"));
+            (if part_of || twins { 1 } else { distance(&wanted, name) }, name)
+        })
+        .filter(|(distance, _)| few || versions || *distance <= 1 + wanted.len() / 3)
+        .collect();
+    names.sort_unstable();
+    names
+        .into_iter()
+        .take(5)
+        .map(|(_, name)| name.chars().filter(|c| !c.is_control()).collect())
+        .collect()
+}
+
+/// How many characters must be changed to make one text into the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (line, from) in a.chars().take(100).enumerate() {
+        let mut diagonal = line;
+        let mut left = line + 1;
+        let mut next = vec![left];
+        for (to, above) in b.iter().zip(row.iter().skip(1)) {
+            let cost = diagonal + usize::from(from != *to);
+            left = cost.min(left + 1).min(above + 1);
+            diagonal = *above;
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
+}

@@ -1,0 +1,104 @@
+//! The two ways to a Git server, as one: requests out, pkt-lines in.
+
+use std::io;
+
+use tokio::io::AsyncRead;
+
+use crate::dialer::Dialer;
+use crate::error::FetchError;
+use crate::git::pktline::PacketReader;
+use crate::git::wire::WireError;
+use crate::http::HttpTransport;
+use crate::policy::Scheme;
+use crate::request::GitRequest;
+use crate::ssh::SshTransport;
+
+/// What arrives from a server.
+pub(crate) type Input = std::pin::Pin<Box<dyn AsyncRead + Send>>;
+
+/// A way to a Git server.
+pub(crate) enum Transport {
+    /// A request and an answer each time.
+    Http {
+        client: Box<HttpTransport>,
+        reader: PacketReader<Input>,
+    },
+    /// One conversation.
+    Ssh {
+        session: Box<SshTransport>,
+        reader: PacketReader<Input>,
+    },
+}
+
+impl Transport {
+    /// Connects; what the server says first is there to be read then.
+    pub(crate) async fn open(request: &GitRequest, dialer: &Dialer) -> Result<Self, FetchError> {
+        if request.url.endpoint().scheme == Scheme::Ssh {
+            let (session, input) = SshTransport::open(dialer, &request.url, &request.credentials).await?;
+            return Ok(Self::Ssh {
+                session: Box::new(session),
+                reader: PacketReader::new(input),
+            });
+        }
+        let mut client = Box::new(HttpTransport::new(
+            dialer.clone(),
+            &request.url,
+            &request.credentials,
+            &request.tls,
+        ));
+        let reader = PacketReader::new(client.advertisement().await?);
+        Ok(Self::Http { client, reader })
+    }
+
+    /// Sends a request; its answer is read next.
+    pub(crate) async fn send(&mut self, body: Vec<u8>) -> Result<(), FetchError> {
+        match self {
+            Self::Http { client, reader } => {
+                *reader = PacketReader::new(client.post(body).await?);
+                Ok(())
+            }
+            Self::Ssh { session, .. } => session.send(body).await,
+        }
+    }
+
+    /// What the server says.
+    pub(crate) fn reader(&mut self) -> &mut PacketReader<Input> {
+        match self {
+            Self::Http { reader, .. } | Self::Ssh { reader, .. } => reader,
+        }
+    }
+
+    /// Says what went wrong in the protocol, with what the server said beside it.
+    pub(crate) fn explain(&self, error: WireError, url: &str) -> FetchError {
+        let url = url.to_owned();
+        match error {
+            WireError::Broken(error) => {
+                if let Self::Ssh { session, .. } = self
+                    && let Some(message) = session.complaint()
+                {
+                    return FetchError::Remote { url, message };
+                }
+                let problem = match error.kind() {
+                    io::ErrorKind::UnexpectedEof => "the server closed it in the middle of its answer".to_owned(),
+                    _ => error.to_string(),
+                };
+                FetchError::Broken { url, problem }
+            }
+            WireError::Malformed(problem) => FetchError::Protocol {
+                url,
+                problem: problem.to_owned(),
+            },
+            WireError::Remote(message) => FetchError::Remote { url, message },
+            WireError::TooLarge { what, limit } => FetchError::TooLarge {
+                what,
+                limit,
+                advice: "make the repository smaller, or ask an admin for a larger limit",
+            },
+            WireError::Storage(source) => FetchError::Storage(crate::error::StorageError::Io {
+                action: "write",
+                path: "the received pack".to_owned(),
+                source,
+            }),
+        }
+    }
+}

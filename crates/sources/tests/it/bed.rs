@@ -1,0 +1,130 @@
+//! A git server, a store and a policy that allows exactly that server.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tenure_git_server::{GitServer, Options, Repository};
+use tenure_sources::{
+    Artifact, ArtifactStore, Commit, FetchError, Fetched, GitRequest, Limits, Policy, SecretData, SourceKey, Tree,
+    fetch,
+};
+
+pub(crate) struct Bed {
+    pub(crate) folder: TempDir,
+    pub(crate) server: GitServer,
+    pub(crate) repository: Repository,
+    pub(crate) store: ArtifactStore,
+    pub(crate) policy: Policy,
+    pub(crate) limits: Limits,
+    pub(crate) secret: Option<SecretData>,
+}
+
+impl Bed {
+    pub(crate) async fn new() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    pub(crate) async fn with(options: Options) -> Self {
+        let folder = TempDir::new().unwrap();
+        let server = GitServer::start(folder.path().join("repositories"), options)
+            .await
+            .unwrap();
+        let repository = server.create("app").await.unwrap();
+        let store = ArtifactStore::open(folder.path().join("artifacts")).unwrap();
+        let mut allow = vec![endpoint(&server.http_url("app"))];
+        allow.extend(server.ssh_url("app").as_deref().map(endpoint));
+        let policy = Policy {
+            allow,
+            cluster: Vec::new(),
+        };
+        Self {
+            folder,
+            server,
+            repository,
+            store,
+            policy,
+            limits: Limits::default(),
+            secret: None,
+        }
+    }
+
+    /// A request for this reference over HTTP.
+    pub(crate) fn request(&self, reference: Value) -> GitRequest {
+        self.request_spec(json!({"url": self.server.http_url("app"), "interval": "1m", "ref": reference}))
+    }
+
+    pub(crate) fn request_spec(&self, spec: Value) -> GitRequest {
+        let mut spec = spec;
+        if self.secret.is_some() {
+            spec["secretRef"] = json!({"name": "git"});
+        }
+        GitRequest::from_spec(source(), &spec, self.secret.as_ref()).unwrap()
+    }
+
+    pub(crate) async fn fetch(&self, request: &GitRequest, previous: Option<&Artifact>) -> Result<Fetched, FetchError> {
+        fetch(request, &self.policy, &self.limits, &self.store, previous).await
+    }
+
+    /// Fetches a reference that must be there.
+    pub(crate) async fn get(&self, reference: Value) -> (Artifact, Commit) {
+        self.get_request(&self.request(reference)).await
+    }
+
+    pub(crate) async fn get_request(&self, request: &GitRequest) -> (Artifact, Commit) {
+        match self.fetch(request, None).await.unwrap() {
+            Fetched::New { artifact, commit } => (artifact, commit),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Fetches what must fail, and returns the error with its message.
+    pub(crate) async fn refuse(&self, reference: Value) -> (FetchError, String) {
+        self.refuse_request(&self.request(reference)).await
+    }
+
+    pub(crate) async fn refuse_request(&self, request: &GitRequest) -> (FetchError, String) {
+        let error = self.fetch(request, None).await.unwrap_err();
+        let message = error.to_string();
+        (error, message)
+    }
+
+    pub(crate) fn load(&self, artifact: &Artifact) -> Tree {
+        self.store
+            .load(&source(), &artifact.digest, &Limits::default())
+            .unwrap()
+    }
+
+    pub(crate) fn archives(&self) -> Vec<PathBuf> {
+        let folder = self.folder.path().join("artifacts/gitrepository/team/app");
+        let mut archives: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        archives.sort();
+        archives
+    }
+
+    /// Nothing is left of a fetch, whether it succeeded or not.
+    pub(crate) fn assert_tidy(&self) {
+        let incoming = self.folder.path().join("artifacts/.incoming");
+        assert_eq!(std::fs::read_dir(incoming).unwrap().count(), 0);
+    }
+}
+
+pub(crate) fn source() -> SourceKey {
+    SourceKey::new("GitRepository", "team", "app").unwrap()
+}
+
+pub(crate) fn endpoint(url: &str) -> tenure_sources::Endpoint {
+    tenure_sources::RemoteUrl::parse(url).unwrap().endpoint().clone()
+}
+
+pub(crate) fn secret(pairs: &[(&str, &str)]) -> Option<SecretData> {
+    Some(
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
+            .collect(),
+    )
+}

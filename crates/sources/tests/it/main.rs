@@ -1,0 +1,22 @@
+//! Fetches against a real git server on the loopback address, and against servers that misbehave.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+mod authentication;
+mod bed;
+mod bounds;
+mod content;
+mod policy;
+mod redirects;
+mod references;
+mod request;
+mod semver;
+mod ssh;
+mod store;
