@@ -1,5 +1,10 @@
 //! `GitRepository` (source.toolkit.fluxcd.io/v1) with all of Flux's fields. Which of them are implemented is the planner's to say.
 
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "every printer column has a type, and several are strings"
+)]
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

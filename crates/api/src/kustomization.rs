@@ -1,5 +1,10 @@
 //! `Kustomization` (kustomize.toolkit.fluxcd.io/v1) with all of Flux's fields. Which of them are implemented is the planner's to say.
 
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "every printer column has a type, and several are strings"
+)]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -2,6 +2,11 @@
 //!
 //! The tier is not a field. It follows from the namespace that the Surface lives in, so it cannot be claimed.
 
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "every printer column has a type, and several are strings"
+)]
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,11 @@
 //! `Tenant` (capsule.clastix.io/v1beta2): the part of Capsule's kind that Tenure acts on. Everything else in a spec is kept as it is
 //! and can be listed ([`TenantSpec::other`]), so that an object that Capsule wrote loses nothing.
 
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "every printer column has a type, and several are strings"
+)]
+
 use std::collections::BTreeMap;
 
 use kube::CustomResource;

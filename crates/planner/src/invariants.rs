@@ -1,1 +1,183 @@
-//! Checks that hold for every plan, whatever the snapshot; run in all tests.
+//! What holds for every plan, whatever the snapshot. Run in all tests, over every plan that they make.
+
+use serde_json::Value;
+use tenure_api::ObjectId;
+use tenure_tenancy::Identity;
+use tenure_tenancy::inventory;
+
+use crate::answer::{DeleteAnswer, Live};
+use crate::kustomization;
+use crate::plan::{FinalizerChange, Next, Plan, Step};
+
+/// What every plan of any kind must hold to; one line a violation.
+#[must_use]
+pub fn of_any<M>(plan: &Plan<M>) -> Vec<String> {
+    let mut violations = Vec::new();
+    for step in &plan.steps {
+        let public = match step {
+            Step::Render(_) | Step::ResolveKinds(_) => true,
+            Step::Fetch(request) => request.secret.is_none(),
+            _ => false,
+        };
+        if plan.identity.is_none() && !public {
+            violations.push(format!("step without identity: {step}"));
+        }
+    }
+    if plan.next == Next::Again && plan.steps.is_empty() {
+        violations.push("plans again without a step: it would plan for ever".to_owned());
+    }
+    if plan.next != Next::Again && !plan.steps.is_empty() {
+        violations.push("has steps whose answers nobody will look at".to_owned());
+    }
+    if matches!(plan.finalizer, Some(FinalizerChange::Remove(_)))
+        && (!plan.steps.is_empty() || plan.next != Next::Forget)
+    {
+        violations.push("removes the finalizer while there is something to do".to_owned());
+    }
+    violations
+}
+
+/// What a Kustomization's plan must hold to besides; one line a violation.
+#[must_use]
+pub fn of_kustomization(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
+    let mut violations = of_any(plan);
+    if plan.identity == Some(Identity::Controller) {
+        violations.push("acts as the controller".to_owned());
+    }
+    for step in &plan.steps {
+        let id = match step {
+            Step::Read(target) => Some(&target.id),
+            Step::DryRun(apply) | Step::Apply(apply) => Some(&apply.id),
+            Step::TakeOver(take_over) => Some(&take_over.target.id),
+            Step::Delete(delete) => Some(&delete.target.id),
+            Step::ResolveKinds(_) | Step::Render(_) => None,
+            Step::Fetch(_) => {
+                violations.push("a Kustomization fetches".to_owned());
+                None
+            }
+        };
+        let Some(id) = id else { continue };
+        let health_checked = matches!(step, Step::Read(_)) && plan.watch.iter().any(|watched| watched.id == *id);
+        if !health_checked && inventory::entry(&snapshot.placement, id).is_err() {
+            violations.push(format!("reaches beyond its namespaces: {step}"));
+        }
+        if let Step::Delete(delete) = step {
+            violations.extend(deletes_what_is_not_ours(
+                snapshot,
+                plan,
+                &delete.target.id,
+                delete.uid.as_deref(),
+            ));
+        }
+        if let Step::Apply(apply) | Step::DryRun(apply) = step {
+            let (namespace, name) = owner(snapshot);
+            if !inventory::is_owned(&apply.object.0, namespace, name) {
+                violations.push(format!("applies without owner labels: {step}"));
+            }
+        }
+    }
+    violations.extend(loses_inventory(snapshot, plan));
+    violations
+}
+
+fn owner(snapshot: &kustomization::Snapshot) -> (&str, &str) {
+    let metadata = &snapshot.kustomization.metadata;
+    (
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    )
+}
+
+fn inventory_ids(status: &Value) -> Vec<String> {
+    status
+        .pointer("/inventory/entries")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.get("id")?.as_str().map(str::to_owned))
+        .collect()
+}
+
+fn old_inventory(snapshot: &kustomization::Snapshot) -> Vec<String> {
+    let inventory = snapshot
+        .kustomization
+        .status
+        .as_ref()
+        .and_then(|status| status.inventory.as_ref());
+    inventory
+        .into_iter()
+        .flat_map(|inventory| &inventory.entries)
+        .map(|entry| entry.id.clone())
+        .collect()
+}
+
+fn deletes_what_is_not_ours(
+    snapshot: &kustomization::Snapshot,
+    plan: &kustomization::Plan,
+    id: &ObjectId,
+    uid: Option<&str>,
+) -> Vec<String> {
+    let mut violations = Vec::new();
+    let (namespace, name) = owner(snapshot);
+    let Some(Live::Present(live)) = snapshot.live.get(id) else {
+        return vec![format!("deletes what it has not looked at: {}", id.subject())];
+    };
+    if !inventory::is_owned(&live.0, namespace, name) {
+        violations.push(format!("deletes what does not say that it is ours: {}", id.subject()));
+    }
+    if live.0.pointer("/metadata/uid").and_then(Value::as_str) != uid {
+        violations.push(format!("deletes without the uid that it looked at: {}", id.subject()));
+    }
+    // A recreation deletes what is desired too; everything else must be named by the inventory.
+    let recreated = snapshot.attempt.dry_runs.contains_key(id);
+    if !recreated && !old_inventory(snapshot).contains(&id.to_string()) {
+        violations.push(format!("deletes what the inventory does not name: {}", id.subject()));
+    }
+    if plan
+        .memory
+        .backed_off
+        .get(id)
+        .is_some_and(|back_off| back_off.until > snapshot.attempt.started && recreated)
+    {
+        violations.push(format!("recreates what is contested: {}", id.subject()));
+    }
+    violations
+}
+
+/// An entry may leave the inventory only if its object is gone, is not ours, or is given up by the spec.
+fn loses_inventory(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
+    let Some(status) = &plan.status else { return Vec::new() };
+    let new = inventory_ids(status);
+    let (namespace, name) = owner(snapshot);
+    let mut violations = Vec::new();
+    for old in old_inventory(snapshot) {
+        if new.contains(&old) || !snapshot.kustomization.spec.prune {
+            continue;
+        }
+        let Ok(id) = old.parse::<ObjectId>() else { continue };
+        if inventory::entry(&snapshot.placement, &id).is_err() {
+            continue;
+        }
+        let gone = match (snapshot.live.get(&id), snapshot.attempt.deleted.get(&id)) {
+            (_, Some(DeleteAnswer::Absent)) | (Some(Live::Absent), _) => true,
+            (Some(Live::Present(live)), _) => {
+                let says = |key: &str, value: &str| {
+                    let annotation = live
+                        .0
+                        .pointer("/metadata/annotations")
+                        .and_then(|all| all.get(key)?.as_str());
+                    annotation.is_some_and(|found| found.eq_ignore_ascii_case(value))
+                };
+                !inventory::is_owned(&live.0, namespace, name)
+                    || says(tenure_api::metadata::PRUNE, "disabled")
+                    || says(tenure_api::metadata::RECONCILE, "disabled")
+                    || says(tenure_api::metadata::SSA, "Ignore")
+            }
+            _ => false,
+        };
+        if !gone {
+            violations.push(format!("the inventory loses {old}, which may still be there"));
+        }
+    }
+    violations
+}

@@ -16,8 +16,12 @@
 //! the printed nor the serialised form of anything here.
 
 pub mod answer;
+pub mod digest;
+pub mod fields;
 pub mod gitrepository;
+pub mod health;
 pub mod invariants;
+pub mod jitter;
 pub mod kustomization;
 pub mod object;
 pub mod plan;

@@ -32,13 +32,12 @@ impl Object {
             if let Some(annotations) = value
                 .pointer_mut("/metadata/annotations")
                 .and_then(Value::as_object_mut)
+                && annotations.contains_key("kubectl.kubernetes.io/last-applied-configuration")
             {
-                if annotations.contains_key("kubectl.kubernetes.io/last-applied-configuration") {
-                    annotations.insert(
-                        "kubectl.kubernetes.io/last-applied-configuration".to_owned(),
-                        Value::String("(hidden)".to_owned()),
-                    );
-                }
+                annotations.insert(
+                    "kubectl.kubernetes.io/last-applied-configuration".to_owned(),
+                    Value::String("(hidden)".to_owned()),
+                );
             }
         }
         value

@@ -1,8 +1,251 @@
 //! How a GitRepository is reconciled: asked at its interval, fetched with a Secret that is read as the namespace's identity.
+//!
+//! Tenure puts no finalizer on it: an artifact that nobody refers to is collected from the store without one.
 
+mod ending;
 mod types;
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_api::git_repository::GitRepositoryRef;
+use tenure_api::metadata::FLUX_FINALIZER;
+use tenure_api::{GitRepositorySpec, reason};
+use tenure_tenancy::{Identity, Placement, identity};
 
 pub use types::{Attempt, FetchFailure, FetchOutcome, FetchRequest, Memory, Snapshot, StoredArtifact};
 
+use crate::plan::{FinalizerChange, Next, Step, Withheld};
+
 /// A plan for a GitRepository.
 pub type Plan = crate::plan::Plan<Memory>;
+
+/// How long a fetch may take when the spec does not say (Flux's).
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The first pause after a failed fetch; doubled up to the interval.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What admission found out.
+struct Admitted {
+    identity: Option<Identity>,
+    interval: Duration,
+    timeout: Duration,
+}
+
+/// What to do about a GitRepository.
+#[must_use]
+pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let metadata = &snapshot.repository.metadata;
+    let mut plan = Plan::idle(ending::subject(snapshot), snapshot.memory.clone());
+    if metadata.deletion_timestamp.is_some() {
+        // One that Flux put there.
+        if metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|finalizer| finalizer == FLUX_FINALIZER)
+        {
+            plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
+        }
+        plan.next = Next::Forget;
+        return plan;
+    }
+    if snapshot.repository.spec.suspend {
+        plan.withheld.push(Withheld {
+            what: "fetch".to_owned(),
+            why: "spec.suspend is true".to_owned(),
+        });
+        return plan;
+    }
+    let admitted = match admit(snapshot) {
+        Ok(admitted) => admitted,
+        Err((reason, message)) => return ending::stalled(snapshot, now, &reason, message),
+    };
+    let attempt = &snapshot.attempt;
+    if attempt.generation != metadata.generation || attempt.requested_at != crate::kustomization::requested_at(metadata)
+    {
+        plan.next = Next::Restart;
+        return plan;
+    }
+    match &attempt.fetched {
+        Some(FetchOutcome::Failed(failure)) => ending::failed(snapshot, now, failure, admitted.interval),
+        Some(FetchOutcome::Unchanged { .. }) => match &snapshot.stored {
+            Some(stored) => ending::succeeded(snapshot, now, stored, None, admitted.interval),
+            None => {
+                // What the upstream was compared with is no longer in the store: fetched in full, at once.
+                plan.next = Next::Restart;
+                plan
+            }
+        },
+        Some(FetchOutcome::Stored { artifact, subject }) => ending::succeeded(
+            snapshot,
+            now,
+            artifact,
+            Some(subject.as_deref().unwrap_or_default()),
+            admitted.interval,
+        ),
+        None => match not_due(snapshot, now, admitted.interval) {
+            Some(at) => {
+                plan.withheld.push(Withheld {
+                    what: "fetch".to_owned(),
+                    why: format!("not due before {at}"),
+                });
+                plan.next = Next::Done(Some(at));
+                plan
+            }
+            None => fetch(snapshot, now, admitted, plan),
+        },
+    }
+}
+
+fn fetch(snapshot: &Snapshot, now: Timestamp, admitted: Admitted, mut plan: Plan) -> Plan {
+    let spec = &snapshot.repository.spec;
+    let reference = spec.reference.clone().unwrap_or_default();
+    let nothing_named = GitRepositoryRef::default() == reference;
+    let request = FetchRequest {
+        url: spec.url.clone(),
+        reference: if nothing_named {
+            GitRepositoryRef {
+                branch: Some("master".to_owned()),
+                ..GitRepositoryRef::default()
+            }
+        } else {
+            reference
+        },
+        secret: spec.secret_ref.as_ref().map(|secret| secret.name.clone()),
+        ignore: spec.ignore.clone(),
+        timeout_milliseconds: u64::try_from(admitted.timeout.as_millis()).unwrap_or(u64::MAX),
+        known_revision: snapshot
+            .stored
+            .as_ref()
+            .filter(|stored| stored.ignore == spec.ignore)
+            .map(|stored| stored.revision.clone()),
+        platform: matches!(snapshot.placement, Placement::Platform { .. }),
+    };
+    plan.identity = admitted.identity;
+    plan.steps.push(Step::Fetch(Box::new(request)));
+    plan.memory.last_asked = Some(now);
+    plan.next = Next::Again;
+    plan.status = ending::reconciling(snapshot, now);
+    plan
+}
+
+/// When the upstream is to be asked next, if that is not now.
+fn not_due(snapshot: &Snapshot, now: Timestamp, interval: Duration) -> Option<Timestamp> {
+    let status = snapshot.repository.status.as_ref();
+    let handled = status.and_then(|status| status.last_handled_reconcile_at.as_ref());
+    let requested = snapshot.attempt.requested_at.as_ref();
+    let last = snapshot.memory.last_asked?;
+    let failing = snapshot.memory.failures > 0;
+    if !failing {
+        let observed = status.and_then(|status| status.observed_generation);
+        let fresh = snapshot
+            .stored
+            .as_ref()
+            .is_some_and(|stored| stored.ignore == snapshot.repository.spec.ignore);
+        if observed != snapshot.repository.metadata.generation || !fresh {
+            return None;
+        }
+    }
+    if requested.is_some() && requested != handled {
+        return None;
+    }
+    if failing && snapshot.memory.failed_generation != snapshot.repository.metadata.generation {
+        return None;
+    }
+    let uid = snapshot.repository.metadata.uid.as_deref().unwrap_or_default();
+    let pause = if failing {
+        pause(snapshot.memory.failures, interval)
+    } else {
+        crate::jitter::jittered(interval, uid, last)
+    };
+    let due = later(last, pause);
+    (due > now).then_some(due)
+}
+
+/// How long is paused after so many failures in a row.
+fn pause(failures: u32, interval: Duration) -> Duration {
+    FIRST_PAUSE
+        .saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16)))
+        .min(interval)
+}
+
+fn later(time: Timestamp, duration: Duration) -> Timestamp {
+    SignedDuration::try_from(duration)
+        .ok()
+        .and_then(|duration| time.checked_add(duration).ok())
+        .unwrap_or(Timestamp::MAX)
+}
+
+/// Whether it may be fetched: as whom its Secret is read, with fields that are implemented and valid.
+fn admit(snapshot: &Snapshot) -> Result<Admitted, (String, String)> {
+    let spec = &snapshot.repository.spec;
+    let fields = unimplemented(spec);
+    if !fields.is_empty() {
+        return Err((
+            reason::UNSUPPORTED_FIELD.to_owned(),
+            format!(
+                "{} is set, which is not supported yet: remove the field",
+                fields.join(", ")
+            ),
+        ));
+    }
+    let invalid = |field: &str, error: tenure_api::duration::DurationError| {
+        (reason::INVALID_SPEC.to_owned(), format!("{field}: {error}"))
+    };
+    let interval = spec.interval.parse().map_err(|error| invalid("spec.interval", error))?;
+    let timeout = match &spec.timeout {
+        Some(timeout) => timeout.parse().map_err(|error| invalid("spec.timeout", error))?,
+        None => DEFAULT_TIMEOUT,
+    };
+    let known_scheme = ["http://", "https://", "ssh://"]
+        .iter()
+        .any(|scheme| spec.url.starts_with(scheme));
+    if !known_scheme {
+        return Err((
+            reason::URL_INVALID.to_owned(),
+            "spec.url must begin with http://, https:// or ssh://".to_owned(),
+        ));
+    }
+    let namespace = snapshot.repository.metadata.namespace.as_deref().unwrap_or_default();
+    let identity = match (identity::of_source(&snapshot.placement, namespace), &spec.secret_ref) {
+        (Ok(identity), _) => Some(identity),
+        // What is public needs no identity.
+        (Err(_), None) => None,
+        (Err(denial), Some(secret)) => {
+            return Err((
+                denial.reason,
+                format!("Secret {namespace}/{} can't be read: {}", secret.name, denial.message),
+            ));
+        }
+    };
+    if let Some(secret) = &spec.secret_ref {
+        tenure_api::names::ObjectName::new(secret.name.clone())
+            .map_err(|error| (reason::INVALID_SPEC.to_owned(), format!("spec.secretRef.name: {error}")))?;
+    }
+    Ok(Admitted {
+        identity,
+        interval: interval.max(Duration::from_secs(1)),
+        timeout: timeout.max(Duration::from_secs(1)),
+    })
+}
+
+/// The fields that are set and not implemented.
+fn unimplemented(spec: &GitRepositorySpec) -> Vec<&'static str> {
+    let set = [
+        ("spec.include", !spec.include.is_empty()),
+        (
+            "spec.provider",
+            spec.provider.as_deref().is_some_and(|provider| provider != "generic"),
+        ),
+        ("spec.proxySecretRef", spec.proxy_secret_ref.is_some()),
+        ("spec.recurseSubmodules", spec.recurse_submodules),
+        ("spec.serviceAccountName", spec.service_account_name.is_some()),
+        ("spec.sparseCheckout", !spec.sparse_checkout.is_empty()),
+        ("spec.verify", spec.verify.is_some()),
+    ];
+    set.into_iter()
+        .filter(|(_, is_set)| *is_set)
+        .map(|(field, _)| field)
+        .collect()
+}

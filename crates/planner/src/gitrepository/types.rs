@@ -135,4 +135,6 @@ pub struct Memory {
     pub last_asked: Option<Timestamp>,
     /// How many fetches in a row have failed.
     pub failures: u32,
+    /// The generation that the last of them was for.
+    pub failed_generation: Option<i64>,
 }

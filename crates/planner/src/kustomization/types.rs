@@ -214,6 +214,26 @@ pub struct Memory {
     pub reversals: BTreeMap<String, Vec<Reversal>>,
     /// Until when an object that others keep changing is left alone.
     pub backed_off: BTreeMap<ObjectId, BackOff>,
+    /// What was changed in the attempt that began at [`Memory::attempt`], one line an object.
+    pub changes: BTreeMap<ObjectId, String>,
+    /// When the attempt began that [`Memory::changes`] is about.
+    pub attempt: Option<Timestamp>,
+    /// Since when these objects are waited for; a restart of the attempt does not restart the clock.
+    pub waiting: Option<Waiting>,
+    /// How many attempts in a row ended for want of an answer.
+    pub transient_failures: u32,
+}
+
+/// Since when health is waited for, and of what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    /// Revision.
+    pub revision: String,
+    /// Generation of the Kustomization.
+    pub generation: Option<i64>,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 /// A pair of digests: this live object was found to be as this desired one wants it.

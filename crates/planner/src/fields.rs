@@ -1,0 +1,146 @@
+//! Differences between two states of an object as paths, and which field manager owns a path.
+//!
+//! Elements of lists are matched by `name` where they have one, else by position: enough to name the field that two writers fight for.
+
+use serde_json::Value;
+
+/// The most differences that are looked for in one object.
+const MOST_DIFFERENCES: usize = 16;
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// The path for people: `spec.template.spec.containers[name=app].image`.
+    pub path: String,
+    segments: Vec<Segment>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Segment {
+    Field(String),
+    Element(Value),
+}
+
+/// The paths at which two states differ, at most 16.
+#[must_use]
+pub fn differences(one: &Value, other: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    compare(one, other, &mut Vec::new(), &mut String::new(), &mut found);
+    found
+}
+
+fn compare(one: &Value, other: &Value, segments: &mut Vec<Segment>, path: &mut String, found: &mut Vec<Difference>) {
+    if one == other || found.len() >= MOST_DIFFERENCES {
+        return;
+    }
+    match (one, other) {
+        (Value::Object(left), Value::Object(right)) => {
+            let added = right.keys().filter(|key| !left.contains_key(*key));
+            for key in left.keys().chain(added) {
+                let before = path.len();
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(key);
+                segments.push(Segment::Field(key.clone()));
+                compare(
+                    left.get(key).unwrap_or(&Value::Null),
+                    right.get(key).unwrap_or(&Value::Null),
+                    segments,
+                    path,
+                    found,
+                );
+                segments.pop();
+                path.truncate(before);
+            }
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            let name = |element: &Value| element.get("name").and_then(Value::as_str).map(str::to_owned);
+            let named = !left.is_empty() && left.iter().chain(right).all(|element| name(element).is_some());
+            if named {
+                let added = right
+                    .iter()
+                    .filter(|element| !left.iter().any(|other| name(other) == name(element)));
+                for element in left.iter().chain(added) {
+                    let key = name(element);
+                    let find = |list: &[Value]| {
+                        list.iter()
+                            .find(|other| name(other) == key)
+                            .cloned()
+                            .unwrap_or(Value::Null)
+                    };
+                    let before = path.len();
+                    path.push_str(&format!("[name={}]", key.as_deref().unwrap_or_default()));
+                    segments.push(Segment::Element(element.clone()));
+                    compare(&find(left), &find(right), segments, path, found);
+                    segments.pop();
+                    path.truncate(before);
+                }
+            } else if left.len() == right.len() {
+                for (index, (left, right)) in left.iter().zip(right).enumerate() {
+                    let before = path.len();
+                    path.push_str(&format!("[{index}]"));
+                    segments.push(Segment::Element(left.clone()));
+                    compare(left, right, segments, path, found);
+                    segments.pop();
+                    path.truncate(before);
+                }
+            } else {
+                found.push(Difference {
+                    path: path.clone(),
+                    segments: segments.clone(),
+                });
+            }
+        }
+        // A whole subtree that only one side has is one difference, named by its root; scalars too.
+        _ => found.push(Difference {
+            path: path.clone(),
+            segments: segments.clone(),
+        }),
+    }
+}
+
+/// The field manager, other than `ours`, that last set a path of a live object: by managedFields. When none owns the path (it was
+/// removed), the one that wrote last; nothing when there is no other manager at all.
+#[must_use]
+pub fn other_manager(live: &Value, difference: &Difference, ours: &str) -> Option<String> {
+    let entries = live.pointer("/metadata/managedFields").and_then(Value::as_array)?;
+    let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut others: Vec<&Value> = entries
+        .iter()
+        .filter(|entry| text(entry, "manager") != ours && text(entry, "subresource").is_empty())
+        .collect();
+    others.sort_by_key(|entry| text(entry, "time"));
+    let owner = others.iter().rev().find(|entry| {
+        entry
+            .get("fieldsV1")
+            .is_some_and(|fields| owns(fields, &difference.segments))
+    });
+    owner.or(others.last()).map(|entry| text(entry, "manager"))
+}
+
+/// Whether a FieldsV1 tree names the path, something above it as a whole, or something below it.
+fn owns(fields: &Value, segments: &[Segment]) -> bool {
+    let Some((segment, rest)) = segments.split_first() else {
+        return true;
+    };
+    let Some(fields) = fields.as_object() else { return false };
+    let next = match segment {
+        Segment::Field(name) => fields.get(&format!("f:{name}")),
+        Segment::Element(element) => fields.iter().find_map(|(key, value)| {
+            let matches = match key.split_once(':') {
+                Some(("k", keys)) => serde_json::from_str::<Value>(keys).ok().is_some_and(|keys| {
+                    keys.as_object()
+                        .is_some_and(|keys| keys.iter().all(|(key, value)| element.get(key) == Some(value)))
+                }),
+                Some(("v", scalar)) => serde_json::from_str::<Value>(scalar).ok().as_ref() == Some(element),
+                _ => false,
+            };
+            matches.then_some(value)
+        }),
+    };
+    match next {
+        Some(next) => next.as_object().is_some_and(serde_json::Map::is_empty) || owns(next, rest),
+        None => false,
+    }
+}

@@ -1,0 +1,288 @@
+//! How a GitRepository's plan ends: status, events and next time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tenure_api::artifact::Artifact;
+use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::metadata::SOURCE_EVENT_REVISION;
+use tenure_api::{GitRepositoryStatus, Time, reason};
+
+use super::types::{FetchFailure, Snapshot, StoredArtifact};
+use super::{Plan, later, pause};
+use crate::plan::{Event, EventKind, Next, Withheld};
+
+/// Annotation on an event: digest of the artifact.
+const EVENT_DIGEST: &str = "source.toolkit.fluxcd.io/digest";
+
+pub(super) fn subject(snapshot: &Snapshot) -> String {
+    let metadata = &snapshot.repository.metadata;
+    format!(
+        "GitRepository/{}/{}",
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default()
+    )
+}
+
+fn whole_seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
+fn set(
+    status: &mut GitRepositoryStatus,
+    snapshot: &Snapshot,
+    now: Timestamp,
+    entry: (&str, ConditionStatus, &str, &str),
+) {
+    let (type_, value, reason, message) = entry;
+    let condition = Condition {
+        type_: type_.to_owned(),
+        status: value,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        observed_generation: snapshot.repository.metadata.generation,
+        last_transition_time: whole_seconds(now),
+    };
+    condition::set(&mut status.conditions, condition);
+}
+
+fn changed(snapshot: &Snapshot, status: &GitRepositoryStatus) -> Option<Value> {
+    if snapshot.repository.status.as_ref() == Some(status) {
+        return None;
+    }
+    serde_json::to_value(status).ok()
+}
+
+fn said_before(snapshot: &Snapshot, reason: &str, message: &str) -> bool {
+    snapshot
+        .repository
+        .status
+        .as_ref()
+        .and_then(|status| condition::find(&status.conditions, condition::READY))
+        .is_some_and(|ready| ready.reason == reason && ready.message == message)
+}
+
+fn warning(snapshot: &Snapshot, plan: &mut Plan, reason: &str, message: &str) {
+    if !said_before(snapshot, reason, message) {
+        plan.events.push(Event {
+            kind: EventKind::Warning,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            annotations: BTreeMap::new(),
+        });
+    }
+}
+
+fn handled(status: &mut GitRepositoryStatus, snapshot: &Snapshot) {
+    if snapshot.attempt.requested_at.is_some() {
+        status
+            .last_handled_reconcile_at
+            .clone_from(&snapshot.attempt.requested_at);
+    }
+}
+
+/// The status while a fetch is under way: said only when there is nothing stored yet or the spec has changed, so that asking an
+/// unchanged upstream writes nothing.
+pub(super) fn reconciling(snapshot: &Snapshot, now: Timestamp) -> Option<Value> {
+    let mut status = snapshot.repository.status.clone().unwrap_or_default();
+    let generation = snapshot.repository.metadata.generation;
+    if status.observed_generation == generation && snapshot.stored.is_some() || snapshot.memory.failures > 0 {
+        return None;
+    }
+    let message = "building artifact";
+    if !condition::is_true(&status.conditions, condition::READY) {
+        set(
+            &mut status,
+            snapshot,
+            now,
+            (condition::READY, ConditionStatus::Unknown, reason::PROGRESSING, message),
+        );
+    }
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (
+            condition::RECONCILING,
+            ConditionStatus::True,
+            reason::PROGRESSING,
+            message,
+        ),
+    );
+    condition::remove(&mut status.conditions, condition::STALLED);
+    changed(snapshot, &status)
+}
+
+/// Nothing will happen until somebody changes the object.
+pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, reason: &str, message: String) -> Plan {
+    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    let mut status = snapshot.repository.status.clone().unwrap_or_default();
+    condition::remove(&mut status.conditions, condition::RECONCILING);
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (condition::READY, ConditionStatus::False, reason, &message),
+    );
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (condition::STALLED, ConditionStatus::True, reason, &message),
+    );
+    status.observed_generation = snapshot.repository.metadata.generation;
+    handled(&mut status, snapshot);
+    warning(snapshot, &mut plan, reason, &message);
+    plan.status = changed(snapshot, &status);
+    if reason == reason::IDENTITY_MISSING {
+        // Whose a namespace is may become known without this object changing.
+        plan.next = Next::Done(Some(later(now, Duration::from_secs(30))));
+    }
+    plan.withheld.push(Withheld {
+        what: "fetch".to_owned(),
+        why: message,
+    });
+    plan
+}
+
+/// The fetch failed. The artifact that is stored stays, and stays usable.
+pub(super) fn failed(snapshot: &Snapshot, now: Timestamp, failure: &FetchFailure, interval: Duration) -> Plan {
+    let reason = if failure.reason.is_empty() {
+        reason::GIT_OPERATION_FAILED
+    } else {
+        failure.reason.as_str()
+    };
+    let mut status = snapshot.repository.status.clone().unwrap_or_default();
+    let (bad, other) = if failure.storage {
+        (condition::STORAGE_OPERATION_FAILED, condition::FETCH_FAILED)
+    } else {
+        (condition::FETCH_FAILED, condition::STORAGE_OPERATION_FAILED)
+    };
+    condition::remove(&mut status.conditions, other);
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (bad, ConditionStatus::True, reason, &failure.message),
+    );
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (condition::READY, ConditionStatus::False, reason, &failure.message),
+    );
+    handled(&mut status, snapshot);
+    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    plan.memory.failures = snapshot.memory.failures.saturating_add(1);
+    plan.memory.failed_generation = snapshot.repository.metadata.generation;
+    if failure.terminal {
+        condition::remove(&mut status.conditions, condition::RECONCILING);
+        set(
+            &mut status,
+            snapshot,
+            now,
+            (condition::STALLED, ConditionStatus::True, reason, &failure.message),
+        );
+        status.observed_generation = snapshot.repository.metadata.generation;
+        plan.next = Next::Done(None);
+    } else {
+        condition::remove(&mut status.conditions, condition::STALLED);
+        let retrying = (
+            condition::RECONCILING,
+            ConditionStatus::True,
+            reason::PROGRESSING_WITH_RETRY,
+            "The last attempt failed; see Ready",
+        );
+        set(&mut status, snapshot, now, retrying);
+        plan.next = Next::Done(Some(later(now, pause(plan.memory.failures, interval))));
+    }
+    warning(snapshot, &mut plan, reason, &failure.message);
+    plan.withheld.push(Withheld {
+        what: "Ready".to_owned(),
+        why: failure.message.clone(),
+    });
+    plan.status = changed(snapshot, &status);
+    plan
+}
+
+/// The upstream was asked, and what it has is stored; `new` is the subject of the commit when it was stored just now.
+pub(super) fn succeeded(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    stored: &StoredArtifact,
+    new: Option<&str>,
+    interval: Duration,
+) -> Plan {
+    let mut status = snapshot.repository.status.clone().unwrap_or_default();
+    let message = format!("stored artifact for revision '{}'", stored.revision);
+    for type_ in [
+        condition::RECONCILING,
+        condition::STALLED,
+        condition::FETCH_FAILED,
+        condition::STORAGE_OPERATION_FAILED,
+        condition::ARTIFACT_OUTDATED,
+    ] {
+        condition::remove(&mut status.conditions, type_);
+    }
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (condition::READY, ConditionStatus::True, reason::SUCCEEDED, &message),
+    );
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (
+            condition::ARTIFACT_IN_STORAGE,
+            ConditionStatus::True,
+            reason::SUCCEEDED,
+            &message,
+        ),
+    );
+    let as_before = status
+        .artifact
+        .as_ref()
+        .is_some_and(|old| old.revision == stored.revision && old.digest.as_deref() == Some(stored.digest.as_str()));
+    if !as_before {
+        status.artifact = Some(Artifact {
+            digest: Some(stored.digest.clone()),
+            last_update_time: whole_seconds(stored.stored_at.unwrap_or(now)),
+            metadata: None,
+            path: stored.path.clone(),
+            revision: stored.revision.clone(),
+            size: i64::try_from(stored.size).ok(),
+            url: String::new(),
+        });
+    }
+    status.observed_generation = snapshot.repository.metadata.generation;
+    status.observed_ignore.clone_from(&stored.ignore);
+    handled(&mut status, snapshot);
+    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    plan.memory.failures = 0;
+    plan.memory.failed_generation = None;
+    if let Some(commit) = new {
+        let message = if commit.is_empty() {
+            format!("stored artifact for revision '{}'", stored.revision)
+        } else {
+            format!("stored artifact for commit '{commit}'")
+        };
+        plan.events.push(Event {
+            kind: EventKind::Normal,
+            reason: reason::NEW_ARTIFACT.to_owned(),
+            message,
+            annotations: BTreeMap::from([
+                (SOURCE_EVENT_REVISION.to_owned(), stored.revision.clone()),
+                (EVENT_DIGEST.to_owned(), stored.digest.clone()),
+            ]),
+        });
+    }
+    plan.status = changed(snapshot, &status);
+    let uid = snapshot.repository.metadata.uid.as_deref().unwrap_or_default();
+    let last = plan.memory.last_asked.unwrap_or(now);
+    plan.next = Next::Done(Some(later(last, crate::jitter::jittered(interval, uid, last))));
+    plan
+}

@@ -1,0 +1,19 @@
+//! Spreading of due times without randomness: a hash of the object and the time takes its place.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+/// The interval, up to 5 % shorter or longer (Flux's `--interval-jitter-percentage`), by a hash of the uid and a time.
+#[must_use]
+pub fn jittered(interval: Duration, uid: &str, at: Timestamp) -> Duration {
+    let hash = Sha256::digest(format!("{uid}/{}", at.as_millisecond()).as_bytes());
+    let number = hash
+        .iter()
+        .take(2)
+        .fold(0_u32, |number, byte| number * 256 + u32::from(*byte));
+    // 95 % to 105 % in 65 536 steps.
+    let factor = 0.95 + f64::from(number) / 655_360.0;
+    interval.mul_f64(factor.clamp(0.95, 1.05)).max(Duration::from_millis(1))
+}

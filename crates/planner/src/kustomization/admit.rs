@@ -1,0 +1,228 @@
+//! Whether a Kustomization may be reconciled at all: by whom, with fields that are implemented, valid and allowed.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tenure_api::metadata::FLUX_FINALIZER;
+use tenure_api::{KustomizationSpec, reason};
+use tenure_tenancy::{identity, reach, reference};
+
+use super::context::{Context, subject};
+use super::types::{ServiceAccountFacts, Snapshot};
+use super::{Phase, Plan, ending};
+use crate::plan::{FinalizerChange, Next, Watched, Withheld};
+
+/// How soon it is asked again who may act, when nothing told that it changed.
+const IDENTITY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Decides who acts, and refuses what cannot be done whatever the source holds.
+pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context<'a>> {
+    let kustomization = &snapshot.kustomization;
+    let (Some(namespace), Some(name)) = (
+        kustomization.metadata.namespace.as_deref(),
+        kustomization.metadata.name.as_deref(),
+    ) else {
+        let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+        plan.withheld.push(Withheld {
+            what: "everything".to_owned(),
+            why: "the object has no namespace or name".to_owned(),
+        });
+        return Err(Box::new(plan));
+    };
+    if kustomization.spec.suspend {
+        let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+        plan.withheld.push(Withheld {
+            what: "everything".to_owned(),
+            why: "spec.suspend is true".to_owned(),
+        });
+        return Err(Box::new(plan));
+    }
+    let stalled =
+        |reason: &str, message: String| Box::new(ending::stalled_before_admission(snapshot, now, reason, message));
+    let denied = |denial: tenure_tenancy::Denial| {
+        let mut plan = stalled(&denial.reason, denial.message);
+        if denial.reason == reason::IDENTITY_MISSING {
+            // Whose a namespace is may become known without this object changing.
+            plan.next = Next::Done(Some(super::context::after(now, IDENTITY_INTERVAL)));
+        }
+        plan
+    };
+
+    let spec = &kustomization.spec;
+    let fields = unimplemented(spec);
+    if !fields.is_empty() {
+        return Err(stalled(
+            reason::UNSUPPORTED_FIELD,
+            format!(
+                "{} is set, which is not supported yet: remove the field",
+                fields.join(", ")
+            ),
+        ));
+    }
+    reference::kubeconfig(spec.kube_config.is_some()).map_err(denied)?;
+    let source = &spec.source_ref;
+    reference::source(namespace, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;
+    if source.kind != "GitRepository" {
+        return Err(stalled(
+            reason::UNSUPPORTED_FIELD,
+            format!(
+                "spec.sourceRef.kind: {} is not supported yet: only GitRepository is",
+                source.kind
+            ),
+        ));
+    }
+    for dependency in &spec.depends_on {
+        reference::dependency(namespace, dependency.namespace.as_deref(), &dependency.name).map_err(denied)?;
+    }
+    if let Some(target) = &spec.target_namespace {
+        reach::target_namespace(&snapshot.placement, target).map_err(denied)?;
+    }
+    for check in &spec.health_checks {
+        reference::health_check(
+            &snapshot.placement,
+            &check.kind,
+            check.namespace.as_deref(),
+            &check.name,
+        )
+        .map_err(denied)?;
+    }
+    if spec.deletion_policy().is_none() {
+        return Err(stalled(
+            reason::INVALID_SPEC,
+            "spec.deletionPolicy must be MirrorPrune, Delete, WaitForTermination or Orphan".to_owned(),
+        ));
+    }
+    let duration = |field: &str, parsed: Result<Duration, tenure_api::duration::DurationError>| {
+        parsed.map_err(|error| stalled(reason::INVALID_SPEC, format!("{field}: {error}")))
+    };
+    let interval = duration("spec.interval", spec.interval.parse())?;
+    let timeout = duration("spec.timeout", spec.effective_timeout())?;
+    let retry_interval = duration("spec.retryInterval", spec.effective_retry_interval())?;
+    let path = normalise(spec.path.as_deref().unwrap_or_default())
+        .map_err(|message| stalled(reason::INVALID_SPEC, message))?;
+    let identity = identity::of_kustomization(&snapshot.placement, namespace, spec.service_account_name.as_deref())
+        .map_err(denied)?;
+
+    let mut memory = snapshot.memory.clone();
+    if memory.attempt != Some(snapshot.attempt.started) {
+        memory.attempt = Some(snapshot.attempt.started);
+        memory.changes.clear();
+    }
+    let context = Context {
+        snapshot,
+        now,
+        namespace,
+        name,
+        identity,
+        // A tighter loop than this only burns the machine; Flux has no floor, and its docs advise against less.
+        interval: interval.max(Duration::from_secs(1)),
+        retry_interval: retry_interval.max(Duration::from_secs(1)),
+        timeout,
+        path,
+        memory,
+        withheld: Vec::new(),
+        events: Vec::new(),
+        watch: tracked(snapshot),
+        revision: None,
+    };
+    // The attempt was made for another spec or another request: its answers are about something else.
+    let attempt = &snapshot.attempt;
+    if attempt.generation != kustomization.metadata.generation
+        || attempt.requested_at != super::requested_at(&kustomization.metadata)
+    {
+        return Err(Box::new(context.finish(Next::Restart)));
+    }
+    let account = context.identity.clone();
+    match &snapshot.service_account {
+        ServiceAccountFacts::Usable | ServiceAccountFacts::NotLooked => Ok(context),
+        ServiceAccountFacts::NotFound => Err(ending::failed(
+            context,
+            reason::IDENTITY_MISSING,
+            format!(
+                "nothing is applied: {account} does not exist; create the ServiceAccount and bind it to a role that allows what this \
+                 Kustomization applies, or name another in spec.serviceAccountName"
+            ),
+        )),
+        ServiceAccountFacts::Refused(message) => Err(ending::failed(
+            context,
+            reason::IDENTITY_MISSING,
+            format!("nothing is applied: no token for {account}: {message}"),
+        )),
+    }
+}
+
+/// Adds the finalizer to whatever plan was made, unless the object is going or suspended.
+pub(super) fn add_finalizer(snapshot: &Snapshot, plan: &mut Plan) {
+    let metadata = &snapshot.kustomization.metadata;
+    let present = metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|finalizer| finalizer == FLUX_FINALIZER);
+    if !present && metadata.deletion_timestamp.is_none() && !snapshot.kustomization.spec.suspend {
+        plan.finalizer = Some(FinalizerChange::Add(FLUX_FINALIZER.to_owned()));
+    }
+}
+
+/// The fields that are set and not implemented.
+fn unimplemented(spec: &KustomizationSpec) -> Vec<&'static str> {
+    let set = [
+        ("spec.buildMetadata", !spec.build_metadata.is_empty()),
+        ("spec.commonMetadata", spec.common_metadata.is_some()),
+        ("spec.components", !spec.components.is_empty()),
+        ("spec.decryption", spec.decryption.is_some()),
+        (
+            "spec.dependsOn[].readyExpr",
+            spec.depends_on.iter().any(|dependency| dependency.ready_expr.is_some()),
+        ),
+        ("spec.healthCheckExprs", !spec.health_check_exprs.is_empty()),
+        ("spec.ignore", !spec.ignore.is_empty()),
+        ("spec.ignoreMissingComponents", spec.ignore_missing_components),
+        ("spec.images", !spec.images.is_empty()),
+        ("spec.namePrefix", spec.name_prefix.is_some()),
+        ("spec.nameSuffix", spec.name_suffix.is_some()),
+        ("spec.patches", !spec.patches.is_empty()),
+        ("spec.postBuild", spec.post_build.is_some()),
+    ];
+    set.into_iter()
+        .filter(|(_, is_set)| *is_set)
+        .map(|(field, _)| field)
+        .collect()
+}
+
+/// The folder within the source, without `.`, `..` and doubled separators. A leading `/` is the source's root, as in Flux.
+fn normalise(path: &str) -> Result<String, String> {
+    let mut parts: Vec<&str> = Vec::new();
+    if path.chars().any(char::is_control) {
+        return Err(format!("spec.path: {path:?} contains a control character"));
+    }
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                if parts.pop().is_none() {
+                    return Err(format!("spec.path: {path:?} leads out of the source"));
+                }
+            }
+            part => parts.push(part),
+        }
+    }
+    Ok(if parts.is_empty() {
+        ".".to_owned()
+    } else {
+        parts.join("/")
+    })
+}
+
+/// What the inventory names and may be watched: kept watched also while an attempt fails before it is known what is desired.
+fn tracked(snapshot: &Snapshot) -> Vec<Watched> {
+    let inventory = snapshot
+        .kustomization
+        .status
+        .as_ref()
+        .and_then(|status| status.inventory.as_ref());
+    super::prune::entries(inventory)
+        .into_iter()
+        .filter(|target| tenure_tenancy::inventory::entry(&snapshot.placement, &target.id).is_ok())
+        .collect()
+}

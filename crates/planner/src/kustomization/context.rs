@@ -1,0 +1,136 @@
+//! What every phase of a plan needs: the snapshot, the time, what admission decided, and the memory that the plan will hand on.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_api::kustomization::{DeletionPolicy, KustomizationStatus};
+use tenure_api::{KustomizationSpec, ObjectId};
+use tenure_tenancy::Identity;
+
+use super::Plan;
+use super::types::{Memory, Snapshot};
+use crate::answer::Live;
+use crate::plan::{Event, Next, Step, Watched, Withheld};
+
+/// A plan in the making.
+pub(super) struct Context<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) now: Timestamp,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) identity: Identity,
+    pub(super) interval: Duration,
+    pub(super) retry_interval: Duration,
+    pub(super) timeout: Duration,
+    /// Folder to render, normalised.
+    pub(super) path: String,
+    pub(super) memory: Memory,
+    pub(super) withheld: Vec<Withheld>,
+    pub(super) events: Vec<Event>,
+    pub(super) watch: Vec<Watched>,
+    /// Revision of the artifact, as soon as it is known.
+    pub(super) revision: Option<String>,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn spec(&self) -> &'a KustomizationSpec {
+        &self.snapshot.kustomization.spec
+    }
+
+    pub(super) fn status(&self) -> KustomizationStatus {
+        self.snapshot.kustomization.status.clone().unwrap_or_default()
+    }
+
+    pub(super) fn live(&self, id: &ObjectId) -> Option<&'a Live> {
+        self.snapshot.live.get(id)
+    }
+
+    pub(super) fn withhold(&mut self, what: impl Into<String>, why: impl Into<String>) {
+        self.withheld.push(Withheld {
+            what: what.into(),
+            why: why.into(),
+        });
+    }
+
+    /// A plan with these steps, to be made again with their answers.
+    pub(super) fn again(self, steps: Vec<Step>) -> Box<Plan> {
+        let identity = self.identity.clone();
+        let mut plan = self.finish(Next::Again);
+        plan.identity = Some(identity);
+        plan.steps = steps;
+        Box::new(plan)
+    }
+
+    /// A plan without steps or status.
+    pub(super) fn finish(self, next: Next) -> Plan {
+        let mut plan = Plan::idle(subject(self.snapshot), self.memory);
+        plan.identity = Some(self.identity);
+        plan.withheld = self.withheld;
+        plan.events = self.events;
+        plan.watch = self.watch;
+        plan.next = next;
+        plan
+    }
+
+    /// A copy of what has been gathered, for a phase that borrows the context and has to end.
+    pub(super) fn fork(&self) -> Context<'a> {
+        Context {
+            snapshot: self.snapshot,
+            now: self.now,
+            namespace: self.namespace,
+            name: self.name,
+            identity: self.identity.clone(),
+            interval: self.interval,
+            retry_interval: self.retry_interval,
+            timeout: self.timeout,
+            path: self.path.clone(),
+            memory: self.memory.clone(),
+            withheld: self.withheld.clone(),
+            events: self.events.clone(),
+            watch: self.watch.clone(),
+            revision: self.revision.clone(),
+        }
+    }
+
+    /// When the attempt, waiting included, must end.
+    pub(super) fn deadline(&self) -> Timestamp {
+        let since = match &self.memory.waiting {
+            Some(waiting)
+                if Some(&waiting.revision) == self.revision.as_ref()
+                    && waiting.generation == self.snapshot.kustomization.metadata.generation =>
+            {
+                waiting.since
+            }
+            _ => self.snapshot.attempt.started,
+        };
+        after(since, self.timeout)
+    }
+}
+
+/// A time so much later; the end of time when there is none.
+pub(super) fn after(time: Timestamp, duration: Duration) -> Timestamp {
+    SignedDuration::try_from(duration)
+        .ok()
+        .and_then(|duration| time.checked_add(duration).ok())
+        .unwrap_or(Timestamp::MAX)
+}
+
+/// `Kustomization/namespace/name`.
+pub(super) fn subject(snapshot: &Snapshot) -> String {
+    let metadata = &snapshot.kustomization.metadata;
+    format!(
+        "Kustomization/{}/{}",
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default()
+    )
+}
+
+/// Whether deleting the Kustomization deletes its objects.
+pub(super) fn deletes_objects(spec: &KustomizationSpec) -> bool {
+    match spec.deletion_policy() {
+        Some(DeletionPolicy::MirrorPrune) => spec.prune,
+        Some(DeletionPolicy::Delete | DeletionPolicy::WaitForTermination) => true,
+        // A policy that is not one deletes nothing: what was left can still be deleted, what was deleted is gone.
+        Some(DeletionPolicy::Orphan) | None => false,
+    }
+}

@@ -1,0 +1,276 @@
+//! From rendered to desired objects: identified, of known kinds, allowed here, labelled with their owner, in the order of their apply.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use tenure_api::inventory::split_api_version;
+use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
+use tenure_api::{ObjectId, reason};
+use tenure_tenancy::reach::{self, Scope};
+
+use super::context::Context;
+use super::order::{self, Stage};
+use super::types::ArtifactFacts;
+use super::{Phase, ending};
+use crate::answer::KindAnswer;
+use crate::object::{Object, Origin, RenderedObject};
+use crate::plan::{KindReference, Step, Watched};
+
+/// An object that is to be.
+#[derive(Clone, Debug)]
+pub(super) struct DesiredObject {
+    pub(super) target: Watched,
+    pub(super) object: Object,
+    pub(super) origin: Origin,
+    pub(super) digest: String,
+    pub(super) stage: Stage,
+}
+
+/// All objects that are to be.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Desired {
+    /// In the order of their apply.
+    pub(super) objects: Vec<DesiredObject>,
+    /// Objects of kinds that the cluster does not know: not applied, and not pruned either.
+    pub(super) unknown: Vec<(ObjectId, String)>,
+    /// Digest of everything that was built.
+    pub(super) digest: String,
+}
+
+impl Desired {
+    pub(super) fn contains(&self, id: &ObjectId) -> bool {
+        self.objects.iter().any(|desired| desired.target.id == *id)
+            || self.unknown.iter().any(|(unknown, _)| unknown == id)
+    }
+}
+
+struct Identified<'a> {
+    id: ObjectId,
+    kind: KindReference,
+    rendered: &'a RenderedObject,
+}
+
+/// Decides what is to be.
+pub(super) fn desired(
+    context: &mut Context<'_>,
+    artifact: &ArtifactFacts,
+    rendered: &[RenderedObject],
+) -> Phase<Desired> {
+    context.revision = Some(artifact.revision.clone());
+    let identified = identify(context, rendered)?;
+    let defined = defined_kinds(rendered);
+    let scopes = scopes(context, &identified, &defined)?;
+
+    let mut desired = Desired {
+        digest: digest_of(rendered),
+        ..Desired::default()
+    };
+    let mut denials = Vec::new();
+    let mut seen: BTreeMap<ObjectId, Origin> = BTreeMap::new();
+    for Identified { mut id, kind, rendered } in identified {
+        let origin = rendered.origin.clone();
+        let Some(scope) = scopes.get(&kind) else {
+            let message = format!(
+                "no matches for kind {:?} in version {:?} ({origin})",
+                kind.kind, kind.api_version
+            );
+            desired.unknown.push((id, message));
+            continue;
+        };
+        let mut object = rendered.object.0.clone();
+        if *scope == Scope::Cluster && !id.namespace.is_empty() {
+            id.namespace.clear();
+            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove("namespace");
+            }
+        }
+        let namespace = (!id.namespace.is_empty()).then_some(id.namespace.as_str());
+        if let Err(denial) = reach::object(&context.snapshot.placement, *scope, &id.kind, namespace, &id.name) {
+            denials.push((denial, origin));
+            continue;
+        }
+        if let Some(first) = seen.insert(id.clone(), origin.clone()) {
+            let message = format!("{} is defined twice: {first} and {origin}", id.subject());
+            return Err(ending::failed(context.fork(), reason::BUILD_FAILED, message));
+        }
+        label(&mut object, context.namespace, context.name);
+        let (_, version) = split_api_version(&kind.api_version);
+        desired.objects.push(DesiredObject {
+            target: Watched {
+                version: version.to_owned(),
+                id: id.clone(),
+            },
+            digest: crate::digest::of(&object),
+            object: Object(object),
+            origin,
+            stage: Stage::of(&id),
+        });
+    }
+    if let Some((first, _)) = denials.first() {
+        let reason = first.reason.clone();
+        let lines: Vec<String> = denials
+            .iter()
+            .map(|(denial, origin)| format!("{} ({origin})", denial.message))
+            .collect();
+        for (denial, origin) in &denials {
+            context.withhold(origin.to_string(), denial.message.clone());
+        }
+        // Nothing of the revision is applied: a commit is applied within the tenant's bounds, or not at all.
+        return Err(ending::failed(context.fork(), &reason, lines.join("\n")));
+    }
+    desired
+        .objects
+        .sort_by(|one, other| order::compare(&one.target.id, &other.target.id));
+    for (id, message) in &desired.unknown {
+        context.withhold(id.subject(), message.clone());
+    }
+    context.watch = watched(context, &desired);
+    Ok(desired)
+}
+
+fn identify<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -> Phase<Vec<Identified<'a>>> {
+    let mut identified = Vec::with_capacity(rendered.len());
+    let mut problems = Vec::new();
+    for rendered in rendered {
+        let object = &rendered.object.0;
+        match ObjectId::of(object) {
+            Ok(id) => {
+                let api_version = object
+                    .get("apiVersion")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned();
+                let kind = KindReference {
+                    api_version,
+                    kind: id.kind.clone(),
+                };
+                identified.push(Identified { id, kind, rendered });
+            }
+            Err(error) => problems.push(format!("{}: {error}", rendered.origin)),
+        }
+    }
+    if problems.is_empty() {
+        return Ok(identified);
+    }
+    Err(ending::failed(
+        context.fork(),
+        reason::BUILD_FAILED,
+        problems.join("\n"),
+    ))
+}
+
+/// The scope of every kind that the cluster knows, or will know after this build's CustomResourceDefinitions are applied.
+fn scopes(
+    context: &Context<'_>,
+    identified: &[Identified<'_>],
+    defined: &BTreeMap<(String, String), Scope>,
+) -> Phase<BTreeMap<KindReference, Scope>> {
+    let kinds: BTreeSet<&KindReference> = identified.iter().map(|identified| &identified.kind).collect();
+    let asked = &context.snapshot.kinds;
+    let missing: Vec<KindReference> = kinds
+        .iter()
+        .filter(|kind| !asked.contains_key(**kind))
+        .map(|kind| (*kind).clone())
+        .collect();
+    if !missing.is_empty() {
+        return Err(context.fork().again(vec![Step::ResolveKinds(missing)]));
+    }
+    let mut scopes = BTreeMap::new();
+    for kind in kinds {
+        let (group, _) = split_api_version(&kind.api_version);
+        match asked.get(kind) {
+            Some(KindAnswer::Served(scope)) => {
+                scopes.insert(kind.clone(), *scope);
+            }
+            Some(KindAnswer::Failed(failure)) => {
+                let message = format!(
+                    "can't look up kind {:?} in version {:?}: {}",
+                    kind.kind, kind.api_version, failure.message
+                );
+                return Err(ending::failed_by(
+                    context.fork(),
+                    reason::RECONCILIATION_FAILED,
+                    message,
+                    failure.is_transient(),
+                ));
+            }
+            Some(KindAnswer::Unknown) | None => {
+                if let Some(scope) = defined.get(&(group.to_owned(), kind.kind.clone())) {
+                    scopes.insert(kind.clone(), *scope);
+                }
+            }
+        }
+    }
+    Ok(scopes)
+}
+
+/// The kinds that CustomResourceDefinitions in the build define, by group and kind.
+fn defined_kinds(rendered: &[RenderedObject]) -> BTreeMap<(String, String), Scope> {
+    let text = |object: &Value, pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    rendered
+        .iter()
+        .map(|rendered| &rendered.object.0)
+        .filter(|object| object.get("kind").and_then(Value::as_str) == Some("CustomResourceDefinition"))
+        .map(|object| {
+            let scope = if text(object, "/spec/scope") == "Cluster" {
+                Scope::Cluster
+            } else {
+                Scope::Namespaced
+            };
+            ((text(object, "/spec/group"), text(object, "/spec/names/kind")), scope)
+        })
+        .collect()
+}
+
+fn label(object: &mut Value, namespace: &str, name: &str) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+    if !labels.is_object() {
+        *labels = json!({});
+    }
+    if let Some(labels) = labels.as_object_mut() {
+        labels.insert(OWNER_NAME.to_owned(), json!(name));
+        labels.insert(OWNER_NAMESPACE.to_owned(), json!(namespace));
+    }
+}
+
+fn digest_of(rendered: &[RenderedObject]) -> String {
+    let mut text = String::new();
+    for rendered in rendered {
+        text.push_str(&rendered.object.0.to_string());
+        text.push('\n');
+    }
+    crate::digest::of_bytes(text.as_bytes())
+}
+
+/// What is watched: everything desired, and what is in the inventory and may still be.
+fn watched(context: &Context<'_>, desired: &Desired) -> Vec<Watched> {
+    let mut watched: BTreeSet<Watched> = desired.objects.iter().map(|desired| desired.target.clone()).collect();
+    let inventory = context
+        .snapshot
+        .kustomization
+        .status
+        .as_ref()
+        .and_then(|status| status.inventory.as_ref());
+    for entry in inventory.into_iter().flat_map(|inventory| &inventory.entries) {
+        let Ok(id) = entry.id.parse::<ObjectId>() else { continue };
+        if tenure_tenancy::inventory::entry(&context.snapshot.placement, &id).is_ok() && !desired.contains(&id) {
+            watched.insert(Watched {
+                id,
+                version: entry.v.clone(),
+            });
+        }
+    }
+    for check in &context.spec().health_checks {
+        watched.extend(super::health_check::target(check));
+    }
+    watched.into_iter().collect()
+}

@@ -1,0 +1,200 @@
+//! Health after the apply: of everything with `wait`, else of what `healthChecks` names. Waiting holds no worker: the attempt is kept,
+//! and planned again when something watched changes.
+
+use tenure_api::inventory::split_api_version;
+use tenure_api::reference::NamespacedObjectKindReference;
+use tenure_api::{ObjectId, condition, reason};
+
+use super::context::Context;
+use super::desired::Desired;
+use super::prune::Pruned;
+use super::types::Waiting;
+use super::{Phase, apply, ending};
+use crate::answer::{Live, WriteAnswer};
+use crate::digest;
+use crate::health::{self, Health};
+use crate::plan::{Next, Step, Watched};
+
+/// The object that a health check names; none when it cannot be told which (no version).
+pub(super) fn target(check: &NamespacedObjectKindReference) -> Option<Watched> {
+    let (group, version) = split_api_version(check.api_version.as_deref()?);
+    let id = ObjectId {
+        namespace: check.namespace.clone().unwrap_or_default(),
+        name: check.name.clone(),
+        group: group.to_owned(),
+        kind: check.kind.clone(),
+    };
+    // Through its text form, which refuses what cannot be a name.
+    let id = id.to_string().parse().ok()?;
+    Some(Watched {
+        id,
+        version: version.to_owned(),
+    })
+}
+
+/// Checks the health; returns when everything is healthy or nothing is to be checked.
+pub(super) fn check(context: &mut Context<'_>, desired: &Desired, pruned: &Pruned) -> Phase<()> {
+    if let Some(plan) = moved_on(context, desired) {
+        return Err(plan);
+    }
+    let mut targets: Vec<Watched> = Vec::new();
+    if context.spec().wait {
+        for object in &desired.objects {
+            let live = context.live(&object.target.id).and_then(Live::object);
+            if apply::skipped(&object.object.0, live).is_none() && !is_itself(context, &object.target.id) {
+                targets.push(object.target.clone());
+            }
+        }
+    } else {
+        for check in &context.spec().health_checks {
+            let Some(target) = target(check) else {
+                let message = format!(
+                    "spec.healthChecks: {} {} needs a valid apiVersion, name and namespace",
+                    check.kind, check.name
+                );
+                return Err(ending::stalled(context.fork(), reason::INVALID_SPEC, message));
+            };
+            targets.push(target);
+        }
+    }
+    if targets.is_empty() {
+        context.memory.waiting = None;
+        return Ok(());
+    }
+    let reads: Vec<Step> = targets
+        .iter()
+        .filter(|target| context.live(&target.id).is_none())
+        .cloned()
+        .map(Step::Read)
+        .collect();
+    if !reads.is_empty() {
+        return Err(context.fork().again(reads));
+    }
+    let mut waiting = Vec::new();
+    let mut failed = Vec::new();
+    for target in &targets {
+        let Some(live) = context.live(&target.id) else { continue };
+        let health = health::of_live(live);
+        let line = format!("{} status: '{}'", target.id.subject(), health.as_str());
+        match health {
+            Health::Current => {}
+            Health::Failed(message) => failed.push(with_message(line, &message)),
+            // A Job that its TTL removed has done its work.
+            Health::NotFound
+                if target.id.kind == "Job" && !context.snapshot.attempt.applied.contains_key(&target.id) => {}
+            other => waiting.push((line, other.message().to_owned())),
+        }
+    }
+    if waiting.is_empty() && failed.is_empty() {
+        context.memory.waiting = None;
+        return Ok(());
+    }
+    let status = context.status();
+    let was_healthy = condition::is_true(&status.conditions, condition::HEALTHY)
+        && status.last_applied_revision == context.revision
+        && context.memory.changes.is_empty();
+    if waiting.is_empty() {
+        let message = format!(
+            "health check failed early due to failed resources: [{}]",
+            failed.join(", ")
+        );
+        return Err(ending::unhealthy(context.fork(), desired, pruned, message));
+    }
+    if context.memory.waiting.as_ref().is_none_or(|waiting| {
+        Some(&waiting.revision) != context.revision.as_ref()
+            || waiting.generation != context.snapshot.kustomization.metadata.generation
+    }) {
+        context.memory.waiting = Some(Waiting {
+            revision: context.revision.clone().unwrap_or_default(),
+            generation: context.snapshot.kustomization.metadata.generation,
+            since: if was_healthy {
+                context.now
+            } else {
+                context.snapshot.attempt.started
+            },
+        });
+    }
+    let deadline = context.deadline();
+    if context.now >= deadline {
+        let lines: Vec<String> = waiting
+            .into_iter()
+            .map(|(line, message)| with_message(line, &message))
+            .chain(failed)
+            .collect();
+        let message = format!(
+            "health check failed after {}: timeout waiting for: [{}]",
+            ending::go_duration(context.timeout),
+            lines.join(", ")
+        );
+        return Err(ending::unhealthy(context.fork(), desired, pruned, message));
+    }
+    for (line, message) in &waiting {
+        context.withhold("Ready", with_message(line.clone(), message));
+    }
+    if was_healthy {
+        // It was healthy with exactly this revision: something is rolling over by itself. Not yet worth a word.
+        return Err(Box::new(context.fork().finish(Next::Wait(deadline))));
+    }
+    let message = format!(
+        "Running health checks for revision {}",
+        context.revision.as_deref().unwrap_or_default()
+    );
+    Err(ending::waiting_for_health(
+        context.fork(),
+        desired,
+        pruned,
+        deadline,
+        message,
+    ))
+}
+
+fn with_message(line: String, message: &str) -> String {
+    if message.is_empty() {
+        line
+    } else {
+        format!("{line} ({message})")
+    }
+}
+
+/// A Kustomization that applies itself cannot wait for itself.
+fn is_itself(context: &Context<'_>, id: &ObjectId) -> bool {
+    id.group == "kustomize.toolkit.fluxcd.io"
+        && id.kind == "Kustomization"
+        && id.namespace == context.namespace
+        && id.name == context.name
+}
+
+/// Whether an object was changed by somebody after it was applied in this very attempt: then the attempt starts over, so that drift
+/// is put back during a long wait too.
+fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>> {
+    let attempt = &context.snapshot.attempt;
+    for object in &desired.objects {
+        let id = &object.target.id;
+        let answer = match (attempt.applied.get(id), attempt.dry_runs.get(id)) {
+            (Some(WriteAnswer::Done(answer)), _) | (None, Some(WriteAnswer::Done(answer))) => &answer.0,
+            _ => continue,
+        };
+        let Some(live) = context.live(id) else { continue };
+        let changed = match live {
+            Live::Present(live) => {
+                digest::comparable(&live.0) != digest::comparable(answer) && version(&live.0) > version(answer)
+            }
+            // A finished Job may be removed by its own TTL.
+            Live::Absent => attempt.applied.contains_key(id) && id.kind != "Job",
+            Live::Failed(_) => false,
+        };
+        if changed && super::contest::backed_off(context, id).is_none() {
+            return Some(Box::new(context.fork().finish(Next::Restart)));
+        }
+    }
+    None
+}
+
+/// The resourceVersion as a number: the two servers that there are count with it. Without one, nothing is newer.
+fn version(object: &serde_json::Value) -> u64 {
+    object
+        .pointer("/metadata/resourceVersion")
+        .and_then(serde_json::Value::as_str)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0)
+}
