@@ -18,13 +18,16 @@ pub mod certificates;
 mod http;
 mod kinds;
 mod metrics;
+pub mod protobuf;
 mod registry;
 mod routes;
 pub mod schema;
 mod serve;
 mod server;
 mod service;
+pub mod strategic;
 mod strategy;
+pub mod table;
 mod yaml;
 
 pub use catalog::{Catalog, Origin, Resource, Subresource};

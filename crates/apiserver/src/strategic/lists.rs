@@ -1,0 +1,102 @@
+//! Merging lists: by merge key, as sets of scalars, or as a whole.
+
+use serde_json::Value;
+
+use super::order::{self, same};
+use super::{DIRECTIVE, StrategicError, merge_map, without_directives};
+use crate::schema::{Definition, Field};
+
+/// Merges a patch's list into a field's list as the field's strategy says.
+pub(super) fn merge_field(
+    name: &str,
+    original: Vec<Value>,
+    patch: Vec<Value>,
+    field: Option<&Field>,
+) -> Result<Vec<Value>, StrategicError> {
+    if !field.is_some_and(|field| field.patch_strategy.merge) {
+        // Replaced as a whole; a lone `$patch: replace` marker is not an item.
+        return Ok(match without_directives(Value::Array(patch)) {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        });
+    }
+    let key = field.and_then(|field| field.patch_merge_key.as_deref());
+    let definition = field.and_then(|field| field.shape.definition()).cloned();
+    merge(name, original, patch, key, definition.as_deref())
+}
+
+/// Merges two lists; the order is the patch's for its items, the live object's for the others.
+pub(super) fn merge(
+    name: &str,
+    original: Vec<Value>,
+    patch: Vec<Value>,
+    key: Option<&str>,
+    definition: Option<&Definition>,
+) -> Result<Vec<Value>, StrategicError> {
+    let scalars = original.iter().chain(&patch).all(|item| !item.is_object());
+    if scalars {
+        let mut merged = original.clone();
+        for item in &patch {
+            if !merged.contains(item) {
+                merged.push(item.clone());
+            }
+        }
+        return Ok(order::arrange(merged, &patch, &original, None));
+    }
+    let Some(key) = key else {
+        return Err(StrategicError::NoMergeKey(name.to_owned()));
+    };
+    let server_order = original.clone();
+    let (mut merged, patch) = directives(original, patch, key)?;
+    let patch_order = patch.clone();
+    for item in patch {
+        let Value::Object(item) = item else { continue };
+        let Some(value) = item.get(key).cloned() else {
+            return Err(StrategicError::MissingMergeKey {
+                item: Value::Object(item).to_string(),
+                key: key.to_owned(),
+            });
+        };
+        let position = merged.iter().position(|known| known.get(key) == Some(&value));
+        match position.and_then(|position| merged.get_mut(position)) {
+            Some(known) => {
+                let before = known.as_object().cloned().unwrap_or_default();
+                *known = Value::Object(merge_map(before, item, definition)?);
+            }
+            None => merged.push(without_directives(Value::Object(item))),
+        }
+    }
+    Ok(order::arrange(merged, &patch_order, &server_order, Some(key)))
+}
+
+/// Carries out the `$patch` items of a list; gives back what is left of both lists.
+fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
+    let mut merged = original;
+    let mut plain = Vec::new();
+    let mut replace = false;
+    for item in patch {
+        let Some(directive) = item.get(DIRECTIVE) else {
+            plain.push(item);
+            continue;
+        };
+        match directive.as_str() {
+            Some("delete") => {
+                if item.get(key).is_none() {
+                    return Err(StrategicError::DeleteWithoutKey);
+                }
+                merged.retain(|known| !same(known, &item, Some(key)));
+            }
+            Some("replace") => replace = true,
+            Some("merge") => return Err(StrategicError::MergeInList),
+            other => {
+                return Err(StrategicError::UnknownDirective(
+                    other.map_or_else(|| directive.to_string(), str::to_owned),
+                ));
+            }
+        }
+    }
+    if replace {
+        merged = Vec::new();
+    }
+    Ok((merged, plain))
+}

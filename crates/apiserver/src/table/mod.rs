@@ -1,0 +1,164 @@
+//! The Table view, which `kubectl get` asks for.
+//!
+//! Owns the columns of built-in kinds (recorded from a real server), their cells, and the columns that custom
+//! resources declare. Pure: `now` is passed in, because ages are relative to it. It refuses to guess: a kind without
+//! cells of its own gets name and creation time, and says nothing else.
+
+mod builtin;
+mod cells;
+mod custom;
+mod duration;
+mod jsonpath;
+mod networking;
+mod storage;
+mod workloads;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+pub use custom::CustomColumns;
+pub use duration::human_duration;
+pub use jsonpath::{JsonPath, JsonPathError};
+
+static COLUMNS: LazyLock<HashMap<String, Vec<Value>>> = LazyLock::new(|| {
+    let text = crate::schema::inflate(include_bytes!("../../data/columns.json.gz")).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+});
+
+/// How much of each object a row carries (`includeObject`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// Its metadata, as a `PartialObjectMetadata`.
+    #[default]
+    Metadata,
+    /// All of it.
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads the query parameter; empty is the default.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "" | "Metadata" => Some(Self::Metadata),
+            "None" => Some(Self::None),
+            "Object" => Some(Self::Object),
+            _ => None,
+        }
+    }
+}
+
+/// What turns objects of one resource into rows.
+#[derive(Clone, Debug)]
+pub enum Columns {
+    /// A built-in resource.
+    BuiltIn {
+        /// API group; empty for core.
+        group: String,
+        /// Plural name.
+        resource: String,
+        /// The column definitions.
+        definitions: Vec<Value>,
+    },
+    /// A custom resource.
+    Custom(CustomColumns),
+}
+
+/// The columns of a built-in resource.
+pub fn columns(group: &str, version: &str, resource: &str) -> Columns {
+    let known = COLUMNS.get(&format!("{group}/{version}/{resource}")).cloned();
+    Columns::BuiltIn {
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        definitions: known.unwrap_or_else(default_definitions),
+    }
+}
+
+fn default_definitions() -> Vec<Value> {
+    let name = json!({"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0});
+    vec![
+        name,
+        json!({"name": "Created At", "type": "date", "format": "", "description": "", "priority": 0}),
+    ]
+}
+
+impl Columns {
+    /// The `columnDefinitions`.
+    pub fn definitions(&self) -> Vec<Value> {
+        match self {
+            Self::BuiltIn { definitions, .. } => definitions.clone(),
+            Self::Custom(custom) => custom.definitions(),
+        }
+    }
+
+    /// One object's cells.
+    pub fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+        match self {
+            Self::BuiltIn {
+                group,
+                resource,
+                definitions,
+            } => {
+                let mut cells = builtin::cells(group, resource, object, now);
+                cells.truncate(definitions.len());
+                cells
+            }
+            Self::Custom(custom) => custom.cells(object, now),
+        }
+    }
+
+    /// A row.
+    pub fn row(&self, object: &Value, include: IncludeObject, now: Timestamp) -> Value {
+        let mut row = Map::new();
+        row.insert("cells".into(), Value::Array(self.cells(object, now)));
+        if let Some(condition) = builtin::row_condition(self, object) {
+            row.insert("conditions".into(), json!([condition]));
+        }
+        let embedded = match include {
+            IncludeObject::None => None,
+            IncludeObject::Metadata => Some(partial_metadata(object)),
+            IncludeObject::Object => Some(object.clone()),
+        };
+        row.insert("object".into(), embedded.unwrap_or(Value::Null));
+        Value::Object(row)
+    }
+
+    /// The Table of some objects. `list_metadata` is the list's (`resourceVersion`, `continue`, …), or the object's
+    /// own `resourceVersion` when one object was asked for. `with_definitions` is false for all but the first event
+    /// of a watch, as the real server leaves them out.
+    pub fn table<'a>(
+        &self,
+        objects: impl IntoIterator<Item = &'a Value>,
+        list_metadata: &Value,
+        include: IncludeObject,
+        now: Timestamp,
+        with_definitions: bool,
+    ) -> Value {
+        let rows: Vec<Value> = objects
+            .into_iter()
+            .map(|object| self.row(object, include, now))
+            .collect();
+        let definitions = if with_definitions {
+            Value::Array(self.definitions())
+        } else {
+            Value::Null
+        };
+        json!({
+            "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": list_metadata,
+            "columnDefinitions": definitions, "rows": rows,
+        })
+    }
+}
+
+/// An object's metadata alone.
+pub fn partial_metadata(object: &Value) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+#[cfg(test)]
+mod tests;
