@@ -3,6 +3,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod generate;
 mod record_kubernetes;
 mod tidy;
 
@@ -16,6 +17,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Write the files that are generated from the types: `deploy/crds` and `deploy/rbac`.
+    Generate {
+        /// Write nothing; fail when a file is not as it would be generated.
+        #[arg(long)]
+        check: bool,
+    },
     /// Check what no compiler checks: layers, module docs, the map, sizes, forbidden words.
     Tidy,
     /// Make the API server's data from a recording of a real kube-apiserver and the Go modules of the same release.
@@ -32,6 +39,7 @@ enum Task {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
+        Task::Generate { check } => generate::run(check),
         Task::Tidy => tidy::run(),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),
     }

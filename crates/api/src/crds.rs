@@ -60,6 +60,9 @@ fn finished<K: CustomResourceExt>(kind: &'static str, status_default: Option<Val
             }
         }
     }
+    if let Some(names) = crd.pointer_mut("/spec/names").and_then(Value::as_object_mut) {
+        names.insert("listKind".to_owned(), json!(format!("{kind}List")));
+    }
     if let Some(schema) = crd.pointer_mut("/spec/versions/0/schema/openAPIV3Schema") {
         declare_envelope(schema);
         tidy(schema);

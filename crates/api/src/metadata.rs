@@ -60,3 +60,5 @@ pub const MANAGED_BY_TENURE: &str = "tenure";
 pub const TENANT_GITOPS_CLUSTER_ROLE: &str = "tenure-tenant-gitops";
 /// What a tenant's GitOps ServiceAccount is called: the tenant's name and this.
 pub const TENANT_GITOPS_SUFFIX: &str = "-gitops";
+/// Capsule's ClusterRole that lets an owner delete the tenant's namespaces.
+pub const NAMESPACE_DELETER_CLUSTER_ROLE: &str = "capsule-namespace-deleter";

@@ -1,8 +1,8 @@
-//! The ClusterRoles that Tenure brings, as data: what a tenant's GitOps identity may do, and what the controller itself may do.
+//! The ClusterRoles that Tenure brings, as data: what a tenant's identities may do in its namespaces.
 
 use serde_json::{Value, json};
 
-use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_GITOPS_CLUSTER_ROLE};
+use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, TENANT_GITOPS_CLUSTER_ROLE};
 
 /// What a tenant's GitOps ServiceAccount may do in each of the tenant's namespaces: the kinds that applications are made of.
 ///
@@ -19,11 +19,11 @@ pub fn tenant_gitops_cluster_role() -> Value {
         "rules": [
             {
                 "apiGroups": [""],
-                "resources": ["configmaps", "persistentvolumeclaims", "pods", "podtemplates", "replicationcontrollers", "secrets", "serviceaccounts", "services", "endpoints"],
+                "resources": ["configmaps", "persistentvolumeclaims", "pods", "podtemplates", "replicationcontrollers", "secrets", "serviceaccounts", "services"],
                 "verbs": all
             },
             { "apiGroups": [""], "resources": ["events"], "verbs": ["get", "list", "watch", "create", "patch"] },
-            { "apiGroups": [""], "resources": ["limitranges", "resourcequotas"], "verbs": ["get", "list", "watch"] },
+            { "apiGroups": [""], "resources": ["endpoints", "limitranges", "resourcequotas"], "verbs": ["get", "list", "watch"] },
             { "apiGroups": ["apps"], "resources": ["daemonsets", "deployments", "replicasets", "statefulsets"], "verbs": all },
             { "apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": all },
             { "apiGroups": ["batch"], "resources": ["cronjobs", "jobs"], "verbs": all },
@@ -32,5 +32,22 @@ pub fn tenant_gitops_cluster_role() -> Value {
             { "apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": all },
             { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings", "roles"], "verbs": all }
         ]
+    })
+}
+
+/// Every ClusterRole that Tenure brings.
+#[must_use]
+pub fn cluster_roles() -> Vec<Value> {
+    vec![namespace_deleter_cluster_role(), tenant_gitops_cluster_role()]
+}
+
+/// Capsule's own second default role of an owner: deleting the namespace itself.
+#[must_use]
+pub fn namespace_deleter_cluster_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": { "name": NAMESPACE_DELETER_CLUSTER_ROLE, "labels": { MANAGED_BY: MANAGED_BY_TENURE } },
+        "rules": [{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["delete"] }]
     })
 }

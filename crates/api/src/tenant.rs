@@ -187,7 +187,10 @@ impl TenantOwner {
     pub fn effective_cluster_roles(&self) -> Vec<String> {
         match &self.cluster_roles {
             Some(roles) => roles.clone(),
-            None => vec!["admin".to_owned(), "capsule-namespace-deleter".to_owned()],
+            None => vec![
+                "admin".to_owned(),
+                crate::metadata::NAMESPACE_DELETER_CLUSTER_ROLE.to_owned(),
+            ],
         }
     }
 }

@@ -274,7 +274,7 @@ fn pod(object: &Value) -> Health {
         "Running" => match condition(object, "Ready") {
             Some((status, _)) if status == "True" => Health::Current,
             _ => match waiting_reason(object) {
-                Some(reason) if reason == "CrashLoopBackOff" => Health::Failed("a container keeps crashing".to_owned()),
+                Some("CrashLoopBackOff") => Health::Failed("a container keeps crashing".to_owned()),
                 _ => Health::InProgress("the Pod is running, but not ready".to_owned()),
             },
         },
