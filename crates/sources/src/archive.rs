@@ -48,6 +48,8 @@ pub(crate) struct Written {
     pub(crate) size: u64,
 }
 
+type Walked = (Vec<Found>, Vec<(String, String)>);
+
 struct Found {
     path: String,
     mode: Mode,
@@ -146,8 +148,8 @@ fn append<W: Write>(
         .map_err(ArchiveError::Write)
 }
 
-/// Lists all files and links, and the content of all ignore files.
-fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits) -> Result<(Vec<Found>, Vec<(String, String)>), ArchiveError> {
+/// Lists all files and links, and the content of all ignore files with their folders.
+fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits) -> Result<Walked, ArchiveError> {
     let algorithm: Algorithm = root.algorithm();
     let mut files = Vec::new();
     let mut ignores = Vec::new();

@@ -142,11 +142,8 @@ impl SshTransport {
         let task = tokio::spawn(async move {
             while let Some(message) = read.wait().await {
                 match message {
-                    ChannelMsg::Data { data } => {
-                        if sender.send(data).await.is_err() {
-                            return;
-                        }
-                    }
+                    // A receiver that is gone wants no more.
+                    ChannelMsg::Data { data } if sender.send(data.clone()).await.is_err() => return,
                     ChannelMsg::ExtendedData { data, .. } => {
                         let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
                         let room = 1024_usize.saturating_sub(heard.len());

@@ -83,7 +83,7 @@ where
         .map_err(|_| failed("the host of the URL can't stand in a certificate".to_owned()))?;
     connector.connect(name, stream).await.map_err(|error| {
         let text = error.to_string();
-        let advice = if text.contains("UnknownIssuer") {
+        let advice = if text.contains("UnknownIssuer") || text.contains("BadSignature") {
             "; put the certificate of the server's authority into ca.crt of the Secret"
         } else if text.contains("CertificateRequired") || text.contains("HandshakeFailure") {
             "; the server may want a client certificate: tls.crt and tls.key of the Secret"
