@@ -113,8 +113,13 @@ impl FieldManager {
     }
 
     /// Settles managedFields after a create (`live` is none), replace or patch, and returns `new` with
-    /// them. `new` is the object about to be stored, defaulted and admitted; `manager` is the
-    /// request's `fieldManager`, or its user agent up to the first `/`.
+    /// them. `manager` is the request's `fieldManager`, or its user agent up to the first `/`.
+    ///
+    /// `new` is the object as the request makes it: decoded, patched and defaulted, in this manager's
+    /// version, still with the managedFields that the client sent (or, for a patch, that the live
+    /// object has). What the server adds later on, such as mutating admission, allocated addresses or
+    /// a reset status, is owned by nobody; so call this before it. `live` is in this manager's version
+    /// too.
     ///
     /// Never fails: when owners can't be told, the object comes back without managedFields, as
     /// Kubernetes stores it. [`FieldManager::try_update`] says why.
@@ -143,8 +148,8 @@ impl FieldManager {
         Ok(new)
     }
 
-    /// Merges the configuration that `manager` applies into the live object, or into nothing to
-    /// create it. Fields that the manager applied before and leaves out now go away, unless somebody
+    /// Merges the configuration that `manager` applies into the live object (in this manager's
+    /// version), or into nothing to create it. Fields that the manager applied before and leaves out now go away, unless somebody
     /// else owns them. `force` takes fields from managers that are in conflict.
     ///
     /// # Errors
@@ -184,10 +189,11 @@ pub fn keep_times_if_otherwise_equal(live: &Value, new: &mut Value) {
         let without_time = |(name, _): &(&String, &Value)| *name != "time";
         live.iter().filter(without_time).eq(new.iter().filter(without_time))
     });
-    if equal_but_for_times && equal_but_for_managed_fields(live, new) {
-        if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("managedFields".to_owned(), Value::Array(live_entries));
-        }
+    if equal_but_for_times
+        && equal_but_for_managed_fields(live, new)
+        && let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.insert("managedFields".to_owned(), Value::Array(live_entries));
     }
 }
 

@@ -161,10 +161,10 @@ impl FieldManager {
         };
 
         let mut managed = managed;
-        if matches!(merged, Merged::Changed(_)) || is_create {
-            if let Some(owned) = managed.managers.get_mut(&self.id(manager, Operation::Apply)) {
-                owned.time = Some(now);
-            }
+        if (matches!(merged, Merged::Changed(_)) || is_create)
+            && let Some(owned) = managed.managers.get_mut(&self.id(manager, Operation::Apply))
+        {
+            owned.time = Some(now);
         }
         let annotation = match &merged {
             Merged::Same => last_applied::refreshed(manager, &live, config),
@@ -330,10 +330,10 @@ fn cap_update_managers(managed: &mut Managed) {
             continue;
         };
         let bucket = ManagerId::new(ANCIENT_CHANGES, Operation::Update, &version, "");
-        if !managed.managers.contains_key(&bucket) {
-            if let Some(owned) = managed.managers.remove(first) {
-                managed.managers.insert(bucket.clone(), owned);
-            }
+        if !managed.managers.contains_key(&bucket)
+            && let Some(owned) = managed.managers.remove(first)
+        {
+            managed.managers.insert(bucket.clone(), owned);
         }
         if bucket == id {
             continue;

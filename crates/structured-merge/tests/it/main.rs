@@ -1,0 +1,16 @@
+//! Replays what a real kube-apiserver answered, records it, and checks properties on random input.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+mod corpus;
+mod managers;
+mod properties;
+mod record;
+mod replay;

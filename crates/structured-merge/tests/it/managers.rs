@@ -1,0 +1,86 @@
+//! The field managers of the kinds in the corpus, as an API server would set them up.
+
+use std::sync::{Arc, LazyLock};
+
+use structured_merge::{FieldManager, ResetFields, SameShape, Schema, Timestamp, Typing};
+
+use crate::corpus::kind_file;
+
+/// The group of the custom resources.
+pub(crate) const GROUP: &str = "merge.tenure.test";
+
+/// The time of the writes of a replay's step.
+pub(crate) fn time_of_step(index: usize) -> Timestamp {
+    Timestamp::from_unix_seconds(1_800_000_000 + i64::try_from(index).unwrap())
+}
+
+/// `apiVersion` of a kind in a version.
+pub(crate) fn api_version(kind: &str, version: &str) -> String {
+    match kind {
+        "ConfigMap" | "Service" | "Pod" => version.to_owned(),
+        "Deployment" => format!("apps/{version}"),
+        _ => format!("{GROUP}/{version}"),
+    }
+}
+
+/// Whether a kind is a custom resource.
+pub(crate) fn is_custom(kind: &str) -> bool {
+    matches!(kind, "Widget" | "Gadget")
+}
+
+static BUILTIN: LazyLock<Arc<Schema>> =
+    LazyLock::new(|| Arc::new(Schema::from_openapi(kind_file("builtin.json").as_object().unwrap()).unwrap()));
+
+static WIDGET: LazyLock<Typing> = LazyLock::new(|| custom("widget.json"));
+static GADGET: LazyLock<Typing> = LazyLock::new(|| custom("gadget.json"));
+
+fn custom(file: &str) -> Typing {
+    Schema::from_structural(&kind_file(file)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]).unwrap()
+}
+
+/// The type of a kind.
+pub(crate) fn typing(kind: &str) -> Typing {
+    match kind {
+        "Widget" => WIDGET.clone(),
+        "Gadget" => GADGET.clone(),
+        _ => Typing::of_kind(&BUILTIN, &api_version(kind, "v1"), kind).unwrap(),
+    }
+}
+
+/// The field manager of a kind's endpoint.
+pub(crate) fn field_manager(kind: &str, version: &str, subresource: Option<&str>) -> FieldManager {
+    let api_version_here = api_version(kind, version);
+    let manager = FieldManager::new(typing(kind), &api_version_here, kind);
+    let has_status = matches!(kind, "Deployment" | "Service" | "Pod" | "Widget");
+    let reset = match subresource {
+        None if has_status => ResetFields::fields(&[&["status"]]),
+        None => ResetFields::None,
+        Some("status") if is_custom(kind) => {
+            ResetFields::fields(&[&["apiVersion"], &["kind"], &["metadata"], &["spec"]])
+        }
+        Some("status") if kind == "Pod" => ResetFields::fields(&[
+            &["spec"],
+            &["metadata", "deletionTimestamp"],
+            &["metadata", "ownerReferences"],
+        ]),
+        Some("status") => ResetFields::fields(&[&["spec"], &["metadata", "labels"]]),
+        Some(other) => panic!("subresource {other}"),
+    };
+    let mut manager = manager.with_reset_fields(reset.clone());
+    if is_custom(kind) {
+        let versions: Vec<(String, Typing)> = ["v1", "v2"]
+            .iter()
+            .map(|version| (api_version(kind, version), typing(kind)))
+            .collect();
+        for (version, _) in &versions {
+            manager = manager.with_reset_fields_of(version, reset.clone());
+        }
+        manager = manager
+            .for_custom_resource()
+            .with_converter(Arc::new(SameShape::new(versions)));
+    }
+    match subresource {
+        Some(subresource) => manager.with_subresource(subresource),
+        None => manager,
+    }
+}

@@ -1,0 +1,248 @@
+//! Replays the recorded cases: ownership, merges, conflicts and errors must be the real server's.
+
+use serde_json::Value;
+use structured_merge::{Applied, keep_times_if_otherwise_equal};
+
+use crate::corpus::{Answer, Step, load};
+use crate::managers::{api_version, field_manager, is_custom, time_of_step};
+
+#[test]
+fn answers_as_the_real_server_did() {
+    let mut failures = Vec::new();
+    let mut steps = 0;
+    for (name, case) in load() {
+        let mut live: Option<Value> = None;
+        for (index, step) in case.steps.iter().enumerate() {
+            let answer = step
+                .answer
+                .as_ref()
+                .unwrap_or_else(|| panic!("{name} step {index} isn't recorded"));
+            steps += 1;
+            if let Err(problem) = replay(&case.kind, step, index, live.as_ref(), answer) {
+                failures.push(format!(
+                    "{name} ({}), step {index}: {} {} by {}{}: {problem}",
+                    case.title,
+                    step.verb,
+                    step.body,
+                    step.manager,
+                    if step.force { " by force" } else { "" }
+                ));
+            }
+            if let Some(object) = &answer.object {
+                live = Some(object.clone());
+            }
+        }
+    }
+    println!("{steps} steps replayed");
+    assert!(
+        failures.is_empty(),
+        "{} of {steps} steps differ:\n{}",
+        failures.len(),
+        failures.join("\n\n")
+    );
+}
+
+fn replay(kind: &str, step: &Step, index: usize, live: Option<&Value>, answer: &Answer) -> Result<(), String> {
+    let version = step.version.as_deref().unwrap_or("v1");
+    let manager = field_manager(kind, version, step.subresource.as_deref());
+    let live = live.map(|live| {
+        let mut live = live.clone();
+        live["apiVersion"] = Value::from(api_version(kind, version));
+        live
+    });
+    let live = live.as_ref();
+    let now = time_of_step(index);
+    if step.verb != "apply" {
+        // Only the owners of what was written are ours to tell.
+        let Some(wanted) = &answer.object else { return Ok(()) };
+        let updated = manager.update(live, written(kind, step, live, wanted), &step.manager, now);
+        return same_managed_fields(&updated, wanted);
+    }
+    match (
+        manager.apply(live, &step.body, &step.manager, step.force, now),
+        &answer.object,
+    ) {
+        (Ok(applied), Some(wanted)) => {
+            let unchanged = applied == Applied::Unchanged;
+            if unchanged && answer.changed {
+                return Err(format!("we change nothing, the server did: {wanted}"));
+            }
+            let merged = applied.into_object(live);
+            covers(kind, wanted, &after_reset(kind, step, live, merged.clone()))?;
+            // What the server adds after the merge: defaults, addresses.
+            let mut stored = wanted.clone();
+            let metadata = stored["metadata"].as_object_mut().unwrap();
+            metadata.remove("managedFields");
+            if let Some(managed_fields) = merged["metadata"].get("managedFields") {
+                metadata.insert("managedFields".to_owned(), managed_fields.clone());
+            }
+            if let Some(live) = live {
+                keep_times_if_otherwise_equal(live, &mut stored);
+            }
+            same_managed_fields(&stored, wanted)?;
+            let changed = live.is_none_or(|live| *live != stored);
+            if changed != answer.changed {
+                Err(format!("changed: {changed}, the server: {}", answer.changed))
+            } else {
+                Ok(())
+            }
+        }
+        (Err(error), None) => {
+            let causes = match &error {
+                structured_merge::ApplyError::Conflicts { causes, .. } => {
+                    let mut causes: Vec<String> = causes
+                        .iter()
+                        .map(|cause| format!("{}: {}", cause.field, cause.message))
+                        .collect();
+                    causes.sort();
+                    causes
+                }
+                _ => Vec::new(),
+            };
+            let ours = (
+                error.http_status(),
+                error.reason(),
+                in_any_order(&error.to_string()),
+                causes,
+            );
+            let message = in_any_order(answer.message.as_deref().unwrap_or(""));
+            let theirs = (
+                answer.code,
+                answer.reason.as_deref().unwrap_or(""),
+                message,
+                answer.causes.clone(),
+            );
+            if theirs.0 == 422 {
+                // The merge was fine, the server's validation wasn't.
+                return Err(format!(
+                    "we fail with {ours:?}, the server's validation with {theirs:?}"
+                ));
+            }
+            if ours == theirs {
+                Ok(())
+            } else {
+                Err(format!("\n  ours   {ours:?}\n  theirs {theirs:?}"))
+            }
+        }
+        (Ok(_), None) if answer.code == 422 => Ok(()),
+        (Ok(_), None) => Err(format!("we succeed, the server fails: {:?}", answer.message)),
+        (Err(error), Some(_)) => Err(format!("we fail, the server succeeds: {error}")),
+    }
+}
+
+/// What the server was about to store when it settled the owners of an update: what it did store, but
+/// without addresses, which it gives later, and with the managedFields that the client sent.
+fn written(kind: &str, step: &Step, live: Option<&Value>, stored: &Value) -> Value {
+    let mut written = stored.clone();
+    let metadata = written["metadata"].as_object_mut().unwrap();
+    metadata.remove("managedFields");
+    let sent = step
+        .body
+        .get("metadata")
+        .and_then(|metadata| metadata.get("managedFields"));
+    let kept = live
+        .filter(|_| step.verb == "merge")
+        .and_then(|live| live["metadata"].get("managedFields"));
+    if let Some(managed_fields) = sent.or(kept) {
+        metadata.insert("managedFields".to_owned(), managed_fields.clone());
+    }
+    if live.is_none() && matches!(kind, "Service" | "Pod") {
+        let spec = written["spec"].as_object_mut().unwrap();
+        let addresses = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"];
+        let by_admission = [
+            "preemptionPolicy",
+            "priority",
+            "serviceAccount",
+            "serviceAccountName",
+            "tolerations",
+        ];
+        for given in addresses.iter().chain(&by_admission) {
+            spec.remove(*given);
+        }
+    }
+    written
+}
+
+/// What the server keeps of a merged object: it resets what isn't the endpoint's to write.
+fn after_reset(kind: &str, step: &Step, live: Option<&Value>, mut merged: Value) -> Value {
+    let take = |merged: &mut Value, field: &str| match live.and_then(|live| live.get(field)) {
+        Some(kept) => merged[field] = kept.clone(),
+        None => {
+            merged.as_object_mut().unwrap().remove(field);
+        }
+    };
+    if step.subresource.as_deref() == Some("status") {
+        take(&mut merged, "spec");
+        take(&mut merged, "metadata");
+    } else if kind == "Widget" || kind == "Deployment" {
+        take(&mut merged, "status");
+    }
+    merged
+}
+
+/// The lines of a message sorted: the server finds several errors in the order of a Go map.
+fn in_any_order(message: &str) -> String {
+    let mut lines: Vec<&str> = message.lines().collect();
+    if lines.first().is_some_and(|line| line.ends_with("errors:")) {
+        lines.sort_unstable();
+    }
+    lines.join("\n")
+}
+
+fn same_managed_fields(ours: &Value, theirs: &Value) -> Result<(), String> {
+    let entries = |object: &Value| object["metadata"].get("managedFields").cloned().unwrap_or(Value::Null);
+    let (ours, theirs) = (entries(ours), entries(theirs));
+    if ours == theirs {
+        Ok(())
+    } else {
+        Err(format!("managedFields\n  ours   {ours}\n  theirs {theirs}"))
+    }
+}
+
+/// Whether the server's object is ours, but for what it defaulted.
+fn covers(kind: &str, theirs: &Value, ours: &Value) -> Result<(), String> {
+    fn walk(path: &str, theirs: &Value, ours: &Value, exact: bool) -> Result<(), String> {
+        let differ = || Err(format!("{path}\n  ours   {ours}\n  theirs {theirs}"));
+        match (theirs, ours) {
+            (Value::Object(theirs), Value::Object(ours)) => {
+                let in_metadata = path == ".metadata";
+                for (name, ours) in ours
+                    .iter()
+                    .filter(|(name, _)| !(in_metadata && *name == "managedFields"))
+                {
+                    match theirs.get(name) {
+                        Some(theirs) => walk(&format!("{path}.{name}"), theirs, ours, exact)?,
+                        // A built-in kind has no nulls and no empty maps where Go has nil.
+                        None if !exact
+                            && (ours.is_null() || *ours == serde_json::json!({}) || *ours == serde_json::json!([])) => {
+                        }
+                        None => return Err(format!("{path}.{name}: ours has {ours}")),
+                    }
+                }
+                let given = ["managedFields", "uid", "creationTimestamp"];
+                let surplus = theirs
+                    .keys()
+                    .find(|name| !ours.contains_key(*name) && !(in_metadata && given.contains(&name.as_str())));
+                match surplus {
+                    Some(name) if exact && name != "defaulted" && name != "protocol" => {
+                        Err(format!("{path}.{name}: ours lacks {}", theirs[name]))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            (Value::Array(theirs), Value::Array(ours)) if theirs.len() == ours.len() => theirs
+                .iter()
+                .zip(ours)
+                .enumerate()
+                .try_for_each(|(at, (theirs, ours))| walk(&format!("{path}[{at}]"), theirs, ours, exact)),
+            (theirs, ours) if theirs == ours => Ok(()),
+            // The server reads 1.0 as 1, and integers beyond 64 bits as floats.
+            (Value::Number(theirs), Value::Number(ours)) if theirs.as_f64() == ours.as_f64() => Ok(()),
+            // A quantity is written in one way.
+            (Value::String(theirs), Value::Number(ours)) if !exact && *theirs == ours.to_string() => Ok(()),
+            _ if !exact && (ours.is_null()) => Ok(()),
+            _ => differ(),
+        }
+    }
+    walk("", theirs, ours, is_custom(kind))
+}
