@@ -9,6 +9,7 @@ pub mod condition;
 pub mod crds;
 pub mod duration;
 pub mod git_repository;
+pub mod installation;
 pub mod inventory;
 pub mod kustomization;
 pub mod metadata;
