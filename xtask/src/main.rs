@@ -3,6 +3,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod generate;
 mod record_kubernetes;
 mod tidy;
@@ -25,6 +26,13 @@ enum Task {
     },
     /// Check what no compiler checks: layers, module docs, the map, sizes, forbidden words.
     Tidy,
+    /// Measure the program from outside; `cargo xtask bench --help` says what.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Handed to the bench as they are.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Make the API server's data from a recording of a real kube-apiserver and the Go modules of the same release.
     RecordKubernetes {
         /// Folder with `openapi/`, `tables/` and the discovery documents.
@@ -41,6 +49,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Generate { check } => generate::run(check),
         Task::Tidy => tidy::run(),
+        Task::Bench { arguments } => bench::run(&arguments),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),
     }
 }

@@ -76,6 +76,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-apiserver",
         ],
     ),
+    ("tenure-bench", "crates/bench", &["tenure-git-server"]),
     (
         "xtask",
         "xtask",
