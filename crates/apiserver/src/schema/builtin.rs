@@ -182,7 +182,7 @@ impl ObjectSchema for KindSchema {
 
     fn default(&self, value: &mut Value) {
         defaults::declared(&self.definition, value);
-        defaults::programmatic(&self.group, &self.kind, value);
+        defaults::programmatic(&self.group, &self.version, &self.kind, value);
     }
 
     fn validate(&self, value: &Value) -> Vec<FieldError> {

@@ -302,8 +302,11 @@ fn bytes(text: String) -> Result<Value, String> {
                 base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => {
                     offset
                 }
-                base64::DecodeError::InvalidLength(length) => length / 4 * 4,
-                base64::DecodeError::InvalidPadding => text.find('=').unwrap_or(text.len()),
+                // A quantum that ends early is reported where it begins, one with too little padding at the end.
+                base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding if text.contains('=') => {
+                    text.len()
+                }
+                base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
             };
             Err(format!("illegal base64 data at input byte {offset}"))
         }

@@ -134,9 +134,13 @@ impl fmt::Display for FieldError {
     }
 }
 
+/// Marks text that already is what Go would print; no user's value begins so, as Kubernetes takes no control letters.
+pub(super) const VERBATIM: &str = "\u{0}";
+
 /// Strings in Go's quotes, everything else as JSON.
 fn go_value(value: &Value) -> String {
     match value {
+        Value::String(text) if text.starts_with(VERBATIM) => text.trim_start_matches(VERBATIM).to_owned(),
         Value::String(text) => go_quoted(text),
         other => other.to_string(),
     }

@@ -65,3 +65,6 @@ pub trait ObjectSchema: Send + Sync {
     /// As [`Self::validate_update`] for the status subresource: metadata and status only.
     fn validate_status_update(&self, value: &Value, old: &Value) -> Vec<FieldError>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,11 +92,6 @@ impl Quantity {
         self.nanos < 0
     }
 
-    /// Has a part smaller than one.
-    pub fn is_fractional(&self) -> bool {
-        self.nanos % NANOS != 0
-    }
-
     /// Rounded up to whole thousandths, as resource lists hold them.
     #[must_use]
     pub fn round_up_to_milli(self) -> Self {
@@ -114,7 +109,7 @@ impl Quantity {
             return "0".to_owned();
         }
         // Kubernetes prints binary quantities below 1024, and fractional ones, as decimals.
-        if format == Format::Binary && (self.nanos.abs() < 1024 * NANOS || self.is_fractional()) {
+        if format == Format::Binary && (self.nanos.abs() < 1024 * NANOS || self.nanos % NANOS != 0) {
             format = Format::Decimal;
         }
         if format == Format::Binary {

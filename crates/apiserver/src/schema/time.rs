@@ -3,9 +3,13 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+/// How Go writes the two layouts in its errors.
+const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
+const MICROSECONDS: &str = "2006-01-02T15:04:05.000000Z07:00";
+
 /// RFC 3339 in UTC with whole seconds.
 pub(super) fn canonical_time(text: &str) -> Result<String, String> {
-    Ok(parse(text)?
+    Ok(parse(text, SECONDS)?
         .to_zoned(TimeZone::UTC)
         .strftime("%Y-%m-%dT%H:%M:%SZ")
         .to_string())
@@ -13,21 +17,20 @@ pub(super) fn canonical_time(text: &str) -> Result<String, String> {
 
 /// RFC 3339 in UTC with microseconds.
 pub(super) fn canonical_micro_time(text: &str) -> Result<String, String> {
-    Ok(parse(text)?
+    Ok(parse(text, MICROSECONDS)?
         .to_zoned(TimeZone::UTC)
         .strftime("%Y-%m-%dT%H:%M:%S.%6fZ")
         .to_string())
 }
 
-fn parse(text: &str) -> Result<Timestamp, String> {
+fn parse(text: &str, layout: &str) -> Result<Timestamp, String> {
     let bytes = text.as_bytes();
     // jiff accepts more than RFC 3339 does; Go wants the `T`, all fields and a zone.
     let shaped = bytes.len() >= 20
         && bytes.get(10) == Some(&b'T')
         && bytes.get(13) == Some(&b':')
         && bytes.get(16) == Some(&b':');
-    let refused =
-        || format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\"");
+    let refused = || format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\"");
     if !shaped {
         return Err(refused());
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{is_empty, object_at, set, text};
 
 /// Fills in what objects of that kind get beyond their structs' own defaults.
-pub(in crate::schema) fn programmatic(group: &str, kind: &str, value: &mut Value) {
+pub(in crate::schema) fn programmatic(group: &str, version: &str, kind: &str, value: &mut Value) {
     let Value::Object(object) = value else { return };
     match (group, kind) {
         ("", "Namespace") => namespace(object),
@@ -21,6 +21,21 @@ pub(in crate::schema) fn programmatic(group: &str, kind: &str, value: &mut Value
             });
             if let Some(status) = object_at(object, "status") {
                 set(status, "phase", "Pending");
+            }
+        }
+        ("", "Endpoints") => {
+            let subsets = object
+                .get_mut("subsets")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten();
+            for port in subsets
+                .filter_map(|subset| subset.get_mut("ports")?.as_array_mut())
+                .flatten()
+            {
+                if let Value::Object(port) = port {
+                    set(port, "protocol", "TCP");
+                }
             }
         }
         ("", "Node") => {
@@ -59,7 +74,7 @@ pub(in crate::schema) fn programmatic(group: &str, kind: &str, value: &mut Value
                 set(parameters, "scope", "Cluster");
             }
         }),
-        ("autoscaling", "HorizontalPodAutoscaler") => with_spec(object, autoscaler),
+        ("autoscaling", "HorizontalPodAutoscaler") => with_spec(object, |spec| autoscaler(version, spec)),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
             if let Some(reference) = object_at(object, "roleRef") {
                 set(reference, "apiGroup", "rbac.authorization.k8s.io");
@@ -317,11 +332,15 @@ fn job(object: &mut Map<String, Value>) {
     }
 }
 
-fn autoscaler(spec: &mut Map<String, Value>) {
+fn autoscaler(version: &str, spec: &mut Map<String, Value>) {
     set(spec, "minReplicas", 1);
-    // Version 1 keeps one number; its types have no metrics.
-    if spec.contains_key("targetCPUUtilizationPercentage") {
-        return;
+    // Version 1 keeps one number; it is the version without metrics.
+    if version == "v2" && is_empty(spec, "metrics") {
+        let target = json!({"type": "Utilization", "averageUtilization": 80});
+        spec.insert(
+            "metrics".into(),
+            json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]),
+        );
     }
     if let Some(Value::Object(behavior)) = spec.get_mut("behavior") {
         if let Some(up) = object_at(behavior, "scaleUp") {

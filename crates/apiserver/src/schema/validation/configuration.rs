@@ -167,9 +167,6 @@ pub(super) fn claim(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError
         Some(Ok(size)) if size.is_negative() || size.canonical() == "0" => {
             errors.push(FieldError::invalid(at, size.canonical(), "must be greater than zero"));
         }
-        Some(Ok(size)) if size.is_fractional() => {
-            errors.push(FieldError::invalid(at, size.canonical(), "must be an integer"))
-        }
         Some(_) => {}
         None => errors.push(FieldError::required(at, "")),
     }

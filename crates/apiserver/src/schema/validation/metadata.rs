@@ -72,6 +72,18 @@ fn non_specific(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
     }
 }
 
+/// Built-in kinds take only finalizers that Kubernetes knows, or that have a domain.
+pub(super) fn standard_finalizers(value: &Value, errors: &mut Vec<FieldError>) {
+    let metadata = value.get("metadata").unwrap_or(&Value::Null);
+    for (finalizer, at) in items(metadata, "finalizers", &FieldPath::new("metadata")) {
+        let name = finalizer.as_str().unwrap_or_default();
+        if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(at, name, detail));
+        }
+    }
+}
+
 /// Checks labels.
 pub fn labels(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (key, value) in map {
@@ -102,7 +114,9 @@ fn annotations(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<Fiel
 
 fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut controller: Option<String> = None;
-    for (owner, at) in items(metadata, "ownerReferences", path) {
+    // The real server's paths have no index here.
+    let at = path.child("ownerReferences");
+    for (owner, _) in items(metadata, "ownerReferences", path) {
         let version = text(owner, "apiVersion");
         let kind = text(owner, "kind");
         if version.is_empty() || version.rsplit('/').next().is_none_or(str::is_empty) {
@@ -125,7 +139,7 @@ fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
             ));
         }
         if owner.get("controller") == Some(&Value::Bool(true)) {
-            let name = text(owner, "name");
+            let name = format!("{kind}/{}", text(owner, "name"));
             if let Some(first) = &controller {
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
@@ -133,7 +147,7 @@ fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
                 let list = metadata.get("ownerReferences").cloned().unwrap_or_default();
                 errors.push(FieldError::invalid(path.child("ownerReferences"), list, detail));
             } else {
-                controller = Some(name.to_owned());
+                controller = Some(name);
             }
         }
     }

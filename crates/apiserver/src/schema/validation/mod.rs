@@ -27,6 +27,7 @@ pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> 
         &FieldPath::new("metadata"),
         &mut errors,
     );
+    metadata::standard_finalizers(value, &mut errors);
     object(group, kind, value, &mut errors);
     errors
 }
@@ -35,6 +36,7 @@ pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> 
 pub(super) fn update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
+    metadata::standard_finalizers(value, &mut errors);
     object(group, kind, value, &mut errors);
     match (group, kind) {
         ("", "ConfigMap" | "Secret") => configuration::immutable_data(kind, value, old, &mut errors),
@@ -102,7 +104,7 @@ fn empty(value: &Value, field: &str) -> bool {
     }
 }
 
-/// A field that must be one of a list; absent is `Required` when `required`.
+/// A field that must be one of a list, in the order in which the real server lists them; absent is `Required` when `required`.
 fn one_of(
     value: &Value,
     field: &str,
@@ -117,10 +119,17 @@ fn one_of(
             errors.push(FieldError::required(path.child(field), ""));
         }
     } else if !allowed.contains(&found) {
-        let mut sorted = allowed.to_vec();
-        sorted.sort_unstable();
-        errors.push(FieldError::not_supported(path.child(field), found, &sorted));
+        errors.push(FieldError::not_supported(path.child(field), found, allowed));
     }
+}
+
+/// A struct of the real server's internal types, whose fields it prints with Go's names and in Go's order.
+fn internal(fields: &[(&str, &Value)]) -> Value {
+    let parts: Vec<String> = fields
+        .iter()
+        .map(|(name, value)| format!("\"{name}\":{value}"))
+        .collect();
+    Value::from(format!("{}{{{}}}", super::field_error::VERBATIM, parts.join(",")))
 }
 
 /// A number that may not be negative.

@@ -7,8 +7,6 @@ pub enum NameRule {
     Subdomain,
     /// Lower-case letters, digits and `-`, up to 63.
     Label,
-    /// As [`Self::Label`], but the first is a letter.
-    Label1035,
     /// Anything that can stand in a URL's path.
     PathSegment,
 }
@@ -16,8 +14,7 @@ pub enum NameRule {
 /// The rule of a built-in kind.
 pub fn rule(group: &str, kind: &str) -> NameRule {
     match (group, kind) {
-        ("", "Namespace") => NameRule::Label,
-        ("", "Service") => NameRule::Label1035,
+        ("", "Namespace" | "Service") => NameRule::Label,
         ("rbac.authorization.k8s.io", _) => NameRule::PathSegment,
         _ => NameRule::Subdomain,
     }
@@ -34,7 +31,6 @@ impl NameRule {
         match self {
             Self::Subdomain => subdomain(&masked),
             Self::Label => label(&masked),
-            Self::Label1035 => label_1035(&masked),
             Self::PathSegment => path_segment(name, prefix),
         }
     }
@@ -61,26 +57,12 @@ pub fn label(name: &str) -> Vec<String> {
     complaints
 }
 
-/// The complaints about an RFC 1035 label.
-pub fn label_1035(name: &str) -> Vec<String> {
-    let mut complaints = Vec::new();
-    if name.len() > 63 {
-        complaints.push(too_long(63));
-    }
-    if !(is_label(name) && name.starts_with(|first: char| first.is_ascii_lowercase())) {
-        complaints.push(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-                .to_owned(),
-        );
-    }
-    complaints
-}
-
 /// The complaints about an RFC 1123 subdomain.
 pub fn subdomain(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.len() > 253 {
-        complaints.push(too_long(253));
+        // Of the two functions that the real server has for lengths, this is the one that counts characters.
+        complaints.push("must be no more than 253 characters".to_owned());
     }
     if !is_subdomain(name) {
         complaints.push(format!(

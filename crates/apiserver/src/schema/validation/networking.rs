@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::metadata::{label_selector, labels, qualified_name};
-use super::{empty, items, names, one_of, text};
+use super::{empty, internal, items, names, one_of, text};
 use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
@@ -48,7 +48,14 @@ pub(super) fn service(value: &Value, errors: &mut Vec<FieldError>) {
             port.get("port").and_then(Value::as_i64).unwrap_or(0),
         );
         if !seen.insert(key.clone()) {
-            let shown = serde_json::json!({"port": key.1, "protocol": key.0});
+            let shown = internal(&[
+                ("Name", &Value::from("")),
+                ("Protocol", &Value::from(key.0)),
+                ("AppProtocol", &NOTHING),
+                ("Port", &Value::from(key.1)),
+                ("TargetPort", &Value::from(0)),
+                ("NodePort", &Value::from(0)),
+            ]);
             errors.push(FieldError::duplicate(at, shown));
         }
     }
@@ -328,7 +335,7 @@ fn backend(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if name.is_empty() {
         errors.push(FieldError::required(inner.child("name"), ""));
     } else {
-        for complaint in names::label_1035(name) {
+        for complaint in names::label(name) {
             errors.push(FieldError::invalid(inner.child("name"), name, complaint));
         }
     }

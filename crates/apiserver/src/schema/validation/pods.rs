@@ -167,35 +167,51 @@ fn volumes(spec: &Value, path: &FieldPath, known: &mut BTreeSet<String>, errors:
                 errors.push(FieldError::duplicate(at.child("name"), name));
             }
         }
-        let sources: Vec<&String> = volume
-            .as_object()
-            .into_iter()
-            .flat_map(Map::keys)
-            .filter(|key| *key != "name")
-            .collect();
-        if let Some((_, rest)) = sources.split_first() {
-            for source in rest {
-                errors.push(FieldError::forbidden(
-                    at.child(source),
-                    "may not specify more than 1 volume type",
-                ));
-            }
-        } else {
-            errors.push(FieldError::required(&at, "must specify a volume type"));
-        }
-        for (source, field) in [
-            ("secret", "secretName"),
-            ("configMap", "name"),
-            ("persistentVolumeClaim", "claimName"),
-            ("hostPath", "path"),
-        ] {
-            if let Some(source_value) = volume.get(source)
-                && text(source_value, field).is_empty()
-            {
-                errors.push(FieldError::required(at.child(source).child(field), ""));
-            }
-        }
+        volume_source(volume, &at, errors);
         known.insert(name.to_owned());
+    }
+}
+
+/// The real server looks at the kinds of volumes in this order, takes the first, and refuses the others.
+const SOURCES: [(&str, &str); 5] = [
+    ("hostPath", "path"),
+    ("emptyDir", ""),
+    ("secret", "secretName"),
+    ("persistentVolumeClaim", "claimName"),
+    ("configMap", "name"),
+];
+
+fn volume_source(volume: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let given = volume
+        .as_object()
+        .into_iter()
+        .flat_map(Map::keys)
+        .filter(|key| *key != "name");
+    let mut given: Vec<&str> = given.map(String::as_str).collect();
+    let rank = |source: &&str| {
+        SOURCES
+            .iter()
+            .position(|(known, _)| known == source)
+            .unwrap_or(SOURCES.len())
+    };
+    given.sort_by_key(rank);
+    let Some((first, rest)) = given.split_first() else {
+        errors.push(FieldError::required(at, "must specify a volume type"));
+        return;
+    };
+    for source in rest {
+        errors.push(FieldError::forbidden(
+            at.child(source),
+            "may not specify more than 1 volume type",
+        ));
+    }
+    if let Some((_, field)) = SOURCES
+        .iter()
+        .find(|(known, field)| known == first && !field.is_empty())
+        && let Some(source) = volume.get(*first)
+        && text(source, field).is_empty()
+    {
+        errors.push(FieldError::required(at.child(first).child(field), ""));
     }
 }
 
@@ -258,7 +274,7 @@ fn ports(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         {
             errors.push(FieldError::invalid(at.child("hostPort"), number, complaint));
         }
-        one_of(port, "protocol", &["TCP", "UDP", "SCTP"], true, &at, errors);
+        one_of(port, "protocol", &["SCTP", "TCP", "UDP"], true, &at, errors);
     }
 }
 
@@ -281,7 +297,7 @@ fn environment(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
             errors.push(FieldError::invalid(
                 &at,
                 "",
-                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
+                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
             ));
         } else if !text(variable, "value").is_empty() {
             errors.push(FieldError::invalid(
@@ -418,7 +434,7 @@ fn toleration(toleration: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
     if operator == "Exists" && !text(toleration, "value").is_empty() {
         errors.push(FieldError::invalid(
             at.child("operator"),
-            toleration.clone(),
+            text(toleration, "value"),
             "value must be empty when `operator` is 'Exists'",
         ));
     }

@@ -1,10 +1,10 @@
 //! Deployments and their like, Jobs, autoscalers and disruption budgets.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::metadata::label_selector;
 use super::pods::{self, ExtraVolumes};
-use super::{configuration, empty, immutable, items, names, non_negative, one_of, text};
+use super::{configuration, empty, immutable, internal, items, names, non_negative, one_of, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 static NOTHING: Value = Value::Null;
@@ -25,6 +25,15 @@ pub(super) fn object(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
         "CronJob" => cron_job(value, spec, &path, errors),
         _ => {}
     }
+}
+
+/// A strategy as the real server shows it.
+fn shown(strategy: &Value) -> Value {
+    let rolling = strategy.get("rollingUpdate").unwrap_or(&NOTHING);
+    internal(&[
+        ("Type", strategy.get("type").unwrap_or(&NOTHING)),
+        ("RollingUpdate", rolling),
+    ])
 }
 
 fn numbers(value: &Value, fields: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
@@ -52,7 +61,7 @@ fn deployment(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         ),
         _ => errors.push(FieldError::not_supported(
             &at,
-            strategy.clone(),
+            shown(strategy),
             &["Recreate", "RollingUpdate"],
         )),
     }
@@ -133,7 +142,13 @@ fn selected_template(
     let at = path.child("template");
     let template = spec.get("template").unwrap_or(&NOTHING);
     match spec.get("selector") {
-        None => errors.push(FieldError::required(path.child("selector"), "")),
+        None => {
+            if word != "daemonset" {
+                errors.push(FieldError::required(path.child("selector"), ""));
+            }
+            // No selector selects nothing.
+            mismatch(template, &at, errors);
+        }
         Some(selector) => {
             let before = errors.len();
             label_selector(selector, &path.child("selector"), errors);
@@ -148,13 +163,7 @@ fn selected_template(
                 ));
                 return;
             } else if !selects(selector, template.pointer("/metadata/labels").unwrap_or(&NOTHING)) {
-                let labels = template.pointer("/metadata/labels").cloned().unwrap_or_default();
-                let at = at.child("metadata").child("labels");
-                errors.push(FieldError::invalid(
-                    at,
-                    labels,
-                    "`selector` does not match template `labels`",
-                ));
+                mismatch(template, &at, errors);
             }
         }
     }
@@ -174,6 +183,16 @@ fn selected_template(
             detail,
         ));
     }
+}
+
+fn mismatch(template: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let labels = template.pointer("/metadata/labels").cloned().unwrap_or_default();
+    let at = at.child("metadata").child("labels");
+    errors.push(FieldError::invalid(
+        at,
+        labels,
+        "`selector` does not match template `labels`",
+    ));
 }
 
 /// Whether a label selector selects labels.
@@ -234,7 +253,7 @@ fn stateful_set(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         }
         _ => errors.push(FieldError::invalid(
             &at,
-            strategy.clone(),
+            shown(strategy),
             "must be 'RollingUpdate' or 'OnDelete'",
         )),
     }
@@ -275,10 +294,11 @@ fn daemon_set(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
                 }
             }
         }
-        other => {
+        _ => {
+            let at = path.child("updateStrategy");
             errors.push(FieldError::not_supported(
-                path.child("updateStrategy").child("type"),
-                other,
+                at,
+                shown(strategy),
                 &["RollingUpdate", "OnDelete"],
             ));
         }
@@ -516,10 +536,20 @@ pub(super) fn autoscaler(value: &Value, errors: &mut Vec<FieldError>) {
         ));
     }
     let target = spec.get("scaleTargetRef").unwrap_or(&NOTHING);
+    let at = path.child("scaleTargetRef");
     for field in ["kind", "name"] {
         if text(target, field).is_empty() {
-            errors.push(FieldError::required(path.child("scaleTargetRef").child(field), ""));
+            errors.push(FieldError::required(at.child(field), ""));
         }
+    }
+    let version = text(target, "apiVersion");
+    let grouped = version.split_once('/').is_some_and(|(group, _)| !group.is_empty());
+    if !grouped && !(version == "v1" && text(target, "kind") == "ReplicationController") {
+        errors.push(FieldError::invalid(
+            at.child("apiVersion"),
+            version,
+            "apiVersion must specify API group",
+        ));
     }
 }
 
@@ -528,7 +558,19 @@ pub(super) fn disruption_budget(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     if spec.get("minAvailable").is_some() && spec.get("maxUnavailable").is_some() {
-        let shown = spec.as_object().cloned().unwrap_or_else(Map::new);
+        let fields = [
+            "minAvailable",
+            "selector",
+            "maxUnavailable",
+            "unhealthyPodEvictionPolicy",
+        ];
+        let [least, selector, most, policy] = fields.map(|field| spec.get(field).unwrap_or(&NOTHING));
+        let shown = internal(&[
+            ("MinAvailable", least),
+            ("Selector", selector),
+            ("MaxUnavailable", most),
+            ("UnhealthyPodEvictionPolicy", policy),
+        ]);
         let detail = "minAvailable and maxUnavailable cannot be both set";
         errors.push(FieldError::new(FieldErrorKind::Invalid, &path, shown, detail));
     }
