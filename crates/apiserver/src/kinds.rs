@@ -1,74 +1,154 @@
-//! What is known of a kind's shape, as the registry asks for it: one door to the schemas of built-in and custom kinds.
+//! What is known of a kind, as the registry asks for it: one door to the schemas, tables and owners' types of
+//! built-in and custom kinds.
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
-use crate::catalog::Resource;
+use parking_lot::RwLock;
+use serde_json::Value;
+use structured_merge::{FieldManager, ResetFields, Schema, Typing};
+
+use crate::catalog::{Catalog, Origin, Resource};
 use crate::http::{ApiError, FieldError};
 use crate::registry::Operation;
-use crate::routes::Include;
+use crate::schema::{BuiltinSchemas, Decoded, KindSchema, ObjectSchema};
+use crate::table::Columns;
+use crate::{protobuf, strategic, table};
+
+fn builtin(resource: &Resource) -> Option<KindSchema> {
+    BuiltinSchemas::shared().kind(&resource.api_version(), &resource.kind)
+}
+
+/// The schema of a resource's kind.
+fn schema(resource: &Resource) -> Option<Arc<dyn ObjectSchema>> {
+    match &resource.origin {
+        Origin::Builtin => builtin(resource).map(|schema| Arc::new(schema) as Arc<dyn ObjectSchema>),
+        Origin::Custom(custom) => Some(custom.schema.clone()),
+    }
+}
+
+/// Reads an object as its kind's types do: what they don't have is dropped and named.
+pub(crate) fn read(op: &Operation, object: Value) -> Result<Decoded, ApiError> {
+    let own = op.subresource.as_deref().and_then(|name| op.resource.subresource(name));
+    let schema = match own.filter(|subresource| !subresource.version.is_empty()) {
+        Some(subresource) => {
+            let api_version = if subresource.group.is_empty() {
+                subresource.version.clone()
+            } else {
+                format!("{}/{}", subresource.group, subresource.version)
+            };
+            let schema = BuiltinSchemas::shared().kind(&api_version, &subresource.kind);
+            schema.map(|schema| Arc::new(schema) as Arc<dyn ObjectSchema>)
+        }
+        None => schema(&op.resource),
+    };
+    match schema {
+        Some(schema) => schema
+            .decode(object)
+            .map_err(|error| ApiError::bad_request(error.to_string())),
+        None => Ok(Decoded {
+            value: object,
+            unknown_fields: Vec::new(),
+        }),
+    }
+}
 
 /// Fills in the kind's defaults.
-pub(crate) fn set_defaults(_resource: &Resource, _object: &mut Value) {}
+pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
+    if let Some(schema) = schema(resource) {
+        schema.default(object);
+    }
+}
 
 /// What is wrong with an object that is about to be created.
-pub(crate) fn validate(_resource: &Resource, _object: &Value) -> Vec<FieldError> {
-    Vec::new()
+pub(crate) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    schema(resource)
+        .map(|schema| schema.validate(object))
+        .unwrap_or_default()
 }
 
 /// What is wrong with an object that is about to replace another.
-pub(crate) fn validate_update(_op: &Operation, _live: &Value, _new: &Value) -> Vec<FieldError> {
-    Vec::new()
-}
-
-/// Why the kind's types can't hold this object, if they can't.
-pub(crate) fn type_error(_op: &Operation, _object: &Value) -> Option<String> {
-    None
-}
-
-/// Drops unknown fields and names them.
-pub(crate) fn prune_unknown(_op: &Operation, _object: &mut Value) -> Vec<String> {
-    Vec::new()
+pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<FieldError> {
+    let Some(schema) = schema(&op.resource) else {
+        return Vec::new();
+    };
+    if op.subresource.as_deref() == Some("status") {
+        schema.validate_status_update(new, live)
+    } else {
+        schema.validate_update(new, live)
+    }
 }
 
 /// Merges a patch whose lists merge by key.
-pub(crate) fn strategic_merge(_resource: &Resource, live: &Value, patch: &Value) -> Result<Value, ApiError> {
-    let mut result = live.clone();
-    crate::registry::merge(&mut result, patch);
-    Ok(result)
+pub(crate) fn strategic_merge(resource: &Resource, live: &Value, patch: &Value) -> Result<Value, ApiError> {
+    let schema = builtin(resource)
+        .ok_or_else(|| ApiError::internal(format!("nothing is known of the kind {}", resource.kind)))?;
+    strategic::strategic_merge(live, patch, schema.definition())
+        .map_err(|error| ApiError::bad_request(error.to_string()))
 }
 
 /// The JSON form of a protobuf body.
-pub(crate) fn decode_protobuf(_body: &[u8]) -> Result<Value, String> {
-    Err("protobuf bodies are not read yet".to_owned())
+pub(crate) fn decode_protobuf(body: &[u8]) -> Result<Value, String> {
+    protobuf::decode(body).map_err(|error| error.to_string())
 }
 
 /// What is done to every object that is read: custom resources get the defaults of today's schema.
-pub(crate) fn on_read(_resource: &Resource, _object: &mut Value) {}
+pub(crate) fn on_read(resource: &Resource, object: &mut Value) {
+    if let Origin::Custom(custom) = &resource.origin {
+        custom.schema.default(object);
+    }
+}
 
-/// Prepares a CustomResourceDefinition that is about to be created.
-pub(crate) fn prepare_definition(_object: &mut Value) {}
+/// How objects of a resource become rows.
+pub(crate) fn columns(resource: &Resource) -> Columns {
+    match &resource.origin {
+        Origin::Builtin => table::columns(&resource.group, &resource.version, &resource.plural),
+        Origin::Custom(custom) => custom.columns.clone(),
+    }
+}
 
-/// The table of some objects.
-pub(crate) fn table(resource: &Resource, objects: &[Value], include: Include, now: Timestamp) -> Value {
-    let _ = (resource, now);
-    let rows: Vec<Value> = objects
-        .iter()
-        .map(|object| {
-            let mut row = json!({"cells": [object.pointer("/metadata/name")]});
-            let embedded = match include {
-                Include::None => None,
-                Include::Object => Some(object.clone()),
-                Include::Metadata => Some(json!({
-                    "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object.get("metadata"),
-                })),
-            };
-            if let (Some(map), Some(embedded)) = (row.as_object_mut(), embedded) {
-                map.insert("object".to_owned(), embedded);
-            }
-            row
-        })
-        .collect();
-    let columns = json!([{"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}]);
-    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "columnDefinitions": columns, "rows": rows})
+/// The types of built-in kinds by group and version: each is built when first written to.
+static TYPES: LazyLock<RwLock<HashMap<String, Arc<Schema>>>> = LazyLock::new(RwLock::default);
+
+fn typing(resource: &Resource) -> Typing {
+    if let Origin::Custom(custom) = &resource.origin {
+        return custom.typing.clone();
+    }
+    let api_version = resource.api_version();
+    let cached = TYPES.read().get(&api_version).cloned();
+    let schema = match cached {
+        Some(schema) => schema,
+        None => {
+            let definitions = BuiltinSchemas::shared().openapi_definitions(&api_version);
+            // The data is part of the program; if it can't be read, ownership falls back to deduced types.
+            let built = Schema::from_openapi(&definitions).map_or_else(|_| Schema::deduced(), Arc::new);
+            TYPES.write().entry(api_version.clone()).or_insert(built).clone()
+        }
+    };
+    Typing::of_kind(&schema, &api_version, &resource.kind).unwrap_or_else(Typing::deduced)
+}
+
+/// Who keeps the owners of an endpoint's fields.
+pub(crate) fn field_manager(op: &Operation) -> FieldManager {
+    let resource = &op.resource;
+    let mut manager = FieldManager::new(typing(resource), &resource.api_version(), &resource.kind);
+    if let Origin::Custom(custom) = &resource.origin {
+        manager = manager.for_custom_resource();
+        if let Some(converter) = &custom.converter {
+            manager = manager.with_converter(converter.clone());
+        }
+    }
+    match op.subresource.as_deref() {
+        None if resource.has_status() => manager.with_reset_fields(ResetFields::fields(&[&["status"]])),
+        None => manager,
+        Some("status") => manager
+            .with_subresource("status")
+            .with_reset_fields(ResetFields::fields(&[&["spec"]])),
+        Some(other) => manager.with_subresource(other),
+    }
+}
+
+/// The OpenAPI document of a group and version that CustomResourceDefinitions define, by its path below `/openapi/v3/`.
+pub(crate) fn custom_document(catalog: &Catalog, path: &str) -> Option<Vec<u8>> {
+    catalog.custom_document(path).map(<[u8]>::to_vec)
 }

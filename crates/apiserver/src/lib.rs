@@ -30,8 +30,8 @@ mod strategy;
 pub mod table;
 mod yaml;
 
-pub use catalog::{Catalog, Origin, Resource, Subresource};
-pub use http::{ApiError, Body, BoxError, FieldError, FieldErrorKind};
+pub use catalog::{Catalog, CustomKind, Origin, Resource, Subresource};
+pub use http::{ApiError, Body, BoxError};
 pub use registry::{DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, View};
 pub use server::{Config, Server, ServerError};
 pub use service::ApiService;

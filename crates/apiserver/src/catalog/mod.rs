@@ -6,7 +6,7 @@ mod resource;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use resource::{Origin, Resource, Subresource};
+pub use resource::{CustomKind, Origin, Resource, Subresource};
 
 /// An immutable table of resources; a change of CustomResourceDefinitions makes a new one.
 #[derive(Debug, Clone, Default)]
@@ -14,6 +14,8 @@ pub struct Catalog {
     resources: BTreeMap<(String, String, String), Arc<Resource>>,
     /// Discovery lists what is built in in the recorded order, and custom resources behind it.
     order: Vec<Arc<Resource>>,
+    /// OpenAPI v3 documents of custom kinds, by their path below `/openapi/v3/`.
+    documents: BTreeMap<String, Vec<u8>>,
 }
 
 impl Catalog {
@@ -27,10 +29,17 @@ impl Catalog {
         catalog
     }
 
-    /// This table with custom resources behind what is built in.
+    /// This table with custom resources behind what is built in, and their OpenAPI documents by path.
     #[must_use]
-    pub fn with_custom(&self, custom: impl IntoIterator<Item = Arc<Resource>>) -> Self {
-        let mut catalog = Self::default();
+    pub fn with_custom(
+        &self,
+        custom: impl IntoIterator<Item = Arc<Resource>>,
+        documents: BTreeMap<String, Vec<u8>>,
+    ) -> Self {
+        let mut catalog = Self {
+            documents,
+            ..Self::default()
+        };
         for resource in &self.order {
             if matches!(resource.origin, Origin::Builtin) {
                 catalog.insert(resource.clone());
@@ -106,6 +115,12 @@ impl Catalog {
         self.order
             .iter()
             .filter(move |resource| resource.group == group && resource.version == version)
+    }
+
+    /// The OpenAPI document of custom kinds at a path below `/openapi/v3/`.
+    #[must_use]
+    pub fn custom_document(&self, path: &str) -> Option<&[u8]> {
+        self.documents.get(path).map(Vec::as_slice)
     }
 
     /// Whether anything is served in this group and version.

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use structured_merge::{Convert, Typing};
+
+use crate::schema::ObjectSchema;
+use crate::table::Columns;
 
 /// A subresource such as `status`.
 #[derive(Debug, Clone)]
@@ -24,8 +28,32 @@ pub struct Subresource {
 pub enum Origin {
     /// It is part of this program.
     Builtin,
-    /// A CustomResourceDefinition defines it; this is that object.
-    Custom(Arc<Value>),
+    /// A CustomResourceDefinition defines it.
+    Custom(Arc<CustomKind>),
+}
+
+/// One version of a kind that a CustomResourceDefinition defines.
+#[derive(Clone)]
+pub struct CustomKind {
+    /// The CustomResourceDefinition.
+    pub definition: Arc<Value>,
+    /// What its objects look like.
+    pub schema: Arc<dyn ObjectSchema>,
+    /// Its columns in tables.
+    pub columns: Columns,
+    /// Its type, for the owners of fields.
+    pub typing: Typing,
+    /// Its other versions, for the owners of fields; none if this is the only one.
+    pub converter: Option<Arc<dyn Convert>>,
+}
+
+impl std::fmt::Debug for CustomKind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("CustomKind")
+            .field("columns", &self.columns)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One resource in one version.

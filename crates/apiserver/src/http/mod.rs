@@ -7,6 +7,7 @@ pub(crate) mod request_info;
 pub(crate) mod respond;
 pub(crate) mod status;
 
+pub(crate) use crate::schema::FieldError;
 pub use body::{Body, BoxError};
 pub(crate) use request_info::RequestInfo;
-pub use status::{ApiError, FieldError, FieldErrorKind};
+pub use status::ApiError;

@@ -3,145 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::catalog::Resource;
-
-/// What is wrong with a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldErrorKind {
-    /// It has to be set.
-    Required,
-    /// Its value is not allowed.
-    Invalid,
-    /// Its value has the wrong type.
-    TypeInvalid,
-    /// Its value is not one of those that are supported.
-    NotSupported,
-    /// Its value occurs twice.
-    Duplicate,
-    /// It may not be set or changed.
-    Forbidden,
-    /// Its value is too long.
-    TooLong,
-    /// It has too many items.
-    TooMany,
-    /// What it names does not exist.
-    NotFound,
-}
-
-impl FieldErrorKind {
-    /// The machine-readable reason in the Status' causes.
-    #[must_use]
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Required => "FieldValueRequired",
-            Self::Invalid => "FieldValueInvalid",
-            Self::TypeInvalid => "FieldValueTypeInvalid",
-            Self::NotSupported => "FieldValueNotSupported",
-            Self::Duplicate => "FieldValueDuplicate",
-            Self::Forbidden => "FieldValueForbidden",
-            Self::TooLong => "FieldValueTooLong",
-            Self::TooMany => "FieldValueTooMany",
-            Self::NotFound => "FieldValueNotFound",
-        }
-    }
-}
-
-/// One fault in an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldError {
-    /// What kind of fault.
-    pub kind: FieldErrorKind,
-    /// Where, such as `spec.ports[0].port`.
-    pub field: String,
-    /// The text behind the field, such as `Invalid value: "x": must be …`.
-    pub message: String,
-}
-
-impl FieldError {
-    /// A field that has to be set.
-    #[must_use]
-    pub fn required(field: impl Into<String>, detail: &str) -> Self {
-        let message = if detail.is_empty() {
-            "Required value".to_owned()
-        } else {
-            format!("Required value: {detail}")
-        };
-        Self {
-            kind: FieldErrorKind::Required,
-            field: field.into(),
-            message,
-        }
-    }
-
-    /// A value that is not allowed.
-    #[must_use]
-    pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
-        Self {
-            kind: FieldErrorKind::Invalid,
-            field: field.into(),
-            message: format!("Invalid value: {}: {detail}", shown(value)),
-        }
-    }
-
-    /// A field that may not be set or changed.
-    #[must_use]
-    pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
-        Self {
-            kind: FieldErrorKind::Forbidden,
-            field: field.into(),
-            message: format!("Forbidden: {detail}"),
-        }
-    }
-
-    /// A value outside the supported ones.
-    #[must_use]
-    pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
-        let list: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
-        Self {
-            kind: FieldErrorKind::NotSupported,
-            field: field.into(),
-            message: format!(
-                "Unsupported value: {}: supported values: {}",
-                shown(value),
-                list.join(", ")
-            ),
-        }
-    }
-
-    /// A value that may be there once only.
-    #[must_use]
-    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
-        Self {
-            kind: FieldErrorKind::Duplicate,
-            field: field.into(),
-            message: format!("Duplicate value: {}", shown(value)),
-        }
-    }
-
-    /// A value that is too long.
-    #[must_use]
-    pub fn too_long(field: impl Into<String>, limit: usize) -> Self {
-        Self {
-            kind: FieldErrorKind::TooLong,
-            field: field.into(),
-            message: format!("Too long: may not be more than {limit} bytes"),
-        }
-    }
-}
-
-impl std::fmt::Display for FieldError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}: {}", self.field, self.message)
-    }
-}
-
-/// How field errors show a value: strings quoted, the rest as JSON.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => format!("{text:?}"),
-        Value::Null => "null".to_owned(),
-        other => other.to_string(),
-    }
-}
+use crate::schema::FieldError;
 
 /// A refused or failed request.
 #[derive(Debug, Clone, PartialEq)]
@@ -268,10 +130,7 @@ impl ApiError {
             many => format!("[{}]", many.join(", ")),
         };
         let mut details = details(&[("name", name), ("group", group), ("kind", kind)]);
-        let causes: Vec<Value> = errors
-            .iter()
-            .map(|error| json!({"reason": error.kind.reason(), "message": error.message, "field": error.field}))
-            .collect();
+        let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
         if !causes.is_empty() {
             details.insert("causes".to_owned(), Value::from(causes));
         }

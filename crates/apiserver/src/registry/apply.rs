@@ -1,37 +1,98 @@
 //! Who owns which field: after every write, and by server-side apply.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use structured_merge::{Applied, ApplyError, Cause, Timestamp, keep_times_if_otherwise_equal};
 
-use super::{Operation, Outcome, Registry};
+use super::create::check_namespace;
+use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::http::ApiError;
+use crate::{kinds, strategy};
 
 impl Registry {
     /// Settles the owners of fields after a create, an update or a patch.
-    #[expect(
-        clippy::unnecessary_wraps,
-        clippy::unused_self,
-        reason = "takes the field manager's place until it is wired"
-    )]
-    pub(crate) fn manage_fields(&self, _op: &Operation, _live: Option<&Value>, new: Value) -> Result<Value, ApiError> {
-        Ok(new)
+    pub(crate) fn manage_fields(&self, op: &Operation, live: Option<&Value>, new: Value) -> Value {
+        kinds::field_manager(op).update(live, new, &op.field_manager, self.stamp())
     }
 
-    /// Server-side apply.
-    #[expect(
-        clippy::unused_async,
-        clippy::unused_self,
-        reason = "takes the field manager's place until it is wired"
-    )]
+    fn stamp(&self) -> Timestamp {
+        Timestamp::from_unix_seconds(self.now().as_second())
+    }
+
+    /// Server-side apply: merges what `op.field_manager` wants into the live object, or creates it.
     pub(crate) async fn apply(
         &self,
-        _op: &Operation,
-        _name: &str,
-        _config: &Value,
-        _force: bool,
+        op: &Operation,
+        name: &str,
+        config: &Value,
+        force: bool,
     ) -> Result<Outcome, ApiError> {
-        Err(ApiError::unsupported_media_type(&[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-        ]))
+        let mut config = config.clone();
+        if !config.is_object() {
+            return Err(ApiError::bad_request("error decoding YAML: the body is no object"));
+        }
+        check_namespace(op, &mut config)?;
+        match config.name() {
+            "" => config.set_meta("name", Value::from(name)),
+            same if same == name => {}
+            other => {
+                return Err(ApiError::bad_request(format!(
+                    "the name of the object ({other}) does not match the name on the URL ({name})"
+                )));
+            }
+        }
+        let manager = kinds::field_manager(op);
+        let sent = config.resource_version().to_owned();
+        let sent_uid = config.uid().to_owned();
+        self.change(op, name, |live| {
+            if live.is_none() && (op.subresource.is_some() || !sent_uid.is_empty()) {
+                return Err(ApiError::not_found(&op.resource, name));
+            }
+            if let Some(live) = live
+                && !sent.is_empty()
+                && sent != live.resource_version()
+            {
+                return Err(ApiError::modified(&op.resource, name));
+            }
+            let applied = manager
+                .apply(live, &config, &op.field_manager, force, self.stamp())
+                .map_err(refused)?;
+            let merged = match applied {
+                Applied::Unchanged => return Ok(live.cloned().unwrap_or(Value::Null)),
+                Applied::Changed(merged) => merged,
+            };
+            let managed = merged
+                .metadata()
+                .and_then(|metadata| metadata.get("managedFields"))
+                .cloned();
+            let mut object = kinds::read(op, merged)?.value;
+            kinds::set_defaults(&op.resource, &mut object);
+            if let Some(managed) = managed {
+                object.set_meta("managedFields", managed);
+            }
+            if let Some(live) = live {
+                object = strategy::reset_fields(op, live, object);
+                keep_times_if_otherwise_equal(live, &mut object);
+            }
+            Ok(object)
+        })
+        .await
+    }
+}
+
+fn refused(error: ApplyError) -> ApiError {
+    let message = error.to_string();
+    let code = error.http_status();
+    match error {
+        ApplyError::Conflicts { causes, .. } => {
+            let mut conflict = ApiError::new(code, "Conflict", message);
+            let causes: Vec<Value> = causes
+                .into_iter()
+                .map(|cause| json!({"reason": Cause::TYPE, "message": cause.message, "field": cause.field}))
+                .collect();
+            conflict.details.insert("causes".to_owned(), Value::from(causes));
+            conflict
+        }
+        ApplyError::BadRequest(_) => ApiError::bad_request(message),
+        ApplyError::InvalidConfig(_) | ApplyError::Internal(_) => ApiError::new(code, "", message),
     }
 }

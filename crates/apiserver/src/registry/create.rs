@@ -6,7 +6,7 @@ use tenure_store::{Change, Expect, Write, WriteError};
 
 use super::encode::{decode_stored, encode, from_storage, to_storage};
 use super::state::storage_error;
-use super::{ObjectExt, Operation, Outcome, Registry, metadata};
+use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::http::{ApiError, FieldError};
 use crate::{admission, kinds, strategy};
 
@@ -20,8 +20,9 @@ impl Registry {
     /// As Kubernetes: 400 for an object that is none, 403 by admission, 409 if it exists, 422 if it is invalid.
     pub async fn create(&self, op: &Operation, mut object: Value) -> Result<Outcome, ApiError> {
         check_namespace(op, &mut object)?;
+        strategy::normalize(&op.resource, &mut object);
         kinds::set_defaults(&op.resource, &mut object);
-        let object = self.manage_fields(op, None, object)?;
+        let object = self.manage_fields(op, None, object);
         self.insert(op, object).await
     }
 
@@ -71,8 +72,7 @@ impl Registry {
         let view = self.view();
         strategy::prepare_create(resource, &mut object, &view, now);
         admission::admit_create(self, op, &view, &mut object)?;
-        let mut errors = metadata::validate(resource, &object);
-        errors.extend(kinds::validate(resource, &object));
+        let mut errors = kinds::validate(resource, &object);
         errors.extend(strategy::validate_create(resource, &object, &view));
         refuse(op, object.name(), errors)?;
         let name = object.name().to_owned();

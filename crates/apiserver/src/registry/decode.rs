@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use super::{FieldValidation, Operation, metadata};
+use super::{FieldValidation, Operation};
 use crate::http::ApiError;
 use crate::kinds;
+use crate::schema::strict;
 
 /// The form of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,21 +17,21 @@ pub(crate) enum BodyFormat {
 
 /// The object in a body, of the kind that the resource or subresource takes.
 pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> Result<Value, ApiError> {
-    let mut object = parse(body, format)?;
+    let (mut object, repeated) = parse(body, format)?;
     if !object.is_object() {
         return Err(ApiError::bad_request(
             "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct { APIVersion string; Kind string }",
         ));
     }
     check_kind(op, &mut object)?;
-    check_fields(op, &mut object)?;
+    check_fields(op, &mut object, repeated)?;
     Ok(object)
 }
 
-/// The JSON value in a body.
-pub(crate) fn parse(body: &[u8], format: BodyFormat) -> Result<Value, ApiError> {
+/// The JSON value in a body, and the fields that are in it twice.
+pub(crate) fn parse(body: &[u8], format: BodyFormat) -> Result<(Value, Vec<String>), ApiError> {
     match format {
-        BodyFormat::Json => serde_json::from_slice(body).map_err(|error| {
+        BodyFormat::Json => strict::read_json(body).map_err(|error| {
             if body.is_empty() {
                 return ApiError::bad_request("EOF");
             }
@@ -38,7 +39,9 @@ pub(crate) fn parse(body: &[u8], format: BodyFormat) -> Result<Value, ApiError> 
         }),
         BodyFormat::Yaml => crate::yaml::parse(body)
             .map_err(|error| ApiError::bad_request(format!("couldn't get version/kind; yaml parse error: {error}"))),
-        BodyFormat::Protobuf => kinds::decode_protobuf(body).map_err(ApiError::bad_request),
+        BodyFormat::Protobuf => kinds::decode_protobuf(body)
+            .map(|value| (value, Vec::new()))
+            .map_err(ApiError::bad_request),
     }
 }
 
@@ -92,46 +95,32 @@ fn capital(key: &str) -> &'static str {
     if key == "kind" { "Kind" } else { "apiVersion" }
 }
 
-/// Type errors are errors always; unknown fields as the client wishes.
-pub(crate) fn check_fields(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
-    let typed = |detail: String| {
-        ApiError::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: {detail}",
-            op.resource.kind, op.resource.version, op.resource.kind
-        ))
-    };
-    if let Some(detail) = metadata::type_error(object) {
-        return Err(typed(detail));
-    }
-    if let Some(detail) = kinds::type_error(op, object) {
-        return Err(typed(detail));
-    }
-    let unknown = kinds::prune_unknown(op, object);
-    if unknown.is_empty() {
+/// A value of the wrong type is an error always; unknown and repeated fields as the client wishes.
+pub(crate) fn check_fields(op: &Operation, object: &mut Value, repeated: Vec<String>) -> Result<(), ApiError> {
+    let decoded = kinds::read(op, std::mem::take(object))?;
+    *object = decoded.value;
+    let mut faults = repeated;
+    faults.extend(decoded.unknown_fields);
+    if faults.is_empty() {
         return Ok(());
     }
     match op.field_validation {
         FieldValidation::Ignore => {}
         FieldValidation::Warn => {
-            for text in unknown {
+            for text in faults {
                 op.warn(text);
             }
         }
-        FieldValidation::Strict => return Err(strict_error(op, &unknown)),
+        FieldValidation::Strict => {
+            let resource = &op.resource;
+            return Err(ApiError::bad_request(format!(
+                "{} in version {:?} cannot be handled as a {}: strict decoding error: {}",
+                resource.kind,
+                resource.version,
+                resource.kind,
+                faults.join(", ")
+            )));
+        }
     }
     Ok(())
-}
-
-fn strict_error(op: &Operation, unknown: &[String]) -> ApiError {
-    let list = unknown.join(", ");
-    if op.resource.is_custom() {
-        return ApiError::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: strict decoding error: {list}",
-            op.resource.kind, op.resource.version, op.resource.kind
-        ));
-    }
-    ApiError::bad_request(format!(
-        "{} in version {:?} cannot be handled as a {}: strict decoding error: {list}",
-        op.resource.kind, op.resource.version, op.resource.kind
-    ))
 }

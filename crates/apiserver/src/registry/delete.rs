@@ -47,7 +47,7 @@ impl DeleteOptions {
             if options.propagation_policy.is_some() {
                 return Err(invalid(&FieldError::invalid(
                     "propagationPolicy",
-                    &json!(options.propagation_policy),
+                    json!(options.propagation_policy),
                     "orphanDependents and deletionPropagation cannot be both set",
                 )));
             }
@@ -62,7 +62,7 @@ impl DeleteOptions {
             None | Some("" | "Orphan" | "Background" | "Foreground") => Ok(()),
             Some(other) => Err(invalid(&FieldError::not_supported(
                 "propagationPolicy",
-                &json!(other),
+                json!(other),
                 &["Foreground", "Background", "Orphan", "nil"],
             ))),
         }

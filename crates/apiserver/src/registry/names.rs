@@ -1,12 +1,9 @@
-//! Which names are valid, with the texts that Kubernetes gives for those that are not.
+//! Which keys and values a label selector may name, with the texts that Kubernetes gives for the others.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::catalog::Resource;
-
-const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
@@ -16,7 +13,6 @@ fn whole(pattern: &str) -> Option<Regex> {
     Regex::new(&format!("^(?:{pattern})$")).ok()
 }
 
-static LABEL_RE: LazyLock<Option<Regex>> = LazyLock::new(|| whole(LABEL));
 static SUBDOMAIN_RE: LazyLock<Option<Regex>> = LazyLock::new(|| whole(SUBDOMAIN));
 static QUALIFIED_RE: LazyLock<Option<Regex>> = LazyLock::new(|| whole(QUALIFIED));
 static VALUE_RE: LazyLock<Option<Regex>> = LazyLock::new(|| whole(VALUE));
@@ -29,20 +25,8 @@ fn too_long(limit: usize) -> String {
     format!("must be no more than {limit} bytes")
 }
 
-/// What is wrong with a DNS label (RFC 1123).
-pub(crate) fn dns_label(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if text.len() > 63 {
-        wrong.push(too_long(63));
-    }
-    if !matches(&LABEL_RE, text) {
-        wrong.push(format!("a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{LABEL}')"));
-    }
-    wrong
-}
-
 /// What is wrong with a DNS subdomain (RFC 1123).
-pub(crate) fn dns_subdomain(text: &str) -> Vec<String> {
+fn dns_subdomain(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 253 {
         wrong.push(too_long(253));
@@ -100,37 +84,13 @@ pub(crate) fn label_value(text: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with a name that only has to be one part of a path.
-fn path_segment(text: &str) -> Vec<String> {
-    match text {
-        "." => return vec!["may not be '.'".to_owned()],
-        ".." => return vec!["may not be '..'".to_owned()],
-        _ => {}
-    }
-    ['/', '%']
-        .into_iter()
-        .filter(|character| text.contains(*character))
-        .map(|character| format!("may not contain '{character}'"))
-        .collect()
-}
-
-/// What is wrong with an object's name, by its kind.
-pub(crate) fn validate_name(resource: &Resource, name: &str) -> Vec<String> {
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "namespaces") => dns_label(name),
-        ("", "services") => dns_label(name),
-        ("rbac.authorization.k8s.io", _) => path_segment(name),
-        _ => dns_subdomain(name),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn patterns_compile() {
-        for pattern in [LABEL, SUBDOMAIN, QUALIFIED, VALUE] {
+        for pattern in [SUBDOMAIN, QUALIFIED, VALUE] {
             assert!(whole(pattern).is_some(), "{pattern}");
         }
     }
@@ -139,10 +99,8 @@ mod tests {
     fn names() {
         assert!(dns_subdomain("a.b-c").is_empty());
         assert_eq!(dns_subdomain("A").len(), 1);
-        assert_eq!(dns_label("").len(), 1);
         assert!(qualified_name("example.com/Name_1").is_empty());
         assert_eq!(qualified_name("a/b/c").len(), 1);
         assert!(label_value("").is_empty());
-        assert_eq!(path_segment("a/b%").len(), 2);
     }
 }

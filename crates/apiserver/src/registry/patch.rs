@@ -28,6 +28,8 @@ pub(crate) enum PatchKind {
 pub(crate) struct Patch {
     pub(crate) kind: PatchKind,
     pub(crate) body: Value,
+    /// Fields that the body has twice, as texts for the client.
+    pub(crate) repeated: Vec<String>,
     pub(crate) force: bool,
 }
 
@@ -40,13 +42,20 @@ impl Registry {
         self.change(op, name, |live| {
             let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;
             let patched = apply_patch(op, live, patch)?;
-            self.accept_patched(op, name, live, patched)
+            self.accept_patched(op, name, live, patched, patch)
         })
         .await
     }
 
     /// Checks what a patch made of the live object, and who owns the changed fields.
-    fn accept_patched(&self, op: &Operation, name: &str, live: &Value, mut new: Value) -> Result<Value, ApiError> {
+    fn accept_patched(
+        &self,
+        op: &Operation,
+        name: &str,
+        live: &Value,
+        mut new: Value,
+        patch: &Patch,
+    ) -> Result<Value, ApiError> {
         if !new.is_object() {
             return Err(ApiError::new(422, "Invalid", "the patch leaves no object"));
         }
@@ -66,14 +75,15 @@ impl Registry {
             )));
         }
         super::create::check_namespace(op, &mut new)?;
-        check_fields(op, &mut new)?;
+        check_fields(op, &mut new, patch.repeated.clone())?;
+        strategy::normalize(resource, &mut new);
         kinds::set_defaults(resource, &mut new);
         let version = new.resource_version();
         if !version.is_empty() && version != live.resource_version() {
             return Err(ApiError::modified(resource, name));
         }
         let new = strategy::reset_fields(op, live, new);
-        self.manage_fields(op, Some(live), new)
+        Ok(self.manage_fields(op, Some(live), new))
     }
 }
 
@@ -121,8 +131,8 @@ fn json_patch_onto(op: &Operation, document: &mut Value, body: &Value) -> Result
             document.name(),
             &[FieldError::invalid(
                 "patch",
-                &Value::from(error.path.to_string()),
-                &error.kind.to_string(),
+                error.path.to_string(),
+                error.kind.to_string(),
             )],
         );
         refused.message = format!("the server rejected our request due to an error in our request: {error}");

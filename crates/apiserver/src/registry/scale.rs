@@ -15,7 +15,8 @@ struct Paths {
 
 impl Paths {
     fn of(op: &Operation) -> Self {
-        if let Origin::Custom(definition) = &op.resource.origin {
+        if let Origin::Custom(custom) = &op.resource.origin {
+            let definition = &custom.definition;
             let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
             let version = versions.and_then(|versions| {
                 versions
@@ -97,6 +98,7 @@ impl Registry {
                 _ => super::PatchKind::Merge,
             },
             body: patch.body.clone(),
+            repeated: Vec::new(),
             force: patch.force,
         };
         self.change_scale(op, name, |scale| apply_patch(op, scale, &patch))
@@ -123,12 +125,13 @@ impl Registry {
                     .as_i64()
                     .is_some_and(|replicas| (0..=i64::from(i32::MAX)).contains(&replicas))
                 {
-                    let error = FieldError::invalid("spec.replicas", &replicas, "must be greater than or equal to 0");
+                    let error =
+                        FieldError::invalid("spec.replicas", replicas.clone(), "must be greater than or equal to 0");
                     return Err(ApiError::invalid("autoscaling", "Scale", name, &[error]));
                 }
                 let mut new = live.clone();
                 set(&mut new, &paths.spec, replicas);
-                self.manage_fields(op, Some(live), new)
+                Ok(self.manage_fields(op, Some(live), new))
             })
             .await?;
         self.scale_of(op, &outcome.object)

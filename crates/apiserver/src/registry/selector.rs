@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::metadata::ObjectExt;
+use super::names;
 use crate::catalog::{Origin, Resource};
 use crate::http::ApiError;
 
@@ -163,11 +164,11 @@ fn parse_requirement(term: &str) -> Result<Requirement, String> {
             }
         }
     };
-    if let Some(detail) = super::names::qualified_name(key).first() {
+    if let Some(detail) = names::qualified_name(key).first() {
         return Err(format!("key: Invalid value: {key:?}: {detail}"));
     }
     for value in &values {
-        if let Some(detail) = super::names::label_value(value).first() {
+        if let Some(detail) = names::label_value(value).first() {
             return Err(format!("values[0][{key}]: Invalid value: {value:?}: {detail}"));
         }
     }
@@ -249,7 +250,7 @@ fn is_selectable(resource: &Resource, field: &str) -> bool {
     }
     match &resource.origin {
         Origin::Builtin => field == "metadata.namespace" || builtin_fields(resource).contains(&field),
-        Origin::Custom(definition) => custom_fields(definition, &resource.version).contains_key(field),
+        Origin::Custom(custom) => custom_fields(&custom.definition, &resource.version).contains_key(field),
     }
 }
 

@@ -7,7 +7,7 @@ use tenure_store::{Change, Entry, Expect, Write, WriteError};
 use super::create::refuse;
 use super::encode::{decode_stored, encode, from_storage, to_storage};
 use super::state::storage_error;
-use super::{ObjectExt, Operation, Outcome, Registry, metadata};
+use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::http::{ApiError, FieldError};
 use crate::{admission, kinds, strategy};
 
@@ -30,6 +30,7 @@ impl Registry {
                 )));
             }
         }
+        strategy::normalize(&op.resource, &mut object);
         kinds::set_defaults(&op.resource, &mut object);
         let sent = object.resource_version().to_owned();
         if sent.is_empty() && strategy::needs_resource_version(&op.resource) {
@@ -39,7 +40,7 @@ impl Registry {
                 name,
                 &[FieldError::invalid(
                     "metadata.resourceVersion",
-                    &json!(0),
+                    json!(0),
                     "must be specified for an update",
                 )],
             ));
@@ -52,7 +53,7 @@ impl Registry {
             let mut new = object.clone();
             new.set_meta("resourceVersion", Value::from(live.resource_version()));
             let new = strategy::reset_fields(op, live, new);
-            self.manage_fields(op, Some(live), new)
+            Ok(self.manage_fields(op, Some(live), new))
         })
         .await
     }
@@ -110,9 +111,7 @@ impl Registry {
             return Ok(live.clone());
         }
         strategy::bump_generation(op, live, &mut new);
-        let mut errors = metadata::validate(resource, &new);
-        errors.extend(metadata::validate_update(live, &new));
-        errors.extend(kinds::validate_update(op, live, &new));
+        let mut errors = kinds::validate_update(op, live, &new);
         errors.extend(strategy::validate_update(op, live, &new, &view));
         refuse(op, name, errors)?;
         let gone = new.is_deleting() && strategy::is_finalized(resource, &new);

@@ -15,5 +15,4 @@ pub(crate) use discovery::serve as serve_discovery;
 pub(crate) use health::serve as serve_health;
 pub(crate) use objects::{ObjectRequest, serve as serve_objects};
 pub(crate) use openapi::serve as serve_openapi;
-pub(crate) use render::Include;
 pub(crate) use version::serve as serve_version;

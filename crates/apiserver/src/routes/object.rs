@@ -146,9 +146,11 @@ pub(crate) async fn patch(
         let error = FieldError::required("fieldManager", "is required for apply patch");
         return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
     }
+    let (body, repeated) = parse_body(body, format)?;
     let patch = Patch {
         kind,
-        body: parse_body(body, format)?,
+        body,
+        repeated,
         force: forced,
     };
     if op.subresource.as_deref() == Some("scale") {
@@ -178,7 +180,7 @@ fn require_create(request: &ObjectRequest, op: &Operation, name: &str) -> Result
 pub(crate) fn delete_options(query: &Query, headers: &HeaderMap, body: &[u8]) -> Result<DeleteOptions, ApiError> {
     let mut options = options::delete(query)?;
     if !body.is_empty() {
-        let value = parse_body(body, format(headers)?)?;
+        let (value, _) = parse_body(body, format(headers)?)?;
         if !value.is_object() {
             return Err(ApiError::bad_request("the body is no DeleteOptions object"));
         }

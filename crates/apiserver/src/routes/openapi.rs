@@ -1,12 +1,113 @@
 //! `/openapi/v3`: the index, and one document per group and version under a URL with its hash.
 
-use http::{HeaderMap, Response};
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderValue, LOCATION, VARY};
+use http::{HeaderMap, Response, StatusCode};
+use serde_json::{Map, Value, json};
 
-use crate::http::Body;
+use super::etag;
+use crate::catalog::Catalog;
 use crate::http::query::Query;
+use crate::http::{Body, respond};
 use crate::registry::Registry;
+use crate::schema::openapi::{self, Document};
+
+const ROOT: &str = "/openapi/v3";
 
 /// Answers an OpenAPI path; `None` if nothing of that name is served.
-pub(crate) fn serve(_path: &str, _query: &Query, _headers: &HeaderMap, _registry: &Registry) -> Option<Response<Body>> {
-    None
+pub(crate) fn serve(path: &str, query: &Query, headers: &HeaderMap, registry: &Registry) -> Option<Response<Body>> {
+    let below = path.strip_prefix(ROOT)?;
+    let catalog = registry.catalog();
+    match below.trim_matches('/') {
+        "" => Some(index(&catalog, headers)),
+        name => {
+            if let Some(text) = crate::kinds::custom_document(&catalog, name) {
+                let hash = etag::hash(&text);
+                return Some(addressed(path, query, &hash, || {
+                    respond::bytes(StatusCode::OK, respond::JSON, text)
+                }));
+            }
+            let document = openapi::document(name).filter(|document| is_served(&catalog, document.path))?;
+            Some(addressed(path, query, document.hash, || built_in(&document, headers)))
+        }
+    }
+}
+
+fn index(catalog: &Catalog, headers: &HeaderMap) -> Response<Body> {
+    let mut paths = Map::new();
+    let mut add = |name: &str, hash: &str| {
+        paths.insert(
+            name.to_owned(),
+            json!({"serverRelativeURL": format!("{ROOT}/{name}?hash={hash}")}),
+        );
+    };
+    for document in openapi::documents().filter(|document| is_served(catalog, document.path)) {
+        add(document.path, document.hash);
+    }
+    for (group, versions) in catalog.groups() {
+        for version in versions {
+            let name = format!("apis/{group}/{version}");
+            if let Some(text) = crate::kinds::custom_document(catalog, &name) {
+                add(&name, &etag::hash(&text));
+            }
+        }
+    }
+    etag::cached(
+        headers,
+        respond::JSON,
+        json!({"paths": Value::Object(paths)}).to_string(),
+    )
+}
+
+/// Whether anything is served in a document's group and version; documents of other paths are served always.
+fn is_served(catalog: &Catalog, path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts.as_slice() {
+        ["api", version] => catalog.has_version("", version),
+        ["apis", group, version] => catalog.has_version(group, version),
+        ["apis", group] => catalog.groups().iter().any(|(name, _)| name == group),
+        _ => matches!(path, "api" | "apis" | "version"),
+    }
+}
+
+/// A URL with the right hash is good for ever; one with another leads to the right one.
+fn addressed(path: &str, query: &Query, hash: &str, document: impl FnOnce() -> Response<Body>) -> Response<Body> {
+    match query.get("hash") {
+        Some(asked) if asked != hash => {
+            let mut response = respond::text(StatusCode::MOVED_PERMANENTLY, "");
+            if let Ok(location) = HeaderValue::from_str(&format!("{path}?hash={hash}")) {
+                response.headers_mut().insert(LOCATION, location);
+            }
+            response
+        }
+        asked => {
+            let mut response = document();
+            let headers = response.headers_mut();
+            if asked.is_some() {
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+            }
+            if let Ok(tag) = HeaderValue::from_str(&format!("\"{hash}\"")) {
+                headers.insert(ETAG, tag);
+            }
+            headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+            response
+        }
+    }
+}
+
+/// A recorded document: as it is kept for those who read gzip.
+fn built_in(document: &Document, headers: &HeaderMap) -> Response<Body> {
+    let gzip = headers
+        .get_all(ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.split(',').any(|coding| coding.trim().starts_with("gzip")));
+    if !gzip {
+        return respond::bytes(StatusCode::OK, respond::JSON, document.text());
+    }
+    let mut response = respond::bytes(StatusCode::OK, respond::JSON, Bytes::from_static(document.gzip));
+    response
+        .headers_mut()
+        .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    response
 }

@@ -16,7 +16,7 @@ pub(crate) fn dry_run(query: &Query, kind: &str) -> Result<bool, ApiError> {
     let mut found = false;
     for value in query.all("dryRun") {
         if value != "All" {
-            let error = FieldError::not_supported("dryRun", &value.into(), &["All"]);
+            let error = FieldError::not_supported("dryRun", value, &["All"]);
             return Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]));
         }
         found = true;
@@ -48,7 +48,7 @@ pub(crate) fn field_validation(query: &Query, kind: &str) -> Result<FieldValidat
         Some("Ignore") => Ok(FieldValidation::Ignore),
         Some("Strict") => Ok(FieldValidation::Strict),
         Some(other) => {
-            let error = FieldError::not_supported("fieldValidation", &other.into(), &["Ignore", "Strict", "Warn"]);
+            let error = FieldError::not_supported("fieldValidation", other, &["Ignore", "Strict", "Warn"]);
             Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]))
         }
     }
@@ -60,8 +60,7 @@ fn revision_match(query: &Query) -> Result<Option<RevisionMatch>, ApiError> {
         Some("Exact") => Ok(Some(RevisionMatch::Exact)),
         Some("NotOlderThan") => Ok(Some(RevisionMatch::NotOlderThan)),
         Some(other) => {
-            let error =
-                FieldError::not_supported("resourceVersionMatch", &other.into(), &["Exact", "NotOlderThan", ""]);
+            let error = FieldError::not_supported("resourceVersionMatch", other, &["Exact", "NotOlderThan", ""]);
             Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]))
         }
     }

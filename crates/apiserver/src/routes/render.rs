@@ -9,35 +9,24 @@ use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
 use crate::kinds;
 use crate::registry::{Item, ListResult, Operation, Registry};
+use crate::table::{IncludeObject, partial_metadata};
 
 /// How to answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) view: View,
     /// What a table's rows carry: `None`, `Metadata` or `Object`.
-    pub(crate) include: Include,
-}
-
-/// What a table's rows carry beside their cells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Include {
-    None,
-    Metadata,
-    Object,
+    pub(crate) include: IncludeObject,
 }
 
 impl Form {
     pub(crate) fn new(view: View, query: &Query) -> Result<Self, ApiError> {
-        let include = match query.get("includeObject") {
-            None | Some("Metadata") => Include::Metadata,
-            Some("None") => Include::None,
-            Some("Object") => Include::Object,
-            Some(other) => {
-                return Err(ApiError::bad_request(format!(
-                    "unable to decode {other:?} as includeObject: supported are None, Metadata and Object"
-                )));
-            }
-        };
+        let text = query.get("includeObject").unwrap_or_default();
+        let include = IncludeObject::parse(text).ok_or_else(|| {
+            ApiError::bad_request(format!(
+                "unable to decode {text:?} as includeObject: supported are None, Metadata and Object"
+            ))
+        })?;
         Ok(Self { view, include })
     }
 
@@ -62,36 +51,16 @@ pub(crate) fn object(
 pub(crate) fn shaped(registry: &Registry, op: &Operation, form: Form, object: Value, columns: bool) -> Value {
     match form.view {
         View::Object => object,
-        View::Metadata => partial(object),
+        View::Metadata => partial_metadata(&object),
         View::Table => {
             let revision = object
                 .pointer("/metadata/resourceVersion")
                 .cloned()
                 .unwrap_or(Value::Null);
-            let mut table = kinds::table(
-                &op.resource,
-                std::slice::from_ref(&object),
-                form.include,
-                registry.now(),
-            );
-            if let Some(map) = table.as_object_mut() {
-                map.insert("metadata".to_owned(), json!({"resourceVersion": revision}));
-                if !columns {
-                    map.insert("columnDefinitions".to_owned(), Value::Null);
-                }
-            }
-            table
+            let metadata = json!({"resourceVersion": revision});
+            kinds::columns(&op.resource).table([&object], &metadata, form.include, registry.now(), columns)
         }
     }
-}
-
-/// `meta.k8s.io/v1` PartialObjectMetadata.
-fn partial(object: Value) -> Value {
-    let Value::Object(mut map) = object else {
-        return Value::Null;
-    };
-    let metadata = map.remove("metadata").unwrap_or_else(|| json!({}));
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
 /// A list.
@@ -122,16 +91,10 @@ pub(crate) fn list(
         })
         .collect::<Result<Vec<Value>, ApiError>>()?;
     let value = match form.view {
-        View::Table => {
-            let mut table = kinds::table(&op.resource, &objects, form.include, registry.now());
-            if let Some(map) = table.as_object_mut() {
-                map.insert("metadata".to_owned(), metadata);
-            }
-            table
-        }
+        View::Table => kinds::columns(&op.resource).table(&objects, &metadata, form.include, registry.now(), true),
         View::Metadata => json!({
             "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-            "items": objects.into_iter().map(partial).collect::<Vec<_>>(),
+            "items": objects.iter().map(partial_metadata).collect::<Vec<_>>(),
         }),
         View::Object => json!({
             "kind": op.resource.list_kind, "apiVersion": op.resource.api_version(), "metadata": metadata,

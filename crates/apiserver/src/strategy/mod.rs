@@ -31,6 +31,13 @@ fn is(resource: &Resource, group: &str, plural: &str) -> bool {
     resource.group == group && resource.plural == plural
 }
 
+/// Brings what may be written in two ways into the one way that is stored, before owners are settled.
+pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
+    if is(resource, "", "secrets") {
+        secret::prepare(object);
+    }
+}
+
 /// Prepares an object that is about to be created.
 pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &View, _now: Timestamp) {
     if resource.has_status() && !keeps_status_on_create(resource) {
@@ -40,6 +47,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
     }
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => namespace::prepare_create(object),
+        // An applied Secret keeps the texts until its owners are settled.
         ("", "secrets") => secret::prepare(object),
         ("", "services") => service::prepare_create(object, view),
         ("", "persistentvolumeclaims") => set_status(object, json!({"phase": "Pending"})),
@@ -65,7 +73,6 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
         ("autoscaling", "horizontalpodautoscalers") => {
             set_status(object, json!({"currentMetrics": null, "desiredReplicas": 0}));
         }
-        ("apiextensions.k8s.io", "customresourcedefinitions") => crate::kinds::prepare_definition(object),
         ("", "resourcequotas") | ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
             set_status(object, json!({}));
         }

@@ -104,7 +104,7 @@ pub(super) fn validate(object: &Value, live: Option<&Value>, view: &View) -> Vec
         if !old.is_empty() && needs_address(live) && needs_address(object) && old != new {
             errors.push(FieldError::invalid(
                 "spec.clusterIPs[0]",
-                &json!([new]),
+                json!([new]),
                 "may not change once set",
             ));
         }
@@ -113,7 +113,7 @@ pub(super) fn validate(object: &Value, live: Option<&Value>, view: &View) -> Vec
     if needs_address(object) && new.is_empty() {
         errors.push(FieldError::invalid(
             "spec.clusterIPs",
-            &json!([]),
+            json!([]),
             "no free address is left in the service range",
         ));
     }
@@ -125,7 +125,7 @@ pub(super) fn validate(object: &Value, live: Option<&Value>, view: &View) -> Vec
         if taken {
             errors.push(FieldError::invalid(
                 "spec.clusterIPs",
-                &json!([new]),
+                json!([new]),
                 "failed to allocate IP: provided IP is already allocated",
             ));
         }
