@@ -15,6 +15,7 @@ pub mod authorization;
 mod bootstrap;
 mod catalog;
 pub mod certificates;
+mod controllers;
 mod http;
 mod kinds;
 mod metrics;

@@ -14,7 +14,7 @@ use crate::certificates::{Authority, AuthorityError, loopback_names};
 use crate::http::ApiError;
 use crate::registry::Registry;
 use crate::service::{ApiService, Shared};
-use crate::{bootstrap, serve};
+use crate::{bootstrap, controllers, serve};
 
 /// The issuer of ServiceAccount tokens: what Pods call the API server.
 const ISSUER: &str = "https://kubernetes.default.svc";
@@ -91,10 +91,16 @@ impl Server {
         names.extend(config.names.iter().cloned());
         let authority = Authority::open(&config.data_dir.join("pki"), &names, registry.now())?;
         let tokens = Arc::new(ServiceAccountTokens::new(ISSUER, authority.signing_key()?));
-        let authenticator = Authenticator::new(authority.client_certificates()?, tokens);
+        let authenticator = Authenticator::new(authority.client_certificates()?, Arc::clone(&tokens));
         let gate = Gate::new(authenticator, registry.rights().clone());
         bootstrap::run(&registry).await.map_err(ServerError::Bootstrap)?;
         let shared = Arc::new(Shared::new(registry, gate));
+        let settings = controllers::Settings {
+            ca_pem: authority.ca_pem().to_owned(),
+            tokens,
+            workload_status: config.workload_status,
+        };
+        controllers::start(shared.registry.clone(), settings, shared.shutdown.clone());
         Ok(Self {
             shared,
             authority: Arc::new(authority),

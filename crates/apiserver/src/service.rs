@@ -44,6 +44,13 @@ impl std::fmt::Debug for Shared {
     }
 }
 
+impl Drop for Shared {
+    /// Nobody can reach the server any more: its controllers end, and let go of the store.
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
+
 impl Shared {
     pub(crate) fn new(registry: Registry, gate: Gate) -> Self {
         Self {

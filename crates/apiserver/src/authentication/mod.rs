@@ -23,6 +23,7 @@ use thiserror::Error;
 pub use client_certificate::{CertificateError, ClientCertificates};
 pub use impersonation::{ImpersonationRequest, Impersonator, is_impersonation_header};
 pub use key::{KeyError, SigningKey};
+pub(crate) use review::api_time;
 pub use review::{self_subject_review, token_review};
 pub use token::{ServiceAccountTokens, TokenError};
 pub use token_request::{TokenRequested, request_token, secret_token};

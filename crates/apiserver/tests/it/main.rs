@@ -11,4 +11,5 @@
 
 mod access;
 mod certificates;
+mod controllers;
 mod tokens;

@@ -1,0 +1,355 @@
+//! Owns the step from a change to what has to be looked at. Pure: it keeps small indexes (who owns whom, which
+//! namespaces are ending, which Secrets hold whose token) and is fed every change once, in the store's order, so that
+//! its indexes are complete up to the change at hand. Refuses to act.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::expiry::{Due, Expiry};
+use super::garbage::{FOREGROUND, ORPHAN, OwnerIndex, has_finalizer};
+use super::namespace;
+use super::object_name::{ObjectName, is_deleting, text};
+use super::service_account::{ROOT_CA, account_of};
+use super::workload;
+
+/// Something to be looked at. What is then done depends on what is found.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Task {
+    /// A namespace that is ending: empty it, and let it go.
+    Namespace(String),
+    /// A namespace that is to have its ServiceAccount and the CA's certificate.
+    Furnish(String),
+    /// A Secret for a ServiceAccount's token: namespace and name.
+    Token(String, String),
+    /// An object whose owners changed or went.
+    Dependent(ObjectName),
+    /// An owner that waits for its dependents to go.
+    Foreground(ObjectName),
+    /// An owner whose dependents are to be released.
+    Orphan(ObjectName),
+    /// The aggregated ClusterRoles.
+    Aggregate,
+    /// A workload whose status is to be reported.
+    Workload(ObjectName),
+    /// An Event that is due.
+    Expire(Due),
+}
+
+/// Turns changes into tasks.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatcher {
+    owners: OwnerIndex,
+    /// Owners that wait for their dependents, by uid.
+    waiting: HashMap<String, ObjectName>,
+    /// Objects with owners that could not be found out.
+    unresolved: BTreeSet<ObjectName>,
+    ending: HashSet<String>,
+    /// The token Secrets of each ServiceAccount, by namespace and account.
+    tokens: BTreeMap<(String, String), BTreeSet<String>>,
+    events: Expiry,
+    workload_status: bool,
+}
+
+impl Dispatcher {
+    /// A dispatcher that knows of nothing yet.
+    #[must_use]
+    pub(crate) fn new(workload_status: bool) -> Self {
+        Self {
+            workload_status,
+            ..Self::default()
+        }
+    }
+
+    /// Whether a change of this object can matter, judged without decoding it: most objects' changes don't.
+    #[must_use]
+    pub(crate) fn cares_about(&self, name: &ObjectName, bytes: &[u8]) -> bool {
+        let contains = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+        is_special(name)
+            || (self.workload_status && workload::covers(name))
+            || self.owners.contains(name)
+            || name
+                .namespace
+                .as_ref()
+                .is_some_and(|namespace| self.ending.contains(namespace))
+            || contains(b"\"ownerReferences\"")
+            || contains(b"\"deletionTimestamp\"")
+    }
+
+    /// An object was created or changed at `written`.
+    pub(crate) fn seen(&mut self, name: &ObjectName, object: &Value, written: Timestamp) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        self.see_owners(name, object, &mut tasks);
+        if let Some(namespace) = name
+            .namespace
+            .as_ref()
+            .filter(|namespace| self.ending.contains(*namespace))
+        {
+            tasks.push(Task::Namespace(namespace.clone()));
+        }
+        if self.workload_status && workload::covers(name) {
+            tasks.push(Task::Workload(name.clone()));
+        }
+        match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
+            ("", "namespaces", None) => {
+                if namespace::is_ending(object) {
+                    self.ending.insert(name.name.clone());
+                    tasks.push(Task::Namespace(name.name.clone()));
+                } else if !is_deleting(object) {
+                    tasks.push(Task::Furnish(name.name.clone()));
+                }
+            }
+            ("", "configmaps", Some(namespace)) if name.name == ROOT_CA => {
+                tasks.push(Task::Furnish(namespace.to_owned()));
+            }
+            ("", "serviceaccounts", Some(namespace)) => tasks.extend(self.tokens_of(namespace, &name.name)),
+            ("", "secrets", Some(namespace)) => {
+                if let Some(account) = account_of(object) {
+                    self.tokens
+                        .entry((namespace.to_owned(), account.to_owned()))
+                        .or_default()
+                        .insert(name.name.clone());
+                    tasks.push(Task::Token(namespace.to_owned(), name.name.clone()));
+                }
+            }
+            ("", "events", Some(_)) => self.events.insert(name.clone(), object, written),
+            ("rbac.authorization.k8s.io", "clusterroles", None) => tasks.push(Task::Aggregate),
+            ("apiextensions.k8s.io", "customresourcedefinitions", None) => {
+                tasks.extend(self.unresolved.iter().cloned().map(Task::Dependent));
+            }
+            _ => {}
+        }
+        tasks
+    }
+
+    /// An object was deleted; `object` is its last state.
+    pub(crate) fn gone(&mut self, name: &ObjectName, object: &Value) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        self.unresolved.remove(name);
+        for owner in self.owners.remove(name).unwrap_or_default() {
+            if let Some(owner) = self.waiting.get(&owner.uid) {
+                tasks.push(Task::Foreground(owner.clone()));
+            }
+        }
+        let uid = text(object, "/metadata/uid");
+        self.waiting.remove(uid);
+        tasks.extend(self.owners.dependents(uid).cloned().map(Task::Dependent));
+        if let Some(namespace) = name
+            .namespace
+            .as_ref()
+            .filter(|namespace| self.ending.contains(*namespace))
+        {
+            tasks.push(Task::Namespace(namespace.clone()));
+        }
+        match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
+            ("", "namespaces", None) => {
+                self.ending.remove(&name.name);
+            }
+            ("", "configmaps", Some(namespace)) if name.name == ROOT_CA => {
+                tasks.push(Task::Furnish(namespace.to_owned()));
+            }
+            ("", "serviceaccounts", Some(namespace)) => {
+                if name.name == "default" {
+                    tasks.push(Task::Furnish(namespace.to_owned()));
+                }
+                tasks.extend(self.tokens_of(namespace, &name.name));
+            }
+            ("", "secrets", Some(namespace)) => {
+                if let Some(account) = account_of(object) {
+                    let key = (namespace.to_owned(), account.to_owned());
+                    if let Some(secrets) = self.tokens.get_mut(&key) {
+                        secrets.remove(&name.name);
+                        if secrets.is_empty() {
+                            self.tokens.remove(&key);
+                        }
+                    }
+                }
+            }
+            ("rbac.authorization.k8s.io", "clusterroles", None) => tasks.push(Task::Aggregate),
+            _ => {}
+        }
+        tasks
+    }
+
+    fn see_owners(&mut self, name: &ObjectName, object: &Value, tasks: &mut Vec<Task>) {
+        let knew = self.owners.contains(name);
+        if self.owners.insert(name, object) {
+            tasks.push(Task::Dependent(name.clone()));
+        }
+        // A reference that was taken away or no longer blocks may be what an owner waited for.
+        if knew && !self.waiting.is_empty() {
+            tasks.extend(self.waiting.values().cloned().map(Task::Foreground));
+        }
+        if !is_deleting(object) {
+            return;
+        }
+        if has_finalizer(object, ORPHAN) {
+            tasks.push(Task::Orphan(name.clone()));
+        }
+        if has_finalizer(object, FOREGROUND) {
+            let uid = text(object, "/metadata/uid");
+            self.waiting.insert(uid.to_owned(), name.clone());
+            tasks.extend(self.owners.dependents(uid).cloned().map(Task::Dependent));
+            tasks.push(Task::Foreground(name.clone()));
+        }
+    }
+
+    fn tokens_of(&self, namespace: &str, account: &str) -> Vec<Task> {
+        self.tokens
+            .get(&(namespace.to_owned(), account.to_owned()))
+            .into_iter()
+            .flatten()
+            .map(|secret| Task::Token(namespace.to_owned(), secret.clone()))
+            .collect()
+    }
+
+    /// The objects that name `uid` as an owner.
+    #[must_use]
+    pub(crate) fn dependents(&self, uid: &str) -> Vec<ObjectName> {
+        self.owners.dependents(uid).cloned().collect()
+    }
+
+    /// An owner of this object could not be found out: it is looked at again when the kinds change.
+    pub(crate) fn leave_unresolved(&mut self, name: ObjectName) {
+        self.unresolved.insert(name);
+    }
+
+    /// When the next Event is due.
+    #[must_use]
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.events.next()
+    }
+
+    /// The Events that are due at `now`.
+    pub(crate) fn take_due(&mut self, now: Timestamp) -> Vec<Task> {
+        self.events.take_due(now).into_iter().map(Task::Expire).collect()
+    }
+}
+
+/// Whether every change of such an object is looked at.
+fn is_special(name: &ObjectName) -> bool {
+    match (name.group.as_str(), name.plural.as_str()) {
+        ("", "namespaces" | "serviceaccounts" | "secrets" | "events")
+        | ("rbac.authorization.k8s.io", "clusterroles")
+        | ("apiextensions.k8s.io", "customresourcedefinitions") => true,
+        ("", "configmaps") => name.name == ROOT_CA,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn config_map(name: &str) -> ObjectName {
+        ObjectName::namespaced("", "configmaps", "shop", name)
+    }
+
+    fn owned_by(uid: &str) -> Value {
+        json!({ "metadata": { "uid": "child", "ownerReferences": [{ "uid": uid, "kind": "ConfigMap", "apiVersion": "v1", "name": "o" }] } })
+    }
+
+    #[test]
+    fn an_object_without_owners_is_nobodys_business() {
+        let dispatcher = Dispatcher::new(false);
+        assert!(!dispatcher.cares_about(&config_map("a"), br#"{"metadata":{"name":"a"}}"#));
+        assert!(dispatcher.cares_about(&config_map("a"), br#"{"metadata":{"ownerReferences":[]}}"#));
+        assert!(dispatcher.cares_about(&config_map(ROOT_CA), b"{}"));
+        let deployment = ObjectName::namespaced("apps", "deployments", "shop", "web");
+        assert!(!dispatcher.cares_about(&deployment, b"{}"));
+        assert!(Dispatcher::new(true).cares_about(&deployment, b"{}"));
+    }
+
+    #[test]
+    fn dependents_are_looked_at_when_they_come_and_when_an_owner_goes() {
+        let mut dispatcher = Dispatcher::new(false);
+        let child = config_map("child");
+        assert_eq!(
+            dispatcher.seen(&child, &owned_by("o1"), now()),
+            [Task::Dependent(child.clone())]
+        );
+        assert_eq!(dispatcher.seen(&child, &owned_by("o1"), now()), []);
+        let owner = json!({ "metadata": { "uid": "o1" } });
+        assert_eq!(
+            dispatcher.gone(&config_map("o"), &owner),
+            [Task::Dependent(child.clone())]
+        );
+        assert_eq!(dispatcher.gone(&child, &owned_by("o1")), []);
+        assert_eq!(dispatcher.gone(&config_map("o"), &owner), []);
+    }
+
+    #[test]
+    fn a_waiting_owner_is_looked_at_when_a_dependent_goes() {
+        let mut dispatcher = Dispatcher::new(false);
+        let (child, owner) = (config_map("child"), config_map("o"));
+        dispatcher.seen(&child, &owned_by("o1"), now());
+        let waiting = json!({ "metadata": { "uid": "o1", "deletionTimestamp": "x", "finalizers": [FOREGROUND] } });
+        assert_eq!(
+            dispatcher.seen(&owner, &waiting, now()),
+            [Task::Dependent(child.clone()), Task::Foreground(owner.clone())]
+        );
+        assert_eq!(dispatcher.gone(&child, &owned_by("o1")), [Task::Foreground(owner)]);
+    }
+
+    #[test]
+    fn a_namespace_is_furnished_and_emptied() {
+        let mut dispatcher = Dispatcher::new(false);
+        let name = ObjectName::cluster("", "namespaces", "shop");
+        let furnish = [Task::Furnish("shop".to_owned())];
+        let empty = [Task::Namespace("shop".to_owned())];
+        assert_eq!(dispatcher.seen(&name, &json!({ "metadata": {} }), now()), furnish);
+        let account = ObjectName::namespaced("", "serviceaccounts", "shop", "default");
+        assert_eq!(dispatcher.gone(&account, &json!({})), furnish);
+        let ending = json!({ "metadata": { "deletionTimestamp": "x" }, "spec": { "finalizers": ["kubernetes"] } });
+        assert_eq!(dispatcher.seen(&name, &ending, now()), empty);
+        assert_eq!(dispatcher.gone(&config_map("a"), &json!({})), empty);
+        dispatcher.gone(&name, &ending);
+        assert_eq!(dispatcher.gone(&config_map("a"), &json!({})), []);
+    }
+
+    #[test]
+    fn token_secrets_follow_their_account() {
+        let mut dispatcher = Dispatcher::new(false);
+        let secret = json!({
+            "type": "kubernetes.io/service-account-token",
+            "metadata": { "annotations": { "kubernetes.io/service-account.name": "bot" } },
+        });
+        let name = ObjectName::namespaced("", "secrets", "shop", "t");
+        let account = ObjectName::namespaced("", "serviceaccounts", "shop", "bot");
+        let look = [Task::Token("shop".to_owned(), "t".to_owned())];
+        assert_eq!(dispatcher.seen(&name, &secret, now()), look);
+        assert_eq!(dispatcher.seen(&account, &json!({}), now()), look);
+        assert_eq!(dispatcher.gone(&account, &json!({})), look);
+        dispatcher.gone(&name, &secret);
+        assert_eq!(dispatcher.gone(&account, &json!({})), []);
+    }
+
+    #[test]
+    fn an_event_is_due_an_hour_after_its_last_write() {
+        let mut dispatcher = Dispatcher::new(false);
+        let name = ObjectName::namespaced("", "events", "shop", "e");
+        let event = |version: &str| json!({ "metadata": { "resourceVersion": version } });
+        let at = |minutes: i64| {
+            now()
+                .checked_add(jiff::SignedDuration::from_mins(minutes))
+                .unwrap_or_default()
+        };
+        dispatcher.seen(&name, &event("1"), now());
+        dispatcher.seen(&name, &event("2"), at(30));
+        assert_eq!(dispatcher.next_due(), Some(at(60)));
+        assert_eq!(dispatcher.take_due(at(59)), []);
+        let due = dispatcher.take_due(at(60));
+        assert!(
+            matches!(due.as_slice(), [Task::Expire(due)] if due.resource_version == "1"),
+            "{due:?}"
+        );
+        assert_eq!(dispatcher.next_due(), Some(at(90)));
+    }
+}

@@ -1,0 +1,281 @@
+//! Owns garbage collection: what becomes of an object whose owners are gone or going, and of an owner that is to be
+//! deleted with, before or without its dependents. Pure decisions; `run` carries them out. Refuses to delete what has
+//! an owner that can't be found out: an unknown kind, or a namespaced owner of an object of the cluster.
+
+mod owners;
+
+use serde_json::{Value, json};
+
+pub(crate) use owners::{OwnerIndex, OwnerReference, owners_of};
+
+use super::object_name::{finalizers, is_deleting, remove_finalizer};
+
+/// The finalizer of an owner that waits for its dependents to go first.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of an owner whose dependents are to stay.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// What is known of one owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnerState {
+    /// It is there.
+    Solid,
+    /// It is there, and waits for its dependents to be deleted.
+    Waiting,
+    /// It is not there, or another object has its name now.
+    Dangling,
+    /// It can't be found out.
+    Unresolved,
+}
+
+/// The state of an owner, given the object that is found under the reference's name.
+#[must_use]
+pub(crate) fn owner_state(reference: &OwnerReference, found: Option<&Value>) -> OwnerState {
+    match found {
+        Some(owner) if owner.pointer("/metadata/uid").and_then(Value::as_str) == Some(&reference.uid) => {
+            if is_deleting(owner) && has_finalizer(owner, FOREGROUND) {
+                OwnerState::Waiting
+            } else {
+                OwnerState::Solid
+            }
+        }
+        _ => OwnerState::Dangling,
+    }
+}
+
+/// What is to be done with an object that has owners.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Keep,
+    /// Nothing yet: an owner can't be found out.
+    Later,
+    /// It stays; this is the object without the references to owners that are gone or going.
+    Release(Value),
+    /// It goes; `unblocked` is what it has to become before, if it would keep its own owners from going.
+    Delete {
+        /// `Background`, `Foreground` or `Orphan`.
+        propagation: &'static str,
+        /// The object without blocking references.
+        unblocked: Option<Value>,
+    },
+}
+
+/// Judges an object by the states of its owners, in the order of its references.
+///
+/// `dependents` are the objects that it owns itself.
+#[must_use]
+pub(crate) fn judge(object: &Value, states: &[OwnerState], dependents: &[Value]) -> Verdict {
+    if is_deleting(object) || states.is_empty() {
+        return Verdict::Keep;
+    }
+    if states.contains(&OwnerState::Unresolved) {
+        return Verdict::Later;
+    }
+    let waiting = states.contains(&OwnerState::Waiting);
+    if states.contains(&OwnerState::Solid) {
+        if !waiting && !states.contains(&OwnerState::Dangling) {
+            return Verdict::Keep;
+        }
+        let gone = owners_of(object)
+            .into_iter()
+            .zip(states)
+            .filter(|(_, state)| **state != OwnerState::Solid)
+            .map(|(reference, _)| reference.uid)
+            .collect::<Vec<_>>();
+        return Verdict::Release(without_owners(object, &gone));
+    }
+    if waiting && !dependents.is_empty() {
+        // A dependent that itself waits for its dependents may be an ancestor: a circle that would never end.
+        let circle = dependents
+            .iter()
+            .any(|dependent| is_deleting(dependent) && has_finalizer(dependent, FOREGROUND));
+        return Verdict::Delete {
+            propagation: "Foreground",
+            unblocked: circle.then(|| unblocked(object)),
+        };
+    }
+    let propagation = if has_finalizer(object, ORPHAN) {
+        "Orphan"
+    } else if has_finalizer(object, FOREGROUND) {
+        "Foreground"
+    } else {
+        "Background"
+    };
+    Verdict::Delete {
+        propagation,
+        unblocked: None,
+    }
+}
+
+/// What is to be done with an owner that waits for its dependents: without its finalizer if nothing blocks it.
+///
+/// `None` if it does not wait, or has to go on waiting.
+#[must_use]
+pub(crate) fn finish_foreground(owner: &Value, dependents: &[Value]) -> Option<Value> {
+    if !is_deleting(owner) || !has_finalizer(owner, FOREGROUND) {
+        return None;
+    }
+    let uid = owner.pointer("/metadata/uid").and_then(Value::as_str)?;
+    let blocked = dependents.iter().any(|dependent| {
+        owners_of(dependent)
+            .iter()
+            .any(|reference| reference.uid == uid && reference.blocks)
+    });
+    if blocked {
+        return None;
+    }
+    let mut owner = owner.clone();
+    remove_finalizer(&mut owner, FOREGROUND);
+    Some(owner)
+}
+
+/// The owner without the finalizer that kept it until its dependents were released.
+#[must_use]
+pub(crate) fn finish_orphaning(owner: &Value) -> Option<Value> {
+    let mut owner = owner.clone();
+    (is_deleting(&owner) && remove_finalizer(&mut owner, ORPHAN)).then_some(owner)
+}
+
+/// The object without references to these owners.
+#[must_use]
+pub(crate) fn without_owners(object: &Value, uids: &[String]) -> Value {
+    let mut object = object.clone();
+    if let Some(references) = object
+        .pointer_mut("/metadata/ownerReferences")
+        .and_then(Value::as_array_mut)
+    {
+        references.retain(|reference| {
+            !reference
+                .get("uid")
+                .and_then(Value::as_str)
+                .is_some_and(|uid| uids.iter().any(|gone| gone == uid))
+        });
+    }
+    object
+}
+
+/// Whether the object has this finalizer.
+#[must_use]
+pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+    finalizers(object).any(|held| held == finalizer)
+}
+
+fn unblocked(object: &Value) -> Value {
+    let mut object = object.clone();
+    for reference in object
+        .pointer_mut("/metadata/ownerReferences")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        if reference.get("blockOwnerDeletion") == Some(&Value::Bool(true))
+            && let Some(fields) = reference.as_object_mut()
+        {
+            fields.insert("blockOwnerDeletion".to_owned(), json!(false));
+        }
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(owners: &[(&str, bool)], finalizers: &[&str], deleting: bool) -> Value {
+        let references: Vec<Value> = owners
+            .iter()
+            .map(|(uid, blocks)| json!({ "uid": uid, "kind": "K", "apiVersion": "v1", "name": uid, "blockOwnerDeletion": blocks }))
+            .collect();
+        let mut metadata =
+            json!({ "uid": "me", "name": "me", "ownerReferences": references, "finalizers": finalizers });
+        if deleting {
+            metadata["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
+        }
+        json!({ "metadata": metadata })
+    }
+
+    fn delete(propagation: &'static str) -> Verdict {
+        Verdict::Delete {
+            propagation,
+            unblocked: None,
+        }
+    }
+
+    #[test]
+    fn dependents_are_judged_by_their_owners() {
+        use OwnerState::{Dangling, Solid, Unresolved, Waiting};
+        let one = object(&[("a", true)], &[], false);
+        let two = object(&[("a", true), ("b", false)], &[], false);
+        let child = object(&[("me", true)], &[], false);
+        let dying_child = object(&[("me", true)], &[FOREGROUND], true);
+        let check = |object: &Value, states: &[OwnerState], dependents: &[Value], want: Verdict| {
+            assert_eq!(judge(object, states, dependents), want, "{states:?}");
+        };
+        check(&one, &[Solid], &[], Verdict::Keep);
+        check(&one, &[Dangling], &[], delete("Background"));
+        check(&one, &[Waiting], &[], delete("Background"));
+        check(&one, &[Waiting], &[child], delete("Foreground"));
+        check(&one, &[Unresolved], &[], Verdict::Later);
+        check(&two, &[Dangling, Unresolved], &[], Verdict::Later);
+        check(&two, &[Dangling, Dangling], &[], delete("Background"));
+        check(
+            &two,
+            &[Solid, Dangling],
+            &[],
+            Verdict::Release(object(&[("a", true)], &[], false)),
+        );
+        check(
+            &two,
+            &[Waiting, Solid],
+            &[],
+            Verdict::Release(object(&[("b", false)], &[], false)),
+        );
+        check(&object(&[("a", true)], &[], true), &[Dangling], &[], Verdict::Keep);
+        check(
+            &object(&[("a", true)], &[ORPHAN], false),
+            &[Dangling],
+            &[],
+            delete("Orphan"),
+        );
+        check(
+            &object(&[("a", true)], &[FOREGROUND], false),
+            &[Dangling],
+            &[],
+            delete("Foreground"),
+        );
+        check(
+            &one,
+            &[Waiting],
+            &[dying_child],
+            Verdict::Delete {
+                propagation: "Foreground",
+                unblocked: Some(object(&[("a", false)], &[], false)),
+            },
+        );
+    }
+
+    #[test]
+    fn an_owner_in_foreground_deletion_waits_for_what_blocks_it() {
+        let owner = object(&[], &[FOREGROUND, "other"], true);
+        let blocking = object(&[("me", true)], &[], false);
+        let free = object(&[("me", false)], &[], false);
+        assert_eq!(finish_foreground(&owner, &[blocking]), None);
+        assert_eq!(finish_foreground(&owner, &[free]), Some(object(&[], &["other"], true)));
+        assert_eq!(finish_foreground(&object(&[], &["other"], true), &[]), None);
+        assert_eq!(finish_foreground(&object(&[], &[FOREGROUND], false), &[]), None);
+    }
+
+    #[test]
+    fn an_owner_is_known_by_its_uid() {
+        let reference = owners_of(&object(&[("me", true)], &[], false)).remove(0);
+        let same = object(&[], &[], false);
+        let waiting = object(&[], &[FOREGROUND], true);
+        let mut other = same.clone();
+        other["metadata"]["uid"] = json!("else");
+        assert_eq!(owner_state(&reference, Some(&same)), OwnerState::Solid);
+        assert_eq!(owner_state(&reference, Some(&waiting)), OwnerState::Waiting);
+        assert_eq!(owner_state(&reference, Some(&other)), OwnerState::Dangling);
+        assert_eq!(owner_state(&reference, None), OwnerState::Dangling);
+    }
+}

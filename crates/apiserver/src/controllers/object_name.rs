@@ -1,0 +1,120 @@
+//! Owns the name of a stored object as controllers pass it around, and its reading from a store's key. Refuses keys
+//! that are no object's.
+
+use serde_json::Value;
+
+/// Which object: its API group and plural, namespace (`None` for the cluster's objects) and name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ObjectName {
+    /// API group; empty for the core group.
+    pub(crate) group: String,
+    /// The plural resource.
+    pub(crate) plural: String,
+    /// The namespace.
+    pub(crate) namespace: Option<String>,
+    /// The name.
+    pub(crate) name: String,
+}
+
+impl ObjectName {
+    /// An object of a namespace.
+    #[must_use]
+    pub(crate) fn namespaced(group: &str, plural: &str, namespace: &str, name: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            plural: plural.to_owned(),
+            namespace: Some(namespace.to_owned()),
+            name: name.to_owned(),
+        }
+    }
+
+    /// An object of the cluster.
+    #[must_use]
+    pub(crate) fn cluster(group: &str, plural: &str, name: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            plural: plural.to_owned(),
+            namespace: None,
+            name: name.to_owned(),
+        }
+    }
+
+    /// The object stored under `key`: `/GROUP/PLURAL/NAMESPACE/NAME` or `/GROUP/PLURAL/NAME`.
+    #[must_use]
+    pub(crate) fn from_key(key: &str) -> Option<Self> {
+        let mut parts = key.strip_prefix('/')?.split('/');
+        let (group, plural) = (parts.next()?, parts.next()?);
+        let first = parts.next()?;
+        let second = parts.next();
+        if parts.next().is_some() {
+            return None;
+        }
+        Some(match second {
+            Some(name) => Self::namespaced(group, plural, first, name),
+            None => Self::cluster(group, plural, first),
+        })
+    }
+
+    /// Whether it is of this resource.
+    #[must_use]
+    pub(crate) fn is(&self, group: &str, plural: &str) -> bool {
+        self.group == group && self.plural == plural
+    }
+}
+
+/// The text at a JSON pointer, or an empty one.
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether the object is being deleted.
+pub(super) fn is_deleting(object: &Value) -> bool {
+    object
+        .pointer("/metadata/deletionTimestamp")
+        .is_some_and(|time| !time.is_null())
+}
+
+/// The object's finalizers.
+pub(super) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    object
+        .pointer("/metadata/finalizers")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+}
+
+/// Takes a finalizer away; tells whether it was there.
+pub(super) fn remove_finalizer(object: &mut Value, finalizer: &str) -> bool {
+    let Some(list) = object.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut) else {
+        return false;
+    };
+    let before = list.len();
+    list.retain(|held| held.as_str() != Some(finalizer));
+    list.len() < before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read() {
+        for (key, want) in [
+            (
+                "//configmaps/shop/a",
+                Some(ObjectName::namespaced("", "configmaps", "shop", "a")),
+            ),
+            ("//namespaces/shop", Some(ObjectName::cluster("", "namespaces", "shop"))),
+            (
+                "/apps/deployments/shop/a",
+                Some(ObjectName::namespaced("apps", "deployments", "shop", "a")),
+            ),
+            ("/apps/deployments", None),
+            ("meta", None),
+            ("/a/b/c/d/e", None),
+        ] {
+            assert_eq!(ObjectName::from_key(key), want, "{key}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Owns the loop: it reads the store's changes, feeds the dispatcher, and keeps a number of tasks running. Refuses to
+//! decide anything, and to end before the server does: a watch that fell behind starts over from a snapshot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tenure_store::{Compacted, Event, EventKind, Watcher};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::dispatch::{Dispatcher, Task};
+use super::expiry::last_written;
+use super::object_name::ObjectName;
+use super::queue::Queue;
+use super::tasks::{Done, TaskError, Worker, owner_of};
+use crate::authentication::ServiceAccountTokens;
+use crate::registry::{Registry, decode_stored};
+
+/// How many tasks run at a time.
+const AT_ONCE: usize = 32;
+
+/// What the controllers are told.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The CA's certificate, for the ConfigMap in every namespace.
+    pub(crate) ca_pem: String,
+    /// Mints the tokens of Secrets.
+    pub(crate) tokens: Arc<ServiceAccountTokens>,
+    /// Whether stored workloads are reported as rolled out.
+    pub(crate) workload_status: bool,
+}
+
+/// Starts the controllers; they end with `shutdown`, after the tasks that run by then.
+pub(crate) fn start(registry: Registry, settings: Settings, shutdown: CancellationToken) -> JoinHandle<()> {
+    tokio::spawn(run(registry, Arc::new(settings), shutdown))
+}
+
+async fn run(registry: Registry, settings: Arc<Settings>, shutdown: CancellationToken) {
+    let worker = Worker { registry, settings };
+    let mut running = JoinSet::new();
+    while !shutdown.is_cancelled() {
+        let mut controllers = Controllers {
+            dispatcher: Dispatcher::new(worker.settings.workload_status),
+            queue: Queue::default(),
+            worker: worker.clone(),
+        };
+        match controllers.load() {
+            Ok(watcher) => match controllers.follow(watcher, &mut running, &shutdown).await {
+                End::Shutdown => break,
+                End::FellBehind => tracing::warn!("the controllers fell behind the store's history and start over"),
+            },
+            Err(_) => {
+                tracing::warn!("the store's history ended before the controllers could follow it; they start over")
+            }
+        }
+        running.shutdown().await;
+    }
+    while running.join_next().await.is_some() {}
+}
+
+enum End {
+    Shutdown,
+    FellBehind,
+}
+
+type Ended = (Task, Result<Done, TaskError>);
+
+struct Controllers {
+    dispatcher: Dispatcher,
+    queue: Queue,
+    worker: Worker,
+}
+
+impl Controllers {
+    /// Takes in all that is stored, and starts to watch from there.
+    fn load(&mut self) -> Result<Watcher, Compacted> {
+        let store = self.worker.registry.store();
+        let snapshot = store.snapshot();
+        let watcher = store.watch("/", snapshot.revision())?;
+        for (key, entry) in snapshot.range("/", None) {
+            let Some(name) = ObjectName::from_key(key) else {
+                continue;
+            };
+            if !self.dispatcher.cares_about(&name, &entry.bytes) {
+                continue;
+            }
+            if let Ok(object) = decode_stored(entry) {
+                let written = last_written(&object);
+                self.see(&name, &object, written);
+            }
+        }
+        Ok(watcher)
+    }
+
+    async fn follow(
+        &mut self,
+        mut watcher: Watcher,
+        running: &mut JoinSet<Ended>,
+        shutdown: &CancellationToken,
+    ) -> End {
+        loop {
+            self.start_tasks(running);
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return End::Shutdown,
+                Some(ended) = running.join_next(), if !running.is_empty() => {
+                    if let Ok((task, outcome)) = ended {
+                        self.finish(task, outcome);
+                    }
+                }
+                event = watcher.next() => match event {
+                    Some(Ok(event)) => self.take(&event),
+                    Some(Err(_)) => return End::FellBehind,
+                    None => return End::Shutdown,
+                },
+                () = sleep_until(wake) => {
+                    self.queue.release(Instant::now());
+                    for task in self.dispatcher.take_due(self.worker.registry.now()) {
+                        self.queue.push(task);
+                    }
+                }
+            }
+        }
+    }
+
+    fn see(&mut self, name: &ObjectName, object: &Value, written: Timestamp) {
+        for task in self.dispatcher.seen(name, object, written) {
+            self.queue.push(task);
+        }
+    }
+
+    fn take(&mut self, event: &Event) {
+        let Some(name) = ObjectName::from_key(&event.key) else {
+            return;
+        };
+        let deleted = event.kind == EventKind::Delete;
+        if !deleted && !self.dispatcher.cares_about(&name, &event.entry.bytes) {
+            return;
+        }
+        let Ok(object) = decode_stored(&event.entry) else {
+            return;
+        };
+        if deleted {
+            for task in self.dispatcher.gone(&name, &object) {
+                self.queue.push(task);
+            }
+        } else {
+            let now = self.worker.registry.now();
+            self.see(&name, &object, now);
+        }
+    }
+
+    fn start_tasks(&mut self, running: &mut JoinSet<Ended>) {
+        while self.queue.running() < AT_ONCE {
+            let Some(task) = self.queue.start() else {
+                return;
+            };
+            let dependents = owner_of(&self.worker.registry, &task)
+                .map(|uid| self.dispatcher.dependents(&uid))
+                .unwrap_or_default();
+            let worker = self.worker.clone();
+            running.spawn(async move {
+                let outcome = worker.run(&task, &dependents).await;
+                (task, outcome)
+            });
+        }
+    }
+
+    fn finish(&mut self, task: Task, outcome: Result<Done, TaskError>) {
+        match &outcome {
+            Ok(Done::Unresolved) => {
+                if let Task::Dependent(name) = &task {
+                    self.dispatcher.leave_unresolved(name.clone());
+                }
+            }
+            Ok(Done::Yes) => {}
+            Err(TaskError::Raced) => tracing::debug!(?task, "a controller's write was overtaken and is tried again"),
+            Err(error) => tracing::warn!(%error, ?task, "a controller could not do its work and tries again"),
+        }
+        self.queue.finish(task, outcome.is_err(), Instant::now());
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let due = self.dispatcher.next_due().map(|at| {
+            let left = at.duration_since(self.worker.registry.now());
+            Instant::now() + Duration::try_from(left).unwrap_or_default()
+        });
+        [due, self.queue.next_delayed()].into_iter().flatten().min()
+    }
+}
+
+/// Sleeps until then, or for ever.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

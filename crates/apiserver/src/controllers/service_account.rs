@@ -1,0 +1,156 @@
+//! Owns what every namespace is given, its ServiceAccount `default` and the CA's certificate, and the tokens in
+//! Secrets of type `kubernetes.io/service-account-token`. Pure. Refuses to give a token to a Secret that names an
+//! account which is not there: such a Secret is deleted, as by the real controller.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use super::object_name::{is_deleting, text};
+
+/// The ConfigMap that holds the CA's certificate in every namespace.
+pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
+/// The type of Secrets that hold a token.
+pub(crate) const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
+const ACCOUNT_NAME: &str = "/metadata/annotations/kubernetes.io~1service-account.name";
+const ACCOUNT_UID: &str = "/metadata/annotations/kubernetes.io~1service-account.uid";
+
+/// The ServiceAccount that a namespace has from the start.
+#[must_use]
+pub(crate) fn default_account(namespace: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default", "namespace": namespace } })
+}
+
+/// The ConfigMap with the CA's certificate, new or put right; `None` if it is as it should be.
+#[must_use]
+pub(crate) fn root_ca(namespace: &str, live: Option<&Value>, ca_pem: &str) -> Option<Value> {
+    let data = json!({ "ca.crt": ca_pem });
+    let Some(live) = live else {
+        return Some(json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": ROOT_CA,
+                "namespace": namespace,
+                "annotations": {
+                    "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.",
+                },
+            },
+            "data": data,
+        }));
+    };
+    if live.get("data") == Some(&data) {
+        return None;
+    }
+    let mut object = live.clone();
+    object.as_object_mut()?.insert("data".to_owned(), data);
+    Some(object)
+}
+
+/// The ServiceAccount that a Secret holds or wants a token of.
+#[must_use]
+pub(crate) fn account_of(secret: &Value) -> Option<&str> {
+    (text(secret, "/type") == TOKEN_TYPE).then(|| text(secret, ACCOUNT_NAME))
+}
+
+/// What is to be done about a token Secret.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TokenSecret {
+    /// Nothing.
+    Keep,
+    /// Its account is gone or another one: delete it.
+    Delete,
+    /// Store this; what it lacked is filled in.
+    Fill(Value),
+}
+
+/// Judges a token Secret. `token` mints one, and is asked only if one is missing.
+///
+/// # Errors
+/// Whatever `token` fails with.
+pub(crate) fn judge_secret<E>(
+    secret: &Value,
+    account: Option<&Value>,
+    ca_pem: &str,
+    token: impl FnOnce() -> Result<String, E>,
+) -> Result<TokenSecret, E> {
+    if account_of(secret).is_none() || is_deleting(secret) {
+        return Ok(TokenSecret::Keep);
+    }
+    let Some(account) = account else {
+        return Ok(TokenSecret::Delete);
+    };
+    let uid = text(account, "/metadata/uid");
+    let held = text(secret, ACCOUNT_UID);
+    if !held.is_empty() && held != uid {
+        return Ok(TokenSecret::Delete);
+    }
+    let mut filled = secret.clone();
+    let Some(fields) = filled.as_object_mut() else {
+        return Ok(TokenSecret::Keep);
+    };
+    let data = fields.entry("data").or_insert_with(|| json!({}));
+    if let Some(data) = data.as_object_mut() {
+        data.insert("ca.crt".to_owned(), json!(STANDARD.encode(ca_pem)));
+        data.insert(
+            "namespace".to_owned(),
+            json!(STANDARD.encode(text(secret, "/metadata/namespace"))),
+        );
+        if text(secret, "/data/token").is_empty() {
+            data.insert("token".to_owned(), json!(STANDARD.encode(token()?)));
+        }
+    }
+    if let Some(annotations) = filled
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut)
+    {
+        annotations.insert("kubernetes.io/service-account.uid".to_owned(), json!(uid));
+    }
+    Ok(if filled == *secret {
+        TokenSecret::Keep
+    } else {
+        TokenSecret::Fill(filled)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(uid: &str) -> Value {
+        let mut annotations = json!({ "kubernetes.io/service-account.name": "bot" });
+        if !uid.is_empty() {
+            annotations["kubernetes.io/service-account.uid"] = json!(uid);
+        }
+        json!({ "type": TOKEN_TYPE, "metadata": { "name": "t", "namespace": "shop", "annotations": annotations } })
+    }
+
+    fn judged(secret: &Value, account: Option<&Value>) -> TokenSecret {
+        judge_secret(secret, account, "CA", || Ok::<_, ()>("tok".to_owned())).unwrap_or(TokenSecret::Keep)
+    }
+
+    #[test]
+    fn a_token_secret_is_filled_once() {
+        let account = json!({ "metadata": { "uid": "u1" } });
+        let TokenSecret::Fill(filled) = judged(&secret(""), Some(&account)) else {
+            unreachable!("a Secret without a token is filled");
+        };
+        assert_eq!(
+            filled["data"],
+            json!({ "ca.crt": "Q0E=", "namespace": "c2hvcA==", "token": "dG9r" })
+        );
+        assert_eq!(text(&filled, ACCOUNT_UID), "u1");
+        assert_eq!(judged(&filled, Some(&account)), TokenSecret::Keep);
+        assert_eq!(judged(&filled, None), TokenSecret::Delete);
+        assert_eq!(judged(&secret("u0"), Some(&account)), TokenSecret::Delete);
+        assert_eq!(judged(&json!({ "type": "Opaque" }), None), TokenSecret::Keep);
+    }
+
+    #[test]
+    fn the_ca_is_put_right() {
+        let made = root_ca("shop", None, "PEM").unwrap_or_default();
+        assert_eq!(root_ca("shop", Some(&made), "PEM"), None);
+        let renewed = root_ca("shop", Some(&made), "NEW").unwrap_or_default();
+        assert_eq!(renewed["data"]["ca.crt"], "NEW");
+        assert_eq!(renewed["metadata"], made["metadata"]);
+    }
+}

@@ -1,0 +1,416 @@
+//! Owns the carrying out of tasks: it reads the present state, asks the pure rooms what to do, and writes it through
+//! the registry. Refuses to write what was decided on an older state: every write names the version it was decided on.
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::dispatch::Task;
+use super::expiry::Due;
+use super::garbage::{
+    OwnerReference, OwnerState, Verdict, finish_foreground, finish_orphaning, judge, owner_state, owners_of,
+    without_owners,
+};
+use super::namespace::{Remaining, finalized, is_ending, with_conditions};
+use super::object_name::{ObjectName, is_deleting, text};
+use super::run::Settings;
+use super::service_account::{TokenSecret, account_of, default_account, judge_secret, root_ca};
+use super::workload;
+use crate::authentication::{Lookup as _, TokenError, UserInfo, secret_token};
+use crate::authorization::aggregate;
+use crate::catalog::{Catalog, Resource};
+use crate::http::ApiError;
+use crate::registry::{DeleteOptions, Operation, Registry, View};
+
+const MANAGER: &str = "kube-controller-manager";
+const AGGREGATION_MANAGER: &str = "clusterrole-aggregation-controller";
+/// How many objects of a namespace are deleted at a time: enough to share the store's transactions.
+const AT_ONCE: usize = 64;
+
+/// Why a task failed; it is tried again.
+#[derive(Debug, Error)]
+pub(super) enum TaskError {
+    /// The registry refused a write.
+    #[error("{what} was refused: {}", .source.message)]
+    Refused {
+        /// What was tried.
+        what: String,
+        /// The refusal.
+        source: ApiError,
+    },
+    /// Somebody else changed the object first: nothing is wrong.
+    #[error("the object was changed meanwhile")]
+    Raced,
+    /// A token could not be minted.
+    #[error("a token could not be minted")]
+    Token(#[from] TokenError),
+}
+
+/// How a task ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// All that there was to do is done.
+    Yes,
+    /// An owner could not be found out: to be looked at again when the kinds change.
+    Unresolved,
+}
+
+/// What tasks work with.
+#[derive(Debug, Clone)]
+pub(super) struct Worker {
+    pub(super) registry: Registry,
+    pub(super) settings: Arc<Settings>,
+}
+
+impl Worker {
+    /// Carries a task out. `dependents` are the objects that name the task's object as an owner.
+    pub(super) async fn run(&self, task: &Task, dependents: &[ObjectName]) -> Result<Done, TaskError> {
+        match task {
+            Task::Namespace(name) => self.empty(name).await?,
+            Task::Furnish(name) => self.furnish(name).await?,
+            Task::Token(namespace, name) => self.token(namespace, name).await?,
+            Task::Dependent(name) => return self.dependent(name, dependents).await,
+            Task::Foreground(name) => self.foreground(name, dependents).await?,
+            Task::Orphan(name) => self.orphan(name, dependents).await?,
+            Task::Aggregate => self.aggregate().await?,
+            Task::Workload(name) => self.workload(name).await?,
+            Task::Expire(due) => self.expire(due).await?,
+        }
+        Ok(Done::Yes)
+    }
+
+    async fn empty(&self, namespace: &str) -> Result<(), TaskError> {
+        let name = ObjectName::cluster("", "namespaces", namespace);
+        let Some(object) = self
+            .read(&self.registry.view(), &name)
+            .filter(|object| is_ending(object))
+        else {
+            return Ok(());
+        };
+        let catalog = self.registry.catalog();
+        let options = DeleteOptions {
+            propagation_policy: Some("Background".to_owned()),
+            ..DeleteOptions::default()
+        };
+        let content = content_of(&self.registry.view(), &catalog, namespace);
+        let mut failures: Vec<String> =
+            futures::stream::iter(content.into_iter().filter(|(_, object)| !is_deleting(object)))
+                .map(|(name, _)| {
+                    let options = &options;
+                    async move { self.delete(&name, options).await.err() }
+                })
+                .buffer_unordered(AT_ONCE)
+                .filter_map(|failure| async move { failure.map(|error| error.to_string()) })
+                .collect()
+                .await;
+        failures.sort();
+        let mut remaining = Remaining {
+            failures,
+            ..Remaining::default()
+        };
+        for (name, object) in content_of(&self.registry.view(), &catalog, namespace) {
+            remaining.count(&name.group, &name.plural, &object);
+        }
+        if remaining.is_empty() {
+            return self.update(&name, Some("finalize"), MANAGER, finalized(&object)).await;
+        }
+        if let Some(object) = with_conditions(&object, &remaining, self.registry.now()) {
+            self.update(&name, Some("status"), MANAGER, object).await?;
+        }
+        match remaining.failures.into_iter().next() {
+            // What failed is in the condition; the task fails so that it is tried again.
+            Some(_) => Err(TaskError::Raced),
+            None => Ok(()),
+        }
+    }
+
+    async fn furnish(&self, namespace: &str) -> Result<(), TaskError> {
+        let view = self.registry.view();
+        let alive = self
+            .read(&view, &ObjectName::cluster("", "namespaces", namespace))
+            .is_some_and(|object| !is_deleting(&object));
+        if !alive {
+            return Ok(());
+        }
+        let account = ObjectName::namespaced("", "serviceaccounts", namespace, "default");
+        let make_account = async {
+            if self.read(&view, &account).is_none() {
+                self.create(&account, default_account(namespace)).await?;
+            }
+            Ok(())
+        };
+        let bundle = ObjectName::namespaced("", "configmaps", namespace, super::service_account::ROOT_CA);
+        let make_bundle = async {
+            let live = self.read(&view, &bundle);
+            match root_ca(namespace, live.as_deref(), &self.settings.ca_pem) {
+                Some(object) if live.is_none() => self.create(&bundle, object).await,
+                Some(object) => self.update(&bundle, None, MANAGER, object).await,
+                None => Ok(()),
+            }
+        };
+        let (account, bundle): (Result<(), TaskError>, Result<(), TaskError>) =
+            futures::join!(make_account, make_bundle);
+        account.and(bundle)
+    }
+
+    async fn token(&self, namespace: &str, name: &str) -> Result<(), TaskError> {
+        let view = self.registry.view();
+        let name = ObjectName::namespaced("", "secrets", namespace, name);
+        let Some(secret) = self.read(&view, &name) else {
+            return Ok(());
+        };
+        let Some(account_name) = account_of(&secret) else {
+            return Ok(());
+        };
+        let account = view.get("", "serviceaccounts", Some(namespace), account_name);
+        let verdict = judge_secret(&secret, account.as_deref(), &self.settings.ca_pem, || match &account {
+            Some(account) => secret_token(&self.settings.tokens, account, &name.name),
+            None => Ok(String::new()),
+        })?;
+        match verdict {
+            TokenSecret::Keep => Ok(()),
+            TokenSecret::Delete => self.delete(&name, &exactly(&secret)).await,
+            TokenSecret::Fill(secret) => self.update(&name, None, MANAGER, secret).await,
+        }
+    }
+
+    async fn dependent(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<Done, TaskError> {
+        let view = self.registry.view();
+        let Some(object) = self.read(&view, name) else {
+            return Ok(Done::Yes);
+        };
+        let catalog = self.registry.catalog();
+        let states: Vec<OwnerState> = owners_of(&object)
+            .iter()
+            .map(|reference| resolve(reference, name, &view, &catalog))
+            .collect();
+        let dependents = self.read_all(&view, dependents);
+        match judge(&object, &states, &dependents) {
+            Verdict::Keep => Ok(Done::Yes),
+            Verdict::Later => Ok(Done::Unresolved),
+            Verdict::Release(object) => self.update(name, None, MANAGER, object).await.map(|()| Done::Yes),
+            Verdict::Delete { propagation, unblocked } => {
+                let mut options = exactly(&object);
+                options.propagation_policy = Some(propagation.to_owned());
+                if let Some(unblocked) = unblocked {
+                    self.update(name, None, MANAGER, unblocked).await?;
+                    options.resource_version = None;
+                }
+                self.delete(name, &options).await.map(|()| Done::Yes)
+            }
+        }
+    }
+
+    async fn foreground(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<(), TaskError> {
+        let view = self.registry.view();
+        let Some(owner) = self.read(&view, name) else {
+            return Ok(());
+        };
+        match finish_foreground(&owner, &self.read_all(&view, dependents)) {
+            Some(owner) => self.update(name, None, MANAGER, owner).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn orphan(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<(), TaskError> {
+        let view = self.registry.view();
+        let Some(owner) = self.read(&view, name) else {
+            return Ok(());
+        };
+        let Some(finished) = finish_orphaning(&owner) else {
+            return Ok(());
+        };
+        let uid = [text(&owner, "/metadata/uid").to_owned()];
+        for name in dependents {
+            if let Some(dependent) = self.read(&view, name) {
+                let released = without_owners(&dependent, &uid);
+                if released != *dependent {
+                    self.update(name, None, MANAGER, released).await?;
+                }
+            }
+        }
+        self.update(name, None, MANAGER, finished).await
+    }
+
+    async fn aggregate(&self) -> Result<(), TaskError> {
+        let group = "rbac.authorization.k8s.io";
+        let roles = self.registry.view().list(group, "clusterroles", None);
+        for role in &roles {
+            let Some(rules) = aggregate(role, &roles) else {
+                continue;
+            };
+            let name = ObjectName::cluster(group, "clusterroles", text(role, "/metadata/name"));
+            let mut role = role.clone();
+            if let Some(fields) = role.as_object_mut() {
+                fields.insert("rules".to_owned(), Value::Array(rules));
+            }
+            self.update(&name, None, AGGREGATION_MANAGER, role).await?;
+        }
+        Ok(())
+    }
+
+    async fn workload(&self, name: &ObjectName) -> Result<(), TaskError> {
+        let Some(object) = self.read(&self.registry.view(), name) else {
+            return Ok(());
+        };
+        match workload::rolled_out(name, &object) {
+            Some(object) => self.update(name, Some("status"), workload::FIELD_MANAGER, object).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn expire(&self, due: &Due) -> Result<(), TaskError> {
+        let options = DeleteOptions {
+            resource_version: Some(due.resource_version.clone()),
+            ..DeleteOptions::default()
+        };
+        match self.delete(&due.event, &options).await {
+            // It was written again: that write has its own hour.
+            Err(TaskError::Raced) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn read(&self, view: &View, name: &ObjectName) -> Option<Arc<Value>> {
+        view.get(&name.group, &name.plural, name.namespace.as_deref(), &name.name)
+    }
+
+    fn read_all(&self, view: &View, names: &[ObjectName]) -> Vec<Value> {
+        names
+            .iter()
+            .filter_map(|name| self.read(view, name))
+            .map(|object| (*object).clone())
+            .collect()
+    }
+
+    fn operation(&self, name: &ObjectName, manager: &str) -> Result<Operation, TaskError> {
+        let catalog = self.registry.catalog();
+        let resource = stored_resource(&catalog, name).ok_or_else(|| TaskError::Refused {
+            what: format!("{name:?}"),
+            source: ApiError::internal(format!("{}.{} is not served", name.plural, name.group)),
+        })?;
+        Ok(Operation::new(
+            Arc::clone(resource),
+            name.namespace.clone(),
+            UserInfo::loopback(),
+            manager,
+        ))
+    }
+
+    async fn create(&self, name: &ObjectName, object: Value) -> Result<(), TaskError> {
+        let operation = self.operation(name, MANAGER)?;
+        match self.registry.create(&operation, object).await {
+            Ok(_) => Ok(()),
+            // Somebody else made it, or its namespace is gone or going.
+            Err(error) if error.code == 409 || error.code == 404 || error.code == 403 => Ok(()),
+            Err(error) => Err(refused("creating", name, error)),
+        }
+    }
+
+    async fn update(
+        &self,
+        name: &ObjectName,
+        subresource: Option<&str>,
+        manager: &str,
+        object: Value,
+    ) -> Result<(), TaskError> {
+        let mut operation = self.operation(name, manager)?;
+        if let Some(subresource) = subresource {
+            operation = operation.subresource(subresource);
+        }
+        match self.registry.update(&operation, &name.name, object).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.code == 404 => Ok(()),
+            Err(error) if error.code == 409 => Err(TaskError::Raced),
+            Err(error) => Err(refused("changing", name, error)),
+        }
+    }
+
+    async fn delete(&self, name: &ObjectName, options: &DeleteOptions) -> Result<(), TaskError> {
+        let operation = self.operation(name, MANAGER)?;
+        match self.registry.delete(&operation, &name.name, options).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.code == 404 => Ok(()),
+            Err(error) if error.code == 409 => Err(TaskError::Raced),
+            Err(error) => Err(refused("deleting", name, error)),
+        }
+    }
+}
+
+fn refused(verb: &str, name: &ObjectName, source: ApiError) -> TaskError {
+    let place = name
+        .namespace
+        .as_ref()
+        .map(|namespace| format!("{namespace}/"))
+        .unwrap_or_default();
+    TaskError::Refused {
+        what: format!("{verb} {} {place}{}", name.plural, name.name),
+        source,
+    }
+}
+
+/// Deletes this very object in this very version.
+fn exactly(object: &Value) -> DeleteOptions {
+    DeleteOptions {
+        uid: Some(text(object, "/metadata/uid").to_owned()),
+        resource_version: Some(text(object, "/metadata/resourceVersion").to_owned()),
+        ..DeleteOptions::default()
+    }
+}
+
+/// The resource under which an object is stored, in its stored version.
+fn stored_resource<'a>(catalog: &'a Catalog, name: &ObjectName) -> Option<&'a Arc<Resource>> {
+    catalog.find_any_version(&name.group, &name.plural)
+}
+
+/// All objects in a namespace.
+fn content_of(view: &View, catalog: &Catalog, namespace: &str) -> Vec<(ObjectName, Value)> {
+    let mut stored: Vec<&(String, String)> = catalog
+        .iter()
+        .filter(|resource| resource.namespaced)
+        .map(|resource| &resource.stored_as)
+        .collect();
+    stored.sort();
+    stored.dedup();
+    let mut content = Vec::new();
+    for (group, plural) in stored {
+        for object in view.list(group, plural, Some(namespace)) {
+            let name = ObjectName::namespaced(group, plural, namespace, text(&object, "/metadata/name"));
+            content.push((name, object));
+        }
+    }
+    content
+}
+
+/// What is known of an owner of the object `dependent`.
+fn resolve(reference: &OwnerReference, dependent: &ObjectName, view: &View, catalog: &Catalog) -> OwnerState {
+    let (group, version) = reference
+        .api_version
+        .split_once('/')
+        .unwrap_or(("", reference.api_version.as_str()));
+    let Some(resource) = catalog.find_kind(group, version, &reference.kind) else {
+        return OwnerState::Unresolved;
+    };
+    let namespace = match (resource.namespaced, dependent.namespace.as_deref()) {
+        // An object of the cluster can't have an owner in a namespace: which one would it be?
+        (true, None) => return OwnerState::Unresolved,
+        (true, namespace) => namespace,
+        (false, _) => None,
+    };
+    let (group, plural) = &resource.stored_as;
+    let found = view.get(group, plural, namespace, &reference.name);
+    owner_state(reference, found.as_deref())
+}
+
+/// The uid of the object that a task is about, for its dependents.
+pub(super) fn owner_of(registry: &Registry, task: &Task) -> Option<String> {
+    let (Task::Dependent(name) | Task::Foreground(name) | Task::Orphan(name)) = task else {
+        return None;
+    };
+    let object = registry
+        .view()
+        .get(&name.group, &name.plural, name.namespace.as_deref(), &name.name)?;
+    Some(text(&object, "/metadata/uid").to_owned()).filter(|uid| !uid.is_empty())
+}

@@ -1,0 +1,180 @@
+//! Owns the statuses of what keeps a number of Pods: Deployments, ReplicaSets, ReplicationControllers, StatefulSets,
+//! DaemonSets. Refuses to speak twice for the same generation.
+
+use serde_json::{Map, Value, json};
+
+use super::super::object_name::text;
+
+/// The object's generation, unless its status has observed it already.
+fn unobserved(object: &Value) -> Option<i64> {
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
+    let generation = number("/metadata/generation").unwrap_or(1);
+    (number("/status/observedGeneration") != Some(generation)).then_some(generation)
+}
+
+fn replicas(object: &Value) -> i64 {
+    object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
+}
+
+/// The status so far, to be changed: what is not spoken of stays.
+fn status(object: &Value) -> Map<String, Value> {
+    object
+        .get("status")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default()
+}
+
+/// Sets counts; those that are zero are left out, as Kubernetes does.
+fn set_counts(status: &mut Map<String, Value>, counts: &[(&str, i64)]) {
+    for (key, count) in counts {
+        if *count == 0 {
+            status.remove(*key);
+        } else {
+            status.insert((*key).to_owned(), json!(count));
+        }
+    }
+}
+
+pub(super) fn deployment(object: &Value) -> Option<Value> {
+    let generation = unobserved(object)?;
+    let replicas = replicas(object);
+    let mut status = status(object);
+    status.insert("observedGeneration".to_owned(), json!(generation));
+    set_counts(
+        &mut status,
+        &[
+            ("replicas", replicas),
+            ("updatedReplicas", replicas),
+            ("readyReplicas", replicas),
+            ("availableReplicas", replicas),
+            ("unavailableReplicas", 0),
+        ],
+    );
+    let created = text(object, "/metadata/creationTimestamp");
+    let name = text(object, "/metadata/name");
+    let condition = |kind: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": created,
+            "lastUpdateTime": created,
+        })
+    };
+    let progress = format!("Deployment \"{name}\" has successfully progressed.");
+    status.insert(
+        "conditions".to_owned(),
+        json!([
+            condition(
+                "Available",
+                "MinimumReplicasAvailable",
+                "Deployment has minimum availability."
+            ),
+            condition("Progressing", "NewReplicaSetAvailable", &progress),
+        ]),
+    );
+    Some(Value::Object(status))
+}
+
+pub(super) fn replica_set(object: &Value) -> Option<Value> {
+    let generation = unobserved(object)?;
+    let replicas = replicas(object);
+    let mut status = status(object);
+    status.insert("observedGeneration".to_owned(), json!(generation));
+    status.insert("replicas".to_owned(), json!(replicas));
+    set_counts(
+        &mut status,
+        &[
+            ("fullyLabeledReplicas", replicas),
+            ("readyReplicas", replicas),
+            ("availableReplicas", replicas),
+        ],
+    );
+    Some(Value::Object(status))
+}
+
+pub(super) fn stateful_set(object: &Value) -> Option<Value> {
+    let generation = unobserved(object)?;
+    let replicas = replicas(object);
+    let revision = format!("{}-{generation}", text(object, "/metadata/name"));
+    let mut status = status(object);
+    status.insert("observedGeneration".to_owned(), json!(generation));
+    status.insert("replicas".to_owned(), json!(replicas));
+    status.insert("availableReplicas".to_owned(), json!(replicas));
+    status.insert("currentRevision".to_owned(), json!(revision));
+    status.insert("updateRevision".to_owned(), json!(revision));
+    set_counts(
+        &mut status,
+        &[
+            ("readyReplicas", replicas),
+            ("currentReplicas", replicas),
+            ("updatedReplicas", replicas),
+        ],
+    );
+    Some(Value::Object(status))
+}
+
+/// There are no nodes, so none is missing: nothing is desired, and all of it is there.
+pub(super) fn daemon_set(object: &Value) -> Option<Value> {
+    let generation = unobserved(object)?;
+    let mut status = status(object);
+    status.insert("observedGeneration".to_owned(), json!(generation));
+    for key in [
+        "currentNumberScheduled",
+        "desiredNumberScheduled",
+        "numberMisscheduled",
+        "numberReady",
+    ] {
+        status.insert(key.to_owned(), json!(0));
+    }
+    set_counts(
+        &mut status,
+        &[
+            ("updatedNumberScheduled", 0),
+            ("numberAvailable", 0),
+            ("numberUnavailable", 0),
+        ],
+    );
+    Some(Value::Object(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_is_spoken_for_once() {
+        let mut object = json!({
+            "metadata": { "name": "web", "generation": 2, "creationTimestamp": "2026-01-02T03:04:05Z" },
+            "spec": { "replicas": 3 },
+            "status": { "observedGeneration": 1, "unavailableReplicas": 3, "collisionCount": 1 },
+        });
+        let status = deployment(&object).unwrap_or_default();
+        assert_eq!(status["readyReplicas"], 3);
+        assert_eq!(status["observedGeneration"], 2);
+        assert_eq!(status["collisionCount"], 1);
+        assert_eq!(status.get("unavailableReplicas"), None);
+        object["status"] = status;
+        assert_eq!(deployment(&object), None);
+        // Whoever says that it is broken now is not contradicted.
+        object["status"]["readyReplicas"] = json!(0);
+        assert_eq!(deployment(&object), None);
+    }
+
+    #[test]
+    fn nothing_asked_for_is_nothing_reported() {
+        let object = json!({ "metadata": { "name": "web", "generation": 1 }, "spec": { "replicas": 0 } });
+        let status = deployment(&object).unwrap_or_default();
+        assert_eq!(status.get("replicas"), None);
+        assert_eq!(
+            replica_set(&object),
+            Some(json!({ "observedGeneration": 1, "replicas": 0 }))
+        );
+        let stateful = stateful_set(&object).unwrap_or_default();
+        assert_eq!(stateful["currentRevision"], stateful["updateRevision"]);
+        let daemon = daemon_set(&object).unwrap_or_default();
+        assert_eq!(daemon["desiredNumberScheduled"], 0);
+    }
+}

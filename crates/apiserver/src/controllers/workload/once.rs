@@ -1,0 +1,174 @@
+//! Owns the statuses of what happens once: Pods, Jobs, claims for volumes. Refuses to touch one that has got anywhere.
+
+use serde_json::{Value, json};
+
+use super::super::object_name::text;
+
+/// A Pod runs and is ready; one that is not to be restarted has succeeded.
+pub(super) fn pod(object: &Value) -> Option<Value> {
+    if !matches!(text(object, "/status/phase"), "" | "Pending") {
+        return None;
+    }
+    let created = text(object, "/metadata/creationTimestamp");
+    let restarts = matches!(text(object, "/spec/restartPolicy"), "" | "Always");
+    let containers: Vec<Value> = object
+        .pointer("/spec/containers")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(|container| {
+            let state = if restarts {
+                json!({ "running": { "startedAt": created } })
+            } else {
+                json!({ "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": created, "finishedAt": created } })
+            };
+            json!({
+                "name": text(container, "/name"),
+                "image": text(container, "/image"),
+                "imageID": "",
+                "ready": restarts,
+                "started": restarts,
+                "restartCount": 0,
+                "state": state,
+            })
+        })
+        .collect();
+    let ready = if restarts { "True" } else { "False" };
+    let conditions: Vec<Value> = [
+        ("PodScheduled", "True"),
+        ("Initialized", "True"),
+        ("ContainersReady", ready),
+        ("Ready", ready),
+    ]
+    .into_iter()
+    .map(|(kind, status)| {
+        let mut condition =
+            json!({ "type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": created });
+        if status == "False"
+            && let Some(fields) = condition.as_object_mut()
+        {
+            fields.insert("reason".to_owned(), json!("PodCompleted"));
+        }
+        condition
+    })
+    .collect();
+    let mut status = object
+        .get("status")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
+    status.insert(
+        "phase".to_owned(),
+        json!(if restarts { "Running" } else { "Succeeded" }),
+    );
+    status.insert("startTime".to_owned(), json!(created));
+    status.insert("conditions".to_owned(), json!(conditions));
+    status.insert("containerStatuses".to_owned(), json!(containers));
+    Some(Value::Object(status))
+}
+
+/// A Job has completed, unless it is suspended.
+pub(super) fn job(object: &Value) -> Option<Value> {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let has = |kind: &str| {
+        conditions.is_some_and(|list| {
+            list.iter()
+                .any(|condition| text(condition, "/type") == kind && text(condition, "/status") == "True")
+        })
+    };
+    if has("Complete") || has("Failed") {
+        return None;
+    }
+    let created = text(object, "/metadata/creationTimestamp");
+    let condition = |kind: &str, reason: &str, message: &str| {
+        json!({
+            "type": kind,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": created,
+            "lastTransitionTime": created,
+        })
+    };
+    if object.pointer("/spec/suspend") == Some(&Value::Bool(true)) {
+        let suspended = json!({ "conditions": [condition("Suspended", "JobSuspended", "Job suspended")] });
+        return (!has("Suspended")).then_some(suspended);
+    }
+    let completions = object.pointer("/spec/completions").and_then(Value::as_i64).unwrap_or(1);
+    let message = "Reached expected number of succeeded pods";
+    Some(json!({
+        "startTime": created,
+        "completionTime": created,
+        "succeeded": completions,
+        "ready": 0,
+        "terminating": 0,
+        "uncountedTerminatedPods": {},
+        "conditions": [
+            condition("SuccessCriteriaMet", "CompletionsReached", message),
+            condition("Complete", "CompletionsReached", message),
+        ],
+    }))
+}
+
+/// A claim is bound to as much as it asks for.
+pub(super) fn claim(object: &Value) -> Option<Value> {
+    if !matches!(text(object, "/status/phase"), "" | "Pending") {
+        return None;
+    }
+    let spec = |pointer: &str, default: Value| object.pointer(pointer).cloned().unwrap_or(default);
+    Some(json!({
+        "phase": "Bound",
+        "accessModes": spec("/spec/accessModes", json!([])),
+        "capacity": spec("/spec/resources/requests", json!({})),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_runs_or_has_run() {
+        let pod_with = |policy: &str| {
+            json!({
+                "metadata": { "creationTimestamp": "2026-01-02T03:04:05Z" },
+                "spec": { "restartPolicy": policy, "containers": [{ "name": "c", "image": "i:1" }] },
+                "status": { "phase": "Pending", "qosClass": "BestEffort" },
+            })
+        };
+        let running = pod(&pod_with("Always")).unwrap_or_default();
+        assert_eq!(running["phase"], "Running");
+        assert_eq!(running["qosClass"], "BestEffort");
+        assert_eq!(running["conditions"][3]["status"], "True");
+        assert_eq!(running["containerStatuses"][0]["ready"], true);
+        let done = pod(&pod_with("Never")).unwrap_or_default();
+        assert_eq!(
+            (&done["phase"], &done["conditions"][3]["reason"]),
+            (&json!("Succeeded"), &json!("PodCompleted"))
+        );
+        assert_eq!(pod(&json!({ "status": { "phase": "Failed" } })), None);
+    }
+
+    #[test]
+    fn a_job_completes_unless_suspended() {
+        let done = job(&json!({ "spec": { "completions": 3 } })).unwrap_or_default();
+        assert_eq!(done["succeeded"], 3);
+        assert_eq!(job(&json!({ "status": done })), None);
+        let suspended = job(&json!({ "spec": { "suspend": true } })).unwrap_or_default();
+        assert_eq!(suspended["conditions"][0]["type"], "Suspended");
+        assert_eq!(job(&json!({ "spec": { "suspend": true }, "status": suspended })), None);
+        assert!(job(&json!({ "spec": { "suspend": false }, "status": suspended })).is_some());
+    }
+
+    #[test]
+    fn a_claim_gets_what_it_asks_for() {
+        let object =
+            json!({ "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } });
+        let status = claim(&object).unwrap_or_default();
+        assert_eq!(
+            status,
+            json!({ "phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" } })
+        );
+        assert_eq!(claim(&json!({ "status": status })), None);
+    }
+}
