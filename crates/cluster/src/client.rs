@@ -1,6 +1,7 @@
 //! What one identity asks of the API server. Owns the form of each verb's request; chooses neither object nor verb.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use tenure_api::inventory::split_api_version;
 
 use crate::clients::Shared;
 use crate::error::ClusterError;
-use crate::mapping::Resource;
+use crate::mapping::{Mapping, Resource};
 use crate::path::{path, query};
 use crate::transport::{Answer, Call, JSON};
 use tenure_tenancy::Identity;
@@ -120,9 +121,31 @@ impl Client {
     }
 
     async fn look_up(&self, group: &str, version: Option<&str>, kind: &str) -> Result<Resource, ClusterError> {
-        let shared = &self.shared;
-        let fetch = async |call: Call| Ok(shared.ask(&Identity::Controller, &call).await?.value);
-        shared.mapping.resource(group, version, kind, fetch).await
+        let mapping = &self.shared.mapping;
+        let asked = Instant::now();
+        if let Some(resource) = mapping.find(group, version, kind) {
+            return Ok(resource);
+        }
+        let guard = mapping.refreshing().await;
+        if !mapping.fresh(asked) {
+            let read = Instant::now();
+            let mut documents = Vec::new();
+            for call in Mapping::calls() {
+                documents.push(self.shared.ask(&Identity::Controller, &call).await?.value);
+            }
+            mapping.replace(&documents, read)?;
+        }
+        drop(guard);
+        mapping
+            .find(group, version, kind)
+            .ok_or_else(|| ClusterError::NoKindMatch {
+                api_version: match version {
+                    Some(version) if group.is_empty() => version.to_owned(),
+                    Some(version) => format!("{group}/{version}"),
+                    None => group.to_owned(),
+                },
+                kind: kind.to_owned(),
+            })
     }
 
     /// Reads one object.

@@ -29,7 +29,7 @@ pub use clients::Clients;
 pub use connection::{Connection, ConnectionError};
 pub use error::{Cause, ClusterError};
 pub use events::{EventKind, EventRecorder, ObjectEvent};
-pub use mapping::{Mapping, Resource};
+pub use mapping::Resource;
 pub use tenure_tenancy::Identity;
 pub use token::Token;
 pub use watch::{WatchEvent, watch};

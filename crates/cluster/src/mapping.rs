@@ -2,7 +2,7 @@
 //!
 //! Discovery holds nothing of any tenant, so one mapping serves all identities; it is read as the controller.
 //! Owns no rule about kinds. A kind that was looked for and not found is not asked for again within two seconds, unless
-//! [`Mapping::invalidate`] says that something was installed.
+//! `invalidate` says that something was installed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +55,7 @@ impl Resource {
 
 /// The resources of an API server, by group and kind.
 #[derive(Debug, Default)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     table: Mutex<Arc<Table>>,
     refreshing: tokio::sync::Mutex<()>,
 }
@@ -68,42 +68,52 @@ struct Table {
 }
 
 impl Mapping {
-    /// The resource of a kind in exactly this version, or, without one, in the version that the server prefers. `fetch` reads a
-    /// discovery document; it is called when the kind is not known yet.
-    pub(crate) async fn resource<F>(
-        &self,
-        group: &str,
-        version: Option<&str>,
-        kind: &str,
-        fetch: F,
-    ) -> Result<Resource, ClusterError>
-    where
-        F: AsyncFn(Call) -> Result<Value, ClusterError>,
-    {
-        let asked = Instant::now();
-        if let Some(resource) = self.known().find(group, version, kind) {
-            return Ok(resource);
+    /// The resource of a kind in exactly this version, or, without one, in the version that the server prefers.
+    pub(crate) fn find(&self, group: &str, version: Option<&str>, kind: &str) -> Option<Resource> {
+        self.known().find(group, version, kind)
+    }
+
+    /// Held while discovery is read, so that those who miss a kind at the same time read it once.
+    pub(crate) async fn refreshing(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.refreshing.lock().await
+    }
+
+    /// Whether what is known was read since then, or so lately that a miss is believed.
+    pub(crate) fn fresh(&self, since: Instant) -> bool {
+        let read = self.known().read;
+        read.is_some_and(|read| read >= since || read.elapsed() < MISS_BELIEVED)
+    }
+
+    /// The requests whose answers [`Mapping::replace`] takes.
+    pub(crate) fn calls() -> [Call; 2] {
+        ["/api", "/apis"].map(|path| Call {
+            accept: AGGREGATED,
+            ..Call::get(path.to_owned())
+        })
+    }
+
+    /// Takes what discovery answered; it was asked at `read`.
+    pub(crate) fn replace(&self, documents: &[Value], read: Instant) -> Result<(), ClusterError> {
+        let mut kinds = HashMap::new();
+        for document in documents {
+            let Some(groups) = document.get("items").and_then(Value::as_array) else {
+                return Err(ClusterError::Decode {
+                    what: "discovery".to_owned(),
+                    problem: "it is not an APIGroupDiscoveryList; Kubernetes 1.30 or newer is needed".to_owned(),
+                });
+            };
+            groups.iter().for_each(|group| add_group(&mut kinds, group));
         }
-        let _guard = self.refreshing.lock().await;
-        let table = self.known();
-        let fresh = table
-            .read
-            .is_some_and(|read| read >= asked || read.elapsed() < MISS_BELIEVED);
-        let table = if fresh { table } else { self.refresh(fetch).await? };
-        table
-            .find(group, version, kind)
-            .ok_or_else(|| ClusterError::NoKindMatch {
-                api_version: match version {
-                    Some(version) if group.is_empty() => version.to_owned(),
-                    Some(version) => format!("{group}/{version}"),
-                    None => group.to_owned(),
-                },
-                kind: kind.to_owned(),
-            })
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        *table = Arc::new(Table {
+            kinds,
+            read: Some(read),
+        });
+        Ok(())
     }
 
     /// Makes the next miss ask the server again: something was installed or removed.
-    pub fn invalidate(&self) {
+    pub(crate) fn invalidate(&self) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         *table = Arc::new(Table {
             kinds: table.kinds.clone(),
@@ -121,32 +131,6 @@ impl Mapping {
 
     fn known(&self) -> Arc<Table> {
         Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    async fn refresh<F>(&self, fetch: F) -> Result<Arc<Table>, ClusterError>
-    where
-        F: AsyncFn(Call) -> Result<Value, ClusterError>,
-    {
-        let read = Instant::now();
-        let mut kinds = HashMap::new();
-        for path in ["/api", "/apis"] {
-            let mut call = Call::get(path.to_owned());
-            call.accept = AGGREGATED;
-            let document = fetch(call).await?;
-            let Some(groups) = document.get("items").and_then(Value::as_array) else {
-                return Err(ClusterError::Decode {
-                    what: format!("GET {path}"),
-                    problem: "it is not an APIGroupDiscoveryList; Kubernetes 1.30 or newer is needed".to_owned(),
-                });
-            };
-            groups.iter().for_each(|group| add_group(&mut kinds, group));
-        }
-        let table = Arc::new(Table {
-            kinds,
-            read: Some(read),
-        });
-        *self.table.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&table);
-        Ok(table)
     }
 }
 

@@ -41,6 +41,8 @@ pub enum WatchEvent {
         /// The revision.
         revision: String,
     },
+    /// The watch goes on where it broke; nothing was missed.
+    Resumed,
     /// Nothing changed until this revision (a bookmark).
     Progress {
         /// The revision.
@@ -136,6 +138,7 @@ async fn round(
         parameters.push(("labelSelector", labels));
     }
     let response = client.open_watch(resource, namespace, &parameters).await?;
+    sink(WatchEvent::Resumed);
     follow(response.into_body(), resource, known, sink).await
 }
 

@@ -1,1 +1,32 @@
-//! Observe, execute and the loop: one folder a kind. Chooses nothing.
+//! Observe, execute and the loop: one folder a kind. Every decision is the planner's or tenancy's.
+//!
+//! ```text
+//! watches of our kinds (as the controller) ─▶ caches ─┐
+//! watches of applied objects (each as the identity ───┼─▶ mailbox ─▶ drive: one task an object, bounded by its lane
+//!                             that applied them)      │                 │
+//! artifacts ──────────────────────────────────────────┘     observe ─▶ plan ─▶ execute ─▶ write status, events
+//! ```
+//!
+//! It refuses to choose: a step of a plan is executed as the identity that the plan names, or not at all. It serves nothing over a
+//! network, and nothing that it writes with the controller's own rights comes out of a repository.
+
+mod answers;
+mod artifacts;
+mod cache;
+mod config;
+mod drive;
+mod execute;
+mod git_repository;
+mod key;
+mod kustomization;
+mod lanes;
+mod live;
+mod mailbox;
+mod manager;
+mod own;
+mod realm;
+mod render;
+mod world;
+
+pub use config::Config;
+pub use manager::{RunError, run};

@@ -12,5 +12,4 @@
 mod access;
 mod certificates;
 mod controllers;
-mod coverage;
 mod tokens;

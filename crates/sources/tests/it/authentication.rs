@@ -71,8 +71,7 @@ async fn basic_and_bearer() {
 
 #[test]
 fn secrets_that_are_half_are_refused() {
-    type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
-    let cases: [Case; 10] = [
+    let cases: [(&str, &[(&str, &str)], &str); 10] = [
         ("https://h/r", &[("username", "u")], "username is set without password"),
         ("https://h/r", &[("password", "p")], "password is set without username"),
         (

@@ -1,0 +1,161 @@
+//! One GitRepository's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tenure_api::{GitRepository, ObjectId};
+use tenure_cluster::ClusterError;
+use tenure_planner::gitrepository::{Attempt, FetchOutcome, Memory, Snapshot, plan};
+use tenure_planner::kustomization::requested_at;
+use tenure_planner::{Next, Step};
+use tenure_sources::SourceKey;
+use tokio::sync::Semaphore;
+
+use super::fetch;
+use crate::drive::Reconciler;
+use crate::key::{Key, OwnKind};
+use crate::own::Own;
+use crate::world::{World, git_source};
+
+/// One GitRepository's reconciler.
+pub(crate) struct GitRepositoryReconciler {
+    world: Arc<World>,
+    key: Key,
+    snapshot: Option<Snapshot>,
+}
+
+impl GitRepositoryReconciler {
+    pub(crate) fn new(world: Arc<World>, key: Key) -> Self {
+        Self {
+            world,
+            key,
+            snapshot: None,
+        }
+    }
+
+    fn current(&self) -> Option<Arc<GitRepository>> {
+        self.world.repositories.get(&self.key.namespace, &self.key.name)
+    }
+
+    fn source(&self) -> Option<SourceKey> {
+        git_source(&self.key.namespace, &self.key.name).ok()
+    }
+
+    async fn observe(&mut self, repository: &GitRepository) -> &mut Snapshot {
+        let placement = self.world.place(&self.key.namespace).await;
+        let stored = self
+            .source()
+            .and_then(|source| self.world.artifacts.record(&source))
+            .map(|record| record.stored);
+        let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
+            repository: repository.clone(),
+            placement: placement.clone(),
+            stored: None,
+            attempt: Attempt::begin(Timestamp::now(), repository),
+            memory: Memory::default(),
+        });
+        snapshot.repository = repository.clone();
+        snapshot.placement = placement;
+        snapshot.stored = stored;
+        snapshot
+    }
+
+    /// Wakes those who apply from this source.
+    fn tell_consumers(&self) {
+        let world = &self.world;
+        for kustomization in world.kustomizations.in_namespace(&self.key.namespace) {
+            if kustomization.spec.source_ref.name == self.key.name {
+                let name = kustomization.metadata.name.as_deref().unwrap_or_default();
+                world
+                    .mailboxes
+                    .wake(&Key::new(OwnKind::Kustomization, &self.key.namespace, name));
+            }
+        }
+    }
+}
+
+impl Reconciler for GitRepositoryReconciler {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    async fn permits(&self) -> Arc<Semaphore> {
+        let placement = self.world.place(&self.key.namespace).await;
+        Arc::clone(&self.world.lanes.of(&placement, &self.key.namespace).fetches)
+    }
+
+    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+        let Some(repository) = self.current() else {
+            return Ok(None);
+        };
+        let Some(source) = self.source() else { return Ok(None) };
+        // observe
+        let snapshot = self.observe(&repository).await;
+        // plan
+        let plan = plan(snapshot, Timestamp::now());
+        tracing::debug!(plan = %plan, "planned");
+        snapshot.memory = plan.memory.clone();
+        // execute
+        let status = serde_json::to_value(&repository.status).unwrap_or(Value::Null);
+        let own = Own::new(&self.key, &repository.metadata, status);
+        if let Some(change) = &plan.finalizer {
+            own.change_finalizer(&self.world, change).await?;
+        }
+        // That it is under way is said before it is: a fetch may take a minute.
+        if let Some(status) = &plan.status {
+            own.write_status(&self.world, status).await?;
+        }
+        for step in &plan.steps {
+            if let Step::Fetch(request) = step {
+                let outcome = fetch::perform(&self.world, &source, plan.identity.as_ref(), request).await;
+                let new = matches!(outcome, FetchOutcome::Stored { .. });
+                if let Some(snapshot) = &mut self.snapshot {
+                    snapshot.attempt.fetched = Some(outcome);
+                }
+                if new {
+                    self.tell_consumers();
+                }
+            }
+        }
+        // write
+        own.write_events(&self.world, &plan.events).await;
+        Ok(Some(plan.next))
+    }
+
+    fn restart(&mut self) {
+        match (self.current(), &mut self.snapshot) {
+            (Some(repository), Some(snapshot)) => snapshot.attempt = Attempt::begin(Timestamp::now(), &repository),
+            _ => self.snapshot = None,
+        }
+    }
+
+    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+        let (Some(repository), Some(snapshot)) = (self.current(), &self.snapshot) else {
+            return true;
+        };
+        let metadata = &repository.metadata;
+        snapshot.attempt.generation != metadata.generation
+            || snapshot.attempt.requested_at != requested_at(metadata)
+            || snapshot.repository.metadata.uid != metadata.uid
+            || snapshot.repository.metadata.deletion_timestamp != metadata.deletion_timestamp
+            || snapshot.placement != self.world.place(&self.key.namespace).await
+    }
+
+    fn forget(&mut self) {
+        self.snapshot = None;
+        if self.current().is_some() {
+            return;
+        }
+        if let Some(source) = self.source()
+            && let Err(error) = self.world.artifacts.remove(&source)
+        {
+            tracing::warn!(%error, source = %self.key, "the artifacts of a source that is gone could not be removed");
+        }
+    }
+
+    fn exists(&self) -> bool {
+        self.current().is_some()
+    }
+}

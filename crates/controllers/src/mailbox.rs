@@ -1,0 +1,102 @@
+//! What wakes a reconciler: that something changed, and which of the objects that it watches. Never what to do about it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tenure_api::ObjectId;
+use tokio::sync::Notify;
+
+use crate::key::{Key, OwnKind};
+
+/// One reconciler's mailbox. Notices that arrive while it works are kept until it looks.
+#[derive(Debug, Default)]
+pub(crate) struct Mailbox {
+    notify: Notify,
+    changed: Mutex<HashSet<ObjectId>>,
+}
+
+impl Mailbox {
+    /// Something about the object itself, its source, its dependencies or its namespace changed.
+    pub(crate) fn wake(&self) {
+        self.notify.notify_one();
+    }
+
+    /// An object that it watches changed.
+    pub(crate) fn object_changed(&self, id: ObjectId) {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        self.notify.notify_one();
+    }
+
+    /// Waits for a notice; returns at once when one is there.
+    pub(crate) async fn notified(&self) {
+        self.notify.notified().await;
+    }
+
+    /// The watched objects that changed since this was last called.
+    pub(crate) fn take_changed(&self) -> HashSet<ObjectId> {
+        std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The mailboxes of all reconcilers.
+#[derive(Debug, Default)]
+pub(crate) struct Mailboxes {
+    boxes: Mutex<HashMap<Key, Arc<Mailbox>>>,
+}
+
+impl Mailboxes {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<Mailbox>>> {
+        self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The mailbox of a reconciler, and whether it is new: then the reconciler has yet to be started.
+    pub(crate) fn get_or_add(&self, key: &Key) -> (Arc<Mailbox>, bool) {
+        let mut boxes = self.lock();
+        match boxes.get(key) {
+            Some(mailbox) => (Arc::clone(mailbox), false),
+            None => {
+                let mailbox = Arc::new(Mailbox::default());
+                boxes.insert(key.clone(), Arc::clone(&mailbox));
+                (mailbox, true)
+            }
+        }
+    }
+
+    /// Removes a mailbox if its reconciler may end: `still_wanted` is asked under the lock, so that no notice is lost in between.
+    pub(crate) fn remove_unless(&self, key: &Key, still_wanted: impl FnOnce() -> bool) -> bool {
+        let mut boxes = self.lock();
+        if still_wanted() {
+            return false;
+        }
+        boxes.remove(key);
+        true
+    }
+
+    /// Wakes one reconciler, if there is one.
+    pub(crate) fn wake(&self, key: &Key) {
+        if let Some(mailbox) = self.lock().get(key) {
+            mailbox.wake();
+        }
+    }
+
+    /// Tells one reconciler of an object that it watches.
+    pub(crate) fn object_changed(&self, key: &Key, id: &ObjectId) {
+        if let Some(mailbox) = self.lock().get(key) {
+            mailbox.object_changed(id.clone());
+        }
+    }
+
+    /// Wakes all reconcilers of a kind.
+    pub(crate) fn wake_kind(&self, kind: OwnKind) {
+        let boxes = self.lock();
+        boxes
+            .iter()
+            .filter(|(key, _)| key.kind == kind)
+            .for_each(|(_, mailbox)| mailbox.wake());
+    }
+
+    /// Wakes all reconcilers.
+    pub(crate) fn wake_all(&self) {
+        self.lock().values().for_each(|mailbox| mailbox.wake());
+    }
+}

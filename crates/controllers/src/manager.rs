@@ -1,0 +1,252 @@
+//! Starts everything: the watches of the reconciled kinds as the controller, a task for every object, and their orderly end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tenure_cluster::{ClusterError, WatchEvent, watch};
+use tenure_sources::StorageError;
+use tokio::sync::watch as signal;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cache::Cache;
+use crate::config::Config;
+use crate::drive::drive;
+use crate::git_repository::GitRepositoryReconciler;
+use crate::key::{Key, OwnKind};
+use crate::kustomization::KustomizationReconciler;
+use crate::world::World;
+
+/// How long the tasks may take to end.
+const FAREWELL: Duration = Duration::from_secs(20);
+/// How often trees that nothing renders from are dropped.
+const SWEEP: Duration = Duration::from_secs(15);
+/// How soon a kind is looked for again that the API server does not serve yet.
+const ABSENT: Duration = Duration::from_millis(500);
+
+/// Why the controllers could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The folder for artifacts can't be used.
+    #[error("the folder for artifacts can't be used: {0}")]
+    Artifacts(#[from] StorageError),
+}
+
+/// Runs all controllers until `shutdown`; then lets what is under way end, for at most twenty seconds.
+///
+/// Kinds that the API server does not serve yet are waited for.
+///
+/// # Errors
+/// [`RunError`] when they can't start.
+pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
+    let world = Arc::new(World::new(config)?);
+    let manager = Manager {
+        world: Arc::clone(&world),
+        tasks: TaskTracker::new(),
+        end: shutdown.clone(),
+    };
+    manager.start().await;
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            _ = sweep.tick() => world.artifacts.sweep(),
+        }
+    }
+    manager.tasks.close();
+    if tokio::time::timeout(FAREWELL, manager.tasks.wait()).await.is_err() {
+        tracing::warn!("some reconciliations were still under way at the end");
+    }
+    Ok(())
+}
+
+#[derive(Clone)]
+struct Manager {
+    world: Arc<World>,
+    tasks: TaskTracker,
+    end: CancellationToken,
+}
+
+impl Manager {
+    /// Opens the watches, and starts the reconcilers once everything that is there has been seen: whose a namespace is can't be told
+    /// from half of the Tenants.
+    async fn start(&self) {
+        let mut synced = Vec::new();
+        synced.push(self.watch::<Namespace>("v1", "Namespace", |world| &world.namespaces, Manager::namespace_changed));
+        let own: [(OwnKind, signal::Receiver<bool>); 4] = [
+            (OwnKind::Tenant, self.watch_own(OwnKind::Tenant, |world| &world.tenants)),
+            (
+                OwnKind::GitRepository,
+                self.watch_own(OwnKind::GitRepository, |world| &world.repositories),
+            ),
+            (
+                OwnKind::Kustomization,
+                self.watch_own(OwnKind::Kustomization, |world| &world.kustomizations),
+            ),
+            (
+                OwnKind::Surface,
+                self.watch_own(OwnKind::Surface, |world| &world.surfaces),
+            ),
+        ];
+        synced.extend(own.into_iter().map(|(_, synced)| synced));
+        for mut synced in synced {
+            tokio::select! {
+                _ = synced.wait_for(|synced| *synced) => {}
+                () = self.end.cancelled() => return,
+            }
+        }
+        self.world.ready.cancel();
+        self.world.realm_changed();
+    }
+
+    fn watch_own<K>(&self, kind: OwnKind, cache: fn(&World) -> &Cache<K>) -> signal::Receiver<bool>
+    where
+        K: Resource + DeserializeOwned + Send + Sync + 'static,
+    {
+        let changed = move |manager: &Manager, namespace: &str, name: &str| manager.own_changed(kind, namespace, name);
+        self.watch(kind.api_version(), kind.kind(), cache, changed)
+    }
+
+    /// Keeps a cache up to date from a watch as the controller, and says what changed.
+    fn watch<K>(
+        &self,
+        api_version: &'static str,
+        kind: &'static str,
+        cache: fn(&World) -> &Cache<K>,
+        changed: impl Fn(&Manager, &str, &str) + Send + Sync + 'static,
+    ) -> signal::Receiver<bool>
+    where
+        K: Resource + DeserializeOwned + Send + Sync + 'static,
+    {
+        let (send, receive) = signal::channel(false);
+        let manager = self.clone();
+        let following = async move {
+            let controller = &manager.world.controller;
+            let resource = loop {
+                match controller.resource(api_version, kind).await {
+                    Ok(resource) => break resource,
+                    Err(ClusterError::NoKindMatch { .. }) => tracing::debug!(kind, "not served yet"),
+                    Err(error) => tracing::warn!(kind, %error, "the API server can't be asked"),
+                }
+                tokio::time::sleep(ABSENT).await;
+            };
+            let sink = |event| match event {
+                WatchEvent::Changed(object) => {
+                    if let Some((namespace, name)) = observe(cache(&manager.world), object) {
+                        changed(&manager, &namespace, &name);
+                    }
+                }
+                WatchEvent::Deleted { namespace, name, .. } => {
+                    cache(&manager.world).remove(&namespace, &name);
+                    changed(&manager, &namespace, &name);
+                }
+                WatchEvent::Synced { .. } => {
+                    send.send_replace(true);
+                }
+                WatchEvent::Failed(error) => tracing::warn!(kind, %error, "the watch broke; it begins again"),
+                WatchEvent::Progress { .. } | WatchEvent::Resumed => {}
+            };
+            watch(controller, &resource, None, None, sink).await;
+        };
+        let end = self.end.clone();
+        self.tasks
+            .spawn(async move { end.run_until_cancelled(following).await });
+        receive
+    }
+
+    fn namespace_changed(&self, _namespace: &str, _name: &str) {
+        self.world.realm_changed();
+    }
+
+    /// An object of a reconciled kind changed: its own reconciler is told, and those that look at it.
+    fn own_changed(&self, kind: OwnKind, namespace: &str, name: &str) {
+        let world = &self.world;
+        let key = Key::new(kind, namespace, name);
+        let (mailbox, new) = world.mailboxes.get_or_add(&key);
+        mailbox.wake();
+        if new {
+            self.spawn(key);
+        }
+        match kind {
+            OwnKind::Tenant => world.realm_changed(),
+            OwnKind::GitRepository => {
+                for kustomization in world.kustomizations.in_namespace(namespace) {
+                    if kustomization.spec.source_ref.name == name {
+                        self.wake(OwnKind::Kustomization, &kustomization.metadata);
+                    }
+                }
+                self.wake_surfaces(namespace);
+            }
+            OwnKind::Kustomization => {
+                for kustomization in world.kustomizations.in_namespace(namespace) {
+                    if kustomization
+                        .spec
+                        .depends_on
+                        .iter()
+                        .any(|dependency| dependency.name == name)
+                    {
+                        self.wake(OwnKind::Kustomization, &kustomization.metadata);
+                    }
+                }
+                self.wake_surfaces(namespace);
+            }
+            OwnKind::Surface => {}
+        }
+    }
+
+    fn wake(&self, kind: OwnKind, metadata: &tenure_api::ObjectMeta) {
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        self.world.mailboxes.wake(&Key::new(kind, namespace, name));
+    }
+
+    fn wake_surfaces(&self, namespace: &str) {
+        for surface in self.world.surfaces.in_namespace(namespace) {
+            self.wake(OwnKind::Surface, &surface.metadata);
+        }
+    }
+
+    fn spawn(&self, key: Key) {
+        let world = Arc::clone(&self.world);
+        let (mailbox, _) = world.mailboxes.get_or_add(&key);
+        let end = self.end.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = world.ready.cancelled() => {}
+                () = end.cancelled() => return,
+            }
+            let shared = Arc::clone(&world);
+            match key.kind {
+                OwnKind::GitRepository => drive(GitRepositoryReconciler::new(shared, key), world, mailbox, end).await,
+                OwnKind::Kustomization => drive(KustomizationReconciler::new(shared, key), world, mailbox, end).await,
+                OwnKind::Surface | OwnKind::Tenant => {}
+            }
+        });
+    }
+}
+
+/// Takes an object from a watch; its namespace and name if it changed what is known.
+fn observe<K: Resource + DeserializeOwned>(cache: &Cache<K>, mut object: Value) -> Option<(String, String)> {
+    // Nothing reads them, and they are most of an object.
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    match serde_json::from_value::<K>(object) {
+        Ok(object) => {
+            let key = (
+                object.meta().namespace.clone().unwrap_or_default(),
+                object.meta().name.clone().unwrap_or_default(),
+            );
+            cache.observe(object);
+            Some(key)
+        }
+        Err(error) => {
+            tracing::warn!(%error, kind = std::any::type_name::<K>(), "an object can't be read; it is left alone");
+            None
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What all reconcilers share: clients, caches, watches, artifacts, lanes. Owns no decision.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use serde_json::Value;
+use tenure_api::{GitRepository, Kustomization, Surface, Tenant};
+use tenure_cluster::{Client, Clients, EventRecorder};
+use tenure_sources::{Policy, SourceKey, StorageError};
+use tenure_tenancy::{Placement, Realm, Settings};
+use tokio_util::sync::CancellationToken;
+
+use crate::artifacts::Artifacts;
+use crate::cache::Cache;
+use crate::config::Config;
+use crate::key::OwnKind;
+use crate::lanes::Lanes;
+use crate::live::LiveObjects;
+use crate::mailbox::Mailboxes;
+use crate::realm::Placements;
+
+/// What all reconcilers share.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) clients: Clients,
+    pub(crate) controller: Client,
+    pub(crate) settings: Settings,
+    pub(crate) platform_sources: Policy,
+    pub(crate) tenant_sources: Policy,
+    pub(crate) render_timeout: Duration,
+    pub(crate) repositories: Cache<GitRepository>,
+    pub(crate) kustomizations: Cache<Kustomization>,
+    pub(crate) surfaces: Cache<Surface>,
+    pub(crate) tenants: Cache<Tenant>,
+    pub(crate) namespaces: Cache<Namespace>,
+    pub(crate) artifacts: Artifacts,
+    pub(crate) live: LiveObjects,
+    pub(crate) lanes: Lanes,
+    pub(crate) mailboxes: Arc<Mailboxes>,
+    /// Cancelled once everything that is there has been seen.
+    pub(crate) ready: CancellationToken,
+    placements: Placements,
+    source_events: EventRecorder,
+    kustomize_events: EventRecorder,
+    tenure_events: EventRecorder,
+}
+
+impl World {
+    pub(crate) fn new(config: Config) -> Result<Self, StorageError> {
+        let clients = Clients::new(config.connection);
+        let controller = clients.controller();
+        let mailboxes = Arc::new(Mailboxes::default());
+        Ok(Self {
+            live: LiveObjects::new(clients.clone(), Arc::clone(&mailboxes)),
+            artifacts: Artifacts::open(&config.artifacts, config.limits)?,
+            lanes: Lanes::new(config.lane_width),
+            source_events: EventRecorder::new(controller.clone(), "source-controller"),
+            kustomize_events: EventRecorder::new(controller.clone(), "kustomize-controller"),
+            tenure_events: EventRecorder::new(controller.clone(), "tenure-controller"),
+            clients,
+            controller,
+            settings: config.settings,
+            platform_sources: config.platform_sources,
+            tenant_sources: config.tenant_sources,
+            render_timeout: config.render_timeout,
+            repositories: Cache::default(),
+            kustomizations: Cache::default(),
+            surfaces: Cache::default(),
+            tenants: Cache::default(),
+            namespaces: Cache::default(),
+            mailboxes,
+            ready: CancellationToken::new(),
+            placements: Placements::default(),
+        })
+    }
+
+    /// Whose a namespace is. One that no watch has told of yet is asked for, so that what is created right after it is not refused.
+    pub(crate) async fn place(&self, namespace: &str) -> Placement {
+        if self.namespaces.get("", namespace).is_none()
+            && let Ok(resource) = self.controller.resource("v1", "Namespace").await
+            && let Ok(Some(found)) = self.controller.find(&resource, "", namespace).await
+            && let Ok(found) = serde_json::from_value::<Namespace>(found)
+        {
+            self.namespaces.observe(found);
+            self.placements.forget();
+        }
+        self.placements
+            .place(namespace, &self.settings, &self.tenants, &self.namespaces)
+    }
+
+    /// All Tenants and namespaces.
+    pub(crate) fn realm(&self) -> Arc<Realm> {
+        self.placements.realm(&self.settings, &self.tenants, &self.namespaces)
+    }
+
+    /// A Tenant or a namespace changed: everything that depends on whose a namespace is has to look again.
+    pub(crate) fn realm_changed(&self) {
+        self.placements.forget();
+        self.mailboxes.wake_all();
+    }
+
+    /// Who writes events about a kind, under the name that its users know.
+    pub(crate) fn events(&self, kind: OwnKind) -> &EventRecorder {
+        match kind {
+            OwnKind::GitRepository => &self.source_events,
+            OwnKind::Kustomization => &self.kustomize_events,
+            OwnKind::Surface | OwnKind::Tenant => &self.tenure_events,
+        }
+    }
+
+    /// Takes an object of a reconciled kind from the answer to a write.
+    pub(crate) fn written(&self, kind: OwnKind, object: Value) {
+        fn take<K: kube::Resource + serde::de::DeserializeOwned>(cache: &Cache<K>, object: Value) {
+            match serde_json::from_value(object) {
+                Ok(object) => cache.written(object),
+                Err(error) => tracing::warn!(%error, "an object that was written can't be read back"),
+            }
+        }
+        match kind {
+            OwnKind::GitRepository => take(&self.repositories, object),
+            OwnKind::Kustomization => take(&self.kustomizations, object),
+            OwnKind::Surface => take(&self.surfaces, object),
+            OwnKind::Tenant => take(&self.tenants, object),
+        }
+    }
+}
+
+/// The key of a GitRepository in the artifact store.
+pub(crate) fn git_source(namespace: &str, name: &str) -> Result<SourceKey, StorageError> {
+    SourceKey::new("GitRepository", namespace, name)
+}
