@@ -235,7 +235,7 @@ fn either(definition: &str, reader: &mut Reader<'_>, depth: usize, list: bool) -
 fn time(seconds: i64, nanos: i64, micro: bool) -> Value {
     const YEAR_ONE: i64 = -62_135_596_800;
     let nanos = i32::try_from(nanos).unwrap_or(0);
-    if seconds == YEAR_ONE {
+    if seconds == YEAR_ONE || (seconds == 0 && nanos == 0) {
         return Value::Null;
     }
     match Timestamp::new(seconds, nanos) {
