@@ -152,3 +152,8 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
 pub(crate) fn custom_document(catalog: &Catalog, path: &str) -> Option<Vec<u8>> {
     catalog.custom_document(path).map(<[u8]>::to_vec)
 }
+
+/// Whether a built-in kind of this name exists in this version.
+pub(crate) fn is_known(api_version: &str, kind: &str) -> bool {
+    BuiltinSchemas::shared().definition_name(api_version, kind).is_some()
+}

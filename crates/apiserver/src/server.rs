@@ -70,6 +70,7 @@ pub enum ServerError {
 pub struct Server {
     shared: Arc<Shared>,
     authority: Arc<Authority>,
+    controllers: Arc<tokio::sync::Mutex<Option<tokio::task::JoinHandle<()>>>>,
 }
 
 impl Server {
@@ -100,10 +101,11 @@ impl Server {
             tokens,
             workload_status: config.workload_status,
         };
-        controllers::start(shared.registry.clone(), settings, shared.shutdown.clone());
+        let controllers = controllers::start(shared.registry.clone(), settings, shared.shutdown.clone());
         Ok(Self {
             shared,
             authority: Arc::new(authority),
+            controllers: Arc::new(tokio::sync::Mutex::new(Some(controllers))),
         })
     }
 
@@ -137,6 +139,14 @@ impl Server {
     /// Ends every watch and stops to serve; requests that are being answered are finished.
     pub fn shutdown(&self) {
         self.shared.shutdown.cancel();
+    }
+
+    /// [`Server::shutdown`], and waits until the built-in controllers have ended.
+    pub async fn close(&self) {
+        self.shutdown();
+        if let Some(controllers) = self.controllers.lock().await.take() {
+            let _ = controllers.await;
+        }
     }
 
     /// The admin's kubeconfig for a server at `address`.

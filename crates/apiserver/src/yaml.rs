@@ -143,9 +143,10 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&str>) -> Value {
     }
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "y" | "Y" | "n" | "N" => return Value::from(text),
-        "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "true" | "True" | "TRUE" => return Value::Bool(true),
-        "no" | "No" | "NO" | "off" | "Off" | "OFF" | "false" | "False" | "FALSE" => return Value::Bool(false),
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "true" | "True" | "TRUE" => return Value::Bool(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "false" | "False" | "FALSE" => {
+            return Value::Bool(false);
+        }
         _ => {}
     }
     number(text).map_or_else(|| Value::from(text), Value::Number)

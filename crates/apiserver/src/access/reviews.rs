@@ -19,6 +19,7 @@ impl Gate {
         object: &Value,
     ) -> Option<Result<Value, ApiError>> {
         let now = registry.now();
+        let object = &registry.manage_fields(op, None, object.clone());
         let answer = match (op.resource.group.as_str(), op.resource.plural.as_str()) {
             ("authentication.k8s.io", "selfsubjectreviews") => Ok(self_subject_review(&op.user, now)),
             ("authentication.k8s.io", "tokenreviews") => {

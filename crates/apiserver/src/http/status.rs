@@ -180,7 +180,10 @@ impl ApiError {
         Self::new(
             406,
             "NotAcceptable",
-            format!("only the following media types are accepted: {}", accepted.join(", ")),
+            format!(
+                "406: Not Acceptable\n\nAvailable representations: {}",
+                accepted.join(", ")
+            ),
         )
     }
 
@@ -250,7 +253,7 @@ impl ApiError {
             if !self.reason.is_empty() {
                 map.insert("reason".to_owned(), Value::from(self.reason));
             }
-            if !self.details.is_empty() || matches!(self.code, 404 | 405) {
+            if !self.details.is_empty() || matches!(self.code, 403 | 404 | 405 | 406 | 415 | 422) {
                 map.insert("details".to_owned(), Value::Object(self.details.clone()));
             }
         }

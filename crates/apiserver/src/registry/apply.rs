@@ -26,13 +26,12 @@ impl Registry {
         config: &Value,
         force: bool,
     ) -> Result<Outcome, ApiError> {
-        let mut config = config.clone();
         if !config.is_object() {
             return Err(ApiError::bad_request("error decoding YAML: the body is no object"));
         }
-        check_namespace(op, &mut config)?;
+        check_namespace(op, &mut config.clone())?;
         match config.name() {
-            "" => config.set_meta("name", Value::from(name)),
+            "" => {}
             same if same == name => {}
             other => {
                 return Err(ApiError::bad_request(format!(
@@ -69,6 +68,10 @@ impl Registry {
             if let Some(managed) = managed {
                 object.set_meta("managedFields", managed);
             }
+            if object.name().is_empty() {
+                object.set_meta("name", Value::from(name));
+            }
+            check_namespace(op, &mut object)?;
             if let Some(live) = live {
                 object = strategy::reset_fields(op, live, object);
                 keep_times_if_otherwise_equal(live, &mut object);

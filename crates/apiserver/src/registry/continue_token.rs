@@ -31,7 +31,9 @@ impl ContinueToken {
     }
 
     pub(crate) fn decode(text: &str) -> Result<Self, ApiError> {
-        let broken = |detail: String| ApiError::bad_request(format!("continue key is not valid: {detail}"));
+        let broken = |detail: String| {
+            ApiError::bad_request(format!("invalid continue token: continue key is not valid: {detail}"))
+        };
         let bytes = URL_SAFE_NO_PAD
             .decode(text)
             .map_err(|error| broken(error.to_string()))?;

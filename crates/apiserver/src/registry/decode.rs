@@ -17,11 +17,13 @@ pub(crate) enum BodyFormat {
 
 /// The object in a body, of the kind that the resource or subresource takes.
 pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> Result<Value, ApiError> {
-    let (mut object, repeated) = parse(body, format)?;
+    let (mut object, repeated) = parse(body, format).map_err(|error| unrecognized(op, body, &error.message))?;
     if !object.is_object() {
-        return Err(ApiError::bad_request(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct { APIVersion string; Kind string }",
-        ));
+        let found = if object.is_array() { "array" } else { "value" };
+        let detail = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        );
+        return Err(unrecognized(op, body, &detail));
     }
     check_kind(op, &mut object)?;
     check_fields(op, &mut object, repeated)?;
@@ -32,13 +34,18 @@ pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> 
 pub(crate) fn parse(body: &[u8], format: BodyFormat) -> Result<(Value, Vec<String>), ApiError> {
     match format {
         BodyFormat::Json => strict::read_json(body).map_err(|error| {
-            if body.is_empty() {
-                return ApiError::bad_request("EOF");
-            }
-            ApiError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+            let detail = if error.is_eof() {
+                "unexpected end of JSON input".to_owned()
+            } else {
+                error.to_string()
+            };
+            ApiError::bad_request(format!("couldn't get version/kind; json parse error: {detail}"))
         }),
-        BodyFormat::Yaml => crate::yaml::parse(body)
-            .map_err(|error| ApiError::bad_request(format!("couldn't get version/kind; yaml parse error: {error}"))),
+        BodyFormat::Yaml => crate::yaml::parse(body).map_err(|error| {
+            ApiError::bad_request(format!(
+                "error decoding YAML: error converting YAML to JSON: yaml: {error}"
+            ))
+        }),
         BodyFormat::Protobuf => kinds::decode_protobuf(body)
             .map(|value| (value, Vec::new()))
             .map_err(ApiError::bad_request),
@@ -77,18 +84,57 @@ fn check_kind(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
     }
     let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
+    if version == wanted_version && kind == wanted_kind {
+        return Ok(());
+    }
+    let cannot = |why: String| {
+        let short = version.rsplit('/').next().unwrap_or_default();
+        Err(ApiError::bad_request(format!(
+            "{kind} in version {short:?} cannot be handled as a {wanted_kind}: {why}"
+        )))
+    };
+    if !kinds::is_known(version, kind) && !resource.is_custom() {
+        return cannot(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+        ));
+    }
     if version != wanted_version {
         return Err(ApiError::bad_request(format!(
             "the API version in the data ({version}) does not match the expected API version ({wanted_version})"
         )));
     }
-    if kind != wanted_kind {
-        return Err(ApiError::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {wanted_kind}: converting ({kind}) to ({wanted_kind}): unknown conversion",
-            resource.version
-        )));
+    cannot(format!(
+        "converting ({}.{kind}) to ({}.{wanted_kind}): unknown conversion",
+        resource.version,
+        internal_package(&resource.group)
+    ))
+}
+
+/// The name of the Go package with a group's internal types, which an error message shows.
+fn internal_package(group: &str) -> &str {
+    if group.is_empty() {
+        "core"
+    } else {
+        group.split('.').next().unwrap_or_default()
     }
-    Ok(())
+}
+
+/// How much of a body an error message shows.
+const SHOWN: usize = 1024;
+
+fn unrecognized(op: &Operation, body: &[u8], detail: &str) -> ApiError {
+    // A Secret's body is not repeated to anybody.
+    let body = if op.resource.plural == "secrets" { &[] } else { body };
+    let head = body.get(..SHOWN).unwrap_or(body);
+    let shown = match head.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(head).into_owned(),
+        Some(_) => hex::encode(head),
+    };
+    ApiError::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): {detail} ({shown})",
+        op.resource.kind
+    ))
 }
 
 fn capital(key: &str) -> &'static str {

@@ -127,9 +127,6 @@ impl Registry {
                 strategy::prepare_delete(resource, &mut new);
             }
             let gone = strategy::is_finalized(resource, &new);
-            if !gone && live.is_deleting() {
-                strategy::refuse_second_delete(resource, name)?;
-            }
             if new == live {
                 return Ok(Deleted::Waiting(live));
             }
@@ -168,17 +165,18 @@ impl Registry {
 }
 
 fn check_preconditions(op: &Operation, name: &str, options: &DeleteOptions, live: &Value) -> Result<(), ApiError> {
+    let kind = &op.resource.kind;
     let failed = |why: String| {
-        let mut error = ApiError::conflict(&op.resource, name, &why);
+        let mut error = ApiError::conflict(&op.resource, name, "");
         // A broken precondition names the kind, not the resource.
-        error
-            .details
-            .insert("kind".to_owned(), Value::from(op.resource.plural.clone()));
+        error.details.remove("group");
+        error.details.insert("kind".to_owned(), Value::from(kind.as_str()));
+        error.message = format!("Operation cannot be fulfilled on {kind} {name:?}: {why}");
         error
     };
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != live.uid()) {
         return Err(failed(format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
             live.uid()
         )));
     }
@@ -188,7 +186,7 @@ fn check_preconditions(op: &Operation, name: &str, options: &DeleteOptions, live
         .filter(|version| *version != live.resource_version())
     {
         return Err(failed(format!(
-            "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {}",
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
             live.resource_version()
         )));
     }

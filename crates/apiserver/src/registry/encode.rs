@@ -23,7 +23,14 @@ pub(crate) fn encode(object: &Value) -> Result<Payload, ApiError> {
     let mut out = Vec::with_capacity(1024);
     let mut revision_at = None;
     out.push(b'{');
-    for (index, (key, value)) in map.iter().enumerate() {
+    // Kind and version come first, as a real server writes them; lists then cut them off (see `without_kind`).
+    let first = ["kind", "apiVersion", "metadata"]
+        .into_iter()
+        .filter_map(|key| map.get_key_value(key));
+    let rest = map
+        .iter()
+        .filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion" | "metadata"));
+    for (index, (key, value)) in first.chain(rest).enumerate() {
         if index > 0 {
             out.push(b',');
         }
@@ -41,6 +48,23 @@ pub(crate) fn encode(object: &Value) -> Result<Payload, ApiError> {
         Some(offset) => Payload::with_revision_at(out, offset),
         None => Payload::plain(out),
     })
+}
+
+/// What every stored object of a resource begins with.
+pub(crate) fn kind_prefix(resource: &Resource) -> Vec<u8> {
+    format!(
+        "{{\"kind\":{:?},\"apiVersion\":{:?},",
+        resource.kind, resource.storage_api_version
+    )
+    .into_bytes()
+}
+
+/// A stored object without kind and version, as lists of built-in kinds have their items.
+pub(crate) fn without_kind<'a>(bytes: &'a [u8], prefix: &[u8]) -> (&'static [u8], &'a [u8]) {
+    match bytes.strip_prefix(prefix) {
+        Some(rest) => (b"{", rest),
+        None => (b"", bytes),
+    }
 }
 
 fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>) -> Result<usize, serde_json::Error> {

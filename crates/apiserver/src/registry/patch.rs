@@ -75,7 +75,18 @@ impl Registry {
             )));
         }
         super::create::check_namespace(op, &mut new)?;
-        check_fields(op, &mut new, patch.repeated.clone())?;
+        check_fields(op, &mut new, patch.repeated.clone()).map_err(|error| {
+            // The real server repeats the whole object here, secrets included; this one only says what is wrong with it.
+            let prefix = format!(
+                "{} in version {:?} cannot be handled as a {}: ",
+                resource.kind, resource.version, resource.kind
+            );
+            let why = error.message.strip_prefix(&prefix).unwrap_or(&error.message).to_owned();
+            let fault = FieldError::invalid("patch", resource.kind.as_str(), why);
+            let mut refused = ApiError::invalid("", "", "", std::slice::from_ref(&fault));
+            refused.details.remove("name");
+            refused
+        })?;
         strategy::normalize(resource, &mut new);
         kinds::set_defaults(resource, &mut new);
         let version = new.resource_version();
@@ -91,11 +102,11 @@ impl Registry {
 pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result<Value, ApiError> {
     let mut document = live.clone();
     match patch.kind {
-        PatchKind::Json => json_patch_onto(op, &mut document, &patch.body)?,
+        PatchKind::Json => json_patch_onto(&mut document, &patch.body)?,
         PatchKind::Merge => {
             if !patch.body.is_object() {
                 return Err(ApiError::bad_request(
-                    "error decoding patch: the patch is no JSON object",
+                    "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
                 ));
             }
             merge(&mut document, &patch.body);
@@ -103,7 +114,7 @@ pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result
         PatchKind::Strategic => {
             if !patch.body.is_object() {
                 return Err(ApiError::bad_request(
-                    "error decoding patch: the patch is no JSON object",
+                    "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
                 ));
             }
             document = kinds::strategic_merge(&op.resource, &document, &patch.body)?;
@@ -113,7 +124,7 @@ pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result
     Ok(document)
 }
 
-fn json_patch_onto(op: &Operation, document: &mut Value, body: &Value) -> Result<(), ApiError> {
+fn json_patch_onto(document: &mut Value, body: &Value) -> Result<(), ApiError> {
     let operations = body.as_array().map_or(0, Vec::len);
     if operations > MAX_OPERATIONS {
         return Err(ApiError::new(
@@ -122,22 +133,21 @@ fn json_patch_onto(op: &Operation, document: &mut Value, body: &Value) -> Result
             format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {operations}"),
         ));
     }
-    let patch: json_patch::Patch = serde_json::from_value(body.clone())
-        .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
-    json_patch::patch(document, &patch).map_err(|error| {
-        let mut refused = ApiError::invalid(
-            &op.resource.group,
-            &op.resource.kind,
-            document.name(),
-            &[FieldError::invalid(
-                "patch",
-                error.path.to_string(),
-                error.kind.to_string(),
-            )],
-        );
-        refused.message = format!("the server rejected our request due to an error in our request: {error}");
-        refused
-    })
+    if !body.is_array() {
+        return Err(ApiError::bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+        ));
+    }
+    // Why is for the client to find out: the real server says no more, and the operation may hold a secret.
+    let refused = || {
+        ApiError::new(
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        )
+    };
+    let patch: json_patch::Patch = serde_json::from_value(body.clone()).map_err(|_| refused())?;
+    json_patch::patch(document, &patch).map_err(|_| refused())
 }
 
 /// RFC 7386.

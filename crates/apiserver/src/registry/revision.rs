@@ -15,9 +15,11 @@ pub(crate) fn parse(text: Option<&str>) -> Result<Option<u64>, ApiError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    text.parse()
-        .map(Some)
-        .map_err(|error: std::num::ParseIntError| ApiError::bad_request(format!("Invalid value: {text:?}: {error}")))
+    text.parse().map(Some).map_err(|_| {
+        ApiError::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        ))
+    })
 }
 
 /// A state that is not older than `revision`.

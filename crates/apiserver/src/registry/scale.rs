@@ -1,6 +1,7 @@
 //! The scale subresource: one number of an object, seen as an object of its own.
 
 use serde_json::{Value, json};
+use structured_merge::Managed;
 
 use super::{ObjectExt, Operation, Patch, Registry, apply_patch};
 use crate::catalog::Origin;
@@ -131,11 +132,25 @@ impl Registry {
                 }
                 let mut new = live.clone();
                 set(&mut new, &paths.spec, replicas);
-                Ok(self.manage_fields(op, Some(live), new))
+                Ok(without_time(self.manage_fields(op, Some(live), new), &op.field_manager))
             })
             .await?;
         self.scale_of(op, &outcome.object)
     }
+}
+
+/// Entries that come through a Scale have no time, as a real server writes them.
+fn without_time(mut object: Value, manager: &str) -> Value {
+    let Ok(mut managed) = Managed::of_object(&object) else {
+        return object;
+    };
+    for (id, owned) in &mut managed.managers {
+        if id.subresource == "scale" && id.manager == manager {
+            owned.time = None;
+        }
+    }
+    object.set_meta("managedFields", managed.to_value());
+    object
 }
 
 /// Sets a value at a pointer, making the objects on the way.

@@ -41,7 +41,7 @@ impl Selectors {
         let fields = parse_fields(fields.unwrap_or_default())?;
         for (field, _, _) in &fields {
             if !is_selectable(resource, field) {
-                return Err(ApiError::bad_request(format!("field label not supported: {field}")));
+                return Err(not_selectable(resource, field));
             }
         }
         Ok(Self { labels, fields })
@@ -252,6 +252,18 @@ fn is_selectable(resource: &Resource, field: &str) -> bool {
         Origin::Builtin => field == "metadata.namespace" || builtin_fields(resource).contains(&field),
         Origin::Custom(custom) => custom_fields(&custom.definition, &resource.version).contains_key(field),
     }
+}
+
+fn not_selectable(resource: &Resource, field: &str) -> ApiError {
+    let own = match &resource.origin {
+        Origin::Builtin => !builtin_fields(resource).is_empty(),
+        Origin::Custom(_) => true,
+    };
+    ApiError::bad_request(if own {
+        format!("field label not supported: {field}")
+    } else {
+        format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    })
 }
 
 /// `selectableFields` of one version of a CustomResourceDefinition, without the leading dot.

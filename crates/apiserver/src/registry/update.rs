@@ -6,6 +6,7 @@ use tenure_store::{Change, Entry, Expect, Write, WriteError};
 
 use super::create::refuse;
 use super::encode::{decode_stored, encode, from_storage, to_storage};
+use super::finalizers;
 use super::state::storage_error;
 use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::http::{ApiError, FieldError};
@@ -112,6 +113,7 @@ impl Registry {
         }
         strategy::bump_generation(op, live, &mut new);
         let mut errors = kinds::validate_update(op, live, &new);
+        errors.extend(finalizers::validate(resource, &new));
         errors.extend(strategy::validate_update(op, live, &new, &view));
         refuse(op, name, errors)?;
         let gone = new.is_deleting() && strategy::is_finalized(resource, &new);
@@ -159,7 +161,8 @@ fn check_uid(op: &Operation, name: &str, live: &Value, new: &Value) -> Result<()
         &op.resource,
         name,
         &format!(
-            "Precondition failed: UID in precondition: {sent}, UID in object meta: {}",
+            "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {}",
+            op.key(name).trim_start_matches('/'),
             live.uid()
         ),
     ))

@@ -93,7 +93,14 @@ impl Registry {
         shutdown: CancellationToken,
     ) -> Result<WatchStream, ApiError> {
         options.validate()?;
-        let wanted = revision::parse(options.resource_version.as_deref())?;
+        let wanted = revision::parse(options.resource_version.as_deref()).map_err(|error| {
+            // A watch answers this without a reason, unlike a list.
+            let message = error
+                .message
+                .trim_start_matches("invalid resource version: ")
+                .to_owned();
+            ApiError::new(500, "", message)
+        })?;
         let initial = options.send_initial_events == Some(true)
             || (options.send_initial_events.is_none() && matches!(wanted, None | Some(0)));
         let mut pending = VecDeque::new();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
-use super::render::{Form, list, object as render_object};
+use super::render::{Form, list, listed, object as render_object};
 use super::{object, options, watch};
 use crate::access::Gate;
 use crate::authentication::UserInfo;
@@ -133,7 +133,7 @@ async fn dispatch(
             let (revision, objects) = registry.delete_collection(op, &list, &options).await?;
             let value = serde_json::json!({
                 "kind": op.resource.list_kind, "apiVersion": op.resource.api_version(),
-                "metadata": {"resourceVersion": revision.to_string()}, "items": objects,
+                "metadata": {"resourceVersion": revision.to_string()}, "items": objects.into_iter().map(|object| listed(op, object)).collect::<Vec<_>>(),
             });
             Ok(respond::value(StatusCode::OK, &value))
         }

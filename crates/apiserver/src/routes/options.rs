@@ -16,7 +16,7 @@ pub(crate) fn dry_run(query: &Query, kind: &str) -> Result<bool, ApiError> {
     let mut found = false;
     for value in query.all("dryRun") {
         if value != "All" {
-            let error = FieldError::not_supported("dryRun", value, &["All"]);
+            let error = FieldError::not_supported("dryRun", vec![value], &["All"]);
             return Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]));
         }
         found = true;
@@ -48,7 +48,7 @@ pub(crate) fn field_validation(query: &Query, kind: &str) -> Result<FieldValidat
         Some("Ignore") => Ok(FieldValidation::Ignore),
         Some("Strict") => Ok(FieldValidation::Strict),
         Some(other) => {
-            let error = FieldError::not_supported("fieldValidation", other, &["Ignore", "Strict", "Warn"]);
+            let error = FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]);
             Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]))
         }
     }

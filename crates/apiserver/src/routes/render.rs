@@ -8,7 +8,7 @@ use crate::http::negotiate::View;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
 use crate::kinds;
-use crate::registry::{Item, ListResult, Operation, Registry};
+use crate::registry::{Item, ListResult, Operation, Registry, kind_prefix, without_kind};
 use crate::table::{IncludeObject, partial_metadata};
 
 /// How to answer.
@@ -98,10 +98,21 @@ pub(crate) fn list(
         }),
         View::Object => json!({
             "kind": op.resource.list_kind, "apiVersion": op.resource.api_version(), "metadata": metadata,
-            "items": objects,
+            "items": objects.into_iter().map(|object| listed(op, object)).collect::<Vec<_>>(),
         }),
     };
     Ok(respond::value(StatusCode::OK, &value))
+}
+
+/// An object as an item of a list: the list's kind says what built-in ones are.
+pub(crate) fn listed(op: &Operation, mut object: Value) -> Value {
+    if !op.resource.is_custom()
+        && let Some(map) = object.as_object_mut()
+    {
+        map.remove("kind");
+        map.remove("apiVersion");
+    }
+    object
 }
 
 /// A list of stored bytes, joined without reading them.
@@ -111,14 +122,21 @@ fn plain_list(op: &Operation, metadata: &Value, items: &[Item]) -> Result<Respon
     let head = json!({"kind": op.resource.list_kind, "apiVersion": op.resource.api_version(), "metadata": metadata});
     serde_json::to_writer(&mut out, &head).map_err(ApiError::internal)?;
     out.pop();
+    let prefix = kind_prefix(&op.resource);
     out.extend_from_slice(b",\"items\":[");
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
         match &item.decoded {
-            Some(object) => serde_json::to_writer(&mut out, object).map_err(ApiError::internal)?,
-            None => out.extend_from_slice(&item.entry.bytes),
+            Some(object) => {
+                serde_json::to_writer(&mut out, &listed(op, object.clone())).map_err(ApiError::internal)?;
+            }
+            None => {
+                let (head, tail) = without_kind(&item.entry.bytes, &prefix);
+                out.extend_from_slice(head);
+                out.extend_from_slice(tail);
+            }
         }
     }
     out.extend_from_slice(b"]}\n");

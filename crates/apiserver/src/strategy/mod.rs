@@ -4,6 +4,7 @@
 //! What a valid object looks like is `schema`'s business; who may write it, `authorization`'s.
 
 mod generation;
+mod job;
 mod namespace;
 mod secret;
 mod service;
@@ -12,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::catalog::Resource;
-use crate::http::{ApiError, FieldError};
+use crate::http::FieldError;
 use crate::registry::{ObjectExt, Operation, View};
 
 pub(crate) use generation::{bump_generation, has_generation};
@@ -36,6 +37,14 @@ pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
     if is(resource, "", "secrets") {
         secret::prepare(object);
     }
+    if is(resource, "autoscaling", "horizontalpodautoscalers")
+        && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+        && spec.get("metrics").and_then(Value::as_array).is_none_or(Vec::is_empty)
+    {
+        spec.insert("metrics".to_owned(), json!([{
+            "type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+        }]));
+    }
 }
 
 /// Prepares an object that is about to be created.
@@ -56,7 +65,11 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
         ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") => {
             set_status(object, workload_status(resource));
         }
-        ("batch", "jobs" | "cronjobs") | ("networking.k8s.io", "ingresses") => {
+        ("batch", "jobs") => {
+            set_status(object, json!({}));
+            job::prepare_create(object);
+        }
+        ("batch", "cronjobs") | ("networking.k8s.io", "ingresses") => {
             set_status(
                 object,
                 if resource.plural == "ingresses" {
@@ -192,18 +205,6 @@ pub(crate) fn is_finalized(resource: &Resource, object: &Value) -> bool {
             .and_then(Value::as_array)
             .is_some_and(|list| !list.is_empty());
     object.finalizers().is_empty() && !held_by_spec
-}
-
-/// Some kinds tell a second deletion that the first one is still at work.
-pub(crate) fn refuse_second_delete(resource: &Resource, name: &str) -> Result<(), ApiError> {
-    if is(resource, "", "namespaces") {
-        return Err(ApiError::conflict(
-            resource,
-            name,
-            "The system is ensuring all content is removed from this namespace.  Upon completion, this namespace will automatically be purged by the system.",
-        ));
-    }
-    Ok(())
 }
 
 /// Faults that only show beside other objects, on creation.

@@ -39,6 +39,7 @@ pub(super) fn prepare_update(op: &Operation, live: &Value, new: &mut Value) {
 }
 
 pub(super) fn prepare_delete(object: &mut Value) {
+    object.remove_meta("deletionGracePeriodSeconds");
     if let Some(map) = object.as_object_mut() {
         let status = map.entry("status").or_insert_with(|| json!({}));
         if let Some(status) = status.as_object_mut() {

@@ -1,0 +1,43 @@
+//! Jobs: the selector that the server makes, unless the user manages it.
+
+use serde_json::{Map, Value, json};
+
+use crate::registry::ObjectExt;
+
+pub(super) fn prepare_create(object: &mut Value) {
+    if object.pointer("/spec/manualSelector").and_then(Value::as_bool) == Some(true) {
+        return;
+    }
+    let (name, uid) = (object.name().to_owned(), object.uid().to_owned());
+    let labels = [
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &uid),
+        ("job-name", &name),
+    ];
+    let add = |metadata: &mut Map<String, Value>| {
+        let map = metadata.entry("labels").or_insert_with(|| json!({}));
+        if let Some(map) = map.as_object_mut() {
+            for (key, value) in labels {
+                map.insert(key.to_owned(), Value::from(value.as_str()));
+            }
+        }
+    };
+    if let Some(metadata) = object.metadata_mut() {
+        add(metadata);
+    }
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    spec.insert(
+        "selector".to_owned(),
+        json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}),
+    );
+    let metadata = spec
+        .get_mut("template")
+        .and_then(Value::as_object_mut)
+        .map(|template| template.entry("metadata").or_insert_with(|| json!({})));
+    if let Some(Value::Object(metadata)) = metadata {
+        add(metadata);
+    }
+}
