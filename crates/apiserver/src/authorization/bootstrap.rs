@@ -164,3 +164,101 @@ fn add_missing_keys(object: &mut Value, expected: &Value, map: &str) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn named(name: &str) -> BootstrapObject {
+        bootstrap_objects()
+            .into_iter()
+            .find(|object| object.object["metadata"]["name"] == name)
+            .unwrap()
+    }
+
+    #[test]
+    fn everything_recorded_is_read_and_every_binding_has_its_role() {
+        let objects = bootstrap_objects();
+        assert_eq!(objects.len(), RECORDED.lines().count());
+        let roles: BTreeSet<(String, String)> = objects
+            .iter()
+            .filter(|object| matches!(object.kind, RbacKind::ClusterRole | RbacKind::Role))
+            .map(|object| {
+                let text = |key: &str| object.object["metadata"][key].as_str().unwrap_or_default().to_owned();
+                (text("namespace"), text("name"))
+            })
+            .collect();
+        for object in &objects {
+            let reference = &object.object["roleRef"];
+            let namespace = match reference["kind"].as_str() {
+                Some("Role") => object.object["metadata"]["namespace"].as_str().unwrap(),
+                Some("ClusterRole") => "",
+                _ => continue,
+            };
+            let role = (namespace.to_owned(), reference["name"].as_str().unwrap().to_owned());
+            assert!(roles.contains(&role), "{role:?}");
+        }
+    }
+
+    #[test]
+    fn aggregated_roles_have_their_rules_from_the_start() {
+        let rules = |name: &str| PolicyRule::of_role(&named(name).object);
+        for (more, less) in [("admin", "edit"), ("edit", "view")] {
+            assert!(missing(&rules(more), &rules(less)).is_empty(), "{more} covers {less}");
+            assert!(
+                !missing(&rules(less), &rules(more)).is_empty(),
+                "{less} does not cover {more}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_start_adds_what_is_missing_and_takes_nothing() {
+        let expected = named("system:basic-user");
+        assert_eq!(reconcile(&expected, None), Reconciled::Create(expected.object.clone()));
+        assert_eq!(reconcile(&expected, Some(&expected.object)), Reconciled::Unchanged);
+        let own = json!({ "apiGroups": ["acme.io"], "resources": ["gizmos"], "verbs": ["get"] });
+        let mut live = expected.object.clone();
+        live["rules"] = json!([own]);
+        live["metadata"]["labels"] = json!({ "mine": "yes" });
+        let Reconciled::Update(updated) = reconcile(&expected, Some(&live)) else {
+            unreachable!("rules are missing");
+        };
+        assert_eq!(updated["rules"][0], own);
+        assert!(missing(&PolicyRule::of_role(&updated), &PolicyRule::of_role(&expected.object)).is_empty());
+        assert_eq!(updated["metadata"]["labels"]["mine"], "yes");
+        assert_eq!(
+            updated["metadata"]["labels"]["kubernetes.io/bootstrapping"],
+            "rbac-defaults"
+        );
+        assert_eq!(reconcile(&expected, Some(&updated)), Reconciled::Unchanged);
+        live["metadata"]["annotations"] = json!({ "rbac.authorization.kubernetes.io/autoupdate": "false" });
+        assert_eq!(reconcile(&expected, Some(&live)), Reconciled::Unchanged);
+    }
+
+    #[test]
+    fn a_binding_to_another_role_is_replaced_with_its_subjects() {
+        let expected = named("system:discovery");
+        let binding = bootstrap_objects()
+            .into_iter()
+            .find(|object| {
+                object.kind == RbacKind::ClusterRoleBinding && object.object["metadata"] == expected.object["metadata"]
+            })
+            .unwrap();
+        let mut live = binding.object.clone();
+        let extra = json!({ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "extra" });
+        live["subjects"] = json!([extra]);
+        let Reconciled::Update(updated) = reconcile(&binding, Some(&live)) else {
+            unreachable!("a subject is missing");
+        };
+        assert_eq!(items(&updated, "subjects").len(), 2);
+        live["roleRef"]["name"] = json!("view");
+        let Reconciled::Replace(replaced) = reconcile(&binding, Some(&live)) else {
+            unreachable!("the role is another");
+        };
+        assert_eq!(replaced["roleRef"], binding.object["roleRef"]);
+        assert!(items(&replaced, "subjects").contains(&extra));
+    }
+}

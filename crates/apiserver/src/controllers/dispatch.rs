@@ -33,6 +33,8 @@ pub(crate) enum Task {
     Aggregate,
     /// A workload whose status is to be reported.
     Workload(ObjectName),
+    /// An object in a namespace that is gone: it was let in just before.
+    Stray(ObjectName),
     /// An Event that is due.
     Expire(Due),
 }
@@ -45,6 +47,9 @@ pub(crate) struct Dispatcher {
     waiting: HashMap<String, ObjectName>,
     /// Objects with owners that could not be found out.
     unresolved: BTreeSet<ObjectName>,
+    /// The namespaces that are there.
+    namespaces: HashSet<String>,
+    /// Those of them that are being emptied.
     ending: HashSet<String>,
     /// The token Secrets of each ServiceAccount, by namespace and account.
     tokens: BTreeMap<(String, String), BTreeSet<String>>,
@@ -72,7 +77,7 @@ impl Dispatcher {
             || name
                 .namespace
                 .as_ref()
-                .is_some_and(|namespace| self.ending.contains(namespace))
+                .is_some_and(|namespace| self.ending.contains(namespace) || !self.namespaces.contains(namespace))
             || contains(b"\"ownerReferences\"")
             || contains(b"\"deletionTimestamp\"")
     }
@@ -81,18 +86,19 @@ impl Dispatcher {
     pub(crate) fn seen(&mut self, name: &ObjectName, object: &Value, written: Timestamp) -> Vec<Task> {
         let mut tasks = Vec::new();
         self.see_owners(name, object, &mut tasks);
-        if let Some(namespace) = name
-            .namespace
-            .as_ref()
-            .filter(|namespace| self.ending.contains(*namespace))
-        {
-            tasks.push(Task::Namespace(namespace.clone()));
+        if let Some(namespace) = &name.namespace {
+            if self.ending.contains(namespace) {
+                tasks.push(Task::Namespace(namespace.clone()));
+            } else if !self.namespaces.contains(namespace) {
+                tasks.push(Task::Stray(name.clone()));
+            }
         }
         if self.workload_status && workload::covers(name) {
             tasks.push(Task::Workload(name.clone()));
         }
         match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
             ("", "namespaces", None) => {
+                self.namespaces.insert(name.name.clone());
                 if namespace::is_ending(object) {
                     self.ending.insert(name.name.clone());
                     tasks.push(Task::Namespace(name.name.clone()));
@@ -144,6 +150,7 @@ impl Dispatcher {
         }
         match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
             ("", "namespaces", None) => {
+                self.namespaces.remove(&name.name);
                 self.ending.remove(&name.name);
             }
             ("", "configmaps", Some(namespace)) if name.name == ROOT_CA => {
@@ -248,6 +255,17 @@ mod tests {
         Timestamp::UNIX_EPOCH
     }
 
+    /// A dispatcher that knows the namespace `shop`.
+    fn with_shop(workload_status: bool) -> Dispatcher {
+        let mut dispatcher = Dispatcher::new(workload_status);
+        dispatcher.seen(
+            &ObjectName::cluster("", "namespaces", "shop"),
+            &json!({ "metadata": {} }),
+            now(),
+        );
+        dispatcher
+    }
+
     fn config_map(name: &str) -> ObjectName {
         ObjectName::namespaced("", "configmaps", "shop", name)
     }
@@ -258,18 +276,18 @@ mod tests {
 
     #[test]
     fn an_object_without_owners_is_nobodys_business() {
-        let dispatcher = Dispatcher::new(false);
+        let dispatcher = with_shop(false);
         assert!(!dispatcher.cares_about(&config_map("a"), br#"{"metadata":{"name":"a"}}"#));
         assert!(dispatcher.cares_about(&config_map("a"), br#"{"metadata":{"ownerReferences":[]}}"#));
         assert!(dispatcher.cares_about(&config_map(ROOT_CA), b"{}"));
         let deployment = ObjectName::namespaced("apps", "deployments", "shop", "web");
         assert!(!dispatcher.cares_about(&deployment, b"{}"));
-        assert!(Dispatcher::new(true).cares_about(&deployment, b"{}"));
+        assert!(with_shop(true).cares_about(&deployment, b"{}"));
     }
 
     #[test]
     fn dependents_are_looked_at_when_they_come_and_when_an_owner_goes() {
-        let mut dispatcher = Dispatcher::new(false);
+        let mut dispatcher = with_shop(false);
         let child = config_map("child");
         assert_eq!(
             dispatcher.seen(&child, &owned_by("o1"), now()),
@@ -287,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_waiting_owner_is_looked_at_when_a_dependent_goes() {
-        let mut dispatcher = Dispatcher::new(false);
+        let mut dispatcher = with_shop(false);
         let (child, owner) = (config_map("child"), config_map("o"));
         dispatcher.seen(&child, &owned_by("o1"), now());
         let waiting = json!({ "metadata": { "uid": "o1", "deletionTimestamp": "x", "finalizers": [FOREGROUND] } });
@@ -300,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_namespace_is_furnished_and_emptied() {
-        let mut dispatcher = Dispatcher::new(false);
+        let mut dispatcher = with_shop(false);
         let name = ObjectName::cluster("", "namespaces", "shop");
         let furnish = [Task::Furnish("shop".to_owned())];
         let empty = [Task::Namespace("shop".to_owned())];
@@ -312,11 +330,17 @@ mod tests {
         assert_eq!(dispatcher.gone(&config_map("a"), &json!({})), empty);
         dispatcher.gone(&name, &ending);
         assert_eq!(dispatcher.gone(&config_map("a"), &json!({})), []);
+        // What was let in just before the namespace went does not stay.
+        assert!(dispatcher.cares_about(&config_map("late"), b"{}"));
+        assert_eq!(
+            dispatcher.seen(&config_map("late"), &json!({}), now()),
+            [Task::Stray(config_map("late"))]
+        );
     }
 
     #[test]
     fn token_secrets_follow_their_account() {
-        let mut dispatcher = Dispatcher::new(false);
+        let mut dispatcher = with_shop(false);
         let secret = json!({
             "type": "kubernetes.io/service-account-token",
             "metadata": { "annotations": { "kubernetes.io/service-account.name": "bot" } },
@@ -333,7 +357,7 @@ mod tests {
 
     #[test]
     fn an_event_is_due_an_hour_after_its_last_write() {
-        let mut dispatcher = Dispatcher::new(false);
+        let mut dispatcher = with_shop(false);
         let name = ObjectName::namespaced("", "events", "shop", "e");
         let event = |version: &str| json!({ "metadata": { "resourceVersion": version } });
         let at = |minutes: i64| {

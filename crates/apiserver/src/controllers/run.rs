@@ -22,6 +22,9 @@ use crate::registry::{Registry, decode_stored};
 /// How many tasks run at a time.
 const AT_ONCE: usize = 32;
 
+/// The prefix of the store's keys of namespaces.
+const NAMESPACES: &str = "//namespaces/";
+
 /// What the controllers are told.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -80,7 +83,8 @@ impl Controllers {
         let store = self.worker.registry.store();
         let snapshot = store.snapshot();
         let watcher = store.watch("/", snapshot.revision())?;
-        for (key, entry) in snapshot.range("/", None) {
+        // Namespaces first: what is in none of them is a stray.
+        for (key, entry) in snapshot.range(NAMESPACES, None).chain(snapshot.range("/", None)) {
             let Some(name) = ObjectName::from_key(key) else {
                 continue;
             };
@@ -178,6 +182,13 @@ impl Controllers {
                 }
             }
             Ok(Done::Yes) => {}
+            Err(TaskError::NotServed { .. }) => {
+                if let Task::Dependent(name) = &task {
+                    self.dispatcher.leave_unresolved(name.clone());
+                }
+                self.queue.finish(task, false, Instant::now());
+                return;
+            }
             Err(TaskError::Raced) => tracing::debug!(?task, "a controller's write was overtaken and is tried again"),
             Err(error) => tracing::warn!(%error, ?task, "a controller could not do its work and tries again"),
         }

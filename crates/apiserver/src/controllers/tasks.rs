@@ -43,6 +43,14 @@ pub(super) enum TaskError {
     /// Somebody else changed the object first: nothing is wrong.
     #[error("the object was changed meanwhile")]
     Raced,
+    /// Objects of this resource are stored and not served: its definition is gone, or not yet there.
+    #[error("{plural}.{group} are not served")]
+    NotServed {
+        /// The API group.
+        group: String,
+        /// The plural.
+        plural: String,
+    },
     /// A token could not be minted.
     #[error("a token could not be minted")]
     Token(#[from] TokenError),
@@ -76,6 +84,7 @@ impl Worker {
             Task::Orphan(name) => self.orphan(name, dependents).await?,
             Task::Aggregate => self.aggregate().await?,
             Task::Workload(name) => self.workload(name).await?,
+            Task::Stray(name) => self.stray(name).await?,
             Task::Expire(due) => self.expire(due).await?,
         }
         Ok(Done::Yes)
@@ -261,6 +270,18 @@ impl Worker {
         }
     }
 
+    async fn stray(&self, name: &ObjectName) -> Result<(), TaskError> {
+        let view = self.registry.view();
+        let namespace = name.namespace.as_deref().unwrap_or_default();
+        if view.exists("", "namespaces", None, namespace) {
+            return Ok(());
+        }
+        match self.read(&view, name) {
+            Some(object) if !is_deleting(&object) => self.delete(name, &exactly(&object)).await,
+            _ => Ok(()),
+        }
+    }
+
     async fn expire(&self, due: &Due) -> Result<(), TaskError> {
         let options = DeleteOptions {
             resource_version: Some(due.resource_version.clone()),
@@ -287,9 +308,9 @@ impl Worker {
 
     fn operation(&self, name: &ObjectName, manager: &str) -> Result<Operation, TaskError> {
         let catalog = self.registry.catalog();
-        let resource = stored_resource(&catalog, name).ok_or_else(|| TaskError::Refused {
-            what: format!("{name:?}"),
-            source: ApiError::internal(format!("{}.{} is not served", name.plural, name.group)),
+        let resource = stored_resource(&catalog, name).ok_or_else(|| TaskError::NotServed {
+            group: name.group.clone(),
+            plural: name.plural.clone(),
         })?;
         Ok(Operation::new(
             Arc::clone(resource),
@@ -314,9 +335,13 @@ impl Worker {
         name: &ObjectName,
         subresource: Option<&str>,
         manager: &str,
-        object: Value,
+        mut object: Value,
     ) -> Result<(), TaskError> {
         let mut operation = self.operation(name, manager)?;
+        // An object may have been stored when another version was the stored one.
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), Value::from(operation.resource.api_version()));
+        }
         if let Some(subresource) = subresource {
             operation = operation.subresource(subresource);
         }

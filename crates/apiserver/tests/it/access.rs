@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tenure_apiserver::authentication::{Impersonator, UserInfo};
 use tenure_apiserver::authorization::{
     Attributes, Authorizer as _, Rbac, RbacKind, Refusal, Write, bootstrap_objects, check_escalation,
-    subject_access_review,
+    local_subject_access_review, self_subject_access_review, self_subject_rules_review, subject_access_review,
 };
 
 const CASES: &str = include_str!("../access/cases.json");
@@ -231,4 +231,111 @@ fn hostile_headers_are_refused_without_a_panic() {
             .unwrap_err();
         assert_eq!(refusal.code, 400, "{name}");
     }
+}
+
+#[test]
+fn reviews_that_make_no_sense_are_refused_in_the_real_servers_words() {
+    let (rbac, _) = recorded("reviews");
+    let user = UserInfo::loopback();
+    let check = |got: Result<Value, Refusal>, code: u16, want: &str| {
+        let refusal = got.unwrap_err();
+        assert_eq!((refusal.code, refusal.message.as_str()), (code, want));
+    };
+    check(
+        subject_access_review(&json!({ "spec": {} }), &rbac),
+        422,
+        ".authorization.k8s.io \"\" is invalid: [spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified, spec.user: Invalid value: \"\": at least one of user or group must be specified]",
+    );
+    check(
+        subject_access_review(
+            &json!({ "spec": { "user": "x", "nonResourceAttributes": { "path": "/x" }, "resourceAttributes": {} } }),
+            &rbac,
+        ),
+        422,
+        ".authorization.k8s.io \"\" is invalid: spec.nonResourceAttributes: Invalid value: {\"Path\":\"/x\",\"Verb\":\"\"}: cannot be specified in combination with resourceAttributes",
+    );
+    check(
+        subject_access_review(
+            &json!({ "metadata": { "labels": { "a": "b" }, "name": "a" }, "spec": { "user": "x", "resourceAttributes": {} } }),
+            &rbac,
+        ),
+        422,
+        ".authorization.k8s.io \"\" is invalid: metadata: Invalid value: {\"name\":\"a\",\"labels\":{\"a\":\"b\"}}: must be empty",
+    );
+    check(
+        self_subject_access_review(&user, &json!({ "spec": {} }), &rbac),
+        422,
+        ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified",
+    );
+    check(
+        self_subject_access_review(
+            &user,
+            &json!({ "spec": { "resourceAttributes": { "verb": "get", "resource": "pods", "fieldSelector": {} } } }),
+            &rbac,
+        ),
+        422,
+        ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.fieldSelector.requirements: Required value: when spec.resourceAttributes.fieldSelector is specified, requirements or rawSelector is required",
+    );
+    let local = |metadata: &str, spec: Value| {
+        local_subject_access_review(
+            "a",
+            &json!({ "metadata": { "namespace": metadata }, "spec": spec }),
+            &rbac,
+        )
+    };
+    let asked = |namespace: &str| json!({ "user": "x", "resourceAttributes": { "verb": "get", "resource": "pods", "namespace": namespace } });
+    check(
+        local("a", asked("b")),
+        422,
+        ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"b\": must match metadata.namespace",
+    );
+    check(
+        local("b", asked("b")),
+        400,
+        "the namespace of the provided object does not match the namespace sent on the request",
+    );
+    check(
+        local(
+            "a",
+            json!({ "user": "x", "nonResourceAttributes": { "path": "/version", "verb": "get" } }),
+        ),
+        422,
+        ".authorization.k8s.io \"\" is invalid: spec.nonResourceAttributes: Invalid value: {\"Path\":\"/version\",\"Verb\":\"get\"}: disallowed on this kind of request",
+    );
+    check(
+        self_subject_rules_review(&user, &json!({ "spec": {} }), &rbac),
+        400,
+        "no namespace on request",
+    );
+    let answer = local("a", asked("a")).unwrap();
+    assert_eq!(answer["status"], json!({ "allowed": false }));
+}
+
+#[test]
+fn a_rules_review_lists_what_holds() {
+    let (rbac, _) = recorded("reviews");
+    let user = UserInfo {
+        name: "namer".to_owned(),
+        ..UserInfo::default()
+    };
+    let answer = self_subject_rules_review(&user, &json!({ "spec": { "namespace": "auth-one" } }), &rbac).unwrap();
+    assert_eq!(
+        answer,
+        json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectRulesReview",
+            "metadata": {},
+            "spec": {},
+            "status": {
+                "resourceRules": [{
+                    "verbs": ["get", "update"],
+                    "apiGroups": [""],
+                    "resources": ["configmaps"],
+                    "resourceNames": ["settings", "other"],
+                }],
+                "nonResourceRules": [],
+                "incomplete": false,
+            },
+        })
+    );
 }

@@ -12,4 +12,5 @@
 mod access;
 mod certificates;
 mod controllers;
+mod coverage;
 mod tokens;
