@@ -1,17 +1,15 @@
 //! Git over ssh, on a connection of the dialer.
 //!
-//! Owns the check of the host key against the Secret's `known_hosts`, the login by key, and the one command that is run.
+//! Owns the login by key and the one command that is run; the host is checked by `known_hosts`, the key read by `identity`.
 //! It starts no program, reads no agent and no file of the user, and refuses a host that `known_hosts` does not name.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base64::Engine as _;
 use bytes::Bytes;
 use futures::stream;
 use russh::client::{AuthResult, Config, Handle, Handler};
-use russh::keys::ssh_key::public::KeyData;
-use russh::keys::{Algorithm, HashAlg, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate, decode_secret_key};
+use russh::keys::{Algorithm, HashAlg, PrivateKeyWithHashAlg, PublicKeyOrCertificate};
 use russh::{ChannelMsg, ChannelWriteHalf, Preferred};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -20,6 +18,8 @@ use tokio_util::io::StreamReader;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::git::wire::words;
+use crate::identity;
+use crate::known_hosts::KnownHosts;
 use crate::secret::Credentials;
 use crate::transport::Input;
 use crate::url::{RemoteUrl, percent_decode};
@@ -57,13 +57,7 @@ impl SshTransport {
                 problem: "an ssh URL needs identity and known_hosts".to_owned(),
             });
         };
-        // The message of a parser could quote the key; it is left out.
-        let key = decode_secret_key(identity.reveal(), passphrase.as_ref().map(|text| text.reveal())).map_err(|_| {
-            FetchError::InvalidSecret {
-                problem: "identity is no private key in OpenSSH, PKCS#1 or PKCS#8 form, or its passphrase (password) is wrong"
-                    .to_owned(),
-            }
-        })?;
+        let key = identity::read(identity, passphrase.as_ref()).await?;
         let hosts = KnownHosts::find(known_hosts, &url.endpoint().host, url.endpoint().port);
         let refusal = Arc::new(Mutex::new(None));
         let preferred = Preferred {
@@ -233,168 +227,5 @@ impl Handler for HostKeyCheck {
         };
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
         Ok(false)
-    }
-}
-
-/// What a `known_hosts` file says about one host.
-#[derive(Debug, Default)]
-struct KnownHosts {
-    believed: Vec<PublicKey>,
-    revoked: Vec<PublicKey>,
-}
-
-impl KnownHosts {
-    /// Reads the lines about a host; what can't be read is about no host.
-    fn find(text: &str, host: &str, port: u16) -> Self {
-        let name = if port == 22 {
-            host.to_owned()
-        } else {
-            format!("[{host}]:{port}")
-        };
-        let mut found = Self::default();
-        for line in text.lines() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let mut words = line.split_whitespace();
-            let mut patterns = words.next().unwrap_or_default();
-            let mut revoked = false;
-            if patterns.starts_with('@') {
-                revoked = patterns == "@revoked";
-                if !revoked {
-                    continue;
-                }
-                patterns = words.next().unwrap_or_default();
-            }
-            let (kind, key) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-            let Ok(key) = PublicKey::from_openssh(&format!("{kind} {key}")) else {
-                continue;
-            };
-            if names(patterns, &name) {
-                if revoked {
-                    &mut found.revoked
-                } else {
-                    &mut found.believed
-                }
-                .push(key);
-            }
-        }
-        found
-    }
-
-    /// The kinds of key to ask the server for: those that could be accepted.
-    fn algorithms(&self) -> Vec<Algorithm> {
-        let mut algorithms = Vec::new();
-        for key in &self.believed {
-            if let KeyData::Rsa(_) = key.key_data() {
-                for hash in [Some(HashAlg::Sha512), Some(HashAlg::Sha256)] {
-                    algorithms.push(Algorithm::Rsa { hash });
-                }
-            } else {
-                algorithms.push(key.algorithm());
-            }
-        }
-        algorithms.dedup();
-        if algorithms.is_empty() {
-            // Nothing can be accepted; let the server show a key, so that the message can name it.
-            return Preferred::default().key.into_owned();
-        }
-        algorithms
-    }
-
-    fn check(&self, shown: &PublicKey) -> Result<(), String> {
-        let same = |known: &PublicKey| known.key_data() == shown.key_data();
-        let print = shown.fingerprint(HashAlg::Sha256);
-        if self.revoked.iter().any(same) {
-            return Err(format!("known_hosts marks its key {print} as revoked"));
-        }
-        if self.believed.iter().any(same) {
-            return Ok(());
-        }
-        if self.believed.is_empty() {
-            return Err(format!(
-                "known_hosts names no key for it; it shows {print}: if that is right, store the output of ssh-keyscan in known_hosts"
-            ));
-        }
-        Err(format!(
-            "it shows {print}, which is not the key that known_hosts names; somebody may be in between"
-        ))
-    }
-}
-
-/// Whether a list of patterns names a host: `*` and `?`, `!` in front to exclude, or a hashed name.
-fn names(patterns: &str, name: &str) -> bool {
-    let mut named = false;
-    for pattern in patterns.split(',') {
-        if let Some(hashed) = pattern.strip_prefix("|1|") {
-            named |= hashed_name(hashed, name).unwrap_or(false);
-        } else if let Some(pattern) = pattern.strip_prefix('!') {
-            if wildcard(pattern, name) {
-                return false;
-            }
-        } else {
-            named |= wildcard(pattern, name);
-        }
-    }
-    named
-}
-
-fn hashed_name(hashed: &str, name: &str) -> Option<bool> {
-    let engine = base64::engine::general_purpose::STANDARD;
-    let (salt, hash) = hashed.split_once('|')?;
-    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &engine.decode(salt).ok()?);
-    Some(ring::hmac::verify(&key, name.as_bytes(), &engine.decode(hash).ok()?).is_ok())
-}
-
-fn wildcard(pattern: &str, name: &str) -> bool {
-    let pattern: Vec<char> = pattern.chars().map(|c| c.to_ascii_lowercase()).collect();
-    let name: Vec<char> = name.chars().collect();
-    let (mut at, mut in_name) = (0_usize, 0_usize);
-    let mut star: Option<(usize, usize)> = None;
-    while in_name < name.len() {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at + 1, in_name));
-                at += 1;
-            }
-            Some(c) if *c == '?' || Some(c) == name.get(in_name) => {
-                at += 1;
-                in_name += 1;
-            }
-            _ => match star {
-                Some((after, from)) => {
-                    star = Some((after, from + 1));
-                    at = after;
-                    in_name = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.iter().skip(at).all(|c| *c == '*')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::names;
-
-    #[test]
-    fn patterns_of_known_hosts() {
-        let hashed = "|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg=";
-        for (patterns, name, named) in [
-            ("github.com", "github.com", true),
-            ("GitHub.com,1.2.3.4", "github.com", true),
-            ("gitlab.com", "github.com", false),
-            ("*.example.com", "git.example.com", true),
-            ("*.example.com,!git.example.com", "git.example.com", false),
-            ("git?.example.com", "git1.example.com", true),
-            ("[host]:2222", "[host]:2222", true),
-            ("host", "[host]:2222", false),
-            (hashed, "192.168.1.61", true),
-            (hashed, "192.168.1.62", false),
-        ] {
-            assert_eq!(names(patterns, name), named, "{patterns} {name}");
-        }
     }
 }

@@ -5,6 +5,8 @@
 //! to negotiate: a fetch starts from nothing, asks for one commit, and keeps no repository.
 
 pub(crate) mod delta;
+#[cfg(test)]
+mod hostile;
 pub(crate) mod object;
 pub(crate) mod oid;
 pub(crate) mod pack;

@@ -172,3 +172,40 @@ async fn credentials_stay_with_their_server() {
     );
     assert!(!message.contains("secret") && !message.contains("sesame"), "{message}");
 }
+
+#[tokio::test]
+async fn a_redirect_from_https_to_http_is_refused() {
+    let mut bed = Bed::new().await;
+    bed.repository.commit([("a", "b")], "first").await.unwrap();
+    let target = format!("{}{TAIL}", bed.server.http_url("app"));
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()])
+        .unwrap()
+        .self_signed(&key)
+        .unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key.serialize_der().try_into().unwrap())
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/app", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else {
+                continue;
+            };
+            let _ = stream.read(&mut [0; 4096]).await;
+            let answer = format!("HTTP/1.1 302 Moved\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n");
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    bed.policy.allow.push(endpoint(&url));
+    bed.secret = secret(&[("ca.crt", &certificate.pem())]);
+    let (error, message) = bed.refuse_request(&bed.request_spec(json!({"url": url}))).await;
+    assert!(matches!(error, FetchError::Redirect { .. }), "{message}");
+    assert!(message.contains("it leads from https to http"), "{message}");
+    assert_eq!(bed.server.requests(), 0);
+}

@@ -1,5 +1,6 @@
 //! Fetches over ssh.
 
+use base64::Engine as _;
 use russh::keys::ssh_key::LineEnding;
 use russh::keys::ssh_key::private::{Ed25519Keypair, KeypairData};
 use russh::keys::{HashAlg, PrivateKey};
@@ -92,20 +93,86 @@ async fn a_key_with_a_passphrase() {
     let locked = std::fs::read_to_string(&path).unwrap();
     bed.secret = secret(&[("identity", &locked), ("known_hosts", &known), ("password", "open")]);
     bed.get_request(&request(&bed)).await;
-    for pairs in [
-        vec![
-            ("identity", locked.as_str()),
-            ("known_hosts", &known),
-            ("password", "wrong"),
-        ],
-        vec![("identity", locked.as_str()), ("known_hosts", &known)],
-        vec![("identity", "no key"), ("known_hosts", &known)],
+    for (identity, password, words) in [
+        (locked.as_str(), Some("wrong"), "password is not the passphrase"),
+        (
+            locked.as_str(),
+            None,
+            "identity has a passphrase; store it under the key password",
+        ),
+        ("no key", None, "identity is no private key"),
+        (
+            "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n",
+            None,
+            "identity is no private key",
+        ),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+            None,
+            "identity is no private key",
+        ),
+        (
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+            Some("x"),
+            "convert it",
+        ),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n",
+            Some("x"),
+            "convert it",
+        ),
+        ("PuTTY-User-Key-File-3: ssh-ed25519\n", Some("x"), "convert it"),
+        (&"A".repeat(20_000), None, "longer than any private key"),
     ] {
+        let mut pairs = vec![("identity", identity), ("known_hosts", known.as_str())];
+        pairs.extend(password.map(|password| ("password", password)));
         bed.secret = secret(&pairs);
         let (error, message) = bed.refuse_request(&request(&bed)).await;
         assert!(matches!(error, FetchError::InvalidSecret { .. }), "{message}");
-        assert!(message.contains("identity is no private key"), "{message}");
+        assert!(message.contains(words), "{message}");
     }
+}
+
+/// A key whose passphrase would be stretched for years is refused before that.
+#[tokio::test]
+async fn a_passphrase_is_not_stretched_for_ever() {
+    let mut bed = bed(ProtocolVersions::All).await;
+    let path = bed.folder.path().join("key");
+    let mut command = tokio::process::Command::new("ssh-keygen");
+    command
+        .args(["-q", "-t", "ed25519", "-N", "open", "-a", "2", "-f"])
+        .arg(&path);
+    if !command.status().await.is_ok_and(|status| status.success()) {
+        println!("skipped: there is no ssh-keygen");
+        return;
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let body: String = text.lines().filter(|line| !line.starts_with("-----")).collect();
+    let engine = base64::engine::general_purpose::STANDARD;
+    let mut bytes = engine.decode(body).unwrap();
+    // The number of rounds stands behind the salt of 16 bytes.
+    let salt = bytes
+        .windows(8)
+        .position(|window| window == [0, 0, 0, 24, 0, 0, 0, 16])
+        .unwrap();
+    bytes[salt + 24..salt + 28].copy_from_slice(&u32::MAX.to_be_bytes());
+    let body = engine.encode(bytes);
+    let lines: Vec<&str> = body
+        .as_bytes()
+        .chunks(70)
+        .map(|line| std::str::from_utf8(line).unwrap())
+        .collect();
+    let text = format!(
+        "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----\n",
+        lines.join("\n")
+    );
+    bed.secret = secret(&[
+        ("identity", &text),
+        ("known_hosts", &bed.server.known_hosts().unwrap()),
+        ("password", "open"),
+    ]);
+    let (_, message) = bed.refuse_request(&request(&bed)).await;
+    assert!(message.contains("stretched more than 500 rounds"), "{message}");
 }
 
 #[tokio::test]

@@ -1,0 +1,67 @@
+//! The private key of a Secret, `identity`.
+//!
+//! Owns which forms of key are read. It refuses what would burn time or memory before anything is known about the key: a
+//! passphrase may be stretched as often as the file says, and whoever wrote the Secret wrote the file.
+
+use russh::keys::ssh_key::Kdf;
+use russh::keys::{PrivateKey, decode_secret_key};
+
+use crate::error::FetchError;
+use crate::secret::Hidden;
+
+/// More than an RSA key of 16,384 bits takes.
+const LONGEST: usize = 16 << 10;
+/// OpenSSH writes 16 or 24; `ssh-keygen -a` is used with a few hundred.
+const MOST_ROUNDS: u32 = 500;
+
+/// Reads the key, on a thread for blocking work: stretching a passphrase takes a while.
+pub(crate) async fn read(identity: &Hidden, passphrase: Option<&Hidden>) -> Result<PrivateKey, FetchError> {
+    let (identity, passphrase) = (identity.clone(), passphrase.cloned());
+    let read = move || read_now(identity.reveal(), passphrase.as_ref().map(Hidden::reveal));
+    match tokio::task::spawn_blocking(read).await {
+        Ok(result) => result,
+        Err(_) => Err(unreadable()),
+    }
+}
+
+fn read_now(identity: &str, passphrase: Option<&str>) -> Result<PrivateKey, FetchError> {
+    if identity.len() > LONGEST {
+        return Err(problem("identity is longer than any private key (16 KiB)"));
+    }
+    if identity.trim_start().starts_with("-----BEGIN OPENSSH PRIVATE KEY-----") {
+        let key = PrivateKey::from_openssh(identity.trim_start()).map_err(|_| unreadable())?;
+        if !key.is_encrypted() {
+            return Ok(key);
+        }
+        if let Kdf::Bcrypt { rounds, .. } = key.kdf()
+            && *rounds > MOST_ROUNDS
+        {
+            return Err(problem(
+                "the passphrase of identity is stretched more than 500 rounds; lower that with ssh-keygen -p -a 24",
+            ));
+        }
+        let passphrase =
+            passphrase.ok_or_else(|| problem("identity has a passphrase; store it under the key password"))?;
+        return key
+            .decrypt(passphrase)
+            .map_err(|_| problem("password is not the passphrase of identity"));
+    }
+    let putty = identity.trim_start().starts_with("PuTTY-User-Key-File-");
+    if putty || identity.contains("ENCRYPTED") {
+        return Err(problem(
+            "identity has a passphrase or is in PuTTY's form; convert it to OpenSSH's form with ssh-keygen -p, or puttygen -O private-openssh",
+        ));
+    }
+    // What a parser says could quote the key; it is left out.
+    decode_secret_key(identity, None).map_err(|_| unreadable())
+}
+
+fn unreadable() -> FetchError {
+    problem("identity is no private key in OpenSSH, PKCS#1 or PKCS#8 form")
+}
+
+fn problem(problem: &str) -> FetchError {
+    FetchError::InvalidSecret {
+        problem: problem.to_owned(),
+    }
+}
