@@ -151,6 +151,10 @@ fn special(definition: &str, reader: &mut Reader<'_>, depth: usize) -> Result<Op
     Ok(Some(match name {
         "Time" | "Timestamp" | "MicroTime" if definition.contains(".meta.v1.") => {
             read(reader)?;
+            // Go writes the zero time as a message without fields, and any other one with both.
+            if first.is_none() && second.is_none() {
+                return Ok(Some(Value::Null));
+            }
             let seconds = first.map_or(0, |field| field.number);
             let nanos = second.map_or(0, |field| field.number);
             time(seconds, nanos, name == "MicroTime")
