@@ -11,8 +11,8 @@ use tenure_apiserver::authorization::{
     local_subject_access_review, self_subject_access_review, self_subject_rules_review, subject_access_review,
 };
 
-const CASES: &str = include_str!("../access/cases.json");
-const ANSWERS: &str = include_str!("../access/answers.json");
+pub(crate) const CASES: &str = include_str!("../access/cases.json");
+pub(crate) const ANSWERS: &str = include_str!("../access/answers.json");
 
 /// The recorded questions of one kind with their answers, and the roles and bindings that they were asked on.
 fn recorded(kind: &str) -> (Rbac, Vec<(Value, Value)>) {

@@ -10,6 +10,7 @@
 )]
 
 mod access;
+mod access_served;
 mod certificates;
 mod controllers;
 mod coverage;
