@@ -16,6 +16,7 @@ mod bootstrap;
 mod catalog;
 pub mod certificates;
 mod controllers;
+pub mod customresources;
 mod http;
 mod kinds;
 mod metrics;

@@ -92,12 +92,21 @@ impl BuiltinSchemas {
     pub fn openapi_definitions(&self, api_version: &str) -> Map<String, Value> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let prefix = format!("{group}/{version}/");
-        let mut wanted: Vec<String> = self
+        let wanted: Vec<String> = self
             .kinds
             .iter()
             .filter(|(kind, _)| kind.starts_with(&prefix))
             .map(|(_, name)| name.clone())
             .collect();
+        self.closure(wanted)
+    }
+
+    /// One definition and all that it refers to, in OpenAPI form without prose.
+    pub fn openapi_definition(&self, name: &str) -> Map<String, Value> {
+        self.closure(vec![name.to_owned()])
+    }
+
+    fn closure(&self, mut wanted: Vec<String>) -> Map<String, Value> {
         let mut packages: HashMap<String, Map<String, Value>> = HashMap::new();
         let mut found = Map::new();
         while let Some(name) = wanted.pop() {

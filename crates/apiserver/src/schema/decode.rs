@@ -31,7 +31,7 @@ pub struct DecodeError {
 }
 
 /// Reads `value` as `definition`.
-pub(super) fn decode(definition: &Definition, kind: &str, version: &str, value: Value) -> Result<Decoded, DecodeError> {
+pub(crate) fn decode(definition: &Definition, kind: &str, version: &str, value: Value) -> Result<Decoded, DecodeError> {
     let mut reader = Reader {
         go_path: Vec::new(),
         path: String::new(),

@@ -135,7 +135,7 @@ impl fmt::Display for FieldError {
 }
 
 /// Marks text that already is what Go would print; no user's value begins so, as Kubernetes takes no control letters.
-pub(super) const VERBATIM: &str = "\u{0}";
+pub(crate) const VERBATIM: &str = "\u{0}";
 
 /// Strings in Go's quotes, everything else as JSON.
 fn go_value(value: &Value) -> String {

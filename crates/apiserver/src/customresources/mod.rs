@@ -1,0 +1,65 @@
+//! CustomResourceDefinitions and the resources that they define.
+//!
+//! Owns what makes a definition acceptable, which names it gets, and what its schema means for objects: pruning,
+//! defaulting, validation, columns, OpenAPI. Pure: definitions and objects in, verdicts out; the registry decides when
+//! to ask. It refuses conversion by webhook (versions convert by rewriting `apiVersion` only) and does not evaluate
+//! `x-kubernetes-validations`: such rules are stored, and [`warnings`] says so to whoever writes the definition.
+
+mod defaulting;
+mod definition;
+mod formats;
+mod lists;
+mod names;
+mod openapi;
+mod pruning;
+mod schema;
+mod schema_rules;
+mod structural;
+mod structural_rules;
+mod values;
+mod warnings;
+
+use serde_json::{Value, json};
+
+pub use definition::{validate_definition, validate_definition_update};
+pub use names::{
+    CLEANUP_FINALIZER, accept_names, is_established, prepare_create, prepare_update, set_condition, set_terminating,
+};
+pub use openapi::openapi_document;
+pub use schema::{CustomSchema, SchemaCache};
+pub use warnings::{UNENFORCED_CONDITION, object_warnings, warnings};
+
+use crate::table::CustomColumns;
+
+/// The entry of `spec.versions` with that name.
+pub fn version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
+    versions(definition).find(|version| version.get("name").and_then(Value::as_str) == Some(name))
+}
+
+/// All entries of `spec.versions`.
+pub fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
+    definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+/// The columns of a version's tables.
+pub fn columns(definition: &Value, version_name: &str) -> CustomColumns {
+    CustomColumns::new(version(definition, version_name).and_then(|version| version.get("additionalPrinterColumns")))
+}
+
+/// Brings an object into another version of its kind: with the strategy `None`, only `apiVersion` changes.
+pub fn convert(object: &mut Value, api_version: &str) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".into(), json!(api_version));
+    }
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,410 @@
+//! What a schema may contain at all: OpenAPI features, list and map types, defaults, validation rules' form.
+
+use serde_json::Value;
+
+use super::structural::Node;
+use super::{defaulting, pruning, text, values};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath};
+
+/// Fields that schemas of custom resources can't have; the complaint is the same for all.
+const UNSUPPORTED: [&str; 6] = [
+    "id",
+    "additionalItems",
+    "patternProperties",
+    "definitions",
+    "dependencies",
+    "$ref",
+];
+
+/// The only fields at the root of a schema whose version has a status, by their JSON names.
+const WITH_STATUS: [&str; 22] = [
+    "description",
+    "type",
+    "format",
+    "title",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "multipleOf",
+    "required",
+    "items",
+    "properties",
+    "externalDocs",
+    "example",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+];
+
+/// As the real server lists them.
+const WITH_STATUS_WORDS: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations]";
+
+/// Checks the root of a schema whose version has a status subresource.
+pub(super) fn root_with_status(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let kind = text(schema, "type");
+    if !kind.is_empty() && kind != "object" {
+        let detail =
+            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        errors.push(FieldError::invalid(at.child("type"), kind, detail));
+    }
+    let other = schema
+        .as_object()
+        .into_iter()
+        .flatten()
+        .find(|(field, _)| !WITH_STATUS.contains(&field.as_str()));
+    if other.is_some() {
+        let detail = format!(
+            "only {WITH_STATUS_WORDS} fields are allowed at the root of the schema if the status subresource is enabled"
+        );
+        errors.push(FieldError::invalid(at, schema.clone(), detail));
+    }
+}
+
+/// Whether the schema is made of what a structural schema is made of; the rules for structure apply only then.
+pub(super) fn is_parsable(schema: &Value) -> bool {
+    let Some(map) = schema.as_object() else { return true };
+    let fine =
+        !UNSUPPORTED.iter().any(|field| map.contains_key(*field)) && !schema.get("items").is_some_and(Value::is_array);
+    fine && subschemas(schema).all(|(_, inner)| is_parsable(inner))
+}
+
+/// All schemas directly below one, with their paths relative to it.
+pub(super) fn subschemas(schema: &Value) -> impl Iterator<Item = (Vec<Segment<'_>>, &Value)> {
+    let maps = ["properties"].into_iter().flat_map(|field| {
+        schema
+            .get(field)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .map(move |(key, inner)| (vec![Segment::Field(field), Segment::Key(key)], inner))
+    });
+    let lists = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|field| {
+        let items = schema
+            .get(field)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .enumerate();
+        items.map(move |(index, inner)| (vec![Segment::Field(field), Segment::Index(index)], inner))
+    });
+    let single = ["items", "additionalProperties", "not"]
+        .into_iter()
+        .filter_map(|field| {
+            let inner = schema.get(field).filter(|inner| inner.is_object())?;
+            Some((vec![Segment::Field(field)], inner))
+        });
+    maps.chain(lists).chain(single)
+}
+
+/// A step of a path within a schema.
+pub(super) enum Segment<'a> {
+    Field(&'static str),
+    Key(&'a str),
+    Index(usize),
+}
+
+/// A path with steps behind it.
+pub(super) fn extend(path: &FieldPath, segments: &[Segment<'_>]) -> FieldPath {
+    segments.iter().fold(path.clone(), |path, segment| match segment {
+        Segment::Field(field) => path.child(field),
+        Segment::Key(key) => path.key(key),
+        Segment::Index(index) => path.index(*index),
+    })
+}
+
+/// Checks a schema and all below it.
+pub(super) fn check(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    features(schema, at, errors);
+    lists_and_maps(schema, at, errors);
+    keys_have_values(schema, at, errors);
+    rules(schema, at, errors);
+    for (segments, inner) in subschemas(schema) {
+        check(inner, &extend(at, &segments), errors);
+    }
+}
+
+fn features(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+    let kind = text(schema, "type");
+    if !kind.is_empty() && !TYPES.contains(&kind) {
+        errors.push(FieldError::not_supported(at.child("type"), kind, &TYPES));
+    }
+    for field in UNSUPPORTED {
+        if schema.get(field).is_some_and(|value| !value.is_null()) {
+            errors.push(FieldError::forbidden(
+                at.child(field),
+                format!("{field} is not supported"),
+            ));
+        }
+    }
+    if kind == "null" {
+        errors.push(FieldError::forbidden(
+            at.child("type"),
+            "type cannot be set to null, use nullable as an alternative",
+        ));
+    }
+    if schema.get("items").is_some_and(Value::is_array) {
+        errors.push(FieldError::forbidden(
+            at.child("items"),
+            "items must be a schema object and not an array",
+        ));
+    }
+    if schema.get("uniqueItems") == Some(&Value::Bool(true)) {
+        let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+        errors.push(FieldError::forbidden(at.child("uniqueItems"), detail));
+    }
+    let properties = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .is_some_and(|map| !map.is_empty());
+    if properties
+        && schema
+            .get("additionalProperties")
+            .is_some_and(|other| *other != Value::Bool(true))
+    {
+        let detail = "additionalProperties and properties are mutual exclusive";
+        errors.push(FieldError::forbidden(at.child("additionalProperties"), detail));
+    }
+    let preserve = "x-kubernetes-preserve-unknown-fields";
+    if schema.get(preserve) == Some(&Value::Bool(false)) {
+        errors.push(FieldError::invalid(
+            at.child(preserve),
+            false,
+            "must be true or undefined",
+        ));
+    }
+}
+
+fn must_be(schema: &Value, wanted: &str, because: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let kind = text(schema, "type");
+    let detail = format!("must be {wanted} if {because} is specified");
+    if kind.is_empty() {
+        errors.push(FieldError::required(at.child("type"), detail));
+    } else if kind != wanted {
+        errors.push(FieldError::invalid(at.child("type"), kind, detail));
+    }
+}
+
+fn lists_and_maps(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let (list, map, keys) = (
+        "x-kubernetes-list-type",
+        "x-kubernetes-map-type",
+        "x-kubernetes-list-map-keys",
+    );
+    let items = schema.get("items").filter(|items| items.is_object());
+    if let Some(map_type) = schema.get(map).and_then(Value::as_str) {
+        must_be(schema, "object", map, at, errors);
+        if !matches!(map_type, "atomic" | "granular") {
+            errors.push(FieldError::not_supported(
+                at.child(map),
+                map_type,
+                &["atomic", "granular"],
+            ));
+        }
+    }
+    let list_type = schema.get(list).and_then(Value::as_str);
+    let listed = schema
+        .get(keys)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    if let Some(list_type) = list_type {
+        must_be(schema, "array", list, at, errors);
+        if list_type == "set" && text(schema, "type") == "array" {
+            let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
+            let (kind, field) = match items.map(|items| text(items, "type")) {
+                Some("array") => ("array", list),
+                Some("object") => ("object", map),
+                _ => ("", ""),
+            };
+            let found = items.and_then(|items| items.get(field)).and_then(Value::as_str);
+            let atomic = found == Some("atomic") || (kind == "array" && found.is_none());
+            if !kind.is_empty() && !atomic {
+                // The real server shows the list type in both cases.
+                let shown = items.and_then(|items| items.get(list)).cloned().unwrap_or_default();
+                errors.push(FieldError::invalid(at.child("items").child(field), shown, detail));
+            }
+        }
+        if !matches!(list_type, "atomic" | "set" | "map") {
+            errors.push(FieldError::not_supported(
+                at.child(list),
+                list_type,
+                &["atomic", "set", "map"],
+            ));
+        }
+    }
+    if !listed.is_empty() && list_type != Some("map") {
+        let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
+        match list_type {
+            None => errors.push(FieldError::required(at.child(list), detail)),
+            Some(other) => errors.push(FieldError::invalid(at.child(list), other, detail)),
+        }
+    }
+    if list_type != Some("map") {
+        return;
+    }
+    if listed.is_empty() {
+        errors.push(FieldError::required(
+            at.child(keys),
+            "must not be empty if x-kubernetes-list-type is map",
+        ));
+    }
+    let Some(items) = items else {
+        errors.push(FieldError::required(
+            at.child("items"),
+            "must have a schema if x-kubernetes-list-type is map",
+        ));
+        return;
+    };
+    let item_type = text(items, "type");
+    if item_type != "object" {
+        let detail = "must be object if parent array's x-kubernetes-list-type is map";
+        errors.push(FieldError::invalid(at.child("items").child("type"), item_type, detail));
+        return;
+    }
+    for (index, key) in listed.iter().enumerate() {
+        let name = key.as_str().unwrap_or_default();
+        match items.get("properties").and_then(|properties| properties.get(name)) {
+            Some(property) if matches!(text(property, "type"), "array" | "object") => {
+                let at = at.child("items").child("properties").key(name).child("type");
+                // The real server shows the item's type, not the key's.
+                errors.push(FieldError::invalid(
+                    at,
+                    item_type,
+                    "must be a scalar type if parent array's x-kubernetes-list-type is map",
+                ));
+            }
+            Some(_) => {}
+            None => errors.push(FieldError::invalid(
+                at.child(keys),
+                listed.to_vec(),
+                "entries must all be names of item properties",
+            )),
+        }
+        if listed.get(..index).is_some_and(|before| before.contains(key)) {
+            errors.push(FieldError::invalid(
+                at.child(keys),
+                listed.to_vec(),
+                "must not contain duplicate entries",
+            ));
+        }
+    }
+}
+
+/// Keys of a map are required or have a default, and are never null; so are the items.
+fn keys_have_values(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let list_type = text(schema, "x-kubernetes-list-type");
+    let Some(items) = schema
+        .get("items")
+        .filter(|items| items.is_object() && matches!(list_type, "map" | "set"))
+    else {
+        return;
+    };
+    let at = at.child("items");
+    if items.get("nullable") == Some(&Value::Bool(true)) {
+        errors.push(FieldError::forbidden(
+            at.child("nullable"),
+            "cannot be nullable when x-kubernetes-list-type is ".to_owned() + list_type,
+        ));
+    }
+    if list_type != "map" {
+        return;
+    }
+    let required = items
+        .get("required")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    for key in schema
+        .get("x-kubernetes-list-map-keys")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let name = key.as_str().unwrap_or_default();
+        let Some(property) = items.get("properties").and_then(|properties| properties.get(name)) else {
+            continue;
+        };
+        let at = at.child("properties").key(name);
+        if !required.contains(key) && property.get("default").is_none() {
+            let detail =
+                "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+            errors.push(FieldError::required(at.child("default"), detail));
+        }
+        if property.get("nullable") == Some(&Value::Bool(true)) {
+            let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+            errors.push(FieldError::forbidden(at.child("nullable"), detail));
+        }
+    }
+}
+
+/// Validation rules are not evaluated, but a rule without text is refused all the same.
+fn rules(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    const FIELD: &str = "x-kubernetes-validations";
+    for (index, rule) in schema
+        .get(FIELD)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        let at = at.child(FIELD).index(index);
+        let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
+        if expression.is_empty() {
+            errors.push(FieldError::required(at.child("rule"), "rule is not specified"));
+        } else if !message.is_empty() && message.trim().is_empty() {
+            errors.push(FieldError::invalid(
+                at.child("message"),
+                message,
+                "must be non-empty if specified",
+            ));
+        } else if message.trim().contains('\n') {
+            errors.push(FieldError::invalid(
+                at.child("message"),
+                message,
+                "must not contain line breaks",
+            ));
+        } else if expression.contains('\n') && message.is_empty() {
+            errors.push(FieldError::required(
+                at.child("message"),
+                "message must be specified if rule contains line breaks",
+            ));
+        }
+    }
+}
+
+/// Defaults satisfy their own schema, and have no unknown fields.
+pub(super) fn defaults(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
+        let at = at.child("default");
+        let node = Node::parse(schema);
+        let mut filled = default.clone();
+        if let Value::Object(object) = &mut filled {
+            let mut unknown = Vec::new();
+            pruning::prune_object(&node, object, &mut unknown);
+            if !unknown.is_empty() {
+                errors.push(FieldError::invalid(at, default.clone(), "must not have unknown fields"));
+                return;
+            }
+            defaulting::default_object(&node, object);
+        }
+        let mut found = Vec::new();
+        values::check(&node, &filled, None, "", &mut found);
+        errors.extend(found.into_iter().map(|mut error| {
+            error.field = match (error.kind, error.field.as_str()) {
+                (_, "" | "<nil>") => at.to_string(),
+                (FieldErrorKind::Required, field) | (_, field) => at.child(field).to_string(),
+            };
+            error
+        }));
+    }
+    for (segments, inner) in subschemas(schema) {
+        defaults(inner, &extend(at, &segments), errors);
+    }
+}
