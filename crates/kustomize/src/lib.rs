@@ -1,1 +1,59 @@
-//! kustomize build over an in-memory file tree, as a pure library.
+//! `kustomize build` over an in-memory file tree, as a pure library.
+//!
+//! The output is byte for byte that of kustomize 5.8.1. Nothing is read from a filesystem, fetched, or run: the input is a
+//! [`FileTree`], and everything outside it is refused with an error that says so.
+//!
+//! ```
+//! use kustomize::{MapTree, Options, build};
+//!
+//! let mut tree = MapTree::new();
+//! tree.insert("kustomization.yaml", "namePrefix: demo-\nresources: [config.yaml]\n");
+//! tree.insert("config.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\ndata:\n  colour: teal\n");
+//! let built = build(&tree, ".", &Options::default())?;
+//! assert_eq!(
+//!     built.to_yaml(),
+//!     "apiVersion: v1\ndata:\n  colour: teal\nkind: ConfigMap\nmetadata:\n  name: demo-settings\n",
+//! );
+//! let colour = built.resources[0].locate("/data/colour").unwrap();
+//! assert_eq!(colour.to_string(), "config.yaml:6");
+//! # Ok::<(), kustomize::Error>(())
+//! ```
+
+mod accumulate;
+mod build;
+mod collection;
+mod config;
+mod crds;
+mod decode;
+mod error;
+mod fields;
+mod fieldspec;
+mod generate;
+mod generated;
+mod id;
+mod jsonpatch;
+mod kustomization;
+mod load;
+mod manifests;
+mod merge;
+mod merge_list;
+mod options;
+mod origin;
+mod output;
+mod patch;
+mod plugins;
+mod resource;
+mod schema;
+mod selector;
+mod steps;
+mod transform;
+mod tree;
+mod yaml;
+
+pub use build::build;
+pub use error::Error;
+pub use generated::generate;
+pub use manifests::{manifests, to_yaml};
+pub use options::{ImageOverride, Limits, LoadRestrictor, Options, Overrides, PatchOverride, PatchTarget};
+pub use output::{Build, BuiltResource, Location, Provenance};
+pub use tree::{Entry, FileTree, MapTree};

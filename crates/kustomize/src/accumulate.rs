@@ -1,0 +1,463 @@
+//! Owns the recursion of a build: resources and bases, generators, components, then the transformers, for one kustomization.
+
+use std::sync::Arc;
+
+use crate::collection::{Collection, Trouble};
+use crate::config::TransformerConfig;
+use crate::decode::{Decoder, Spot};
+use crate::error::Error;
+use crate::fields::{GeneratorOptions, Variable};
+use crate::generate::{self, Place};
+use crate::kustomization::{self, FILE_NAMES, Kustomization};
+use crate::load::{Loader, is_remote, join};
+use crate::origin::Origin;
+use crate::patch::PatchTrouble;
+use crate::resource::Resource;
+use crate::steps::{self, Step};
+use crate::tree::{Entry, Found, is_within, resolve};
+
+/// What has been accumulated so far.
+#[derive(Debug, Default)]
+pub(crate) struct Accumulated {
+    pub(crate) resources: Collection,
+    pub(crate) config: Option<Arc<TransformerConfig>>,
+    pub(crate) vars: Vec<Variable>,
+}
+
+/// Where in the recursion a kustomization is.
+#[derive(Debug, Clone)]
+pub(crate) struct Frame {
+    /// Its directory, clean.
+    pub(crate) root: String,
+    /// Directories on the way here, this one last.
+    pub(crate) visited: Vec<String>,
+    /// The origin that resources get, when the build keeps origins.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// One build.
+pub(crate) struct Builder<'tree> {
+    pub(crate) loader: Loader<'tree>,
+    pub(crate) warnings: std::cell::RefCell<Vec<String>>,
+    pub(crate) kustomizations_left: std::cell::Cell<usize>,
+    /// Reads a directory without a kustomization as if one had been generated.
+    pub(crate) generate_missing: bool,
+}
+
+impl Builder<'_> {
+    /// Reads the kustomization file of a directory.
+    pub(crate) fn kustomization(&self, directory: &str) -> Result<Kustomization, Error> {
+        let left = self
+            .kustomizations_left
+            .get()
+            .checked_sub(1)
+            .ok_or_else(|| Error::Limit {
+                path: crate::error::shown(directory).to_owned(),
+                what: "the number of kustomizations".to_owned(),
+                limit: self.loader.limits.kustomizations,
+            })?;
+        self.kustomizations_left.set(left);
+        let mut found = Vec::new();
+        for name in FILE_NAMES {
+            if let Some((path, bytes)) = self.loader.find(directory, name)? {
+                found.push((name, path, bytes));
+            }
+        }
+        let [(name, _, bytes)] = found.as_slice() else {
+            return Err(if found.is_empty() {
+                Error::NoKustomization {
+                    directory: directory.to_owned(),
+                }
+            } else {
+                let files = found.iter().map(|(name, _, _)| (*name).to_owned()).collect();
+                Error::SeveralKustomizations {
+                    directory: directory.to_owned(),
+                    files,
+                }
+            });
+        };
+        let path = join(directory, name);
+        let text = Loader::text(&path, bytes)?;
+        self.read_kustomization(&path, text)
+    }
+
+    pub(crate) fn read_kustomization(&self, path: &str, text: &str) -> Result<Kustomization, Error> {
+        let Some(node) = self.loader.configuration(path, text)? else {
+            return Err(Error::Field {
+                path: path.to_owned(),
+                line: 1,
+                field: "kustomization".to_owned(),
+                message: "kustomization.yaml is empty".to_owned(),
+            });
+        };
+        let decoder = Decoder::new(path, true);
+        let kustomization = kustomization::read(&decoder, &node);
+        decoder.finish()?;
+        for (old, new) in &kustomization.deprecated {
+            self.warnings
+                .borrow_mut()
+                .push(format!("{path}: '{old}' is deprecated; use '{new}' instead"));
+        }
+        Ok(kustomization)
+    }
+
+    /// Turns a resource's trouble into an error with its file.
+    pub(crate) fn error(&self, trouble: Trouble) -> Error {
+        Error::Transform {
+            path: self.loader.source_path(trouble.source),
+            line: trouble.line,
+            resource: trouble.id,
+            message: trouble.message,
+        }
+    }
+
+    /// Accumulates a kustomization into what is there: nothing for a base, the parent's for a component.
+    pub(crate) fn accumulate(
+        &self,
+        frame: &Frame,
+        kustomization: &Kustomization,
+        mut into: Accumulated,
+    ) -> Result<Accumulated, Error> {
+        steps::refuse_unsupported(kustomization)?;
+        let mut errors = Vec::new();
+        for (index, reference) in kustomization.resources.iter().enumerate() {
+            let field = format!("resources[{index}]");
+            if let Err(error) = self.resource(frame, kustomization, &field, reference, &mut into) {
+                errors.push(error);
+            }
+        }
+        if let Some(error) = Error::of(errors) {
+            return Err(error);
+        }
+        let own = self.configuration(frame, kustomization)?;
+        merge_config(&mut into, &own).map_err(|message| field_error(kustomization, 1, "configurations", message))?;
+        self.run_generators(frame, kustomization, &mut into)?;
+        for (index, reference) in kustomization.components.iter().enumerate() {
+            let field = format!("components[{index}]");
+            into = self.component(frame, kustomization, &field, reference, into)?;
+        }
+        let config = into.config.clone().unwrap_or_else(TransformerConfig::defaults);
+        let list = steps::of_kustomization(self, frame, kustomization, &config)?;
+        self.run(frame, kustomization, list, &mut into.resources)?;
+        self.validate(frame, kustomization, &mut into)?;
+        self.note_vars(kustomization, &mut into)?;
+        Ok(into)
+    }
+
+    /// Adds what one entry of `resources` names: a file's resources, or a base.
+    fn resource(
+        &self,
+        frame: &Frame,
+        kustomization: &Kustomization,
+        field: &str,
+        reference: &Spot<String>,
+        into: &mut Accumulated,
+    ) -> Result<(), Error> {
+        let path = reference.value.as_str();
+        let at = |message: String| field_error(kustomization, reference.line, field, message);
+        let place = || format!("{}:{}", kustomization.path, reference.line);
+        if path.is_empty() {
+            return Err(at("the path is empty".to_owned()));
+        }
+        match self
+            .loader
+            .find(&frame.root, path)
+            .map_err(|error| at(error.to_string()))?
+        {
+            Some((found, bytes)) => {
+                let text = Loader::text(&found, bytes)?;
+                let mut resources = self.loader.resources(&found, text, 0)?;
+                if let Some(origin) = &frame.origin {
+                    let origin = origin.appended(path).to_text();
+                    resources
+                        .iter_mut()
+                        .for_each(|resource| resource.notes.origin = Some(origin.clone()));
+                }
+                self.append(&mut into.resources, resources)
+            }
+            None => {
+                let base = self.base(frame, kustomization, field, reference, false)?;
+                let (inner, sub) = base;
+                let child = self
+                    .accumulate(&inner, &sub, Accumulated::default())
+                    .map_err(|error| error.through(place()))?;
+                self.append(&mut into.resources, child.resources.list)
+                    .map_err(|error| error.through(place()))?;
+                if let Some(config) = child.config {
+                    merge_config(into, &config).map_err(&at)?;
+                }
+                for var in child.vars {
+                    if into.vars.iter().any(|known| known.name == var.name) {
+                        return Err(at(format!("var '{}' already encountered", var.name)));
+                    }
+                    into.vars.push(var);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn append(&self, collection: &mut Collection, resources: Vec<Resource>) -> Result<(), Error> {
+        collection
+            .append_all(resources)
+            .map_err(|trouble| self.error(trouble))?;
+        let limit = self.loader.limits.resources;
+        if collection.list.len() > limit {
+            return Err(Error::Limit {
+                path: "the build".to_owned(),
+                what: "the number of resources".to_owned(),
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    /// Opens the directory that an entry of `resources` or `components` names.
+    fn base(
+        &self,
+        frame: &Frame,
+        kustomization: &Kustomization,
+        field: &str,
+        reference: &Spot<String>,
+        component: bool,
+    ) -> Result<(Frame, Kustomization), Error> {
+        let path = reference.value.as_str();
+        let at = |message: String| field_error(kustomization, reference.line, field, message);
+        let place = format!("{}:{}", kustomization.path, reference.line);
+        let directory = match resolve(self.loader.tree, &frame.root, path) {
+            Ok(Found::Directory(directory)) => directory,
+            Ok(Found::File { path, .. }) => {
+                return Err(at(format!("'{path}' is a file; a directory is needed")));
+            }
+            Ok(Found::Nothing) if is_remote(path) => {
+                return Err(at(Error::Remote { path: path.to_owned() }.to_string()));
+            }
+            Ok(Found::Nothing) => {
+                return Err(at(format!("'{}': no such file or directory", join(&frame.root, path))));
+            }
+            Err(error) => return Err(at(error.to_string())),
+        };
+        if let Some(visited) = frame
+            .visited
+            .iter()
+            .rev()
+            .find(|visited| is_within(visited, &directory))
+        {
+            return Err(Error::Cycle {
+                path: kustomization.path.clone(),
+                line: reference.line,
+                directory,
+                visited: visited.clone(),
+            });
+        }
+        if frame.visited.len() >= self.loader.limits.depth {
+            let limit = self.loader.limits.depth;
+            return Err(Error::Limit {
+                path: directory,
+                what: "the depth of bases".to_owned(),
+                limit,
+            });
+        }
+        let sub = self.open(&directory).map_err(|error| error.through(place.clone()))?;
+        if sub.is_component != component {
+            let message = if component {
+                format!("expected kind 'Component' for path '{directory}' but got 'Kustomization'")
+            } else {
+                format!("expected kind != 'Component' for path '{directory}'; list it under components")
+            };
+            return Err(at(message));
+        }
+        let mut visited = frame.visited.clone();
+        visited.push(directory.clone());
+        let origin = frame.origin.as_ref().map(|origin| origin.appended(path));
+        Ok((
+            Frame {
+                root: directory,
+                visited,
+                origin,
+            },
+            sub,
+        ))
+    }
+
+    /// The kustomization of a directory, generated when it has none and the caller wants that.
+    pub(crate) fn open(&self, directory: &str) -> Result<Kustomization, Error> {
+        match self.kustomization(directory) {
+            Err(Error::NoKustomization { .. }) if self.generate_missing => {
+                let text = crate::generated::kustomization(self.loader.tree, directory)?;
+                self.read_kustomization(&join(directory, "kustomization.yaml"), &text)
+            }
+            other => other,
+        }
+    }
+
+    fn component(
+        &self,
+        frame: &Frame,
+        kustomization: &Kustomization,
+        field: &str,
+        reference: &Spot<String>,
+        into: Accumulated,
+    ) -> Result<Accumulated, Error> {
+        let (inner, sub) = self.base(frame, kustomization, field, reference, true)?;
+        let place = format!("{}:{}", kustomization.path, reference.line);
+        self.accumulate(&inner, &sub, into)
+            .map_err(|error| error.through(place))
+    }
+
+    /// The fields of the transformers for one kustomization: defaults, `configurations` and `crds`.
+    fn configuration(&self, frame: &Frame, kustomization: &Kustomization) -> Result<Arc<TransformerConfig>, Error> {
+        let mut config = TransformerConfig::defaults();
+        for (index, reference) in kustomization.configurations.iter().enumerate() {
+            let field = format!("configurations[{index}]");
+            let at = |message: String| field_error(kustomization, reference.line, &field, message);
+            let (path, bytes) = self
+                .loader
+                .read(&frame.root, &reference.value)
+                .map_err(|error| at(error.to_string()))?;
+            let text = Loader::text(&path, bytes)?;
+            let Some(node) = self.loader.configuration(&path, text)? else {
+                continue;
+            };
+            let decoder = Decoder::new(&path, true);
+            let mut read = TransformerConfig::read(&decoder, &node);
+            decoder.finish()?;
+            config = Arc::new(config.merge(&mut read).map_err(at)?);
+        }
+        for (index, reference) in kustomization.crds.iter().enumerate() {
+            let field = format!("crds[{index}]");
+            let at = |message: String| field_error(kustomization, reference.line, &field, message);
+            let (path, bytes) = self
+                .loader
+                .read(&frame.root, &reference.value)
+                .map_err(|error| at(error.to_string()))?;
+            let text = Loader::text(&path, bytes)?;
+            let mut read = match self.loader.configuration(&path, text)? {
+                Some(node) => crate::crds::configuration(&node).map_err(at)?,
+                None => continue,
+            };
+            config = Arc::new(config.merge(&mut read).map_err(at)?);
+        }
+        Ok(config)
+    }
+
+    fn run_generators(
+        &self,
+        frame: &Frame,
+        kustomization: &Kustomization,
+        into: &mut Accumulated,
+    ) -> Result<(), Error> {
+        let lists = [
+            ("configMapGenerator", &kustomization.config_maps, false),
+            ("secretGenerator", &kustomization.secrets, true),
+        ];
+        for (name, list, is_secret) in lists {
+            for (index, arguments) in list.iter().enumerate() {
+                let field = format!("{name}[{index}]");
+                let global = kustomization.generator_options.as_ref();
+                let options: Option<GeneratorOptions> = match (arguments.value.options.clone(), global) {
+                    (own, None) => own,
+                    (own, Some(global)) => Some(own.unwrap_or_default().over(global)),
+                };
+                let place = Place {
+                    path: &kustomization.path,
+                    source: kustomization.source,
+                    line: arguments.line,
+                    field: &field,
+                    root: &frame.root,
+                };
+                let mut made = generate::resource(&self.loader, &arguments.value, options.as_ref(), is_secret, place)?;
+                if let Some(origin) = &frame.origin {
+                    let kind = if is_secret {
+                        "SecretGenerator"
+                    } else {
+                        "ConfigMapGenerator"
+                    };
+                    made.notes.origin = Some(
+                        origin
+                            .configured_in(file_name(kustomization), "builtin", kind)
+                            .to_text(),
+                    );
+                }
+                into.resources
+                    .absorb(made)
+                    .map_err(|trouble| place.error(arguments.line, "", trouble.message))?;
+            }
+        }
+        self.run_external_generators(frame, kustomization, into)
+    }
+
+    /// Runs transformers in order.
+    pub(crate) fn run(
+        &self,
+        frame: &Frame,
+        kustomization: &Kustomization,
+        steps: Vec<Step>,
+        resources: &mut Collection,
+    ) -> Result<(), Error> {
+        for step in steps {
+            let Step {
+                action,
+                field,
+                line,
+                kind,
+                origin,
+            } = step;
+            action.run(resources).map_err(|trouble| match trouble {
+                PatchTrouble::Target(message) => field_error(kustomization, line, &field, message),
+                PatchTrouble::Resource(trouble) => self.error(trouble),
+            })?;
+            let origin = origin.or_else(|| {
+                frame
+                    .origin
+                    .as_ref()
+                    .map(|origin| origin.configured_in(file_name(kustomization), "builtin", kind))
+            });
+            if let Some(origin) = origin.filter(|_| frame.origin.is_some()) {
+                for resource in &mut resources.list {
+                    match &resource.notes.origin {
+                        None => resource.notes.origin = Some(origin.to_text()),
+                        Some(_) => resource.notes.transformations.push_str(&origin.to_item()),
+                    }
+                }
+            }
+            let touched = format!("{kind} ({}:{line})", kustomization.path);
+            resources
+                .list
+                .iter_mut()
+                .for_each(|resource| resource.notes.touched_by.push(touched.clone()));
+            resources.drop_empty();
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn file_name(kustomization: &Kustomization) -> &str {
+    kustomization.path.rsplit('/').next().unwrap_or("kustomization.yaml")
+}
+
+pub(crate) fn field_error(kustomization: &Kustomization, line: u32, field: &str, message: String) -> Error {
+    Error::Field {
+        path: kustomization.path.clone(),
+        line,
+        field: field.to_owned(),
+        message,
+    }
+}
+
+fn merge_config(into: &mut Accumulated, other: &Arc<TransformerConfig>) -> Result<(), String> {
+    match &into.config {
+        None => into.config = Some(Arc::clone(other)),
+        Some(own) if Arc::ptr_eq(own, other) || own == other => {}
+        Some(own) => {
+            let mut other = (**other).clone();
+            into.config = Some(Arc::new(own.merge(&mut other)?));
+        }
+    }
+    Ok(())
+}
+
+/// Tells whether a path of the tree is a regular file, links not followed.
+pub(crate) fn is_file(entry: Option<Entry<'_>>) -> bool {
+    matches!(entry, Some(Entry::File(_)))
+}

@@ -1,0 +1,276 @@
+//! Owns a whole build: the root kustomization with what the caller lays over it, then names, references, vars and order.
+
+use std::cell::{Cell, RefCell};
+
+use crate::accumulate::{Accumulated, Builder, Frame, field_error};
+use crate::config::TransformerConfig;
+use crate::decode::Spot;
+use crate::error::{Error, shown};
+use crate::fields::{Image, Patch, Selector};
+use crate::id::Gvk;
+use crate::kustomization::Kustomization;
+use crate::load::Loader;
+use crate::options::{Options, Overrides};
+use crate::origin::Origin;
+use crate::output::{Build, BuiltResource};
+use crate::resource::Resource;
+use crate::tree::{FileTree, Found, resolve};
+use crate::yaml::json::resource_value;
+use crate::yaml::node::{Node, Tag};
+
+/// The version whose output this library reproduces.
+const VERSION: &str = "v5.8.1";
+
+/// Builds the kustomization in a directory of the tree, as `kustomize build` does.
+///
+/// # Errors
+/// When the tree can't be built; the error names file, line, field and the bases that led there.
+pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<Build, Error> {
+    let root = match resolve(tree, "", directory)? {
+        Found::Directory(path) => path,
+        Found::File { .. } | Found::Nothing => {
+            return Err(Error::NotADirectory {
+                directory: directory.to_owned(),
+            });
+        }
+    };
+    let builder = Builder {
+        loader: Loader::new(tree, options.load_restrictor, options.limits),
+        warnings: RefCell::new(Vec::new()),
+        kustomizations_left: Cell::new(options.limits.kustomizations),
+        generate_missing: options.generate_missing,
+    };
+    let mut kustomization = builder.open(&root)?;
+    overlay(&builder, &root, &mut kustomization, &options.overrides)?;
+    let kept = |name: &str| kustomization.build_metadata.iter().any(|kept| kept.value == name);
+    for (index, kept) in kustomization.build_metadata.iter().enumerate() {
+        if !matches!(
+            kept.value.as_str(),
+            "originAnnotations" | "transformerAnnotations" | "managedByLabel"
+        ) {
+            // kustomize ignores names that it doesn't know; a name that does nothing is a mistake worth telling.
+            let field = format!("buildMetadata[{index}]");
+            builder.warnings.borrow_mut().push(format!(
+                "{}:{}: {field}: unknown name '{}'",
+                kustomization.path, kept.line, kept.value
+            ));
+        }
+    }
+    let frame = Frame {
+        root: root.clone(),
+        visited: vec![root.clone()],
+        origin: (!kustomization.build_metadata.is_empty()).then(Origin::default),
+    };
+    let mut accumulated = builder.accumulate(&frame, &kustomization, Accumulated::default())?;
+    finish_names(&builder, &kustomization, &mut accumulated)?;
+    let mut list = accumulated.resources.list;
+    list.retain(|resource| {
+        resource
+            .text_map("annotations")
+            .get("config.kubernetes.io/local-config")
+            .is_none_or(|value| value == "false")
+    });
+    for resource in &list {
+        if resource.name().is_empty() || resource.kind().is_empty() {
+            return Err(builder.error(crate::collection::Trouble::of(
+                resource,
+                "a patch left the resource without kind or name",
+            )));
+        }
+    }
+    let sort = kustomization.sort_options.as_ref();
+    crate::transform::order::sort(sort.map(|options| &options.value), &mut list).map_err(|message| {
+        field_error(
+            &kustomization,
+            sort.map_or(0, |options| options.line),
+            "sortOptions",
+            message,
+        )
+    })?;
+    let managed = options.managed_by_label || kept("managedByLabel");
+    for resource in &mut list {
+        if managed
+            && let Some(labels) = resource
+                .node
+                .map_field("metadata")
+                .and_then(|metadata| metadata.map_field("labels"))
+        {
+            labels.set_field(
+                "app.kubernetes.io/managed-by",
+                Node::scalar(format!("kustomize-{VERSION}"), Tag::Str),
+            );
+        }
+        resource.finish(kept("originAnnotations"), kept("transformerAnnotations"));
+        lay_over(resource, &options.overrides);
+    }
+    let warnings = builder.warnings.take();
+    let mut resources = Vec::with_capacity(list.len());
+    for resource in list {
+        let object = resource_value(&resource.node).map_err(|problem| Error::Transform {
+            path: builder.loader.source_path(if problem.source == 0 {
+                resource.node.source
+            } else {
+                problem.source
+            }),
+            line: if problem.line == 0 {
+                resource.node.line
+            } else {
+                problem.line
+            },
+            resource: resource.current_id().to_string(),
+            message: problem.message,
+        })?;
+        resources.push((resource, object));
+    }
+    let sources: std::sync::Arc<[String]> = builder.loader.into_sources().into();
+    let resources = resources
+        .into_iter()
+        .map(|(resource, object)| {
+            BuiltResource::new(
+                object,
+                resource.notes.touched_by,
+                resource.node,
+                std::sync::Arc::clone(&sources),
+            )
+        })
+        .collect();
+    Ok(Build { resources, warnings })
+}
+
+fn finish_names(
+    builder: &Builder<'_>,
+    kustomization: &Kustomization,
+    accumulated: &mut Accumulated,
+) -> Result<(), Error> {
+    let config = accumulated.config.clone().unwrap_or_else(TransformerConfig::defaults);
+    let resources = &mut accumulated.resources;
+    crate::steps::hash_names(resources).map_err(|trouble| builder.error(trouble))?;
+    crate::transform::references::transform(&config, resources).map_err(|trouble| builder.error(trouble))?;
+    accumulated.vars.sort_by(|a, b| a.name.cmp(&b.name));
+    crate::transform::vars::transform(&accumulated.vars, &config.var_reference, resources).map_err(
+        |(message, trouble)| match trouble {
+            Some(trouble) => builder.error(trouble),
+            None => field_error(
+                kustomization,
+                kustomization.vars.first().map_or(0, |var| var.line),
+                "vars",
+                message,
+            ),
+        },
+    )
+}
+
+impl Builder<'_> {
+    /// Notes which resources the vars of a kustomization read from.
+    pub(crate) fn note_vars(&self, kustomization: &Kustomization, into: &mut Accumulated) -> Result<(), Error> {
+        for (index, var) in kustomization.vars.iter().enumerate() {
+            let at = |message: String| field_error(kustomization, var.line, &format!("vars[{index}]"), message);
+            let wanted = crate::id::ResourceId::new(
+                var.value.gvk.clone(),
+                var.value.object_name.clone(),
+                var.value.object_namespace.clone(),
+            );
+            let strict = !wanted.namespace.is_empty() || wanted.is_cluster_scoped();
+            let found = into.resources.matching_any(|id| {
+                if strict {
+                    id.same_as(&wanted)
+                } else {
+                    id.name == wanted.name && id.gvk == wanted.gvk
+                }
+            });
+            if let [_, _, ..] = found.as_slice() {
+                return Err(at(format!(
+                    "found {} resId matches for var {} (unable to disambiguate)",
+                    found.len(),
+                    var.value.name
+                )));
+            }
+            if let Some(resource) = found
+                .first()
+                .and_then(|position| into.resources.list.get_mut(*position))
+            {
+                resource.notes.var_names.push(var.value.name.clone());
+            }
+            if into.vars.iter().any(|known| known.name == var.value.name) {
+                return Err(at(format!("var '{}' already encountered", var.value.name)));
+            }
+            into.vars.push(var.value.clone());
+        }
+        Ok(())
+    }
+}
+
+/// Lays a reconciler's overrides over the root kustomization.
+fn overlay(builder: &Builder<'_>, root: &str, k: &mut Kustomization, overrides: &Overrides) -> Result<(), Error> {
+    let text = |value: &str| Spot::new(value.to_owned(), 0);
+    if let Some(namespace) = &overrides.namespace {
+        k.namespace = text(namespace);
+    }
+    if let Some(prefix) = &overrides.name_prefix {
+        k.name_prefix = text(prefix);
+    }
+    if let Some(suffix) = &overrides.name_suffix {
+        k.name_suffix = text(suffix);
+    }
+    for patch in &overrides.patches {
+        let target = patch.target.as_ref().map(|target| Selector {
+            gvk: Gvk {
+                group: target.group.clone(),
+                version: target.version.clone(),
+                kind: target.kind.clone(),
+            },
+            name: target.name.clone(),
+            namespace: target.namespace.clone(),
+            label_selector: target.label_selector.clone(),
+            annotation_selector: target.annotation_selector.clone(),
+        });
+        k.patches.push(Spot::new(
+            Patch {
+                patch: patch.patch.clone(),
+                target,
+                ..Patch::default()
+            },
+            0,
+        ));
+    }
+    for image in &overrides.images {
+        let image = Image {
+            name: image.name.clone(),
+            new_name: image.new_name.clone(),
+            new_tag: image.new_tag.clone(),
+            digest: image.digest.clone(),
+            tag_suffix: String::new(),
+        };
+        match k.images.iter_mut().find(|known| known.value.name == image.name) {
+            Some(known) => *known = Spot::new(image, 0),
+            None => k.images.push(Spot::new(image, 0)),
+        }
+    }
+    for component in &overrides.components {
+        if k.components.iter().any(|known| known.value == *component) {
+            continue;
+        }
+        let missing = !matches!(resolve(builder.loader.tree, root, component)?, Found::Directory(_));
+        if missing && overrides.ignore_missing_components {
+            builder.warnings.borrow_mut().push(format!(
+                "component '{component}' of '{}' is missing and was left out",
+                shown(root)
+            ));
+            continue;
+        }
+        k.components.push(text(component));
+    }
+    Ok(())
+}
+
+/// Puts the caller's labels and annotations on a finished resource.
+fn lay_over(resource: &mut Resource, overrides: &Overrides) {
+    for (field, map) in [("labels", &overrides.labels), ("annotations", &overrides.annotations)] {
+        if map.is_empty() {
+            continue;
+        }
+        let mut all = resource.text_map(field);
+        all.extend(map.iter().map(|(key, value)| (key.clone(), value.clone())));
+        resource.set_text_map(field, &all);
+    }
+}

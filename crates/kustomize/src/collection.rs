@@ -1,0 +1,194 @@
+//! Owns the list of resources of a build: in order, without two of the same id.
+
+use std::collections::HashSet;
+
+use crate::id::ResourceId;
+use crate::resource::{Behavior, Resource};
+
+/// Resources in the order in which they were loaded.
+#[derive(Debug, Default)]
+pub(crate) struct Collection {
+    pub(crate) list: Vec<Resource>,
+}
+
+/// A failure to do with one resource.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    /// The resource.
+    pub(crate) id: String,
+    /// Its file, by number, and its line.
+    pub(crate) source: u32,
+    pub(crate) line: u32,
+    pub(crate) message: String,
+}
+
+impl Trouble {
+    pub(crate) fn of(resource: &Resource, message: impl Into<String>) -> Self {
+        Trouble {
+            id: resource.current_id().to_string(),
+            source: resource.node.source,
+            line: resource.node.line,
+            message: message.into(),
+        }
+    }
+}
+
+impl Collection {
+    /// Appends resources.
+    ///
+    /// # Errors
+    /// When one has the id of another.
+    pub(crate) fn append_all(&mut self, others: Vec<Resource>) -> Result<(), Trouble> {
+        let mut known: HashSet<_> = self.list.iter().map(|resource| resource.current_id().key()).collect();
+        for resource in others {
+            let id = resource.current_id();
+            if !known.insert(id.key()) {
+                let first = self.list.iter().find(|other| other.current_id().same_as(&id));
+                let place = first.map_or(String::new(), |other| {
+                    format!(", first on line {} of its file", other.node.line)
+                });
+                return Err(Trouble::of(
+                    &resource,
+                    format!("may not add resource with an already registered id: {id}{place}"),
+                ));
+            }
+            self.list.push(resource);
+        }
+        Ok(())
+    }
+
+    /// Takes a generated resource in: as new, or into the one of its name.
+    ///
+    /// # Errors
+    /// When its behavior doesn't fit what is there.
+    pub(crate) fn absorb(&mut self, mut resource: Resource) -> Result<(), Trouble> {
+        let id = resource.current_id();
+        let matches = self.matching_any(|known| known.same_as(&id));
+        let behavior = resource.notes.behavior;
+        match matches.as_slice() {
+            [] if matches!(behavior, Behavior::Merge | Behavior::Replace) => Err(Trouble::of(
+                &resource,
+                format!("id {id} does not exist; cannot merge or replace"),
+            )),
+            [] => self.append_all(vec![resource]),
+            [only] => {
+                let Some(old) = self.list.get_mut(*only) else {
+                    return Ok(());
+                };
+                match behavior {
+                    Behavior::Replace => take_metadata(&mut resource, old),
+                    Behavior::Merge => {
+                        let origin = old.notes.origin.clone();
+                        take_metadata(&mut resource, old);
+                        merge_data(&mut resource, old);
+                        if origin.is_some() {
+                            resource.notes.origin = origin;
+                        }
+                    }
+                    _ => {
+                        let message = format!(
+                            "id {id} exists; can not use behavior: '{}', behavior must be merge or replace",
+                            behavior.name()
+                        );
+                        return Err(Trouble::of(&resource, message));
+                    }
+                }
+                *old = resource;
+                Ok(())
+            }
+            _ => Err(Trouble::of(
+                &resource,
+                format!("found multiple objects that could accept merge of {id}"),
+            )),
+        }
+    }
+
+    /// Positions of resources of which any id, previous or current, fits.
+    pub(crate) fn matching_any(&self, fits: impl Fn(&ResourceId) -> bool) -> Vec<usize> {
+        self.list
+            .iter()
+            .enumerate()
+            .filter(|(_, resource)| resource.all_ids().iter().any(&fits))
+            .map(|(position, _)| position)
+            .collect()
+    }
+
+    /// The position of the only resource that has, or had, an id.
+    ///
+    /// # Errors
+    /// When none has, or several.
+    pub(crate) fn only(&self, id: &ResourceId) -> Result<usize, String> {
+        let found: Vec<usize> = self
+            .list
+            .iter()
+            .enumerate()
+            .filter(|(_, resource)| {
+                (resource.name() == id.name || resource.notes.previous.iter().any(|(name, _, _)| *name == id.name))
+                    && resource.all_ids().iter().any(|known| known.same_as(id))
+            })
+            .map(|(position, _)| position)
+            .collect();
+        match found.as_slice() {
+            [only] => Ok(*only),
+            [] => Err(format!(
+                "no matches for Id {id}; failed to find unique target for patch {id}"
+            )),
+            _ => Err(format!(
+                "multiple matches for Id {id}; failed to find unique target for patch {id}"
+            )),
+        }
+    }
+
+    /// Drops resources that a patch left nothing of.
+    pub(crate) fn drop_empty(&mut self) {
+        self.list.retain(|resource| !resource.node.is_empty());
+    }
+}
+
+/// Gives a generated resource the labels, annotations, name and notes of the one that it merges into or replaces.
+fn take_metadata(resource: &mut Resource, old: &Resource) {
+    let mut labels = old.text_map("labels");
+    labels.extend(resource.text_map("labels"));
+    resource.set_text_map("labels", &labels);
+    let mut annotations = old.text_map("annotations");
+    annotations.extend(resource.text_map("annotations"));
+    resource.set_text_map("annotations", &annotations);
+    resource.set_name(&old.name().to_owned());
+    resource.set_namespace(&old.namespace().to_owned());
+    let needs_hash = resource.notes.needs_hash && old.notes.needs_hash;
+    let origin = resource.notes.origin.take().or_else(|| old.notes.origin.clone());
+    resource.notes = old.notes.clone();
+    resource.notes.needs_hash = needs_hash;
+    resource.notes.origin = origin;
+}
+
+fn merge_data(resource: &mut Resource, old: &Resource) {
+    for field in ["data", "binaryData"] {
+        let map = |from: &Resource| -> std::collections::BTreeMap<String, crate::yaml::node::Node> {
+            from.node
+                .get(field)
+                .map(|data| {
+                    data.entries()
+                        .iter()
+                        .map(|(key, value)| (key.text().to_owned(), value.clone()))
+                        .collect()
+                })
+                .unwrap_or_default()
+        };
+        let mut merged = map(old);
+        merged.extend(map(resource));
+        resource.node.remove(field);
+        if merged.is_empty() {
+            continue;
+        }
+        // kustomize sorts each value anew into data or binaryData by whether it is UTF-8, so binaryData of a Secret stays data.
+        let Some(target) = resource.node.map_field(field) else {
+            continue;
+        };
+        for (key, value) in merged {
+            let mut fresh = crate::yaml::node::Node::quoted(value.text()).placed_like(&value);
+            fresh.style = crate::yaml::node::Style::Quoted;
+            target.set_field(&key, fresh);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Owns which fields the transformers touch: kustomize's defaults and what `configurations` and `crds` add to them.
+
+use std::sync::{Arc, LazyLock};
+
+use crate::decode::Decoder;
+use crate::fields::FieldSpec;
+use crate::id::Gvk;
+use crate::kustomization::field_specs;
+use crate::yaml::node::Node;
+
+/// Fields that hold names of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NameReference {
+    pub(crate) target: Gvk,
+    pub(crate) referrers: Vec<FieldSpec>,
+}
+
+/// The fields of every transformer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TransformerConfig {
+    pub(crate) name_prefix: Vec<FieldSpec>,
+    pub(crate) name_suffix: Vec<FieldSpec>,
+    pub(crate) namespace: Vec<FieldSpec>,
+    pub(crate) common_labels: Vec<FieldSpec>,
+    pub(crate) labels: Vec<FieldSpec>,
+    pub(crate) template_labels: Vec<FieldSpec>,
+    pub(crate) common_annotations: Vec<FieldSpec>,
+    pub(crate) name_reference: Vec<NameReference>,
+    pub(crate) var_reference: Vec<FieldSpec>,
+    pub(crate) images: Vec<FieldSpec>,
+    pub(crate) replicas: Vec<FieldSpec>,
+}
+
+static DEFAULT: LazyLock<Arc<TransformerConfig>> = LazyLock::new(|| {
+    let mut config = TransformerConfig::default();
+    for line in include_str!("../data/fieldspecs.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [
+            section,
+            target_group,
+            target_version,
+            target_kind,
+            group,
+            version,
+            kind,
+            create,
+            path,
+        ] = words.as_slice()
+        else {
+            continue;
+        };
+        let part = |text: &str| {
+            if text == "-" { String::new() } else { text.to_owned() }
+        };
+        let gvk = |group: &str, version: &str, kind: &str| Gvk {
+            group: part(group),
+            version: part(version),
+            kind: part(kind),
+        };
+        let spec = FieldSpec {
+            gvk: gvk(group, version, kind),
+            path: (*path).to_owned(),
+            create: *create == "create",
+        };
+        if *section == "nameReference" {
+            let target = gvk(target_group, target_version, target_kind);
+            match config
+                .name_reference
+                .iter_mut()
+                .find(|reference| reference.target == target)
+            {
+                Some(reference) => reference.referrers.push(spec),
+                None => config.name_reference.push(NameReference {
+                    target,
+                    referrers: vec![spec],
+                }),
+            }
+        } else if let Some(list) = config.section(section) {
+            list.push(spec);
+        }
+    }
+    config.sort();
+    Arc::new(config)
+});
+
+/// The order that kustomize sorts kinds in before it applies them.
+const FIRST: [&str; 22] = [
+    "Namespace",
+    "ResourceQuota",
+    "StorageClass",
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "PodSecurityPolicy",
+    "Role",
+    "ClusterRole",
+    "RoleBinding",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "Secret",
+    "Endpoints",
+    "Service",
+    "LimitRange",
+    "PriorityClass",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Deployment",
+    "StatefulSet",
+    "CronJob",
+    "PodDisruptionBudget",
+];
+const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+
+/// The kinds that are written first and last when nothing else is asked for.
+pub(crate) fn default_order() -> (Vec<String>, Vec<String>) {
+    (
+        FIRST.iter().map(ToString::to_string).collect(),
+        LAST.iter().map(ToString::to_string).collect(),
+    )
+}
+
+/// How a kind sorts.
+pub(crate) fn rank(kind: &str, first: &[impl AsRef<str>], last: &[impl AsRef<str>]) -> i64 {
+    let position = |list: &[&str]| {
+        list.iter()
+            .rposition(|name| *name == kind)
+            .and_then(|at| i64::try_from(at).ok())
+    };
+    let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+    let last: Vec<&str> = last.iter().map(AsRef::as_ref).collect();
+    if let Some(at) = position(&last) {
+        return at + 1;
+    }
+    position(&first).map_or(0, |at| at - i64::try_from(first.len()).unwrap_or(0))
+}
+
+/// A kind as text that sorts unnamed parts last.
+pub(crate) fn sort_text(gvk: &Gvk) -> String {
+    let or = |text: &'static str, part: &str| {
+        if part.is_empty() {
+            text.to_owned()
+        } else {
+            part.to_owned()
+        }
+    };
+    format!(
+        "{}_{}_{}",
+        or("~G", &gvk.group),
+        or("~V", &gvk.version),
+        or("~K", &gvk.kind)
+    )
+}
+
+fn sort_key(gvk: &Gvk) -> (i64, String) {
+    (rank(&gvk.kind, &FIRST, &LAST), sort_text(gvk))
+}
+
+/// The names of the sections, as configuration files name them.
+pub(crate) const SECTIONS: [&str; 11] = [
+    "namePrefix",
+    "nameSuffix",
+    "namespace",
+    "commonLabels",
+    "labels",
+    "templateLabels",
+    "commonAnnotations",
+    "nameReference",
+    "varReference",
+    "images",
+    "replicas",
+];
+
+impl TransformerConfig {
+    /// kustomize's defaults.
+    pub(crate) fn defaults() -> Arc<TransformerConfig> {
+        Arc::clone(&DEFAULT)
+    }
+
+    fn section(&mut self, name: &str) -> Option<&mut Vec<FieldSpec>> {
+        Some(match name {
+            "namePrefix" => &mut self.name_prefix,
+            "nameSuffix" => &mut self.name_suffix,
+            "namespace" => &mut self.namespace,
+            "commonLabels" => &mut self.common_labels,
+            "labels" => &mut self.labels,
+            "templateLabels" => &mut self.template_labels,
+            "commonAnnotations" => &mut self.common_annotations,
+            "varReference" => &mut self.var_reference,
+            "images" => &mut self.images,
+            "replicas" => &mut self.replicas,
+            _ => return None,
+        })
+    }
+
+    /// Reads a configuration file.
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node) -> Self {
+        let mut config = TransformerConfig::default();
+        for (name, value) in decoder.fields(node, "", &SECTIONS) {
+            if name == "nameReference" {
+                config.name_reference = decoder.each(value, name, |node, at| {
+                    let mut reference = NameReference {
+                        target: Gvk::default(),
+                        referrers: Vec::new(),
+                    };
+                    for (part, value) in decoder.fields(node, at, &["group", "version", "kind", "fieldSpecs"]) {
+                        let at = format!("{at}.{part}");
+                        match part {
+                            "group" => reference.target.group = decoder.text(value, &at),
+                            "version" => reference.target.version = decoder.text(value, &at),
+                            "kind" => reference.target.kind = decoder.text(value, &at),
+                            _ => reference.referrers = field_specs(decoder, value, &at),
+                        }
+                    }
+                    reference
+                });
+            } else if let Some(list) = config.section(name) {
+                *list = field_specs(decoder, value, name);
+            }
+        }
+        config
+    }
+
+    fn sort(&mut self) {
+        for name in SECTIONS {
+            if let Some(list) = self.section(name) {
+                list.sort_by_cached_key(|spec| sort_key(&spec.gvk));
+            }
+        }
+        self.name_reference
+            .sort_by_cached_key(|reference| sort_key(&reference.target));
+    }
+
+    /// Both configurations as one, sorted.
+    ///
+    /// # Errors
+    /// When they disagree about creating a field.
+    pub(crate) fn merge(&self, other: &mut TransformerConfig) -> Result<TransformerConfig, String> {
+        let mut merged = self.clone();
+        for name in SECTIONS {
+            let incoming = other.section(name).map(std::mem::take).unwrap_or_default();
+            if let Some(list) = merged.section(name) {
+                merge_specs(list, incoming).map_err(|message| format!("{name}: {message}"))?;
+            }
+        }
+        for reference in std::mem::take(&mut other.name_reference) {
+            match merged
+                .name_reference
+                .iter_mut()
+                .find(|known| known.target == reference.target)
+            {
+                Some(known) => merge_specs(&mut known.referrers, reference.referrers)?,
+                None => merged.name_reference.push(reference),
+            }
+        }
+        merged.sort();
+        Ok(merged)
+    }
+}
+
+/// Adds specifications that aren't covered yet.
+///
+/// # Errors
+/// When one disagrees with a known one about creating the field.
+pub(crate) fn merge_specs(known: &mut Vec<FieldSpec>, incoming: Vec<FieldSpec>) -> Result<(), String> {
+    for spec in incoming {
+        match known
+            .iter()
+            .find(|old| old.gvk.is_selected(&spec.gvk) && old.path == spec.path)
+        {
+            Some(old) if old.create != spec.create => {
+                return Err(format!(
+                    "conflicting fieldspecs for '{}': one creates the field, the other doesn't",
+                    spec.path
+                ));
+            }
+            Some(_) => {}
+            None => known.push(spec),
+        }
+    }
+    Ok(())
+}

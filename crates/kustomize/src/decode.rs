@@ -1,0 +1,241 @@
+//! Owns turning nodes of configuration files into typed fields, strictly: unknown fields and wrong types are errors with their
+//! line, and all of a file's errors are found in one pass.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::yaml::json::{configuration_key, configuration_value};
+use crate::yaml::node::{Data, Node, Tag};
+
+/// A value and the line that it was written on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Spot<T> {
+    pub(crate) value: T,
+    /// From 1; 0 when the caller of the build added it.
+    pub(crate) line: u32,
+}
+
+impl<T> Spot<T> {
+    pub(crate) fn new(value: T, line: u32) -> Self {
+        Spot { value, line }
+    }
+}
+
+/// Decodes one file.
+pub(crate) struct Decoder<'file> {
+    pub(crate) path: &'file str,
+    /// Unknown fields are errors; configuration of built-in transformers ignores them, as kustomize does.
+    pub(crate) strict: bool,
+    errors: RefCell<Vec<Error>>,
+}
+
+impl<'file> Decoder<'file> {
+    pub(crate) fn new(path: &'file str, strict: bool) -> Self {
+        Decoder {
+            path,
+            strict,
+            errors: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// All errors so far as one.
+    pub(crate) fn finish(&self) -> Result<(), Error> {
+        Error::of(self.errors.take()).map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn complain(&self, node: &Node, field: &str, message: impl Into<String>) {
+        self.errors.borrow_mut().push(Error::Field {
+            path: self.path.to_owned(),
+            line: node.line,
+            field: field.to_owned(),
+            message: message.into(),
+        });
+    }
+
+    fn value(&self, node: &Node, field: &str) -> Value {
+        configuration_value(node).unwrap_or_else(|problem| {
+            self.complain(node, field, problem.message);
+            Value::Null
+        })
+    }
+
+    fn mismatch(&self, node: &Node, field: &str, wanted: &str, found: &Value) {
+        let (name, hint) = match found {
+            Value::Null => ("nothing", ""),
+            Value::Bool(_) => ("a boolean", "; quote it"),
+            Value::Number(_) => ("a number", "; quote it"),
+            Value::String(_) => ("a string", ""),
+            Value::Array(_) => ("a list", ""),
+            Value::Object(_) => ("a mapping", ""),
+        };
+        let hint = if wanted == "a string" { hint } else { "" };
+        self.complain(node, field, format!("expected {wanted}, found {name}{hint}"));
+    }
+
+    pub(crate) fn text(&self, node: &Node, field: &str) -> String {
+        match self.value(node, field) {
+            Value::String(text) => text,
+            Value::Null => String::new(),
+            other => {
+                self.mismatch(node, field, "a string", &other);
+                String::new()
+            }
+        }
+    }
+
+    pub(crate) fn spot(&self, node: &Node, field: &str) -> Spot<String> {
+        Spot::new(self.text(node, field), node.line)
+    }
+
+    pub(crate) fn truth(&self, node: &Node, field: &str) -> bool {
+        match self.value(node, field) {
+            Value::Bool(truth) => truth,
+            Value::Null => false,
+            other => {
+                self.mismatch(node, field, "true or false", &other);
+                false
+            }
+        }
+    }
+
+    pub(crate) fn integer(&self, node: &Node, field: &str) -> i64 {
+        match self.value(node, field) {
+            Value::Number(number) if number.is_i64() => number.as_i64().unwrap_or(0),
+            Value::Null => 0,
+            other => {
+                self.mismatch(node, field, "an integer", &other);
+                0
+            }
+        }
+    }
+
+    pub(crate) fn list<'node>(&self, node: &'node Node, field: &str) -> &'node [Node] {
+        match &node.data {
+            Data::Seq(items) => items,
+            Data::Scalar(_) if node.tag == Tag::Null => &[],
+            _ => {
+                let value = self.value(node, field);
+                self.mismatch(node, field, "a list", &value);
+                &[]
+            }
+        }
+    }
+
+    pub(crate) fn texts(&self, node: &Node, field: &str) -> Vec<Spot<String>> {
+        self.list(node, field)
+            .iter()
+            .enumerate()
+            .map(|(index, item)| self.spot(item, &format!("{field}[{index}]")))
+            .collect()
+    }
+
+    /// Each element of a list, with the name of its place.
+    pub(crate) fn each<T>(&self, node: &Node, field: &str, read: impl Fn(&Node, &str) -> T) -> Vec<T> {
+        self.list(node, field)
+            .iter()
+            .enumerate()
+            .map(|(index, item)| read(item, &format!("{field}[{index}]")))
+            .collect()
+    }
+
+    pub(crate) fn text_map(&self, node: &Node, field: &str) -> BTreeMap<String, String> {
+        let mut map = BTreeMap::new();
+        for (key, value) in self.entries(node, field) {
+            let text = self.text(value, &format!("{field}.{key}"));
+            map.insert(key, text);
+        }
+        map
+    }
+
+    fn entries<'node>(&self, node: &'node Node, field: &str) -> Vec<(String, &'node Node)> {
+        match &node.data {
+            Data::Map(entries) => entries
+                .iter()
+                .filter_map(|(key, value)| match configuration_key(key) {
+                    Ok(text) => Some((text, value)),
+                    Err(problem) => {
+                        self.complain(key, field, problem.message);
+                        None
+                    }
+                })
+                .collect(),
+            Data::Scalar(_) if node.tag == Tag::Null => Vec::new(),
+            _ => {
+                let value = self.value(node, field);
+                self.mismatch(node, field, "a mapping", &value);
+                Vec::new()
+            }
+        }
+    }
+
+    /// The known fields of a mapping. Names match in any letter case, as Go's decoder matches them.
+    pub(crate) fn fields<'node>(
+        &self,
+        node: &'node Node,
+        at: &str,
+        known: &[&'static str],
+    ) -> Vec<(&'static str, &'node Node)> {
+        let mut found = Vec::new();
+        for (key, value) in self.entries(node, at) {
+            let exact = known.iter().find(|name| **name == key);
+            match exact.or_else(|| known.iter().find(|name| name.eq_ignore_ascii_case(&key))) {
+                Some(name) => found.push((*name, value)),
+                None if self.strict => {
+                    let field = if at.is_empty() {
+                        key.clone()
+                    } else {
+                        format!("{at}.{key}")
+                    };
+                    let line = Node::untyped("").placed(0, key_line(node, &key));
+                    let message = match nearest(&key, known) {
+                        Some(name) => format!("unknown field \"{key}\"; did you mean \"{name}\"?"),
+                        None => format!("unknown field \"{key}\""),
+                    };
+                    self.complain(&line, &field, message);
+                }
+                None => {}
+            }
+        }
+        found
+    }
+}
+
+fn key_line(node: &Node, key: &str) -> u32 {
+    node.entries()
+        .iter()
+        .find(|(name, _)| name.text() == key)
+        .map_or(node.line, |(name, _)| name.line)
+}
+
+/// The known name that differs by one or two letters.
+fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    known
+        .iter()
+        .map(|name| (distance(&key.to_lowercase(), &name.to_lowercase()), *name))
+        .filter(|(distance, _)| *distance <= 2)
+        .min()
+        .map(|(_, name)| name)
+}
+
+fn distance(a: &str, b: &str) -> usize {
+    if a.len() > 64 {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        let mut next = vec![left];
+        for (above, y) in row.iter().skip(1).zip(b.chars()) {
+            let cost = (diagonal + usize::from(x != y)).min(above + 1).min(left + 1);
+            next.push(cost);
+            diagonal = *above;
+            left = cost;
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(usize::MAX)
+}

@@ -1,0 +1,216 @@
+//! Owns what can go wrong in a build, worded for the person who wrote the tree: file, line, field, and the bases that led there.
+
+/// Why a build was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A path leads out of the tree, directly or through a link.
+    #[error("{}", outside_tree(path, from, through.as_ref()))]
+    OutsideTree {
+        /// The path as written.
+        path: String,
+        /// The directory that it is relative to.
+        from: String,
+        /// The link that led out, and its target, when it was a link.
+        through: Option<(String, String)>,
+    },
+    /// Links point at each other.
+    #[error("{path}: too many links: they form a loop")]
+    LinkLoop {
+        /// The link that was one too many.
+        path: String,
+    },
+    /// A file is outside the directory of the kustomization that names it.
+    #[error(
+        "security; file '{file}' is not in or below '{}' (named as '{path}'); copy it there, or lift the load restriction",
+        shown(root)
+    )]
+    OutsideRoot {
+        /// The file, links followed.
+        file: String,
+        /// The kustomization's directory.
+        root: String,
+        /// The path as written.
+        path: String,
+    },
+    /// A reference to something that would have to be fetched.
+    #[error(
+        "'{path}' is remote: nothing is fetched during a build; put its content into the tree and refer to it by path"
+    )]
+    Remote {
+        /// The reference.
+        path: String,
+    },
+    /// A file isn't there.
+    #[error("{path}: {why}")]
+    Missing {
+        /// The path, relative to the tree.
+        path: String,
+        /// What is there instead.
+        why: String,
+    },
+    /// The directory to build isn't in the tree.
+    #[error("{}: not a directory of this tree", shown(directory))]
+    NotADirectory {
+        /// The directory asked for.
+        directory: String,
+    },
+    /// A directory has no kustomization file.
+    #[error(
+        "unable to find one of 'kustomization.yaml', 'kustomization.yml' or 'Kustomization' in directory '{}'",
+        shown(directory)
+    )]
+    NoKustomization {
+        /// The directory.
+        directory: String,
+    },
+    /// A directory has more than one kustomization file.
+    #[error("found multiple kustomization files under '{}': {}; keep one", shown(directory), files.join(", "))]
+    SeveralKustomizations {
+        /// The directory.
+        directory: String,
+        /// The files found.
+        files: Vec<String>,
+    },
+    /// A file isn't YAML that can be read.
+    #[error("{path}:{line}: malformed YAML: {message}")]
+    Yaml {
+        /// The file.
+        path: String,
+        /// The line, from 1.
+        line: u32,
+        /// What the reader met.
+        message: String,
+    },
+    /// A document isn't a Kubernetes object.
+    #[error("{path}:{line}: {message}")]
+    Object {
+        /// The file.
+        path: String,
+        /// The line where the document starts, from 1.
+        line: u32,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A field of a kustomization, or of a file that configures a transformer, can't be used as written.
+    #[error("{path}:{line}: {field}: {message}")]
+    Field {
+        /// The file.
+        path: String,
+        /// The line of the field, from 1; 0 when the field was added by the caller.
+        line: u32,
+        /// The field, dotted, with list positions in brackets.
+        field: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A field asks for something that this library refuses on purpose.
+    #[error("{path}:{line}: {field}: {what} is not supported: {instead}")]
+    Unsupported {
+        /// The file.
+        path: String,
+        /// The line of the field, from 1.
+        line: u32,
+        /// The field.
+        field: String,
+        /// What was asked for.
+        what: String,
+        /// Why it is refused and what to do instead.
+        instead: String,
+    },
+    /// A transformation of one resource failed.
+    #[error("{path}:{line}: {resource}: {message}")]
+    Transform {
+        /// The file that the resource comes from.
+        path: String,
+        /// The line where the resource starts, from 1.
+        line: u32,
+        /// The resource.
+        resource: String,
+        /// What failed.
+        message: String,
+    },
+    /// A limit of [`crate::Limits`] was passed.
+    #[error("{path}: {what} is more than the limit of {limit}")]
+    Limit {
+        /// The file, or the directory of the build.
+        path: String,
+        /// What is too much.
+        what: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// Bases refer to each other in a circle, or a directory to itself or a parent that is being built.
+    #[error(
+        "{path}:{line}: cycle detected: '{}' contains '{}', which is already being built",
+        shown(directory),
+        shown(visited)
+    )]
+    Cycle {
+        /// The kustomization with the reference.
+        path: String,
+        /// The line of the reference, from 1.
+        line: u32,
+        /// The directory that was referred to.
+        directory: String,
+        /// The directory being built.
+        visited: String,
+    },
+    /// Something in a base failed.
+    #[error("{source} (reached through {})", chain.join(" -> "))]
+    InBase {
+        /// The references that led there, outermost first, each as `file:line`.
+        chain: Vec<String>,
+        /// What failed there.
+        source: Box<Error>,
+    },
+    /// Several independent errors.
+    #[error("{}", listed(.0))]
+    Several(Vec<Error>),
+}
+
+impl Error {
+    /// Notes that this error was reached through a reference.
+    pub(crate) fn through(self, reference: String) -> Self {
+        match self {
+            Error::InBase { mut chain, source } => {
+                chain.insert(0, reference);
+                Error::InBase { chain, source }
+            }
+            other => Error::InBase {
+                chain: vec![reference],
+                source: Box::new(other),
+            },
+        }
+    }
+
+    /// One error of several; `None` when there are none.
+    pub(crate) fn of(mut errors: Vec<Error>) -> Option<Self> {
+        match errors.len() {
+            0 => None,
+            1 => errors.pop(),
+            _ => Some(Error::Several(errors)),
+        }
+    }
+}
+
+/// A directory of the tree as people write it.
+pub(crate) fn shown(directory: &str) -> &str {
+    if directory.is_empty() { "." } else { directory }
+}
+
+fn outside_tree(path: &str, from: &str, through: Option<&(String, String)>) -> String {
+    match through {
+        Some((link, target)) => {
+            format!("{link}: the link to '{target}' leaves the tree; only links inside it are followed")
+        }
+        None => format!(
+            "'{path}', seen from '{}', leaves the tree; nothing outside it is read",
+            shown(from)
+        ),
+    }
+}
+
+fn listed(errors: &[Error]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,486 @@
+//! Owns the shapes of what a kustomization's fields hold.
+
+use std::collections::BTreeMap;
+
+use crate::decode::{Decoder, Spot};
+use crate::id::Gvk;
+use crate::yaml::node::Node;
+
+/// A field of certain kinds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FieldSpec {
+    pub(crate) gvk: Gvk,
+    pub(crate) path: String,
+    pub(crate) create: bool,
+}
+
+impl FieldSpec {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut spec = FieldSpec::default();
+        for (name, value) in decoder.fields(node, at, &["group", "version", "kind", "path", "create"]) {
+            let at = format!("{at}.{name}");
+            match name {
+                "create" => spec.create = decoder.truth(value, &at),
+                "path" => spec.path = decoder.text(value, &at),
+                part => set_gvk(&mut spec.gvk, part, decoder.text(value, &at)),
+            }
+        }
+        spec
+    }
+}
+
+fn set_gvk(gvk: &mut Gvk, part: &str, text: String) {
+    match part {
+        "group" => gvk.group = text,
+        "version" => gvk.version = text,
+        _ => gvk.kind = text,
+    }
+}
+
+/// One element of `labels`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Label {
+    pub(crate) pairs: BTreeMap<String, String>,
+    pub(crate) include_selectors: bool,
+    pub(crate) include_templates: bool,
+    pub(crate) fields: Vec<FieldSpec>,
+}
+
+impl Label {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut label = Label::default();
+        for (name, value) in decoder.fields(node, at, &["pairs", "includeSelectors", "includeTemplates", "fields"]) {
+            let at = format!("{at}.{name}");
+            match name {
+                "pairs" => label.pairs = decoder.text_map(value, &at),
+                "includeSelectors" => label.include_selectors = decoder.truth(value, &at),
+                "includeTemplates" => label.include_templates = decoder.truth(value, &at),
+                _ => label.fields = decoder.each(value, &at, |node, at| FieldSpec::read(decoder, node, at)),
+            }
+        }
+        label
+    }
+}
+
+/// Selects resources; empty parts stand for any, others are anchored regular expressions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Selector {
+    pub(crate) gvk: Gvk,
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) label_selector: String,
+    pub(crate) annotation_selector: String,
+}
+
+impl Selector {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut selector = Selector::default();
+        let known = [
+            "group",
+            "version",
+            "kind",
+            "name",
+            "namespace",
+            "labelSelector",
+            "annotationSelector",
+        ];
+        for (name, value) in decoder.fields(node, at, &known) {
+            let text = decoder.text(value, &format!("{at}.{name}"));
+            match name {
+                "name" => selector.name = text,
+                "namespace" => selector.namespace = text,
+                "labelSelector" => selector.label_selector = text,
+                "annotationSelector" => selector.annotation_selector = text,
+                part => set_gvk(&mut selector.gvk, part, text),
+            }
+        }
+        selector
+    }
+}
+
+/// One element of `patches` or `patchesJson6902`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Patch {
+    pub(crate) path: String,
+    pub(crate) patch: String,
+    /// The line of the inline patch's field, from 1.
+    pub(crate) patch_line: u32,
+    pub(crate) target: Option<Selector>,
+    pub(crate) allow_name_change: bool,
+    pub(crate) allow_kind_change: bool,
+}
+
+impl Patch {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut patch = Patch::default();
+        for (name, value) in decoder.fields(node, at, &["path", "patch", "target", "options"]) {
+            let at = format!("{at}.{name}");
+            match name {
+                "path" => patch.path = decoder.text(value, &at),
+                "patch" => {
+                    patch.patch = decoder.text(value, &at);
+                    patch.patch_line = value.line;
+                }
+                "target" if value.is_null() => {}
+                "target" => patch.target = Some(Selector::read(decoder, value, &at)),
+                _ => {
+                    for (option, value) in decoder.fields(value, &at, &["allowNameChange", "allowKindChange"]) {
+                        let truth = decoder.truth(value, &format!("{at}.{option}"));
+                        if option == "allowNameChange" {
+                            patch.allow_name_change = truth;
+                        } else {
+                            patch.allow_kind_change = truth;
+                        }
+                    }
+                }
+            }
+        }
+        patch
+    }
+}
+
+/// One element of `images`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) name: String,
+    pub(crate) new_name: String,
+    pub(crate) tag_suffix: String,
+    pub(crate) new_tag: String,
+    pub(crate) digest: String,
+}
+
+impl Image {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut image = Image::default();
+        for (name, value) in decoder.fields(node, at, &["name", "newName", "tagSuffix", "newTag", "digest"]) {
+            let text = decoder.text(value, &format!("{at}.{name}"));
+            match name {
+                "name" => image.name = text,
+                "newName" => image.new_name = text,
+                "tagSuffix" => image.tag_suffix = text,
+                "newTag" => image.new_tag = text,
+                _ => image.digest = text,
+            }
+        }
+        image
+    }
+}
+
+/// One element of `replicas`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Replica {
+    pub(crate) name: String,
+    pub(crate) count: i64,
+}
+
+impl Replica {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut replica = Replica::default();
+        for (name, value) in decoder.fields(node, at, &["name", "count"]) {
+            let at = format!("{at}.{name}");
+            match name {
+                "name" => replica.name = decoder.text(value, &at),
+                _ => replica.count = decoder.integer(value, &at),
+            }
+        }
+        replica
+    }
+}
+
+/// `generatorOptions`, or `options` of one generator.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GeneratorOptions {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) disable_name_suffix_hash: bool,
+    pub(crate) immutable: bool,
+}
+
+impl GeneratorOptions {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut options = GeneratorOptions::default();
+        for (name, value) in decoder.fields(
+            node,
+            at,
+            &["labels", "annotations", "disableNameSuffixHash", "immutable"],
+        ) {
+            let at = format!("{at}.{name}");
+            match name {
+                "labels" => options.labels = decoder.text_map(value, &at),
+                "annotations" => options.annotations = decoder.text_map(value, &at),
+                "disableNameSuffixHash" => options.disable_name_suffix_hash = decoder.truth(value, &at),
+                _ => options.immutable = decoder.truth(value, &at),
+            }
+        }
+        options
+    }
+
+    /// These options with the kustomization's own laid under them.
+    pub(crate) fn over(mut self, global: &GeneratorOptions) -> Self {
+        for (key, value) in &global.labels {
+            self.labels.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        for (key, value) in &global.annotations {
+            self.annotations.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        self.disable_name_suffix_hash |= global.disable_name_suffix_hash;
+        self.immutable |= global.immutable;
+        self
+    }
+}
+
+/// One element of `configMapGenerator` or `secretGenerator`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GeneratorArguments {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) behavior: String,
+    pub(crate) literals: Vec<Spot<String>>,
+    pub(crate) files: Vec<Spot<String>>,
+    pub(crate) envs: Vec<Spot<String>>,
+    pub(crate) options: Option<GeneratorOptions>,
+    /// The type of a Secret.
+    pub(crate) secret_type: String,
+}
+
+impl GeneratorArguments {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str, secret: bool) -> Self {
+        let mut arguments = GeneratorArguments::default();
+        let known = [
+            "name",
+            "namespace",
+            "behavior",
+            "literals",
+            "files",
+            "envs",
+            "env",
+            "options",
+            "type",
+        ];
+        let known = if secret {
+            known.as_slice()
+        } else {
+            known.split_last().map_or(&[][..], |(_, rest)| rest)
+        };
+        for (name, value) in decoder.fields(node, at, known) {
+            let at = format!("{at}.{name}");
+            match name {
+                "name" => arguments.name = decoder.text(value, &at),
+                "namespace" => arguments.namespace = decoder.text(value, &at),
+                "behavior" => arguments.behavior = decoder.text(value, &at),
+                "literals" => arguments.literals = decoder.texts(value, &at),
+                "files" => arguments.files = decoder.texts(value, &at),
+                "envs" => arguments.envs.splice(0..0, decoder.texts(value, &at)).for_each(drop),
+                "env" => {
+                    let env = decoder.spot(value, &at);
+                    if !env.value.is_empty() {
+                        arguments.envs.push(env);
+                    }
+                }
+                "options" if value.is_null() => {}
+                "options" => arguments.options = Some(GeneratorOptions::read(decoder, value, &at)),
+                _ => arguments.secret_type = decoder.text(value, &at),
+            }
+        }
+        arguments
+    }
+}
+
+/// `sortOptions`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SortOptions {
+    pub(crate) order: String,
+    /// Kinds to put first and last, when they were named.
+    pub(crate) legacy: Option<(Vec<String>, Vec<String>)>,
+}
+
+impl SortOptions {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut options = SortOptions::default();
+        for (name, value) in decoder.fields(node, at, &["order", "legacySortOptions"]) {
+            let at = format!("{at}.{name}");
+            match name {
+                "order" => options.order = decoder.text(value, &at),
+                _ if value.is_null() => {}
+                _ => {
+                    let mut kinds = (Vec::new(), Vec::new());
+                    for (list, value) in decoder.fields(value, &at, &["orderFirst", "orderLast"]) {
+                        let texts = decoder
+                            .texts(value, &format!("{at}.{list}"))
+                            .into_iter()
+                            .map(|spot| spot.value)
+                            .collect();
+                        if list == "orderFirst" {
+                            kinds.0 = texts;
+                        } else {
+                            kinds.1 = texts;
+                        }
+                    }
+                    options.legacy = Some(kinds);
+                }
+            }
+        }
+        options
+    }
+}
+
+/// One element of `vars`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    pub(crate) gvk: Gvk,
+    pub(crate) object_name: String,
+    pub(crate) object_namespace: String,
+    pub(crate) field_path: String,
+}
+
+impl Variable {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut variable = Variable {
+            field_path: "metadata.name".to_owned(),
+            ..Variable::default()
+        };
+        let mut api_version = String::new();
+        for (name, value) in decoder.fields(node, at, &["name", "objref", "fieldref"]) {
+            let at = format!("{at}.{name}");
+            match name {
+                "name" => variable.name = decoder.text(value, &at),
+                "objref" => {
+                    let known = ["apiVersion", "group", "version", "kind", "name", "namespace"];
+                    for (part, value) in decoder.fields(value, &at, &known) {
+                        let text = decoder.text(value, &format!("{at}.{part}"));
+                        match part {
+                            "apiVersion" => api_version = text,
+                            "name" => variable.object_name = text,
+                            "namespace" => variable.object_namespace = text,
+                            part => set_gvk(&mut variable.gvk, part, text),
+                        }
+                    }
+                }
+                _ => {
+                    for (_, value) in decoder.fields(value, &at, &["fieldPath"]) {
+                        let text = decoder.text(value, &format!("{at}.fieldPath"));
+                        if !text.is_empty() {
+                            variable.field_path = text;
+                        }
+                    }
+                }
+            }
+        }
+        if !api_version.is_empty() {
+            let kind = variable.gvk.kind.clone();
+            let group = variable.gvk.group.clone();
+            variable.gvk = Gvk::new(&api_version, &kind);
+            if !api_version.contains('/') {
+                variable.gvk.group = group;
+            }
+        }
+        variable
+    }
+}
+
+/// `options` of a replacement's source or target.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FieldOptions {
+    pub(crate) delimiter: String,
+    pub(crate) index: i64,
+    pub(crate) create: bool,
+}
+
+impl FieldOptions {
+    fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut options = FieldOptions::default();
+        for (name, value) in decoder.fields(node, at, &["delimiter", "index", "encoding", "create"]) {
+            let at = format!("{at}.{name}");
+            match name {
+                "delimiter" => options.delimiter = decoder.text(value, &at),
+                "index" => options.index = decoder.integer(value, &at),
+                "create" => options.create = decoder.truth(value, &at),
+                // kustomize takes this field and does nothing with it.
+                _ => drop(decoder.text(value, &at)),
+            }
+        }
+        options
+    }
+}
+
+/// Where a replacement's value comes from.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReplacementSource {
+    pub(crate) selector: Selector,
+    pub(crate) field_path: String,
+    pub(crate) options: Option<FieldOptions>,
+}
+
+/// Where a replacement's value goes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReplacementTarget {
+    pub(crate) select: Option<Selector>,
+    pub(crate) reject: Vec<Selector>,
+    pub(crate) field_paths: Vec<String>,
+    pub(crate) options: Option<FieldOptions>,
+}
+
+/// One element of `replacements`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Replacement {
+    /// The file that holds the replacements instead.
+    pub(crate) path: String,
+    pub(crate) source: Option<ReplacementSource>,
+    pub(crate) source_value: Option<String>,
+    pub(crate) targets: Option<Vec<ReplacementTarget>>,
+}
+
+impl Replacement {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut replacement = Replacement::default();
+        for (name, value) in decoder.fields(node, at, &["path", "source", "targets", "sourceValue"]) {
+            let at = format!("{at}.{name}");
+            match name {
+                "path" => replacement.path = decoder.text(value, &at),
+                _ if value.is_null() => {}
+                "source" => replacement.source = Some(Self::read_source(decoder, value, &at)),
+                "sourceValue" => replacement.source_value = Some(decoder.text(value, &at)),
+                _ => {
+                    replacement.targets =
+                        Some(decoder.each(value, &at, |node, at| Self::read_target(decoder, node, at)))
+                }
+            }
+        }
+        replacement
+    }
+
+    fn read_source(decoder: &Decoder<'_>, node: &Node, at: &str) -> ReplacementSource {
+        let mut source = ReplacementSource::default();
+        let known = ["group", "version", "kind", "name", "namespace", "fieldPath", "options"];
+        for (name, value) in decoder.fields(node, at, &known) {
+            let at = format!("{at}.{name}");
+            match name {
+                "options" if value.is_null() => {}
+                "options" => source.options = Some(FieldOptions::read(decoder, value, &at)),
+                "fieldPath" => source.field_path = decoder.text(value, &at),
+                "name" => source.selector.name = decoder.text(value, &at),
+                "namespace" => source.selector.namespace = decoder.text(value, &at),
+                part => set_gvk(&mut source.selector.gvk, part, decoder.text(value, &at)),
+            }
+        }
+        source
+    }
+
+    fn read_target(decoder: &Decoder<'_>, node: &Node, at: &str) -> ReplacementTarget {
+        let mut target = ReplacementTarget::default();
+        for (name, value) in decoder.fields(node, at, &["select", "reject", "fieldPaths", "options"]) {
+            let at = format!("{at}.{name}");
+            match name {
+                _ if value.is_null() => {}
+                "select" => target.select = Some(Selector::read(decoder, value, &at)),
+                "reject" => target.reject = decoder.each(value, &at, |node, at| Selector::read(decoder, node, at)),
+                "fieldPaths" => {
+                    target.field_paths = decoder.texts(value, &at).into_iter().map(|spot| spot.value).collect()
+                }
+                _ => target.options = Some(FieldOptions::read(decoder, value, &at)),
+            }
+        }
+        target
+    }
+}

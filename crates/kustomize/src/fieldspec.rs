@@ -1,0 +1,112 @@
+//! Owns walking a resource to the fields that a specification names, creating them where it says so.
+
+use crate::fields::FieldSpec;
+use crate::id::Gvk;
+use crate::yaml::node::{Data, Node, Tag};
+
+/// What to create when a field is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Create {
+    Nothing,
+    Scalar,
+    Map,
+}
+
+/// Splits a path at `/`; a slash after a backslash belongs to a name.
+pub(crate) fn split_path(path: &str, separator: char) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    let mut raw: Vec<&str> = path.split(separator).collect();
+    if raw.len() > 1 && raw.first().is_some_and(|first| first.is_empty()) {
+        raw.remove(0);
+    }
+    for part in raw {
+        match parts.last_mut() {
+            Some(last) if last.ends_with('\\') => {
+                last.pop();
+                last.push(separator);
+                last.push_str(part);
+            }
+            _ => parts.push(part.to_owned()),
+        }
+    }
+    parts
+}
+
+/// Tells whether a specification is about a resource.
+pub(crate) fn applies(spec: &FieldSpec, gvk: &Gvk) -> bool {
+    gvk.is_selected(&spec.gvk)
+}
+
+/// Calls `set` on every field of the resource that the specification names.
+///
+/// # Errors
+/// What `set` returns, and when a scalar stands in the way.
+pub(crate) fn apply(
+    node: &mut Node,
+    spec: &FieldSpec,
+    create: Create,
+    set: &mut dyn FnMut(&mut Node) -> Result<(), String>,
+) -> Result<(), String> {
+    let api_version = node.get("apiVersion").map_or("", Node::text);
+    let kind = node.get("kind").map_or("", Node::text);
+    if !spec.gvk.kind.is_empty() && spec.gvk.kind != kind {
+        return Ok(());
+    }
+    if !applies(spec, &Gvk::new(api_version, kind)) {
+        return Ok(());
+    }
+    let path = split_path(&spec.path, '/');
+    let create = if spec.create { create } else { Create::Nothing };
+    descend(node, &path, create, set).map_err(|message| format!("considering field '{}': {message}", spec.path))
+}
+
+pub(crate) fn descend(
+    node: &mut Node,
+    path: &[String],
+    create: Create,
+    set: &mut dyn FnMut(&mut Node) -> Result<(), String>,
+) -> Result<(), String> {
+    let Some((first, rest)) = path.split_first() else {
+        return set(node);
+    };
+    if node.is_null() {
+        return Ok(());
+    }
+    match &mut node.data {
+        Data::Seq(items) => items.iter_mut().try_for_each(|item| descend(item, path, create, set)),
+        Data::Scalar(_) => Err("expected sequence or mapping node".to_owned()),
+        Data::Map(_) => {
+            let name = first.strip_suffix("[]").unwrap_or(first);
+            let is_sequence = name.len() != first.len();
+            let name = name.trim();
+            if name.is_empty() {
+                return Err("cannot set or create an empty field name".to_owned());
+            }
+            let create_here = if is_sequence { Create::Nothing } else { create };
+            let place = (node.source, node.line);
+            if node.get(name).is_none() {
+                let made = match (create_here, rest.is_empty()) {
+                    (Create::Nothing, _) => return Ok(()),
+                    (Create::Scalar, true) => Node::untyped(""),
+                    _ => Node::map(),
+                };
+                node.set_field(name, made.placed(place.0, place.1));
+            }
+            let Some(field) = node.get_mut(name) else {
+                return Ok(());
+            };
+            if field.is_null() {
+                if is_sequence {
+                    field.data = Data::Seq(Vec::new());
+                    field.tag = Tag::Seq;
+                } else if create_here == Create::Scalar && rest.is_empty() {
+                    field.tag = Tag::Str;
+                } else if create_here != Create::Nothing {
+                    field.data = Data::Map(Vec::new());
+                    field.tag = Tag::Map;
+                }
+            }
+            descend(field, rest, create, set)
+        }
+    }
+}

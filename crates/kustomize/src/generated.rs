@@ -1,0 +1,100 @@
+//! Owns the kustomization of a directory that has none: every manifest in it and below, as Flux generates one.
+
+use crate::accumulate::is_file;
+use crate::error::Error;
+use crate::kustomization::FILE_NAMES;
+use crate::load::Loader;
+use crate::options::{Limits, LoadRestrictor};
+use crate::tree::{Entry, FileTree, clean};
+use crate::yaml::emit;
+
+/// Writes the kustomization that a directory without one stands for.
+///
+/// Every `*.yaml` and `*.yml` file in the directory and below is a resource, in path order; a directory below with a
+/// kustomization of its own is one resource, and nothing inside it is listed. Files that hold no Kubernetes object are an
+/// error, as they are in Flux. A directory that has a kustomization gets its text back.
+///
+/// # Errors
+/// When the directory isn't there, or a file isn't a manifest.
+pub fn generate(tree: &dyn FileTree, directory: &str) -> Result<String, Error> {
+    let directory = clean(directory);
+    for name in FILE_NAMES {
+        let path = below(&directory, name);
+        if let Some(Entry::File(bytes)) = tree.entry(&path) {
+            return Loader::text(&path, bytes).map(str::to_owned);
+        }
+    }
+    kustomization(tree, &directory)
+}
+
+/// The text for a directory that is known to have no kustomization.
+pub(crate) fn kustomization(tree: &dyn FileTree, directory: &str) -> Result<String, Error> {
+    if !matches!(tree.entry(directory), Some(Entry::Directory)) {
+        return Err(Error::NotADirectory {
+            directory: directory.to_owned(),
+        });
+    }
+    let loader = Loader::new(tree, LoadRestrictor::RootOnly, Limits::default());
+    let mut resources = Vec::new();
+    collect(tree, &loader, directory, "", 0, &mut resources)?;
+    let value = serde_json::json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": resources,
+    });
+    Ok(emit::document(&value))
+}
+
+fn collect(
+    tree: &dyn FileTree,
+    loader: &Loader<'_>,
+    root: &str,
+    inside: &str,
+    depth: usize,
+    resources: &mut Vec<String>,
+) -> Result<(), Error> {
+    let directory = below(root, inside);
+    if depth > loader.limits.depth {
+        return Err(Error::Limit {
+            path: directory,
+            what: "the depth of directories".to_owned(),
+            limit: loader.limits.depth,
+        });
+    }
+    let mut names = tree.list(&directory);
+    names.sort();
+    for name in names {
+        let relative = below(inside, &name);
+        let path = below(root, &relative);
+        match tree.entry(&path) {
+            Some(Entry::Directory) => {
+                if FILE_NAMES.iter().any(|file| is_file(tree.entry(&below(&path, file)))) {
+                    resources.push(relative);
+                } else {
+                    collect(tree, loader, root, &relative, depth + 1, resources)?;
+                }
+            }
+            Some(Entry::File(bytes)) if has_manifest_name(&name) => {
+                // Reading it now names the file that is no manifest, where the build would only name the generated list.
+                loader.resources(&path, Loader::text(&path, bytes)?, 0)?;
+                resources.push(relative);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn has_manifest_name(name: &str) -> bool {
+    std::path::Path::new(name)
+        .extension()
+        .is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+fn below(directory: &str, name: &str) -> String {
+    match (directory.is_empty(), name.is_empty()) {
+        (true, _) => name.to_owned(),
+        (_, true) => directory.to_owned(),
+        _ => format!("{directory}/{name}"),
+    }
+}

@@ -1,0 +1,143 @@
+//! Owns how resources are named: group, version and kind, names and namespaces, and which kinds are cluster-scoped.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::LazyLock;
+
+/// Kinds that are known to be cluster-scoped; every other kind counts as namespaced, custom ones too.
+static CLUSTER_SCOPED: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
+    include_str!("../data/cluster-scoped.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect()
+});
+
+/// The namespace that cluster-scoped resources are compared in.
+const NO_NAMESPACE: &str = "_non_namespaceable_";
+
+/// Group, version and kind; an empty part of a selector stands for any.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Gvk {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+}
+
+impl Gvk {
+    /// Splits an apiVersion at its first slash.
+    pub(crate) fn new(api_version: &str, kind: &str) -> Self {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Gvk {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+        }
+    }
+
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Tells whether `selector`, where empty parts stand for any, selects this kind.
+    pub(crate) fn is_selected(&self, selector: &Gvk) -> bool {
+        let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
+        fits(&selector.group, &self.group) && fits(&selector.version, &self.version) && fits(&selector.kind, &self.kind)
+    }
+
+    pub(crate) fn is_cluster_scoped(&self) -> bool {
+        CLUSTER_SCOPED.contains(format!("{} {}", self.api_version(), self.kind).as_str())
+    }
+}
+
+impl fmt::Display for Gvk {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or = |text: &'static str, part: &str| {
+            if part.is_empty() {
+                text.to_owned()
+            } else {
+                part.to_owned()
+            }
+        };
+        write!(
+            formatter,
+            "{}.{}.{}",
+            or("[noKind]", &self.kind),
+            or("[noVer]", &self.version),
+            or("[noGrp]", &self.group)
+        )
+    }
+}
+
+/// What names a resource.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ResourceId {
+    pub(crate) gvk: Gvk,
+    pub(crate) name: String,
+    /// As written; empty when the resource has none.
+    pub(crate) namespace: String,
+    cluster_scoped: bool,
+}
+
+impl ResourceId {
+    pub(crate) fn new(gvk: Gvk, name: impl Into<String>, namespace: impl Into<String>) -> Self {
+        let cluster_scoped = gvk.is_cluster_scoped();
+        ResourceId {
+            gvk,
+            name: name.into(),
+            namespace: namespace.into(),
+            cluster_scoped,
+        }
+    }
+
+    pub(crate) fn is_cluster_scoped(&self) -> bool {
+        self.cluster_scoped
+    }
+
+    /// The namespace to compare by: an empty one is `default`.
+    pub(crate) fn effective_namespace(&self) -> &str {
+        if self.cluster_scoped {
+            NO_NAMESPACE
+        } else if self.namespace.is_empty() {
+            "default"
+        } else {
+            &self.namespace
+        }
+    }
+
+    /// Same kind, name and effective namespace.
+    pub(crate) fn same_as(&self, other: &ResourceId) -> bool {
+        self.name == other.name && self.gvk == other.gvk && self.effective_namespace() == other.effective_namespace()
+    }
+
+    /// A key under which ids that are the same collide.
+    pub(crate) fn key(&self) -> (Gvk, String, String) {
+        (
+            self.gvk.clone(),
+            self.name.clone(),
+            self.effective_namespace().to_owned(),
+        )
+    }
+
+    /// Tells whether a selector with empty parts selects this id.
+    pub(crate) fn is_selected_by(&self, selector: &ResourceId) -> bool {
+        (selector.name.is_empty() || selector.name == self.name)
+            && (selector.namespace.is_empty() || selector.effective_namespace() == self.effective_namespace())
+            && self.gvk.is_selected(&selector.gvk)
+    }
+}
+
+impl fmt::Display for ResourceId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.name.is_empty() { "[noName]" } else { &self.name };
+        let namespace = if self.namespace.is_empty() {
+            "[noNs]"
+        } else {
+            &self.namespace
+        };
+        write!(formatter, "{}/{name}.{namespace}", self.gvk)
+    }
+}

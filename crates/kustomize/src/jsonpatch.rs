@@ -1,0 +1,201 @@
+//! Owns JSON patches (RFC 6902) on nodes, with the leniencies of the library that kustomize uses: `-1` counts from the end.
+
+use serde_json::Value;
+
+use crate::yaml::json::{from_value, resource_value};
+use crate::yaml::node::{Data, Node};
+
+/// One operation.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Operation {
+    op: String,
+    path: String,
+    from: String,
+    value: Option<Value>,
+    /// The line of the operation in its source, from 1.
+    pub(crate) line: u32,
+}
+
+/// Reads the operations of a patch.
+///
+/// # Errors
+/// When it isn't a list of operations.
+pub(crate) fn operations(value: &Value) -> Result<Vec<Operation>, String> {
+    let Value::Array(items) = value else {
+        return Err("a JSON patch is a list of operations".to_owned());
+    };
+    items
+        .iter()
+        .map(|item| {
+            let Value::Object(map) = item else {
+                return Err("an operation is a mapping with op and path".to_owned());
+            };
+            let text = |name: &str| match map.get(name) {
+                Some(Value::String(text)) => Ok(text.clone()),
+                None | Some(Value::Null) => Ok(String::new()),
+                Some(_) => Err(format!("{name} of an operation must be a string")),
+            };
+            Ok(Operation {
+                op: text("op")?,
+                path: text("path")?,
+                from: text("from")?,
+                value: map.get("value").cloned(),
+                line: 0,
+            })
+        })
+        .collect()
+}
+
+/// Applies the operations to a resource that has been through JSON already.
+///
+/// # Errors
+/// When an operation doesn't apply.
+pub(crate) fn apply(node: &mut Node, operations: &[Operation], place: (u32, u32)) -> Result<(), String> {
+    for operation in operations {
+        one(node, operation, place)
+            .map_err(|message| format!("{} operation does not apply: {message}", operation.op))?;
+    }
+    Ok(())
+}
+
+fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Result<(), String> {
+    let value = || {
+        let mut made = operation
+            .value
+            .as_ref()
+            .map_or_else(|| from_value(&Value::Null), from_value);
+        made.place_all(source, if operation.line == 0 { line } else { operation.line });
+        made
+    };
+    let path = operation.path.as_str();
+    match operation.op.as_str() {
+        "add" => add(node, path, value()),
+        "remove" => remove(node, path).map(drop),
+        "replace" => {
+            let made = value();
+            let (parent, key) = parent(node, path)?;
+            *child(parent, &key).ok_or_else(|| format!("doc is missing key: {path}"))? = made;
+            Ok(())
+        }
+        "move" => {
+            let taken = remove(node, &operation.from)?;
+            add(node, path, taken)
+        }
+        "copy" => {
+            let (from, key) = parent(node, &operation.from)?;
+            let copied = child(from, &key)
+                .cloned()
+                .ok_or_else(|| format!("doc is missing from path: {}", operation.from))?;
+            add(node, path, copied)
+        }
+        "test" => test(node, path, operation.value.as_ref()),
+        "" => Err("the operation has no op".to_owned()),
+        other => Err(format!("unexpected kind: {other}")),
+    }
+}
+
+/// Splits a pointer into its decoded parts.
+fn parts(path: &str) -> Result<Vec<String>, String> {
+    let Some(rest) = path.strip_prefix('/') else {
+        return Err(format!("the path '{path}' must start with '/'"));
+    };
+    Ok(rest
+        .split('/')
+        .map(|part| part.replace("~1", "/").replace("~0", "~"))
+        .collect())
+}
+
+fn parent<'node>(node: &'node mut Node, path: &str) -> Result<(&'node mut Node, String), String> {
+    let mut parts = parts(path)?;
+    let Some(last) = parts.pop() else {
+        return Err(format!("doc is missing path: {path}"));
+    };
+    let mut at = node;
+    for part in parts {
+        at = child(at, &part).ok_or_else(|| format!("doc is missing path: \"{path}\": missing value"))?;
+    }
+    if at.is_scalar() {
+        return Err(format!("doc is missing path: \"{path}\": missing value"));
+    }
+    Ok((at, last))
+}
+
+fn child<'node>(node: &'node mut Node, key: &str) -> Option<&'node mut Node> {
+    if node.is_map() {
+        return node.get_mut(key);
+    }
+    let items = node.items_mut()?;
+    let position = index(key, items.len())?;
+    items.get_mut(position)
+}
+
+fn index(key: &str, length: usize) -> Option<usize> {
+    let number: i64 = key.parse().ok()?;
+    let length = i64::try_from(length).ok()?;
+    let position = if number < 0 { number + length } else { number };
+    usize::try_from(position)
+        .ok()
+        .filter(|position| i64::try_from(*position).is_ok_and(|position| position < length))
+}
+
+fn add(node: &mut Node, path: &str, value: Node) -> Result<(), String> {
+    if path.is_empty() {
+        *node = value;
+        return Ok(());
+    }
+    let (parent, key) = parent(node, path)?;
+    match &mut parent.data {
+        Data::Map(entries) => {
+            match entries.iter_mut().find(|(name, _)| name.text() == key) {
+                Some((_, old)) => *old = value,
+                None => entries.push((Node::quoted(key).placed_like(&value), value)),
+            }
+            Ok(())
+        }
+        Data::Seq(items) if key == "-" => {
+            items.push(value);
+            Ok(())
+        }
+        Data::Seq(items) => {
+            let position =
+                index(&key, items.len() + 1).ok_or_else(|| format!("Unable to access invalid index: {key}"))?;
+            items.insert(position, value);
+            Ok(())
+        }
+        Data::Scalar(_) => Err(format!("doc is missing path: \"{path}\": missing value")),
+    }
+}
+
+fn remove(node: &mut Node, path: &str) -> Result<Node, String> {
+    let (parent, key) = parent(node, path)?;
+    match &mut parent.data {
+        Data::Map(_) => parent
+            .remove(&key)
+            .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value")),
+        Data::Seq(items) => {
+            let position = index(&key, items.len()).ok_or_else(|| format!("Unable to access invalid index: {key}"))?;
+            Ok(items.remove(position))
+        }
+        Data::Scalar(_) => Err(format!("doc is missing path: \"{path}\": missing value")),
+    }
+}
+
+fn test(node: &mut Node, path: &str, wanted: Option<&Value>) -> Result<(), String> {
+    let found = if path.is_empty() {
+        Some(&mut *node)
+    } else {
+        let (parent, key) = parent(node, path)?;
+        child(parent, &key)
+    };
+    let found = match found {
+        None => Value::Null,
+        Some(node) => resource_value(node).map_err(|problem| problem.message)?,
+    };
+    let wanted = wanted.cloned().unwrap_or(Value::Null);
+    let same = resource_value(&from_value(&wanted)).is_ok_and(|wanted| wanted == found);
+    if same {
+        Ok(())
+    } else {
+        Err(format!("testing value {path} failed"))
+    }
+}

@@ -1,0 +1,332 @@
+//! Owns reading files of the tree into documents and resources, within the load restriction and the limits.
+
+use std::cell::{Cell, RefCell};
+
+use crate::error::{Error, shown};
+use crate::options::{Limits, LoadRestrictor};
+use crate::resource::Resource;
+use crate::tree::{FileTree, Found, is_within, resolve};
+use crate::yaml::node::{Data, Node};
+use crate::yaml::read::{ReadError, Source, documents, first_document};
+use crate::yaml::{json, merge_keys};
+
+/// Reads files for one build.
+pub(crate) struct Loader<'tree> {
+    pub(crate) tree: &'tree dyn FileTree,
+    pub(crate) restrictor: LoadRestrictor,
+    pub(crate) limits: Limits,
+    /// Files read so far; a node's source is the position here, plus one.
+    sources: RefCell<Vec<String>>,
+    nodes_left: Cell<usize>,
+    documents_left: Cell<usize>,
+    bytes_left: Cell<usize>,
+}
+
+impl<'tree> Loader<'tree> {
+    pub(crate) fn new(tree: &'tree dyn FileTree, restrictor: LoadRestrictor, limits: Limits) -> Self {
+        Loader {
+            tree,
+            restrictor,
+            limits,
+            sources: RefCell::new(Vec::new()),
+            nodes_left: Cell::new(limits.nodes),
+            documents_left: Cell::new(limits.documents),
+            bytes_left: Cell::new(limits.bytes),
+        }
+    }
+
+    /// The number of a file.
+    pub(crate) fn source(&self, path: &str) -> u32 {
+        let mut sources = self.sources.borrow_mut();
+        let position = match sources.iter().rposition(|known| known == path) {
+            Some(position) => position,
+            None => {
+                sources.push(path.to_owned());
+                sources.len() - 1
+            }
+        };
+        u32::try_from(position + 1).unwrap_or(0)
+    }
+
+    /// The paths of all files by number.
+    pub(crate) fn into_sources(self) -> Vec<String> {
+        self.sources.into_inner()
+    }
+
+    pub(crate) fn source_path(&self, source: u32) -> String {
+        let index = usize::try_from(source).unwrap_or(0).wrapping_sub(1);
+        self.sources.borrow().get(index).cloned().unwrap_or_default()
+    }
+
+    /// Finds a file that a kustomization in `root` names; `Ok(None)` when nothing, or a directory, is there.
+    pub(crate) fn find(&self, root: &str, path: &str) -> Result<Option<(String, &'tree [u8])>, Error> {
+        match resolve(self.tree, root, path)? {
+            Found::File { path: found, bytes } => {
+                if self.restrictor == LoadRestrictor::RootOnly && !is_within(&found, root) {
+                    return Err(Error::OutsideRoot {
+                        file: found,
+                        root: root.to_owned(),
+                        path: path.to_owned(),
+                    });
+                }
+                let Some(left) = self.bytes_left.get().checked_sub(bytes.len()) else {
+                    return Err(Error::Limit {
+                        path: found,
+                        what: "the total size of the files read, in bytes,".to_owned(),
+                        limit: self.limits.bytes,
+                    });
+                };
+                self.bytes_left.set(left);
+                Ok(Some((found, bytes)))
+            }
+            Found::Directory(_) | Found::Nothing => Ok(None),
+        }
+    }
+
+    /// Reads a file that must be there.
+    pub(crate) fn read(&self, root: &str, path: &str) -> Result<(String, &'tree [u8]), Error> {
+        if is_remote(path) {
+            return Err(Error::Remote { path: path.to_owned() });
+        }
+        self.find(root, path)?
+            .ok_or_else(|| match resolve(self.tree, root, path) {
+                Ok(Found::Directory(directory)) => Error::Missing {
+                    path: directory,
+                    why: "it is a directory, not a file".to_owned(),
+                },
+                _ => Error::Missing {
+                    path: join(root, path),
+                    why: "no such file".to_owned(),
+                },
+            })
+    }
+
+    /// The text of a file.
+    pub(crate) fn text(path: &str, bytes: &'tree [u8]) -> Result<&'tree str, Error> {
+        std::str::from_utf8(bytes).map_err(|error| {
+            let before = bytes.get(..error.valid_up_to()).unwrap_or(&[]);
+            let line = u32::try_from(before.iter().filter(|byte| **byte == b'\n').count()).unwrap_or(0) + 1;
+            Error::Yaml {
+                path: path.to_owned(),
+                line,
+                message: "the text is not UTF-8".to_owned(),
+            }
+        })
+    }
+
+    fn yaml_error(path: &str, error: ReadError) -> Error {
+        Error::Yaml {
+            path: path.to_owned(),
+            line: error.line,
+            message: error.message,
+        }
+    }
+
+    fn spend_nodes(&self, node: &Node, path: &str) -> Result<(), Error> {
+        match self.nodes_left.get().checked_sub(count(node)) {
+            Some(left) => {
+                self.nodes_left.set(left);
+                Ok(())
+            }
+            None => Err(Error::Limit {
+                path: path.to_owned(),
+                what: "the number of nodes read".to_owned(),
+                limit: self.limits.nodes,
+            }),
+        }
+    }
+
+    /// The only document of a configuration file, as it was written; `None` when it is empty.
+    pub(crate) fn configuration(&self, path: &str, text: &str) -> Result<Option<Node>, Error> {
+        let file = self.source(path);
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let source = Source {
+            file,
+            lines_before: 0,
+            maximum_nodes: self.nodes_left.get(),
+        };
+        let node = first_document(text, source).map_err(|error| Self::yaml_error(path, error))?;
+        if let Some(node) = &node {
+            self.spend_nodes(node, path)?;
+        }
+        Ok(node)
+    }
+
+    /// All documents of a text, merge keys folded: what kyaml reads from a file of resources.
+    pub(crate) fn documents(&self, path: &str, text: &str, lines_before: u32) -> Result<Vec<Node>, Error> {
+        let file = self.source(path);
+        let unix;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = if text.contains("\r\n") {
+            unix = text.replace("\r\n", "\n");
+            unix.as_str()
+        } else {
+            text
+        };
+        let chunks = documents(text).map_err(|mut error| {
+            error.line += lines_before;
+            Self::yaml_error(path, error)
+        })?;
+        let only = chunks.len() == 1;
+        let mut nodes = Vec::new();
+        for chunk in chunks {
+            let source = Source {
+                file,
+                lines_before: lines_before + chunk.lines_before,
+                maximum_nodes: self.nodes_left.get(),
+            };
+            let Some(mut node) = first_document(chunk.text, source).map_err(|error| Self::yaml_error(path, error))?
+            else {
+                continue;
+            };
+            self.spend_nodes(&node, path)?;
+            let Some(left) = self.documents_left.get().checked_sub(1) else {
+                return Err(Error::Limit {
+                    path: path.to_owned(),
+                    what: "the number of documents".to_owned(),
+                    limit: self.limits.documents,
+                });
+            };
+            self.documents_left.set(left);
+            merge_keys::fold(&mut node).map_err(|(line, message)| Error::Yaml {
+                path: path.to_owned(),
+                line,
+                message,
+            })?;
+            if only
+                && matches!(node.get("kind").map(Node::text), Some("List" | "ResourceList"))
+                && node.get("items").is_some()
+            {
+                if let Some(Data::Seq(items)) = node.remove("items").map(|items| items.data) {
+                    nodes.extend(items);
+                }
+                continue;
+            }
+            nodes.push(node);
+        }
+        Ok(nodes)
+    }
+
+    /// All resources of a text: documents that have a kind and a name, lists taken apart.
+    pub(crate) fn resources(&self, path: &str, text: &str, lines_before: u32) -> Result<Vec<Resource>, Error> {
+        let mut queue: std::collections::VecDeque<Node> = std::collections::VecDeque::new();
+        for node in self.documents(path, text, lines_before)? {
+            check(path, &node).map(|good| {
+                if good {
+                    queue.push_back(node)
+                }
+            })?;
+        }
+        let mut resources = Vec::new();
+        while let Some(mut node) = queue.pop_front() {
+            let kind = node.get("kind").map_or("", Node::text).to_owned();
+            if !kind.ends_with("List") || node.get("items").is_none() {
+                resources.push(Resource::new(node));
+                continue;
+            }
+            let Some(items) = node.remove("items") else {
+                continue;
+            };
+            if items.is_null() {
+                continue;
+            }
+            let line = items.line;
+            let Data::Seq(items) = items.data else {
+                return Err(Error::Object {
+                    path: path.to_owned(),
+                    line,
+                    message: format!("expected array in {kind}/items"),
+                });
+            };
+            for mut item in items {
+                json::through_json(&mut item).map_err(|problem| Error::Object {
+                    path: path.to_owned(),
+                    line: problem.line,
+                    message: problem.message,
+                })?;
+                if check(path, &item)? {
+                    queue.push_back(item);
+                }
+            }
+        }
+        Ok(resources)
+    }
+}
+
+/// Tells whether a document is a resource; `false` for one without content.
+fn check(path: &str, node: &Node) -> Result<bool, Error> {
+    if node.is_empty() {
+        return Ok(false);
+    }
+    let fail = |message: &str| {
+        Err(Error::Object {
+            path: path.to_owned(),
+            line: node.line,
+            message: message.to_owned(),
+        })
+    };
+    let text = |field: &str| node.get(field).filter(|value| !value.is_empty()).map_or("", Node::text);
+    let metadata = node.get("metadata").filter(|metadata| !metadata.is_empty());
+    if text("kind").is_empty() {
+        return if text("apiVersion").is_empty() && metadata.is_none() {
+            fail("missing Resource metadata: this is not a Kubernetes object (no apiVersion, kind or metadata)")
+        } else {
+            fail("missing kind in object")
+        };
+    }
+    if text("kind").ends_with("List") {
+        return Ok(true);
+    }
+    if metadata
+        .and_then(|metadata| metadata.get("name"))
+        .is_none_or(|name| name.is_empty() || name.text().is_empty())
+    {
+        return fail("missing metadata.name in object");
+    }
+    Ok(true)
+}
+
+fn count(node: &Node) -> usize {
+    match &node.data {
+        Data::Scalar(_) => 1,
+        Data::Seq(items) => 1 + items.iter().map(count).sum::<usize>(),
+        Data::Map(entries) => {
+            1 + entries
+                .iter()
+                .map(|(key, value)| count(key) + count(value))
+                .sum::<usize>()
+        }
+    }
+}
+
+/// A path relative to a directory, as people write it.
+pub(crate) fn join(root: &str, path: &str) -> String {
+    if root.is_empty() {
+        crate::tree::clean(path)
+    } else {
+        crate::tree::clean(&format!("{}/{path}", shown(root)))
+    }
+}
+
+/// Tells whether a reference names something that would have to be fetched.
+pub(crate) fn is_remote(path: &str) -> bool {
+    let lower = path.to_ascii_lowercase();
+    [
+        "http://",
+        "https://",
+        "ssh://",
+        "git://",
+        "git@",
+        "git::",
+        "github.com/",
+        "github.com:",
+        "gh:",
+        "file://",
+    ]
+    .iter()
+    .any(|prefix| lower.starts_with(prefix))
+        || lower.contains("?ref=")
+        || lower.contains(".git/")
+        || lower.ends_with(".git")
+        || lower.contains("/_git/")
+}

@@ -1,0 +1,50 @@
+//! Owns reading plain manifests, without any kustomization, with the same reader as the build.
+
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::load::Loader;
+use crate::options::{Limits, LoadRestrictor};
+use crate::output::BuiltResource;
+use crate::tree::MapTree;
+use crate::yaml::json::resource_value;
+
+/// Reads all objects of a text of YAML or JSON documents; lists are taken apart. `path` names the text in errors and origins.
+///
+/// ```
+/// let text = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n---\n# nothing\n";
+/// let objects = kustomize::manifests("a.yaml", text, &kustomize::Limits::default())?;
+/// assert_eq!(objects.len(), 1);
+/// # Ok::<(), kustomize::Error>(())
+/// ```
+///
+/// # Errors
+/// When the text isn't YAML, a document is no Kubernetes object, or a limit is passed.
+pub fn manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<BuiltResource>, Error> {
+    let tree = MapTree::new();
+    let loader = Loader::new(&tree, LoadRestrictor::RootOnly, *limits);
+    let resources = loader.resources(path, text, 0)?;
+    let sources: std::sync::Arc<[String]> = loader.into_sources().into();
+    resources
+        .into_iter()
+        .map(|resource| {
+            let object = resource_value(&resource.node).map_err(|problem| Error::Object {
+                path: path.to_owned(),
+                line: problem.line,
+                message: problem.message,
+            })?;
+            Ok(BuiltResource::new(
+                object,
+                Vec::new(),
+                resource.node,
+                std::sync::Arc::clone(&sources),
+            ))
+        })
+        .collect()
+}
+
+/// Writes a JSON value as one YAML document, as kustomize and kubectl write objects.
+#[must_use]
+pub fn to_yaml(value: &Value) -> String {
+    crate::yaml::emit::document(value)
+}

@@ -1,0 +1,336 @@
+//! Owns strategic merge of a patch into a resource, as kyaml does it: what the patch adds comes first in merged lists, `$patch`
+//! directives are honoured, and empty values are dropped on the way. Refuses patches whose shape differs from the resource's.
+
+use std::collections::BTreeSet;
+
+use crate::merge_list::merge_lists;
+use crate::schema::{self, Field};
+use crate::yaml::node::{Data, Node, Tag};
+
+/// A merged node, and what stays of the one it replaced.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    pub(crate) node: Option<Node>,
+    /// The old node, when the patch replaced it as a whole: a merged list still holds it.
+    pub(crate) replaced: Option<Node>,
+}
+
+impl Merged {
+    fn only(node: Option<Node>) -> Self {
+        Merged { node, replaced: None }
+    }
+}
+
+/// What a `$patch` entry asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Directive {
+    Merge,
+    Replace,
+    Delete,
+}
+
+const DIRECTIVE: &str = "$patch";
+
+/// Merges a patch into a resource; `None` when the patch deletes it.
+///
+/// # Errors
+/// When shapes differ or a directive is unknown.
+pub(crate) fn merge_resource(resource: Node, patch: Node) -> Result<Merged, String> {
+    merge(Some(resource), Some(patch), None, &mut Vec::new())
+}
+
+pub(crate) fn merge(
+    destination: Option<Node>,
+    patch: Option<Node>,
+    field: Option<&Field>,
+    path: &mut Vec<String>,
+) -> Result<Merged, String> {
+    let first = destination.iter().chain(patch.iter()).find(|node| !node.is_null());
+    let embedded = match (field, first) {
+        (None, Some(node)) => embedded_kind(node).or_else(|| patch.as_ref().and_then(embedded_kind)),
+        _ => None,
+    };
+    let field = field.or(embedded.as_ref());
+    let shape = first.map(|node| std::mem::discriminant(&node.data));
+    for node in destination.iter().chain(patch.iter()) {
+        if !node.is_null() && shape.is_some_and(|shape| shape != std::mem::discriminant(&node.data)) {
+            let expected = first.map_or("nothing", shape_name);
+            return Err(format!(
+                "wrong node kind: expected {expected} but got {} in field '{}'",
+                shape_name(node),
+                path.join(".")
+            ));
+        }
+    }
+    match first.map(|node| &node.data) {
+        None | Some(Data::Map(_)) => merge_maps(destination, patch, field, path),
+        Some(Data::Scalar(_)) => Ok(Merged::only(patch.or(destination))),
+        Some(Data::Seq(_)) => match field {
+            Some(Field::Merged { keys, elements }) => {
+                let elements = elements.map(Field::Object);
+                merge_merged_list(destination, patch, keys, elements.as_ref(), path)
+            }
+            _ => Ok(Merged::only(patch.or(destination))),
+        },
+    }
+}
+
+/// An object inside an object of unknown type, with an apiVersion and kind of its own, is merged as that kind.
+fn embedded_kind(node: &Node) -> Option<Field> {
+    let api_version = node.get("apiVersion").map(Node::text).filter(|text| !text.is_empty())?;
+    let kind = node.get("kind").map(Node::text).filter(|text| !text.is_empty())?;
+    schema::of_kind(api_version, kind).map(Field::Object)
+}
+
+fn shape_name(node: &Node) -> &'static str {
+    match node.data {
+        Data::Scalar(_) => "ScalarNode",
+        Data::Map(_) => "MappingNode",
+        Data::Seq(_) => "SequenceNode",
+    }
+}
+
+fn child_field(field: Option<&Field>, key: &str) -> Option<Field> {
+    match field? {
+        Field::Object(of) => schema::field(*of, key).cloned(),
+        Field::Values(of) => Some(Field::Object(*of)),
+        Field::Items(_) | Field::Merged { .. } => None,
+    }
+}
+
+fn merge_maps(
+    destination: Option<Node>,
+    patch: Option<Node>,
+    field: Option<&Field>,
+    path: &mut Vec<String>,
+) -> Result<Merged, String> {
+    let Some(mut target) = destination else {
+        return added(patch, field, path).map(Merged::only);
+    };
+    if target.is_null() {
+        if patch.is_none() {
+            // A null that was spelled out stays; a field without a value is dropped.
+            let keep = (!target.text().is_empty()).then(|| {
+                target.tag = Tag::Null;
+                target.keep_null = true;
+                target
+            });
+            return Ok(Merged::only(keep));
+        }
+        return added(patch, field, path).map(Merged::only);
+    }
+    let Some(mut patch) = patch else {
+        merge_fields(&mut target, None, field, path)?;
+        return Ok(Merged::only(Some(target)));
+    };
+    if patch.is_null() {
+        return Ok(Merged::only(None));
+    }
+    match take_directive(&mut patch)? {
+        Directive::Delete => Ok(Merged::only(None)),
+        Directive::Replace => {
+            settle_fields(&mut patch, field, path)?;
+            Ok(Merged {
+                node: Some(patch),
+                replaced: Some(target),
+            })
+        }
+        Directive::Merge => {
+            merge_fields(&mut target, Some(patch), field, path)?;
+            Ok(Merged::only(Some(target)))
+        }
+    }
+}
+
+/// What a patch adds where nothing was.
+fn added(patch: Option<Node>, field: Option<&Field>, path: &mut Vec<String>) -> Result<Option<Node>, String> {
+    let Some(mut patch) = patch else {
+        return Ok(None);
+    };
+    if !patch.is_map() {
+        return Ok(Some(patch));
+    }
+    if matches!(take_directive(&mut patch), Ok(Directive::Delete)) {
+        return Ok(None);
+    }
+    settle_fields(&mut patch, field, path)?;
+    Ok(Some(patch))
+}
+
+fn merge_fields(
+    target: &mut Node,
+    patch: Option<Node>,
+    field: Option<&Field>,
+    path: &mut Vec<String>,
+) -> Result<(), String> {
+    let mut patches = match patch.map(|patch| patch.data) {
+        Some(Data::Map(entries)) => entries,
+        _ => Vec::new(),
+    };
+    let names: BTreeSet<String> = target
+        .entries()
+        .iter()
+        .chain(patches.iter())
+        .map(|(key, _)| key.text().to_owned())
+        .collect();
+    for name in names {
+        let own = target.get_mut(&name).map(take);
+        let position = patches.iter().position(|(key, _)| key.text() == name);
+        let (key, change) = match position {
+            Some(position) => {
+                let (key, value) = patches.swap_remove(position);
+                (Some(key), Some(value))
+            }
+            None => (None, None),
+        };
+        path.push(name.clone());
+        let merged = merge(own, change, child_field(field, &name).as_ref(), path)?;
+        path.pop();
+        let mut key = key.unwrap_or_else(|| Node::untyped(name.clone()));
+        key.tag = if key.style == crate::yaml::node::Style::Quoted {
+            Tag::Str
+        } else {
+            Tag::None
+        };
+        match merged.node {
+            Some(node) => target.set_entry(key, node),
+            None => {
+                target.remove(&name);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes a node out and leaves one of the same style, which decides how the merged one is written.
+pub(crate) fn take(node: &mut Node) -> Node {
+    let mut empty = Node::untyped("");
+    empty.style = node.style;
+    std::mem::replace(node, empty)
+}
+
+/// Applies the directives inside content that a patch adds, and drops its nulls.
+pub(crate) fn settle(mut node: Node, field: Option<&Field>, path: &mut Vec<String>) -> Result<Option<Node>, String> {
+    let embedded = if field.is_none() { embedded_kind(&node) } else { None };
+    let field = field.or(embedded.as_ref());
+    if node.is_null() {
+        return Ok(Some(node));
+    }
+    match (&node.data, field) {
+        (Data::Map(_), _) => {
+            if take_directive(&mut node)? == Directive::Delete {
+                return Ok(None);
+            }
+            settle_fields(&mut node, field, path)?;
+            Ok(Some(node))
+        }
+        (Data::Seq(_), Some(Field::Merged { keys, elements })) => {
+            if take_list_directive(&mut node)? == Directive::Delete {
+                return Ok(None);
+            }
+            let elements = elements.map(Field::Object);
+            merge_lists(&mut node, None, true, keys, elements.as_ref(), path)?;
+            Ok(Some(node))
+        }
+        _ => Ok(Some(node)),
+    }
+}
+
+fn settle_fields(node: &mut Node, field: Option<&Field>, path: &mut Vec<String>) -> Result<(), String> {
+    let names: BTreeSet<String> = node.entries().iter().map(|(key, _)| key.text().to_owned()).collect();
+    for name in names {
+        let Some(value) = node.get_mut(&name).map(take) else {
+            continue;
+        };
+        path.push(name.clone());
+        let settled = settle(value, child_field(field, &name).as_ref(), path)?;
+        path.pop();
+        match settled {
+            Some(value) => node.set_entry(Node::untyped(name), value),
+            None => {
+                node.remove(&name);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn merge_merged_list(
+    destination: Option<Node>,
+    patch: Option<Node>,
+    keys: &[String],
+    elements: Option<&Field>,
+    path: &mut Vec<String>,
+) -> Result<Merged, String> {
+    let Some(mut target) = destination.filter(|node| !node.is_null()) else {
+        let Some(mut patch) = patch else {
+            return Ok(Merged::only(None));
+        };
+        if patch.is_null() {
+            return Ok(Merged::only(Some(patch)));
+        }
+        merge_lists(&mut patch, None, true, keys, elements, path)?;
+        return Ok(Merged::only(Some(patch)));
+    };
+    let Some(mut patch) = patch else {
+        merge_lists(&mut target, None, false, keys, elements, path)?;
+        return Ok(Merged::only(Some(target)));
+    };
+    if patch.is_null() {
+        return Ok(Merged::only(None));
+    }
+    match take_list_directive(&mut patch)? {
+        Directive::Delete => Ok(Merged::only(None)),
+        Directive::Replace => {
+            merge_lists(&mut patch, None, true, keys, elements, path)?;
+            Ok(Merged {
+                node: Some(patch),
+                replaced: Some(target),
+            })
+        }
+        Directive::Merge => {
+            merge_lists(&mut target, Some(patch), false, keys, elements, path)?;
+            Ok(Merged::only(Some(target)))
+        }
+    }
+}
+
+fn directive(text: &str) -> Result<Directive, String> {
+    match text {
+        "merge" => Ok(Directive::Merge),
+        "replace" => Ok(Directive::Replace),
+        "delete" => Ok(Directive::Delete),
+        other => Err(format!(
+            "unknown patch strategy '{other}'; $patch takes merge, replace or delete"
+        )),
+    }
+}
+
+fn take_directive(patch: &mut Node) -> Result<Directive, String> {
+    let Some(found) = patch.get(DIRECTIVE) else {
+        return Ok(Directive::Merge);
+    };
+    let directive = directive(found.text())?;
+    patch.remove(DIRECTIVE);
+    Ok(directive)
+}
+
+fn take_list_directive(patch: &mut Node) -> Result<Directive, String> {
+    let Some(holder) = patch.items().iter().find(|item| item.get(DIRECTIVE).is_some()) else {
+        return Ok(Directive::Merge);
+    };
+    // An element with other fields carries a directive of its own, not of the list.
+    if holder.entries().len() > 1 {
+        return Ok(Directive::Merge);
+    }
+    let text = holder.get(DIRECTIVE).map_or("", Node::text).to_owned();
+    let directive = directive(&text)?;
+    if let Some(items) = patch.items_mut() {
+        items.retain(|item| {
+            !item.is_null()
+                && !(item.is_map() && item.entries().is_empty())
+                && item.get(DIRECTIVE).is_none_or(|value| value.text() != text)
+        });
+    }
+    Ok(directive)
+}

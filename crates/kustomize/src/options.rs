@@ -1,0 +1,124 @@
+//! Owns what a caller may ask of a build besides the tree: limits, the load restriction, and what a reconciler lays over the
+//! root kustomization.
+
+use std::collections::BTreeMap;
+
+/// Where files of a kustomization may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LoadRestrictor {
+    /// In or below the directory of the kustomization that names them: kustomize's default.
+    #[default]
+    RootOnly,
+    /// Anywhere in the tree.
+    None,
+}
+
+/// How much a build may read and make before it is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all files together, each counted as often as it is read.
+    pub bytes: usize,
+    /// Documents of all files together.
+    pub documents: usize,
+    /// YAML nodes of all files together, aliases expanded.
+    pub nodes: usize,
+    /// Directories on one way from the root kustomization to a base.
+    pub depth: usize,
+    /// Kustomizations in the whole build, each counted as often as it is reached.
+    pub kustomizations: usize,
+    /// Resources at any time.
+    pub resources: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            bytes: 512 << 20,
+            documents: 200_000,
+            nodes: 20_000_000,
+            depth: 64,
+            kustomizations: 10_000,
+            resources: 100_000,
+        }
+    }
+}
+
+/// A patch that a caller adds: inline text, strategic merge or JSON 6902, with an optional target.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PatchOverride {
+    /// The text of the patch, YAML or JSON.
+    pub patch: String,
+    /// Which resources it is for; a strategic merge patch may name its own.
+    pub target: Option<PatchTarget>,
+}
+
+/// Selects resources for a patch; an empty part selects any, others are regular expressions that must match as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PatchTarget {
+    /// API group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Namespace.
+    pub namespace: String,
+    /// A label selector, as kubectl takes it.
+    pub label_selector: String,
+    /// A selector of annotations, written as a label selector.
+    pub annotation_selector: String,
+}
+
+/// An image that a caller changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImageOverride {
+    /// The image's name as the resources have it.
+    pub name: String,
+    /// The name to put instead; empty keeps it.
+    pub new_name: String,
+    /// The tag to put instead; empty keeps it.
+    pub new_tag: String,
+    /// The digest to put instead of the tag; empty for none.
+    pub digest: String,
+}
+
+/// What a reconciler lays over the root kustomization, in the way Flux's kustomize-controller does: scalar fields are
+/// overwritten, patches and components appended, images replaced by name or appended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// `namespace`; Flux calls it targetNamespace.
+    pub namespace: Option<String>,
+    /// `namePrefix`.
+    pub name_prefix: Option<String>,
+    /// `nameSuffix`.
+    pub name_suffix: Option<String>,
+    /// Appended to `patches`.
+    pub patches: Vec<PatchOverride>,
+    /// Merged into `images` by name.
+    pub images: Vec<ImageOverride>,
+    /// Appended to `components`, relative to the directory that is built.
+    pub components: Vec<String>,
+    /// Leaves out components whose directory doesn't exist.
+    pub ignore_missing_components: bool,
+    /// Labels put on every resource after the build; they win over others.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations put on every resource after the build; they win over others.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Options of a build.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Where files may be.
+    pub load_restrictor: LoadRestrictor,
+    /// How much may be read and made.
+    pub limits: Limits,
+    /// What the caller lays over the root kustomization.
+    pub overrides: Overrides,
+    /// Builds a directory without a kustomization as if [`crate::generate`] had written one.
+    pub generate_missing: bool,
+    /// Adds the label that `--enable-managedby-label` adds.
+    pub managed_by_label: bool,
+}

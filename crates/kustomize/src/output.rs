@@ -1,0 +1,146 @@
+//! Owns what a build returns: objects, where they and their fields come from, and their YAML.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::yaml::emit;
+use crate::yaml::node::{Data, Node};
+
+/// A place in a file of the tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location {
+    /// The file's path in the tree.
+    pub path: String,
+    /// The line, from 1; 0 when no line says it.
+    pub line: u32,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.path, self.line)
+    }
+}
+
+/// Where a resource comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Provenance {
+    /// The document that the resource was read from, or the generator that made it.
+    pub location: Location,
+    /// The transformers that were run over it, in order, each as `Transformer (file:line)`.
+    pub transformers: Vec<String>,
+}
+
+/// One resource of a build.
+///
+/// Its debug form names it and says where it comes from; it doesn't print the content, which may be secret.
+#[derive(Clone)]
+pub struct BuiltResource {
+    /// The object.
+    pub object: Value,
+    /// Where it comes from.
+    pub origin: Provenance,
+    node: Node,
+    sources: Arc<[String]>,
+}
+
+impl BuiltResource {
+    pub(crate) fn new(object: Value, transformers: Vec<String>, node: Node, sources: Arc<[String]>) -> Self {
+        let mut built = BuiltResource {
+            object,
+            origin: Provenance::default(),
+            node,
+            sources,
+        };
+        built.origin = Provenance {
+            location: built.place(&built.node).unwrap_or_default(),
+            transformers,
+        };
+        built
+    }
+
+    /// The object as JSON: a copy of [`Self::object`].
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        self.object.clone()
+    }
+
+    /// The object as one YAML document, without a separator.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        emit::document(&self.object)
+    }
+
+    /// Where the field at a JSON pointer was written; the nearest field around it when it has no line of its own, and `None`
+    /// when there is no such field.
+    ///
+    /// A field that a patch set is located in the patch; one that a transformer made, where its resource or the field that it
+    /// replaced was written.
+    #[must_use]
+    pub fn locate(&self, pointer: &str) -> Option<Location> {
+        let mut node = &self.node;
+        let mut nearest = self.place(node);
+        if pointer.is_empty() {
+            return nearest;
+        }
+        for part in pointer.strip_prefix('/')?.split('/') {
+            let part = part.replace("~1", "/").replace("~0", "~");
+            node = match &node.data {
+                Data::Map(_) => node.get(&part)?,
+                Data::Seq(items) => items.get(part.parse::<usize>().ok()?)?,
+                Data::Scalar(_) => return None,
+            };
+            nearest = self.place(node).or(nearest);
+        }
+        nearest
+    }
+
+    fn place(&self, node: &Node) -> Option<Location> {
+        let index = usize::try_from(node.source).ok()?.checked_sub(1)?;
+        let path = self.sources.get(index)?.clone();
+        (node.line != 0).then_some(Location { path, line: node.line })
+    }
+}
+
+impl fmt::Debug for BuiltResource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |pointer: &str| {
+            self.object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or("")
+                .to_owned()
+        };
+        formatter
+            .debug_struct("BuiltResource")
+            .field("kind", &text("/kind"))
+            .field("name", &text("/metadata/name"))
+            .field("origin", &self.origin)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a build made.
+#[derive(Debug, Clone)]
+pub struct Build {
+    /// The resources, in the order in which they are written.
+    pub resources: Vec<BuiltResource>,
+    /// What the author should know, like deprecated fields; kustomize prints such on stderr.
+    pub warnings: Vec<String>,
+}
+
+impl Build {
+    /// All resources as YAML documents, byte for byte what `kustomize build` prints.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        let mut text = String::new();
+        for (index, resource) in self.resources.iter().enumerate() {
+            if index > 0 {
+                text.push_str("---\n");
+            }
+            text.push_str(&resource.to_yaml());
+        }
+        text
+    }
+}

@@ -1,0 +1,180 @@
+//! Owns `patches`, `patchesStrategicMerge` and `patchesJson6902`: telling the kinds of patches apart, and applying them.
+
+use crate::collection::{Collection, Trouble};
+use crate::jsonpatch::{self, Operation};
+use crate::merge::merge_resource;
+use crate::resource::{Notes, Resource};
+use crate::selector::Matcher;
+use crate::yaml::json::through_json;
+use crate::yaml::node::{Node, Tag};
+
+/// What a patch holds.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// Strategic merge patches, each a partial resource.
+    Merge(Vec<Resource>),
+    /// JSON 6902 operations.
+    Json(Vec<Operation>),
+}
+
+/// A patch, ready to apply.
+#[derive(Debug)]
+pub(crate) struct PreparedPatch {
+    pub(crate) content: Content,
+    pub(crate) target: Option<Matcher>,
+    /// Written in `patchesStrategicMerge`, which finds its targets by id and copies the patch first.
+    pub(crate) is_legacy_merge: bool,
+    /// Written in `patchesJson6902`, which doesn't note the resource's id before.
+    pub(crate) is_legacy_json: bool,
+    /// The patch's place: file number and line.
+    pub(crate) place: (u32, u32),
+}
+
+/// A failure of a patch.
+#[derive(Debug)]
+pub(crate) enum PatchTrouble {
+    /// The patch finds no target, or too many; says which.
+    Target(String),
+    /// A resource can't take the patch.
+    Resource(Trouble),
+}
+
+impl PreparedPatch {
+    pub(crate) fn transform(&self, resources: &mut Collection) -> Result<(), PatchTrouble> {
+        match &self.content {
+            Content::Merge(patches) => self.merge(patches, resources),
+            Content::Json(operations) => {
+                let Some(target) = &self.target else {
+                    return Err(PatchTrouble::Target(
+                        "must specify a target for a JSON patch".to_owned(),
+                    ));
+                };
+                for resource in resources.list.iter_mut().filter(|resource| target.fits(resource)) {
+                    self.apply_json(resource, operations).map_err(PatchTrouble::Resource)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn merge(&self, patches: &[Resource], resources: &mut Collection) -> Result<(), PatchTrouble> {
+        if let Some(target) = &self.target {
+            let [patch] = patches else {
+                return Err(PatchTrouble::Target(
+                    "several strategic merge patches in one entry can't have a target; give each its own entry"
+                        .to_owned(),
+                ));
+            };
+            for resource in resources.list.iter_mut().filter(|resource| target.fits(resource)) {
+                merge_targeted(resource, patch).map_err(PatchTrouble::Resource)?;
+            }
+            resources.drop_empty();
+            let list = std::mem::take(&mut resources.list);
+            return resources.append_all(list).map_err(PatchTrouble::Resource);
+        }
+        for patch in patches {
+            let id = patch.original_id();
+            let position = resources.only(&id).map_err(|message| {
+                PatchTrouble::Target(if self.is_legacy_merge {
+                    message
+                } else {
+                    format!("no resource matches strategic merge patch \"{id}\": {message}")
+                })
+            })?;
+            let Some(resource) = resources.list.get_mut(position) else {
+                continue;
+            };
+            if self.is_legacy_merge {
+                merge_targeted(resource, patch).map_err(PatchTrouble::Resource)?;
+                resources.drop_empty();
+            } else {
+                merge(resource, patch.clone()).map_err(PatchTrouble::Resource)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_json(&self, resource: &mut Resource, operations: &[Operation]) -> Result<(), Trouble> {
+        let before = Trouble::of(resource, "");
+        let fail = |message: String| Trouble {
+            id: before.id.clone(),
+            source: before.source,
+            line: before.line,
+            message,
+        };
+        let noted = !resource.notes.previous.is_empty() || resource.notes.needs_hash;
+        if !self.is_legacy_json {
+            resource.store_previous_id();
+        }
+        // kustomize keeps its notes in annotations, so a patch may rely on the field being there.
+        if (!self.is_legacy_json || noted)
+            && let Some(metadata) = resource.node.map_field("metadata")
+            && metadata.get("annotations").is_none_or(Node::is_null)
+        {
+            metadata.remove("annotations");
+            drop(metadata.map_field("annotations"));
+        }
+        through_json(&mut resource.node).map_err(|problem| fail(problem.message))?;
+        jsonpatch::apply(&mut resource.node, operations, self.place).map_err(fail)
+    }
+}
+
+/// Merges a copy of the patch whose labels and annotations are all strings, as kustomize does for selected targets.
+fn merge_targeted(resource: &mut Resource, patch: &Resource) -> Result<(), Trouble> {
+    let mut copy = patch.clone();
+    for field in ["labels", "annotations"] {
+        let map = copy.text_map(field);
+        copy.set_text_map(field, &map);
+    }
+    copy.set_name(&patch.name().to_owned());
+    copy.set_namespace(&patch.namespace().to_owned());
+    copy.set_api_version(&resource.api_version().to_owned());
+    merge(resource, copy)
+}
+
+/// Merges one strategic merge patch; the resource keeps its name, namespace and kind unless the patch may change them.
+fn merge(resource: &mut Resource, patch: Resource) -> Result<(), Trouble> {
+    let place = Trouble::of(resource, "");
+    let (name, namespace, kind) = (
+        resource.name().to_owned(),
+        resource.namespace().to_owned(),
+        resource.kind().to_owned(),
+    );
+    let Notes {
+        allow_name_change,
+        allow_kind_change,
+        ..
+    } = patch.notes;
+    if allow_name_change || allow_kind_change {
+        resource.store_previous_id();
+    }
+    let node = std::mem::replace(&mut resource.node, Node::scalar("", Tag::Null));
+    let merged = merge_resource(node, patch.node).map_err(|message| Trouble {
+        id: place.id,
+        source: place.source,
+        line: place.line,
+        message,
+    })?;
+    let Some(node) = merged.node else {
+        return Ok(());
+    };
+    resource.node = node;
+    if merged.replaced.is_some() {
+        let origin = resource.notes.origin.take();
+        resource.notes = Notes {
+            origin,
+            ..Notes::default()
+        };
+    }
+    if resource.node.is_empty() {
+        return Ok(());
+    }
+    if !allow_kind_change {
+        resource.set_kind(&kind);
+    }
+    if !allow_name_change {
+        resource.set_name(&name);
+    }
+    resource.set_namespace(&namespace);
+    Ok(())
+}

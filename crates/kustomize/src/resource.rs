@@ -1,0 +1,264 @@
+//! Owns one resource under construction: its nodes, its names so far, and where it comes from.
+
+use std::collections::BTreeMap;
+
+use crate::id::{Gvk, ResourceId};
+use crate::yaml::node::{Node, Style};
+
+/// What a generator does when a resource of its name exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Behavior {
+    #[default]
+    Unspecified,
+    Create,
+    Replace,
+    Merge,
+}
+
+impl Behavior {
+    pub(crate) fn named(text: &str) -> Self {
+        match text {
+            "create" => Behavior::Create,
+            "replace" => Behavior::Replace,
+            "merge" => Behavior::Merge,
+            _ => Behavior::Unspecified,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Behavior::Unspecified => "unspecified",
+            Behavior::Create => "create",
+            Behavior::Replace => "replace",
+            Behavior::Merge => "merge",
+        }
+    }
+}
+
+/// What kustomize notes about a resource while it builds: the real one keeps this in annotations that it removes at the end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Notes {
+    /// Earlier names, oldest first: name, namespace and kind.
+    pub(crate) previous: Vec<(String, String, String)>,
+    pub(crate) prefixes: Vec<String>,
+    pub(crate) suffixes: Vec<String>,
+    pub(crate) behavior: Behavior,
+    pub(crate) needs_hash: bool,
+    pub(crate) allow_name_change: bool,
+    pub(crate) allow_kind_change: bool,
+    /// Names of the vars that read from this resource.
+    pub(crate) var_names: Vec<String>,
+    /// The text of the origin annotation, when the build keeps one.
+    pub(crate) origin: Option<String>,
+    /// The text of the transformations annotation.
+    pub(crate) transformations: String,
+    /// Transformers that changed the resource, in order.
+    pub(crate) touched_by: Vec<String>,
+}
+
+/// One resource.
+#[derive(Debug, Clone)]
+pub(crate) struct Resource {
+    pub(crate) node: Node,
+    pub(crate) notes: Notes,
+}
+
+/// Annotations that only the build needs; an author who wrote them doesn't get them back.
+const BUILD_ANNOTATIONS: [&str; 19] = [
+    "internal.config.kubernetes.io/previousKinds",
+    "internal.config.kubernetes.io/previousNames",
+    "internal.config.kubernetes.io/prefixes",
+    "internal.config.kubernetes.io/suffixes",
+    "internal.config.kubernetes.io/previousNamespaces",
+    "internal.config.kubernetes.io/allowNameChange",
+    "internal.config.kubernetes.io/allowKindChange",
+    "internal.config.kubernetes.io/refBy",
+    "internal.config.kubernetes.io/generatorBehavior",
+    "internal.config.kubernetes.io/needsHashSuffix",
+    "internal.config.kubernetes.io/path",
+    "internal.config.kubernetes.io/index",
+    "internal.config.kubernetes.io/seqindent",
+    "internal.config.kubernetes.io/id",
+    "internal.config.kubernetes.io/annotations-migration-resource-id",
+    "config.kubernetes.io/path",
+    "config.kubernetes.io/index",
+    "config.k8s.io/id",
+    "internal.config.kubernetes.io/helm-generated",
+];
+
+impl Resource {
+    /// Takes a resource as it was read; notes that an author wrote as annotations are honoured.
+    pub(crate) fn new(node: Node) -> Self {
+        let mut notes = Notes::default();
+        if let Some(annotations) = node.at(&["metadata", "annotations"]) {
+            let enabled = |name: &str| {
+                annotations
+                    .get(&format!("internal.config.kubernetes.io/{name}"))
+                    .is_some_and(|value| value.text() == "enabled")
+            };
+            notes.needs_hash = enabled("needsHashSuffix");
+            if let Some(behavior) = annotations.get("internal.config.kubernetes.io/generatorBehavior") {
+                notes.behavior = Behavior::named(behavior.text());
+            }
+        }
+        Resource { node, notes }
+    }
+
+    /// A field of the root, as text.
+    fn root_text(&self, field: &str) -> &str {
+        self.node.get(field).map_or("", Node::text)
+    }
+
+    pub(crate) fn gvk(&self) -> Gvk {
+        Gvk::new(self.root_text("apiVersion"), self.root_text("kind"))
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        self.root_text("kind")
+    }
+
+    pub(crate) fn api_version(&self) -> &str {
+        self.root_text("apiVersion")
+    }
+
+    fn metadata_text(&self, field: &str) -> &str {
+        self.node
+            .at(&["metadata", field])
+            .filter(|node| !node.is_empty())
+            .map_or("", Node::text)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.metadata_text("name")
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.metadata_text("namespace")
+    }
+
+    pub(crate) fn current_id(&self) -> ResourceId {
+        ResourceId::new(self.gvk(), self.name(), self.namespace())
+    }
+
+    /// Ids that the resource had before, oldest first.
+    pub(crate) fn previous_ids(&self) -> Vec<ResourceId> {
+        let gvk = self.gvk();
+        self.notes
+            .previous
+            .iter()
+            .map(|(name, namespace, kind)| {
+                ResourceId::new(
+                    Gvk {
+                        kind: kind.clone(),
+                        ..gvk.clone()
+                    },
+                    name.clone(),
+                    namespace.clone(),
+                )
+            })
+            .collect()
+    }
+
+    /// The oldest id.
+    pub(crate) fn original_id(&self) -> ResourceId {
+        self.previous_ids()
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| self.current_id())
+    }
+
+    /// Previous ids, then the current one.
+    pub(crate) fn all_ids(&self) -> Vec<ResourceId> {
+        let mut ids = self.previous_ids();
+        ids.push(self.current_id());
+        ids
+    }
+
+    /// Notes the current id as a previous one, before a change.
+    pub(crate) fn store_previous_id(&mut self) {
+        let id = self.current_id();
+        let namespace = id.effective_namespace().to_owned();
+        self.notes.previous.push((id.name, namespace, id.gvk.kind));
+    }
+
+    pub(crate) fn set_name(&mut self, name: &str) {
+        if let Some(metadata) = self.node.map_field("metadata") {
+            metadata.set_field("name", Node::untyped(name));
+        }
+    }
+
+    pub(crate) fn set_namespace(&mut self, namespace: &str) {
+        if namespace.is_empty() {
+            if let Some(metadata) = self.node.get_mut("metadata") {
+                metadata.remove("namespace");
+            }
+        } else if let Some(metadata) = self.node.map_field("metadata") {
+            metadata.set_field("namespace", Node::untyped(namespace));
+        }
+    }
+
+    pub(crate) fn set_kind(&mut self, kind: &str) {
+        self.node.set_field("kind", Node::untyped(kind));
+    }
+
+    pub(crate) fn set_api_version(&mut self, api_version: &str) {
+        self.node.set_field("apiVersion", Node::untyped(api_version));
+    }
+
+    /// Labels or annotations, as text whatever their type.
+    pub(crate) fn text_map(&self, field: &str) -> BTreeMap<String, String> {
+        self.node
+            .at(&["metadata", field])
+            .map(|map| {
+                map.entries()
+                    .iter()
+                    .map(|(key, value)| (key.text().to_owned(), value.text().to_owned()))
+                    .collect()
+            })
+            .unwrap_or_default()
+    }
+
+    /// Replaces labels or annotations; their values become strings, and an empty map removes the field.
+    pub(crate) fn set_text_map(&mut self, field: &str, map: &BTreeMap<String, String>) {
+        let Some(metadata) = self.node.map_field("metadata") else {
+            return;
+        };
+        let old = metadata.remove(field);
+        if map.is_empty() {
+            return;
+        }
+        let Some(target) = metadata.map_field(field) else {
+            return;
+        };
+        for (key, text) in map {
+            let mut value = Node::string(text.clone());
+            if let Some(old) = old.as_ref().and_then(|old| old.get(key)) {
+                value = value.placed_like(old);
+            }
+            if text.contains('\n') {
+                value.style = Style::Quoted;
+            }
+            target.set_field(key, value);
+        }
+    }
+
+    /// Takes away what only the build needs, and writes the annotations that the build keeps.
+    pub(crate) fn finish(&mut self, keep_origin: bool, keep_transformations: bool) {
+        let mut annotations = self.text_map("annotations");
+        for name in BUILD_ANNOTATIONS {
+            annotations.remove(name);
+        }
+        annotations.remove("config.kubernetes.io/origin");
+        annotations.remove("alpha.config.kubernetes.io/transformations");
+        if keep_origin && let Some(origin) = &self.notes.origin {
+            annotations.insert("config.kubernetes.io/origin".to_owned(), origin.clone());
+        }
+        if keep_transformations && !self.notes.transformations.is_empty() {
+            annotations.insert(
+                "alpha.config.kubernetes.io/transformations".to_owned(),
+                self.notes.transformations.clone(),
+            );
+        }
+        self.set_text_map("annotations", &annotations);
+    }
+}

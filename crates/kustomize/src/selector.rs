@@ -1,0 +1,208 @@
+//! Owns selecting resources: anchored patterns for names and kinds, and label selectors as Kubernetes writes them.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+
+use crate::fields::Selector;
+use crate::id::{Gvk, ResourceId};
+use crate::resource::Resource;
+
+/// A selector, ready to match.
+#[derive(Debug)]
+pub(crate) struct Matcher {
+    group: Option<Regex>,
+    version: Option<Regex>,
+    kind: Option<Regex>,
+    name: Option<Regex>,
+    namespace: Option<Regex>,
+    labels: Vec<Requirement>,
+    annotations: Vec<Requirement>,
+    /// Nothing but labels or annotations is asked for.
+    pub(crate) is_only_labels: bool,
+    pub(crate) has_labels: bool,
+}
+
+impl Matcher {
+    /// Prepares a selector.
+    ///
+    /// # Errors
+    /// When a pattern or a label selector can't be read.
+    pub(crate) fn new(selector: &Selector) -> Result<Self, String> {
+        let gvk = &selector.gvk;
+        Ok(Matcher {
+            group: pattern(&gvk.group)?,
+            version: pattern(&gvk.version)?,
+            kind: pattern(&gvk.kind)?,
+            name: pattern(&selector.name)?,
+            namespace: pattern(&selector.namespace)?,
+            labels: requirements(&selector.label_selector)?,
+            annotations: requirements(&selector.annotation_selector)?,
+            is_only_labels: [&gvk.group, &gvk.version, &gvk.kind, &selector.name, &selector.namespace]
+                .iter()
+                .all(|part| part.is_empty()),
+            has_labels: !selector.label_selector.is_empty() || !selector.annotation_selector.is_empty(),
+        })
+    }
+
+    pub(crate) fn fits_gvk(&self, gvk: &Gvk) -> bool {
+        fits(self.group.as_ref(), &gvk.group)
+            && fits(self.version.as_ref(), &gvk.version)
+            && fits(self.kind.as_ref(), &gvk.kind)
+    }
+
+    pub(crate) fn fits_name(&self, name: &str) -> bool {
+        fits(self.name.as_ref(), name)
+    }
+
+    pub(crate) fn fits_namespace(&self, namespace: &str) -> bool {
+        fits(self.namespace.as_ref(), namespace)
+    }
+
+    /// An id of any time, as written: what replacements match.
+    pub(crate) fn fits_id(&self, id: &ResourceId) -> bool {
+        self.fits_gvk(&id.gvk) && self.fits_name(&id.name) && self.fits_namespace(&id.namespace)
+    }
+
+    pub(crate) fn fits_labels(&self, resource: &Resource) -> bool {
+        let all = |requirements: &[Requirement], field: &str| {
+            requirements.is_empty() || {
+                let map = resource.text_map(field);
+                requirements.iter().all(|requirement| requirement.fits(&map))
+            }
+        };
+        all(&self.labels, "labels") && all(&self.annotations, "annotations")
+    }
+
+    /// What patches match: the first or the current name and namespace, and the current kind.
+    pub(crate) fn fits(&self, resource: &Resource) -> bool {
+        if !self.fits_gvk(&resource.gvk()) {
+            return false;
+        }
+        let current = resource.current_id();
+        let original = resource.original_id();
+        (self.fits_namespace(original.effective_namespace()) || self.fits_namespace(current.effective_namespace()))
+            && (self.fits_name(&original.name) || self.fits_name(&current.name))
+            && self.fits_labels(resource)
+    }
+}
+
+fn pattern(text: &str) -> Result<Option<Regex>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    Regex::new(&format!("^(?:{text})$"))
+        .map(Some)
+        .map_err(|_| format!("'{text}' is not a valid regular expression"))
+}
+
+fn fits(pattern: Option<&Regex>, text: &str) -> bool {
+    pattern.is_none_or(|pattern| pattern.is_match(text))
+}
+
+/// One requirement of a label selector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Requirement {
+    Exists(String),
+    Missing(String),
+    In(String, Vec<String>),
+    NotIn(String, Vec<String>),
+    Above(String, i64),
+    Below(String, i64),
+}
+
+impl Requirement {
+    fn fits(&self, map: &BTreeMap<String, String>) -> bool {
+        let number = |key: &str| map.get(key).and_then(|value| value.parse::<i64>().ok());
+        match self {
+            Requirement::Exists(key) => map.contains_key(key),
+            Requirement::Missing(key) => !map.contains_key(key),
+            Requirement::In(key, values) => map.get(key).is_some_and(|value| values.contains(value)),
+            Requirement::NotIn(key, values) => map.get(key).is_none_or(|value| !values.contains(value)),
+            Requirement::Above(key, bound) => number(key).is_some_and(|value| value > *bound),
+            Requirement::Below(key, bound) => number(key).is_some_and(|value| value < *bound),
+        }
+    }
+}
+
+/// Reads a label selector: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b, c)`, `a notin (b)`, `a > 1`, `a < 1`, joined by commas.
+fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
+    let bad = |why: &str| Err(format!("unable to parse the selector '{text}': {why}"));
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut parts = Vec::new();
+    let mut depth = 0_u32;
+    let mut part = String::new();
+    for character in text.chars() {
+        match character {
+            '(' => depth += 1,
+            ')' if depth == 0 => return bad("a closing parenthesis without an opening one"),
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(std::mem::take(&mut part));
+                continue;
+            }
+            _ => {}
+        }
+        part.push(character);
+    }
+    if depth != 0 {
+        return bad("a parenthesis isn't closed");
+    }
+    parts.push(part);
+    let mut found = Vec::new();
+    for part in parts {
+        match requirement(part.trim()) {
+            Some(requirement) => found.push(requirement),
+            None => return bad(&format!("'{}' is not a requirement", part.trim())),
+        }
+    }
+    Ok(found)
+}
+
+fn requirement(text: &str) -> Option<Requirement> {
+    let key = |text: &str| {
+        let key = text.trim();
+        let good = !key.is_empty()
+            && key
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/'));
+        good.then(|| key.to_owned())
+    };
+    if let Some(rest) = text.strip_prefix('!') {
+        return key(rest).map(Requirement::Missing);
+    }
+    if let Some(inside) = text.strip_suffix(')') {
+        let (head, values) = inside.split_once('(')?;
+        let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
+        let mut words = head.split_whitespace();
+        let name = key(words.next()?)?;
+        return match (words.next()?, words.next()) {
+            ("in", None) => Some(Requirement::In(name, values)),
+            ("notin", None) => Some(Requirement::NotIn(name, values)),
+            _ => None,
+        };
+    }
+    if let Some((name, value)) = text.split_once("!=") {
+        return Some(Requirement::NotIn(key(name)?, vec![plain_value(value)?]));
+    }
+    if let Some((name, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+        return Some(Requirement::In(key(name)?, vec![plain_value(value)?]));
+    }
+    if let Some((name, value)) = text.split_once('>') {
+        return Some(Requirement::Above(key(name)?, value.trim().parse().ok()?));
+    }
+    if let Some((name, value)) = text.split_once('<') {
+        return Some(Requirement::Below(key(name)?, value.trim().parse().ok()?));
+    }
+    key(text).map(Requirement::Exists)
+}
+
+fn plain_value(text: &str) -> Option<String> {
+    let value = text.trim();
+    value
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        .then(|| value.to_owned())
+}

@@ -1,0 +1,527 @@
+//! Owns the order of transformers in one kustomization: its fields become steps, which the build runs one after another.
+
+use std::collections::BTreeMap;
+
+use crate::accumulate::{Builder, Frame, field_error};
+use crate::collection::Collection;
+use crate::config::{TransformerConfig, merge_specs};
+use crate::decode::{Decoder, Spot};
+use crate::error::Error;
+use crate::fields::{FieldSpec, Image, Patch, Replacement, Replica};
+use crate::jsonpatch;
+use crate::kustomization::Kustomization;
+use crate::load::Loader;
+use crate::origin::Origin;
+use crate::patch::{Content, PatchTrouble, PreparedPatch};
+use crate::resource::Resource;
+use crate::selector::Matcher;
+use crate::transform::images::ImageChange;
+use crate::transform::names::Affix;
+use crate::transform::namespace::Namespace;
+use crate::transform::replacements::PreparedReplacement;
+use crate::transform::{labels, replacements, replicas};
+use crate::yaml::json::configuration_value;
+
+/// One transformer, ready to run.
+#[derive(Debug)]
+pub(crate) enum Action {
+    Patch(PreparedPatch),
+    Namespace(Namespace),
+    Affix(Affix),
+    /// Labels or annotations.
+    Pairs {
+        pairs: BTreeMap<String, String>,
+        fields: Vec<FieldSpec>,
+    },
+    Replicas {
+        replica: Replica,
+        fields: Vec<FieldSpec>,
+    },
+    Image {
+        change: ImageChange,
+        fields: Vec<FieldSpec>,
+    },
+    Replacements(Vec<PreparedReplacement>),
+    Hash,
+}
+
+impl Action {
+    pub(crate) fn run(&self, resources: &mut Collection) -> Result<(), PatchTrouble> {
+        let on_resource = PatchTrouble::Resource;
+        match self {
+            Action::Patch(patch) => patch.transform(resources),
+            Action::Namespace(namespace) => namespace.transform(resources).map_err(on_resource),
+            Action::Affix(affix) => affix.transform(resources).map_err(on_resource),
+            Action::Pairs { pairs, fields } => labels::transform(pairs, fields, resources).map_err(on_resource),
+            Action::Replicas { replica, fields } => {
+                if replicas::transform(replica, fields, resources).map_err(on_resource)? {
+                    return Ok(());
+                }
+                let kinds: Vec<String> = fields.iter().map(|spec| spec.gvk.to_string()).collect();
+                Err(PatchTrouble::Target(format!(
+                    "resource with name {} does not match a config with the following GVK [{}]",
+                    replica.name,
+                    kinds.join(" ")
+                )))
+            }
+            Action::Image { change, fields } => change.transform(fields, resources).map_err(on_resource),
+            Action::Replacements(list) => replacements::transform(list, resources),
+            Action::Hash => hash_names(resources).map_err(on_resource),
+        }
+    }
+}
+
+/// Appends the hash of their content to the names that want it.
+pub(crate) fn hash_names(resources: &mut Collection) -> Result<(), crate::collection::Trouble> {
+    for resource in resources.list.iter_mut().filter(|resource| resource.notes.needs_hash) {
+        let hash =
+            crate::generate::hash(resource).map_err(|message| crate::collection::Trouble::of(resource, message))?;
+        resource.store_previous_id();
+        let name = format!("{}-{hash}", resource.name());
+        resource.set_name(&name);
+    }
+    Ok(())
+}
+
+/// A transformer and where it was written.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) action: Action,
+    pub(crate) field: String,
+    pub(crate) line: u32,
+    /// The name of the transformer, as origin annotations give it.
+    pub(crate) kind: &'static str,
+    /// The origin of a transformer that a resource configures.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// Refuses what this library leaves to others, naming the field.
+pub(crate) fn refuse_unsupported(kustomization: &Kustomization) -> Result<(), Error> {
+    let refuse = |line: u32, field: &str, what: &str, instead: &str| {
+        Err(Error::Unsupported {
+            path: kustomization.path.clone(),
+            line,
+            field: field.to_owned(),
+            what: what.to_owned(),
+            instead: instead.to_owned(),
+        })
+    };
+    if let Some(helm) = &kustomization.helm {
+        let instead = "no program is run during a build; render the chart with 'helm template', commit the result and list it under resources";
+        return refuse(helm.line, &helm.value, "inflating Helm charts", instead);
+    }
+    if let Some(openapi) = &kustomization.openapi {
+        for (key, value) in &openapi.value {
+            let built_in = key == "version" && matches!(value.as_str(), "v1.21.2" | "");
+            if !built_in {
+                let instead = "the built-in schema v1.21.2 is used; write patches so that they don't depend on merge keys of other kinds";
+                return refuse(
+                    openapi.line,
+                    &format!("openapi.{key}"),
+                    "another OpenAPI schema",
+                    instead,
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The steps of a kustomization, in kustomize's order.
+pub(crate) fn of_kustomization(
+    builder: &Builder<'_>,
+    frame: &Frame,
+    kustomization: &Kustomization,
+    config: &TransformerConfig,
+) -> Result<Vec<Step>, Error> {
+    let k = kustomization;
+    let mut steps = Vec::new();
+    let mut push = |action: Action, field: String, line: u32, kind: &'static str| {
+        steps.push(Step {
+            action,
+            field,
+            line,
+            kind,
+            origin: None,
+        });
+    };
+    for (index, patch) in k.patches_strategic_merge.iter().enumerate() {
+        let field = format!("patchesStrategicMerge[{index}]");
+        let prepared = legacy_merge(builder, frame, k, &field, patch)?;
+        push(
+            Action::Patch(prepared),
+            field,
+            patch.line,
+            "PatchStrategicMergeTransformer",
+        );
+    }
+    for (index, patch) in k.patches.iter().enumerate() {
+        let field = format!("patches[{index}]");
+        let at = |message: String| field_error(k, patch.line, &field, message);
+        let place = (k.source, &*k.path);
+        let prepared =
+            prepare_patch(&builder.loader, &frame.root, &patch.value, place).map_err(|error| match error {
+                PatchError::Message(message) => at(message),
+                PatchError::Error(error) => error,
+            })?;
+        push(Action::Patch(prepared), field, patch.line, "PatchTransformer");
+    }
+    if !k.namespace.value.is_empty() {
+        let action = Namespace {
+            namespace: k.namespace.value.clone(),
+            fields: config.namespace.clone(),
+            ..Namespace::default()
+        };
+        push(
+            Action::Namespace(action),
+            "namespace".to_owned(),
+            k.namespace.line,
+            "NamespaceTransformer",
+        );
+    }
+    for (text, is_prefix) in [(&k.name_prefix, true), (&k.name_suffix, false)] {
+        if text.value.is_empty() {
+            continue;
+        }
+        let fields = if is_prefix {
+            config.name_prefix.clone()
+        } else {
+            config.name_suffix.clone()
+        };
+        let (field, kind) = if is_prefix {
+            ("namePrefix", "PrefixTransformer")
+        } else {
+            ("nameSuffix", "SuffixTransformer")
+        };
+        push(
+            Action::Affix(Affix {
+                text: text.value.clone(),
+                is_prefix,
+                fields,
+            }),
+            field.to_owned(),
+            text.line,
+            kind,
+        );
+    }
+    for (index, label) in k.labels.iter().enumerate() {
+        let field = format!("labels[{index}]");
+        let fields =
+            label_fields(&label.value, config).map_err(|message| field_error(k, label.line, &field, message))?;
+        push(
+            Action::Pairs {
+                pairs: label.value.pairs.clone(),
+                fields,
+            },
+            field,
+            label.line,
+            "LabelTransformer",
+        );
+    }
+    if !k.labels.is_empty() || !k.common_labels.value.is_empty() {
+        let pairs = k.common_labels.value.clone();
+        let action = Action::Pairs {
+            pairs,
+            fields: config.common_labels.clone(),
+        };
+        push(
+            action,
+            "commonLabels".to_owned(),
+            k.common_labels.line,
+            "LabelTransformer",
+        );
+    }
+    if !k.common_annotations.value.is_empty() {
+        let pairs = k.common_annotations.value.clone();
+        let action = Action::Pairs {
+            pairs,
+            fields: config.common_annotations.clone(),
+        };
+        push(
+            action,
+            "commonAnnotations".to_owned(),
+            k.common_annotations.line,
+            "AnnotationsTransformer",
+        );
+    }
+    for (index, patch) in k.patches_json6902.iter().enumerate() {
+        let field = format!("patchesJson6902[{index}]");
+        let prepared = legacy_json(builder, frame, k, &field, patch)?;
+        push(Action::Patch(prepared), field, patch.line, "PatchJson6902Transformer");
+    }
+    for (index, replica) in k.replicas.iter().enumerate() {
+        let action = Action::Replicas {
+            replica: replica.value.clone(),
+            fields: config.replicas.clone(),
+        };
+        push(
+            action,
+            format!("replicas[{index}]"),
+            replica.line,
+            "ReplicaCountTransformer",
+        );
+    }
+    for (index, image) in k.images.iter().enumerate() {
+        let field = format!("images[{index}]");
+        let action = image_action(&image.value, config.images.clone())
+            .map_err(|message| field_error(k, image.line, &field, message))?;
+        push(action, field, image.line, "ImageTagTransformer");
+    }
+    if let Some(first) = k.replacements.first() {
+        let mut all = Vec::new();
+        for (index, replacement) in k.replacements.iter().enumerate() {
+            let field = format!("replacements[{index}]");
+            let at = |message: String| field_error(k, replacement.line, &field, message);
+            all.extend(prepare_replacement(
+                &builder.loader,
+                &frame.root,
+                &replacement.value,
+                &at,
+            )?);
+        }
+        push(
+            Action::Replacements(all),
+            "replacements".to_owned(),
+            first.line,
+            "ReplacementTransformer",
+        );
+    }
+    steps.extend(builder.external_steps(frame, k, "transformers", &k.transformers)?);
+    Ok(steps)
+}
+
+pub(crate) fn image_action(image: &Image, fields: Vec<FieldSpec>) -> Result<Action, String> {
+    Ok(Action::Image {
+        change: ImageChange::new(image.clone())?,
+        fields,
+    })
+}
+
+fn label_fields(label: &crate::fields::Label, config: &TransformerConfig) -> Result<Vec<FieldSpec>, String> {
+    let mut fields = label.fields.clone();
+    merge_specs(&mut fields, config.labels.clone())?;
+    if label.include_selectors {
+        merge_specs(&mut fields, config.common_labels.clone())?;
+    } else {
+        if label.include_templates {
+            merge_specs(&mut fields, config.template_labels.clone())?;
+        }
+        let metadata = FieldSpec {
+            path: "metadata/labels".to_owned(),
+            create: true,
+            ..FieldSpec::default()
+        };
+        merge_specs(&mut fields, vec![metadata])?;
+    }
+    Ok(fields)
+}
+
+/// Why a patch couldn't be prepared.
+pub(crate) enum PatchError {
+    /// To be reported at the patch's field.
+    Message(String),
+    /// An error with a place of its own.
+    Error(Error),
+}
+
+/// Reads an element of `patches`; `place` is the kustomization's file number and path.
+pub(crate) fn prepare_patch(
+    loader: &Loader<'_>,
+    root: &str,
+    patch: &Patch,
+    (source, path): (u32, &str),
+) -> Result<PreparedPatch, PatchError> {
+    let message = |text: &str| Err(PatchError::Message(text.to_owned()));
+    let inline = patch.patch.trim();
+    let (file, text, line) = match (inline.is_empty(), patch.path.is_empty()) {
+        (true, true) => return message("must specify one of patch and path"),
+        (false, false) => return message("patch and path can't be set at the same time"),
+        (false, true) => (path.to_owned(), inline, patch.patch_line),
+        (true, false) => {
+            let (found, bytes) = loader.read(root, &patch.path).map_err(|error| {
+                PatchError::Message(format!(
+                    "failed to get the patch file from path({}): {error}",
+                    patch.path
+                ))
+            })?;
+            let text = Loader::text(&found, bytes).map_err(PatchError::Error)?;
+            (found, text, 0)
+        }
+    };
+    let is_inline = patch.path.is_empty();
+    let merge = loader.resources(&file, text, if is_inline { line } else { 0 });
+    let json = json_operations(loader, &file, text);
+    let content = match (merge, json) {
+        (Ok(patches), Ok(operations)) if !patches.is_empty() && !operations.is_empty() => {
+            return message("illegally qualifies as both an SM and JSON patch");
+        }
+        (Ok(mut patches), _) => {
+            for patch_resource in &mut patches {
+                patch_resource.notes.allow_name_change = patch.allow_name_change;
+                patch_resource.notes.allow_kind_change = patch.allow_kind_change;
+            }
+            Content::Merge(patches)
+        }
+        (Err(_), Ok(operations)) => Content::Json(operations),
+        (Err(merge), Err(json)) => {
+            let why = if text.trim_start().starts_with(['-', '[']) {
+                json
+            } else {
+                merge.to_string()
+            };
+            let what = if is_inline {
+                "inline patch".to_owned()
+            } else {
+                format!("path {}", patch.path)
+            };
+            return Err(PatchError::Message(format!(
+                "unable to parse SM or JSON patch from {what}: {why}"
+            )));
+        }
+    };
+    let empty_merge = matches!(&content, Content::Merge(patches) if patches.is_empty());
+    let target = match &patch.target {
+        _ if empty_merge => None,
+        Some(selector) => Some(Matcher::new(selector).map_err(PatchError::Message)?),
+        None => None,
+    };
+    let place = (if is_inline { source } else { loader.source(&file) }, line.max(1));
+    Ok(PreparedPatch {
+        content,
+        target,
+        is_legacy_merge: false,
+        is_legacy_json: false,
+        place,
+    })
+}
+
+/// Reads JSON patch operations, with the lines that they were written on where the text is YAML.
+fn json_operations(loader: &Loader<'_>, file: &str, text: &str) -> Result<Vec<jsonpatch::Operation>, String> {
+    if text.is_empty() {
+        return Err("empty json patch operations".to_owned());
+    }
+    let node = loader
+        .configuration(file, text)
+        .map_err(|error| error.to_string())?
+        .ok_or("empty json patch operations")?;
+    let value = configuration_value(&node).map_err(|problem| problem.message)?;
+    let mut operations = jsonpatch::operations(&value)?;
+    for (operation, item) in operations.iter_mut().zip(node.items()) {
+        operation.line = item.line;
+    }
+    Ok(operations)
+}
+
+fn legacy_merge(
+    builder: &Builder<'_>,
+    frame: &Frame,
+    k: &Kustomization,
+    field: &str,
+    patch: &Spot<String>,
+) -> Result<PreparedPatch, Error> {
+    let at = |message: String| field_error(k, patch.line, field, message);
+    let loader = &builder.loader;
+    // An entry may be the patch itself; what can't be read as one is a path.
+    let patches: Vec<Resource> = match loader.resources(&k.path, &patch.value, patch.line) {
+        Ok(patches) => patches,
+        Err(_) => {
+            let (path, bytes) = loader
+                .read(&frame.root, &patch.value)
+                .map_err(|error| at(error.to_string()))?;
+            let text = Loader::text(&path, bytes)?;
+            loader.resources(&path, text, 0)?
+        }
+    };
+    if patches.is_empty() {
+        return Err(at("patch appears to be empty".to_owned()));
+    }
+    let place = (k.source, patch.line);
+    Ok(PreparedPatch {
+        content: Content::Merge(patches),
+        target: None,
+        is_legacy_merge: true,
+        is_legacy_json: false,
+        place,
+    })
+}
+
+fn legacy_json(
+    builder: &Builder<'_>,
+    frame: &Frame,
+    k: &Kustomization,
+    field: &str,
+    patch: &Spot<Patch>,
+) -> Result<PreparedPatch, Error> {
+    let at = |message: String| field_error(k, patch.line, field, message);
+    let Patch {
+        path,
+        patch: text,
+        target,
+        ..
+    } = &patch.value;
+    let Some(target) = target.as_ref().filter(|target| !target.name.is_empty()) else {
+        return Err(at("must specify the target name".to_owned()));
+    };
+    let (file, text) = match (path.is_empty(), text.is_empty()) {
+        (true, true) => return Err(at("empty file path and empty jsonOp".to_owned())),
+        (false, false) => {
+            return Err(at("must specify a file path or jsonOp, not both".to_owned()));
+        }
+        (true, false) => (k.path.clone(), text.as_str()),
+        (false, true) => {
+            let (found, bytes) = builder
+                .loader
+                .read(&frame.root, path)
+                .map_err(|error| at(error.to_string()))?;
+            let text = Loader::text(&found, bytes)?;
+            (found, text)
+        }
+    };
+    let operations = json_operations(&builder.loader, &file, text).map_err(at)?;
+    if operations.is_empty() {
+        return Err(at("patch appears to be empty".to_owned()));
+    }
+    let target = Some(Matcher::new(target).map_err(at)?);
+    let place = (builder.loader.source(&file), patch.line);
+    Ok(PreparedPatch {
+        content: Content::Json(operations),
+        target,
+        is_legacy_merge: false,
+        is_legacy_json: true,
+        place,
+    })
+}
+
+/// Reads an element of `replacements`, which may be a file of several.
+pub(crate) fn prepare_replacement(
+    loader: &Loader<'_>,
+    root: &str,
+    replacement: &Replacement,
+    at: &dyn Fn(String) -> Error,
+) -> Result<Vec<PreparedReplacement>, Error> {
+    if replacement.path.is_empty() {
+        return Ok(vec![PreparedReplacement::new(replacement).map_err(at)?]);
+    }
+    if replacement.source.is_some() || replacement.targets.as_ref().is_some_and(|targets| !targets.is_empty()) {
+        return Err(at("cannot specify both path and inline replacement".to_owned()));
+    }
+    let (path, bytes) = loader
+        .read(root, &replacement.path)
+        .map_err(|error| at(error.to_string()))?;
+    let text = Loader::text(&path, bytes)?;
+    let Some(node) = loader.configuration(&path, text)? else {
+        return Err(at(format!(
+            "{path}: unsupported replacement type encountered within replacement path: the file is empty"
+        )));
+    };
+    let decoder = Decoder::new(&path, false);
+    let read: Vec<Replacement> = if node.is_map() {
+        vec![Replacement::read(&decoder, &node, "replacement")]
+    } else {
+        decoder.each(&node, "replacements", |node, at| Replacement::read(&decoder, node, at))
+    };
+    decoder.finish()?;
+    read.iter()
+        .map(|replacement| PreparedReplacement::new(replacement).map_err(at))
+        .collect()
+}

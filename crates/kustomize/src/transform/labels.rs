@@ -1,0 +1,36 @@
+//! Owns `labels`, `commonLabels` and `commonAnnotations`: putting pairs into the mappings that field specifications name.
+
+use std::collections::BTreeMap;
+
+use crate::collection::{Collection, Trouble};
+use crate::fields::FieldSpec;
+use crate::fieldspec::{Create, apply};
+use crate::yaml::node::{Node, Tag};
+
+/// Puts the pairs into all fields.
+pub(crate) fn transform(
+    pairs: &BTreeMap<String, String>,
+    fields: &[FieldSpec],
+    resources: &mut Collection,
+) -> Result<(), Trouble> {
+    if pairs.is_empty() {
+        return Ok(());
+    }
+    for resource in &mut resources.list {
+        for spec in fields {
+            let mut write = |node: &mut Node| {
+                if !node.is_map() && !node.is_null() {
+                    return Err("wrong node kind: expected a mapping".to_owned());
+                }
+                let place = (node.source, node.line);
+                for (key, value) in pairs {
+                    node.set_field(key, Node::scalar(value.clone(), Tag::Str).placed(place.0, place.1));
+                }
+                Ok(())
+            };
+            apply(&mut resource.node, spec, Create::Map, &mut write)
+                .map_err(|message| Trouble::of(resource, message))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! Owns the built-in transformers, one file each. They change resources in memory and read nothing.
+
+pub(crate) mod images;
+pub(crate) mod labels;
+pub(crate) mod names;
+pub(crate) mod namespace;
+pub(crate) mod order;
+pub(crate) mod references;
+pub(crate) mod replacements;
+pub(crate) mod replicas;
+pub(crate) mod vars;

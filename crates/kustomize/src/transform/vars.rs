@@ -1,0 +1,190 @@
+//! Owns `vars`: replacing `$(NAME)` in the fields that are known to hold it.
+
+use std::collections::BTreeMap;
+
+use crate::collection::{Collection, Trouble};
+use crate::fields::{FieldSpec, Variable};
+use crate::fieldspec::{Create, apply};
+use crate::transform::replacements::{look_up, smarter_split};
+use crate::yaml::node::{Data, Node, Style, Tag};
+use crate::yaml::number;
+
+/// A var's value, with its type.
+#[derive(Debug, Clone)]
+struct Held {
+    text: String,
+    tag: Tag,
+}
+
+/// Replaces all vars.
+///
+/// # Errors
+/// When a var has no resource or its resource no such field.
+pub(crate) fn transform(
+    vars: &[Variable],
+    fields: &[FieldSpec],
+    resources: &mut Collection,
+) -> Result<(), (String, Option<Trouble>)> {
+    if vars.is_empty() {
+        return Ok(());
+    }
+    let mut values = BTreeMap::new();
+    for var in vars {
+        values.insert(
+            var.name.clone(),
+            value(var, resources).map_err(|message| (message, None))?,
+        );
+    }
+    for resource in &mut resources.list {
+        for spec in fields {
+            let mut write = |node: &mut Node| replace(node, &values);
+            if let Err(message) = apply(&mut resource.node, spec, Create::Nothing, &mut write) {
+                return Err((String::new(), Some(Trouble::of(resource, message))));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn value(var: &Variable, resources: &Collection) -> Result<Held, String> {
+    let Some(resource) = resources
+        .list
+        .iter()
+        .find(|resource| resource.notes.var_names.contains(&var.name))
+    else {
+        return Err(format!(
+            "var '{}' cannot be mapped to a field in the set of known resources",
+            var.name
+        ));
+    };
+    // Positions may be written as name[0].
+    let mut path = Vec::new();
+    for part in smarter_split(&var.field_path) {
+        match part.strip_suffix(']').and_then(|rest| rest.split_once('[')) {
+            Some((name, index)) if !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()) => {
+                if !name.is_empty() {
+                    path.push(name.to_owned());
+                }
+                path.push(index.to_owned());
+            }
+            _ => path.push(part),
+        }
+    }
+    let found = look_up(&resource.node, &path).ok().flatten();
+    let missing = || {
+        format!(
+            "field '{}' specified in var '{}' not found in corresponding resource",
+            var.field_path, var.name
+        )
+    };
+    let node = found.ok_or_else(missing)?;
+    let Data::Scalar(text) = &node.data else {
+        return Err(format!(
+            "field '{}' of var '{}' is not a scalar",
+            var.field_path, var.name
+        ));
+    };
+    let held = |text: String, tag: Tag| Ok(Held { text, tag });
+    match node.tag {
+        Tag::Int => {
+            let number: i64 = text.parse().map_err(|_| missing())?;
+            held(number.to_string(), Tag::Int)
+        }
+        Tag::Float => {
+            let float: f64 = text.parse().map_err(|_| missing())?;
+            held(plain_float(float), Tag::Float)
+        }
+        Tag::Bool => held(text.to_lowercase(), Tag::Bool),
+        _ => held(text.clone(), Tag::Str),
+    }
+}
+
+fn plain_float(float: f64) -> String {
+    let json = number::format_json(float);
+    if json.contains('e') { format!("{float}") } else { json }
+}
+
+fn replace(node: &mut Node, values: &BTreeMap<String, Held>) -> Result<(), String> {
+    if node.is_null() {
+        return Ok(());
+    }
+    match &mut node.data {
+        Data::Scalar(_) => {
+            if node.is_string() {
+                replace_scalar(node, values);
+            }
+            Ok(())
+        }
+        Data::Map(entries) => {
+            for (key, value) in entries {
+                if !key.is_string() {
+                    return Err(format!(
+                        "invalid map key: value='{}', tag='{}'",
+                        key.text(),
+                        key.tag.name()
+                    ));
+                }
+                if value.is_string() {
+                    replace_scalar(value, values);
+                }
+            }
+            Ok(())
+        }
+        Data::Seq(items) => {
+            for item in items {
+                if !item.is_string() {
+                    return Err("invalid value type expect a string".to_owned());
+                }
+                replace_scalar(item, values);
+            }
+            Ok(())
+        }
+    }
+}
+
+fn replace_scalar(node: &mut Node, values: &BTreeMap<String, Held>) {
+    let (text, tag) = expand(node.text(), values);
+    node.data = Data::Scalar(text);
+    node.tag = tag;
+    node.tagged = false;
+    node.style = Style::Plain;
+}
+
+/// Expands `$(NAME)`; a text that is nothing else takes the value's type. `$$` is a dollar; unknown names stay.
+fn expand(input: &str, values: &BTreeMap<String, Held>) -> (String, Tag) {
+    let mut output = String::new();
+    let mut rest = input;
+    while let Some(position) = rest.find('$') {
+        output.push_str(rest.get(..position).unwrap_or(""));
+        let after = rest.get(position + 1..).unwrap_or("");
+        let Some(next) = after.chars().next() else {
+            output.push('$');
+            rest = "";
+            break;
+        };
+        match (next, after.find(')')) {
+            ('$', _) => {
+                output.push('$');
+                rest = after.get(1..).unwrap_or("");
+            }
+            ('(', Some(end)) => {
+                let name = after.get(1..end).unwrap_or("");
+                match values.get(name) {
+                    Some(held) if input == format!("$({name})") => {
+                        return (held.text.clone(), held.tag.clone());
+                    }
+                    Some(held) => output.push_str(&held.text),
+                    None => output.push_str(&format!("$({name})")),
+                }
+                rest = after.get(end + 1..).unwrap_or("");
+            }
+            (other, _) => {
+                output.push('$');
+                output.push(other);
+                rest = after.get(other.len_utf8()..).unwrap_or("");
+            }
+        }
+    }
+    output.push_str(rest);
+    (output, Tag::Str)
+}

@@ -1,0 +1,225 @@
+//! Owns the view of a file tree that a build reads: the trait, an implementation on a map, and the walk of paths and links.
+//! Refuses every path and link that leaves the tree; it never touches a filesystem.
+
+use std::collections::BTreeMap;
+
+use crate::error::Error;
+
+/// How many links one path may go through before it counts as a loop.
+const MAXIMUM_LINKS: usize = 40;
+
+/// What a [`FileTree`] holds at one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry<'tree> {
+    /// A regular file and its bytes.
+    File(&'tree [u8]),
+    /// A directory; [`FileTree::list`] names its children.
+    Directory,
+    /// A symbolic link and its target as written, relative to the directory that holds the link.
+    Link(&'tree str),
+}
+
+/// A read-only tree of files in memory.
+///
+/// Paths are relative to the root of the tree, separated by `/`, without leading or trailing `/`, and already clean
+/// (no `.` or `..`); the root itself is the empty path. An implementation doesn't follow links: the build does, so that it
+/// can refuse those that leave the tree and say why.
+pub trait FileTree {
+    /// Looks one clean path up; `None` when nothing is there.
+    fn entry(&self, path: &str) -> Option<Entry<'_>>;
+    /// Names the children of a directory (last path segment only), sorted; empty when it isn't a directory.
+    fn list(&self, directory: &str) -> Vec<String>;
+}
+
+/// A [`FileTree`] on an ordered map.
+///
+/// ```
+/// use kustomize::{FileTree, MapTree};
+/// let mut tree = MapTree::new();
+/// tree.insert("base/kustomization.yaml", "resources: []");
+/// assert_eq!(tree.list("base"), ["kustomization.yaml"]);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct MapTree {
+    entries: BTreeMap<String, Held>,
+}
+
+#[derive(Debug, Clone)]
+enum Held {
+    File(Vec<u8>),
+    Directory,
+    Link(String),
+}
+
+impl MapTree {
+    /// An empty tree: only its root directory.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts a file at `path`, creating its directories; replaces what was there.
+    pub fn insert(&mut self, path: &str, content: impl Into<Vec<u8>>) {
+        self.put(path, Held::File(content.into()));
+    }
+
+    /// Puts a symbolic link at `path`.
+    pub fn insert_link(&mut self, path: &str, target: &str) {
+        self.put(path, Held::Link(target.to_owned()));
+    }
+
+    /// Puts a directory at `path`, needed only for directories that stay empty.
+    pub fn insert_directory(&mut self, path: &str) {
+        self.put(path, Held::Directory);
+    }
+
+    fn put(&mut self, path: &str, held: Held) {
+        let clean = clean(path);
+        let mut end = 0;
+        while let Some(next) = clean.get(end..).and_then(|rest| rest.find('/')) {
+            end += next;
+            if let Some(parent) = clean.get(..end) {
+                self.entries.entry(parent.to_owned()).or_insert(Held::Directory);
+            }
+            end += 1;
+        }
+        if clean.is_empty() {
+            return;
+        }
+        self.entries.insert(clean, held);
+    }
+}
+
+impl FileTree for MapTree {
+    fn entry(&self, path: &str) -> Option<Entry<'_>> {
+        if path.is_empty() {
+            return Some(Entry::Directory);
+        }
+        Some(match self.entries.get(path)? {
+            Held::File(bytes) => Entry::File(bytes),
+            Held::Directory => Entry::Directory,
+            Held::Link(target) => Entry::Link(target),
+        })
+    }
+
+    fn list(&self, directory: &str) -> Vec<String> {
+        let prefix = if directory.is_empty() {
+            String::new()
+        } else {
+            format!("{directory}/")
+        };
+        self.entries
+            .range(prefix.clone()..)
+            .take_while(|(path, _)| path.starts_with(&prefix))
+            .filter_map(|(path, _)| path.strip_prefix(&prefix))
+            .filter(|rest| !rest.is_empty() && !rest.contains('/'))
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+/// A path with all links followed, and what it leads to.
+#[derive(Debug)]
+pub(crate) enum Found<'tree> {
+    /// A regular file.
+    File {
+        /// Its clean path.
+        path: String,
+        /// Its bytes.
+        bytes: &'tree [u8],
+    },
+    /// A directory, by its clean path.
+    Directory(String),
+    /// Nothing is there.
+    Nothing,
+}
+
+/// Follows `relative` from the clean directory `from` to what it names.
+///
+/// # Errors
+/// When the path or a link on its way leaves the tree, or links form a loop.
+pub(crate) fn resolve<'tree>(tree: &'tree dyn FileTree, from: &str, relative: &str) -> Result<Found<'tree>, Error> {
+    let mut todo: Vec<String> = segments(relative);
+    todo.reverse();
+    let mut at: Vec<String> = segments(from);
+    if relative.starts_with('/') {
+        return Err(Error::OutsideTree {
+            path: relative.to_owned(),
+            from: from.to_owned(),
+            through: None,
+        });
+    }
+    let mut links = 0;
+    let mut through: Option<(String, String)> = None;
+    let mut last_file = None;
+    while let Some(segment) = todo.pop() {
+        if last_file.is_some() {
+            return Ok(Found::Nothing);
+        }
+        if segment == ".." {
+            if at.pop().is_none() {
+                return Err(Error::OutsideTree {
+                    path: relative.to_owned(),
+                    from: from.to_owned(),
+                    through,
+                });
+            }
+            continue;
+        }
+        at.push(segment);
+        let path = at.join("/");
+        match tree.entry(&path) {
+            None => return Ok(Found::Nothing),
+            Some(Entry::Directory) => {}
+            Some(Entry::File(bytes)) => last_file = Some(bytes),
+            Some(Entry::Link(target)) => {
+                links += 1;
+                if links > MAXIMUM_LINKS {
+                    return Err(Error::LinkLoop { path });
+                }
+                if target.starts_with('/') {
+                    return Err(Error::OutsideTree {
+                        path: relative.to_owned(),
+                        from: from.to_owned(),
+                        through: Some((path, target.to_owned())),
+                    });
+                }
+                at.pop();
+                todo.extend(segments(target).into_iter().rev());
+                through = Some((path, target.to_owned()));
+            }
+        }
+    }
+    let path = at.join("/");
+    Ok(match last_file {
+        Some(bytes) => Found::File { path, bytes },
+        None => Found::Directory(path),
+    })
+}
+
+fn segments(path: &str) -> Vec<String> {
+    path.split('/')
+        .filter(|part| !part.is_empty() && *part != ".")
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Cleans a path lexically: no empty parts, `.` or inner `..`; a leading `..` stays.
+pub(crate) fn clean(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if kept.last().is_some_and(|last| *last != "..") => {
+                kept.pop();
+            }
+            other => kept.push(other),
+        }
+    }
+    kept.join("/")
+}
+
+/// Says whether `path` is `directory` or lies below it; both clean.
+pub(crate) fn is_within(path: &str, directory: &str) -> bool {
+    directory.is_empty() || path == directory || path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+}

@@ -1,0 +1,503 @@
+//! Owns writing JSON values as yaml.v2 writes them: sorted keys, indentation, quoting, folding at column 80, block scalars.
+
+use serde_json::Value;
+
+use super::number;
+use super::scalar::{Dialect, Scalar, resolve};
+
+/// The column after which long lines are folded at a space.
+const BEST_WIDTH: usize = 80;
+/// The longest key that stays on one line with its value, in bytes.
+const LONGEST_SIMPLE_KEY: usize = 128;
+
+/// Writes one value as a document, without a separator.
+pub(crate) fn document(value: &Value) -> String {
+    let mut emitter = Emitter {
+        out: String::new(),
+        column: 0,
+        whitespace: true,
+        indention: true,
+    };
+    emitter.node(value, None, Context::Root);
+    if emitter.column != 0 {
+        emitter.out.push('\n');
+    }
+    emitter.out
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Context {
+    Root,
+    Sequence,
+    Mapping,
+    SimpleKey,
+}
+
+struct Emitter {
+    out: String,
+    /// Characters since the last line break.
+    column: usize,
+    /// The last character was a space or a line break.
+    whitespace: bool,
+    /// Only indentation and indicators stand on this line so far.
+    indention: bool,
+}
+
+impl Emitter {
+    fn put(&mut self, character: char) {
+        self.out.push(character);
+        self.column += 1;
+    }
+
+    fn line_break(&mut self) {
+        self.out.push('\n');
+        self.column = 0;
+    }
+
+    fn indicator(&mut self, text: &str, need_whitespace: bool, is_whitespace: bool, is_indention: bool) {
+        if need_whitespace && !self.whitespace {
+            self.put(' ');
+        }
+        text.chars().for_each(|character| self.put(character));
+        self.whitespace = is_whitespace;
+        self.indention = self.indention && is_indention;
+    }
+
+    fn write_indent(&mut self, indent: usize) {
+        if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
+            self.line_break();
+        }
+        while self.column < indent {
+            self.put(' ');
+        }
+        self.whitespace = true;
+        self.indention = true;
+    }
+
+    /// Writes a node whose parent is indented by `indent` (`None` at the root).
+    fn node(&mut self, value: &Value, indent: Option<usize>, context: Context) {
+        match value {
+            Value::Object(map) if map.is_empty() => self.empty("{", "}"),
+            Value::Array(items) if items.is_empty() => self.empty("[", "]"),
+            Value::Object(map) => {
+                let indent = indent.map_or(0, |indent| indent + 2);
+                let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+                entries.sort_by(|a, b| compare_keys(a.0, b.0));
+                for (key, held) in entries {
+                    self.write_indent(indent);
+                    self.entry(key, held, indent);
+                }
+            }
+            Value::Array(items) => {
+                // A sequence in a mapping isn't indented, unless it begins on the line of an indicator.
+                let indentless = context == Context::Mapping && !self.indention;
+                let indent = match indent {
+                    None => 0,
+                    Some(indent) if indentless => indent,
+                    Some(indent) => indent + 2,
+                };
+                for item in items {
+                    self.write_indent(indent);
+                    self.indicator("-", true, false, true);
+                    self.node(item, Some(indent), Context::Sequence);
+                }
+            }
+            scalar => self.scalar(scalar, indent.map_or(2, |indent| indent + 2), context),
+        }
+    }
+
+    fn entry(&mut self, key: &str, held: &Value, indent: usize) {
+        let simple = key.len() <= LONGEST_SIMPLE_KEY && !key.chars().any(is_break);
+        let key = Value::String(key.to_owned());
+        if simple {
+            self.node(&key, Some(indent), Context::SimpleKey);
+            self.indicator(":", false, false, false);
+        } else {
+            self.indicator("?", true, false, true);
+            self.node(&key, Some(indent), Context::Mapping);
+            self.write_indent(indent);
+            self.indicator(":", true, false, true);
+        }
+        self.node(held, Some(indent), Context::Mapping);
+    }
+
+    fn empty(&mut self, open: &str, close: &str) {
+        self.indicator(open, true, true, false);
+        self.indicator(close, false, false, false);
+    }
+
+    fn scalar(&mut self, value: &Value, indent: usize, context: Context) {
+        let text = match value {
+            Value::String(text) => return self.string(text, indent, context),
+            Value::Bool(truth) => truth.to_string(),
+            Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+                (Some(integer), _, _) => integer.to_string(),
+                (_, Some(integer), _) => integer.to_string(),
+                (_, _, Some(float)) => number::format_general(float),
+                _ => number.to_string(),
+            },
+            _ => "null".to_owned(),
+        };
+        self.plain(&text, indent, context != Context::SimpleKey);
+    }
+
+    fn string(&mut self, text: &str, indent: usize, context: Context) {
+        let simple_key = context == Context::SimpleKey;
+        let facts = Facts::of(text);
+        let is_text = matches!(resolve(text, Dialect::V2), Scalar::Text(_)) && text != "<<" && !is_base_60(text);
+        let mut style = if text.contains('\n') {
+            Form::Literal
+        } else if is_text {
+            Form::Plain
+        } else {
+            Form::Double
+        };
+        if simple_key && facts.multiline {
+            style = Form::Double;
+        }
+        if style == Form::Plain && (!facts.plain || (text.is_empty() && simple_key)) {
+            style = Form::Single;
+        }
+        if style == Form::Single && !facts.single {
+            style = Form::Double;
+        }
+        if style == Form::Literal && (!facts.block || simple_key) {
+            style = Form::Double;
+        }
+        match style {
+            Form::Plain => self.plain(text, indent, !simple_key),
+            Form::Single => self.single(text, indent, !simple_key),
+            Form::Double => self.double(text, indent, !simple_key),
+            Form::Literal => self.literal(text, indent),
+        }
+    }
+
+    /// Folds at a space when the line is long enough; tells whether it did.
+    fn fold(&mut self, indent: usize, allowed: bool, next: Option<char>) -> bool {
+        let fold = allowed && self.column > BEST_WIDTH && next != Some(' ');
+        if fold {
+            self.write_indent(indent);
+        }
+        fold
+    }
+
+    fn plain(&mut self, text: &str, indent: usize, breaks_allowed: bool) {
+        if !self.whitespace {
+            self.put(' ');
+        }
+        let mut spaces = false;
+        let mut characters = text.chars().peekable();
+        while let Some(character) = characters.next() {
+            if character == ' ' {
+                if !self.fold(indent, breaks_allowed && !spaces, characters.peek().copied()) {
+                    self.put(' ');
+                }
+                spaces = true;
+            } else {
+                self.put(character);
+                self.indention = false;
+                spaces = false;
+            }
+        }
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn single(&mut self, text: &str, indent: usize, breaks_allowed: bool) {
+        self.indicator("'", true, false, false);
+        let mut spaces = false;
+        let mut characters = text.chars().peekable();
+        let mut first = true;
+        while let Some(character) = characters.next() {
+            if character == ' ' {
+                let inside = !first && characters.peek().is_some();
+                if !self.fold(indent, breaks_allowed && !spaces && inside, characters.peek().copied()) {
+                    self.put(' ');
+                }
+                spaces = true;
+            } else {
+                if character == '\'' {
+                    self.put('\'');
+                }
+                self.put(character);
+                self.indention = false;
+                spaces = false;
+            }
+            first = false;
+        }
+        self.indicator("'", false, false, false);
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn double(&mut self, text: &str, indent: usize, breaks_allowed: bool) {
+        self.indicator("\"", true, false, false);
+        let mut spaces = false;
+        let mut first = true;
+        let mut characters = text.chars().peekable();
+        while let Some(character) = characters.next() {
+            if !is_printable(character)
+                || character == '\u{feff}'
+                || is_break(character)
+                || matches!(character, '"' | '\\')
+            {
+                self.escape(character);
+                spaces = false;
+            } else if character == ' ' {
+                let inside = !first && characters.peek().is_some();
+                if breaks_allowed && !spaces && self.column > BEST_WIDTH && inside {
+                    self.write_indent(indent);
+                    if characters.peek() == Some(&' ') {
+                        self.put('\\');
+                    }
+                } else {
+                    self.put(' ');
+                }
+                spaces = true;
+            } else {
+                self.put(character);
+                spaces = false;
+            }
+            first = false;
+        }
+        self.indicator("\"", false, false, false);
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn escape(&mut self, character: char) {
+        let short = match character {
+            '\0' => '0',
+            '\u{7}' => 'a',
+            '\u{8}' => 'b',
+            '\t' => 't',
+            '\n' => 'n',
+            '\u{b}' => 'v',
+            '\u{c}' => 'f',
+            '\r' => 'r',
+            '\u{1b}' => 'e',
+            '"' => '"',
+            '\\' => '\\',
+            '\u{85}' => 'N',
+            '\u{a0}' => '_',
+            '\u{2028}' => 'L',
+            '\u{2029}' => 'P',
+            _ => {
+                let code = u32::from(character);
+                let text = match code {
+                    0..=0xff => format!("\\x{code:02X}"),
+                    0x100..=0xffff => format!("\\u{code:04X}"),
+                    _ => format!("\\U{code:08X}"),
+                };
+                text.chars().for_each(|character| self.put(character));
+                return;
+            }
+        };
+        self.put('\\');
+        self.put(short);
+    }
+
+    fn literal(&mut self, text: &str, indent: usize) {
+        self.indicator("|", true, false, false);
+        if text.starts_with([' ', '\n']) || text.chars().next().is_some_and(is_break) {
+            self.indicator("2", false, false, false);
+        }
+        let mut from_end = text.chars().rev();
+        if !from_end.next().is_some_and(is_break) {
+            self.indicator("-", false, false, false);
+        } else if from_end.next().is_none_or(is_break) {
+            self.indicator("+", false, false, false);
+        }
+        self.line_break();
+        self.indention = true;
+        self.whitespace = true;
+        let mut at_break = true;
+        for character in text.chars() {
+            if is_break(character) {
+                if character == '\n' {
+                    self.line_break();
+                } else {
+                    self.out.push(character);
+                    self.column = 0;
+                }
+                self.indention = true;
+                at_break = true;
+            } else {
+                if at_break {
+                    self.write_indent(indent);
+                }
+                self.put(character);
+                self.indention = false;
+                at_break = false;
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Plain,
+    Single,
+    Double,
+    Literal,
+}
+
+/// Which forms a string may be written in.
+struct Facts {
+    multiline: bool,
+    plain: bool,
+    single: bool,
+    block: bool,
+}
+
+impl Facts {
+    fn of(text: &str) -> Self {
+        if text.is_empty() {
+            return Facts {
+                multiline: false,
+                plain: true,
+                single: true,
+                block: false,
+            };
+        }
+        let mut indicators = text.starts_with("---") || text.starts_with("...");
+        let (mut breaks, mut special, mut space_break, mut break_space) = (false, false, false, false);
+        let (mut previous_space, mut previous_break, mut preceded_by_blank) = (false, false, true);
+        let mut characters = text.chars().peekable();
+        let mut first = true;
+        while let Some(character) = characters.next() {
+            let followed_by_blank = characters.peek().is_none_or(|next| matches!(next, ' ' | '\t'));
+            indicators |= match character {
+                '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`'
+                    if first =>
+                {
+                    true
+                }
+                '?' | ':' | '-' if first => followed_by_blank,
+                ':' => followed_by_blank,
+                '#' => preceded_by_blank,
+                _ => false,
+            };
+            special |= !is_printable(character);
+            if character == ' ' {
+                break_space |= previous_break;
+                (previous_space, previous_break) = (true, false);
+            } else if is_break(character) {
+                breaks = true;
+                space_break |= previous_space;
+                (previous_space, previous_break) = (false, true);
+            } else {
+                (previous_space, previous_break) = (false, false);
+            }
+            preceded_by_blank = matches!(character, ' ' | '\t') || is_break(character);
+            first = false;
+        }
+        let edge = |character: Option<char>| character.is_some_and(|character| character == ' ' || is_break(character));
+        let leading = edge(text.chars().next());
+        let trailing = edge(text.chars().next_back());
+        let bad = space_break || special;
+        Facts {
+            multiline: breaks,
+            plain: !(leading || trailing || break_space || bad || breaks || indicators),
+            single: !(break_space || bad),
+            block: !(text.ends_with(' ') || bad),
+        }
+    }
+}
+
+fn is_break(character: char) -> bool {
+    matches!(character, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// What libyaml's Go port counts as printable; tabs are not.
+fn is_printable(character: char) -> bool {
+    matches!(character, '\n' | '\u{20}'..='\u{7e}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
+        && character != '\u{feff}'
+}
+
+fn is_base_60(text: &str) -> bool {
+    let body = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let mut parts = body.split(':');
+    let Some(head) = parts.next() else {
+        return false;
+    };
+    let Some(mut last) = parts.next_back() else {
+        return false;
+    };
+    if !head.starts_with(|first: char| first.is_ascii_digit())
+        || !head.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')
+    {
+        return false;
+    }
+    if let Some((whole, fraction)) = last.split_once('.') {
+        if !fraction.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') {
+            return false;
+        }
+        last = whole;
+    }
+    let sexagesimal = |part: &str| match part.as_bytes() {
+        [digit] => digit.is_ascii_digit(),
+        [tens, digit] => (b'0'..=b'5').contains(tens) && digit.is_ascii_digit(),
+        _ => false,
+    };
+    sexagesimal(last) && parts.all(sexagesimal)
+}
+
+/// yaml.v2's order of keys: letters after other characters, runs of digits by their value.
+pub(crate) fn compare_keys(a: &str, b: &str) -> std::cmp::Ordering {
+    if less(a, b) {
+        std::cmp::Ordering::Less
+    } else if less(b, a) {
+        std::cmp::Ordering::Greater
+    } else {
+        a.cmp(b)
+    }
+}
+
+fn less(a: &str, b: &str) -> bool {
+    let common: usize = a
+        .chars()
+        .zip(b.chars())
+        .take_while(|(x, y)| x == y)
+        .map(|(x, _)| x.len_utf8())
+        .sum();
+    let (rest_a, rest_b) = (a.get(common..).unwrap_or(""), b.get(common..).unwrap_or(""));
+    let (Some(x), Some(y)) = (rest_a.chars().next(), rest_b.chars().next()) else {
+        return a.chars().count() < b.chars().count();
+    };
+    match (x.is_alphabetic(), y.is_alphabetic()) {
+        (true, true) => return x < y,
+        (false, false) => {}
+        (_, right) => return right,
+    }
+    let digits = |text: &str| text.chars().take_while(|digit| digit.is_numeric()).count();
+    let mut start = 0_i64;
+    if x == '0' || y == '0' {
+        let before = a
+            .get(..common)
+            .unwrap_or("")
+            .chars()
+            .rev()
+            .take_while(|digit| digit.is_numeric());
+        if before.into_iter().any(|digit| digit != '0') {
+            start = 1;
+        }
+    }
+    let number = |text: &str| {
+        text.chars()
+            .take_while(|digit| digit.is_numeric())
+            .fold(start, |sum, digit| {
+                sum.wrapping_mul(10)
+                    .wrapping_add(i64::from(u32::from(digit)) - i64::from(u32::from('0')))
+            })
+    };
+    let (value_a, value_b) = (number(rest_a), number(rest_b));
+    if value_a != value_b {
+        return value_a < value_b;
+    }
+    let (length_a, length_b) = (digits(rest_a), digits(rest_b));
+    if length_a != length_b {
+        return length_a < length_b;
+    }
+    x < y
+}

@@ -1,0 +1,235 @@
+//! Owns the way from nodes to JSON values and back: what a resource means once all its text has been resolved.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Number, Value};
+
+use super::node::{Data, Node, Style, Tag};
+use super::number;
+use super::scalar::{Dialect, Scalar, meaning, resolve};
+
+/// Why a node has no JSON value.
+#[derive(Debug)]
+pub(crate) struct NotJson {
+    /// The line of the node, from 1; 0 when unknown.
+    pub(crate) line: u32,
+    /// The file of the node, by its number in the build.
+    pub(crate) source: u32,
+    pub(crate) message: String,
+}
+
+/// The value of a resource's node, as kustomize prints it: read by yaml.v3, through JSON, read again by yaml.v2.
+///
+/// # Errors
+/// For repeated keys, keys that aren't strings, tags that don't fit, and numbers that JSON can't hold.
+pub(crate) fn resource_value(node: &Node) -> Result<Value, NotJson> {
+    value(node, true)
+}
+
+fn value(node: &Node, root: bool) -> Result<Value, NotJson> {
+    match &node.data {
+        Data::Scalar(_) => scalar_value(node),
+        Data::Seq(items) => items
+            .iter()
+            .map(|item| value(item, false))
+            .collect::<Result<Vec<_>, _>>()
+            .map(Value::Array),
+        Data::Map(entries) => {
+            let mut lines: HashMap<&str, u32> = HashMap::with_capacity(entries.len());
+            let mut map = Map::new();
+            for (key, held) in entries {
+                if !key.is_scalar() {
+                    return Err(fail(key, "invalid map key"));
+                }
+                // The root is decoded into a map of strings, so its keys may look like numbers; others must be strings.
+                if !root {
+                    let what = meaning(key, Dialect::V3).map_err(|message| fail(key, message))?;
+                    if !matches!(what, Scalar::Text(_)) {
+                        return Err(fail(key, format!("the key `{}` is not a string; quote it", key.text())));
+                    }
+                }
+                if let Some(first) = lines.insert(key.text(), key.line) {
+                    return Err(fail(
+                        key,
+                        format!("mapping key \"{}\" already defined at line {first}", key.text()),
+                    ));
+                }
+                map.insert(key.text().to_owned(), value(held, false)?);
+            }
+            Ok(Value::Object(map))
+        }
+    }
+}
+
+fn fail(node: &Node, message: impl Into<String>) -> NotJson {
+    NotJson {
+        line: node.line,
+        source: node.source,
+        message: message.into(),
+    }
+}
+
+fn scalar_value(node: &Node) -> Result<Value, NotJson> {
+    match meaning(node, Dialect::V3).map_err(|message| fail(node, message))? {
+        Scalar::Float(float) => {
+            float_value(float).ok_or_else(|| fail(node, format!("JSON cannot hold the number `{}`", node.text())))
+        }
+        other => Ok(scalar_json(other)),
+    }
+}
+
+fn scalar_json(scalar: Scalar) -> Value {
+    match scalar {
+        Scalar::Null => Value::Null,
+        Scalar::Bool(truth) => Value::Bool(truth),
+        Scalar::Int(integer) => integer_value(integer),
+        Scalar::Float(float) => float_value(float).unwrap_or(Value::Null),
+        Scalar::Text(text) | Scalar::Timestamp(text) => Value::String(text),
+        Scalar::Merge => Value::String("<<".to_owned()),
+    }
+}
+
+fn integer_value(integer: i128) -> Value {
+    if let Ok(signed) = i64::try_from(integer) {
+        return Value::Number(signed.into());
+    }
+    u64::try_from(integer).map_or(Value::Null, |unsigned| Value::Number(unsigned.into()))
+}
+
+/// A float after JSON: one without a fraction comes back as an integer when it fits.
+fn float_value(float: f64) -> Option<Value> {
+    if !float.is_finite() {
+        return None;
+    }
+    match resolve(&number::format_json(float), Dialect::V2) {
+        Scalar::Int(integer) => Some(integer_value(integer)),
+        _ => Number::from_f64(float).map(Value::Number),
+    }
+}
+
+/// The value of a kustomization file or another file that yaml.v2 reads: later keys win, timestamps stay text.
+///
+/// # Errors
+/// When a tag doesn't fit its text, or a key isn't a scalar.
+pub(crate) fn configuration_value(node: &Node) -> Result<Value, NotJson> {
+    match &node.data {
+        Data::Scalar(_) => configuration_scalar(node),
+        Data::Seq(items) => items
+            .iter()
+            .map(configuration_value)
+            .collect::<Result<Vec<_>, _>>()
+            .map(Value::Array),
+        Data::Map(entries) => {
+            let mut map = Map::new();
+            for (key, held) in entries {
+                if key.tag == Tag::Merge {
+                    merge_into(&mut map, held)?;
+                    continue;
+                }
+                map.insert(configuration_key(key)?, configuration_value(held)?);
+            }
+            Ok(Value::Object(map))
+        }
+    }
+}
+
+fn merge_into(map: &mut Map<String, Value>, held: &Node) -> Result<(), NotJson> {
+    match &held.data {
+        Data::Map(_) => {
+            if let Value::Object(merged) = configuration_value(held)? {
+                map.extend(merged);
+            }
+            Ok(())
+        }
+        Data::Seq(items) => items.iter().rev().try_for_each(|item| merge_into(map, item)),
+        Data::Scalar(_) => Err(fail(held, "map merge requires map or sequence of maps as the value")),
+    }
+}
+
+/// The text of a key as sigs.k8s.io/yaml turns it into a JSON key.
+pub(crate) fn configuration_key(key: &Node) -> Result<String, NotJson> {
+    match configuration_scalar(key)? {
+        Value::String(text) => Ok(text),
+        Value::Bool(truth) => Ok(truth.to_string()),
+        Value::Number(number) => Ok(number.to_string()),
+        _ => Err(fail(key, format!("the key `{}` can't be used in JSON", key.text()))),
+    }
+}
+
+fn configuration_scalar(node: &Node) -> Result<Value, NotJson> {
+    if !node.is_scalar() {
+        return Err(fail(node, "a key must be a scalar"));
+    }
+    let read = if node.tagged {
+        meaning(node, Dialect::V2).map_err(|message| fail(node, message))?
+    } else if node.style == Style::Quoted {
+        Scalar::Text(node.text().to_owned())
+    } else {
+        resolve(node.text(), Dialect::V2)
+    };
+    Ok(match read {
+        Scalar::Timestamp(_) => Value::String(node.text().to_owned()),
+        other => scalar_json(other),
+    })
+}
+
+/// Nodes of a JSON value, as yaml.v3 would read them from its own output; numbers are floats, as Go decodes them.
+pub(crate) fn from_value(value: &Value) -> Node {
+    match value {
+        Value::Null => Node::scalar("null", Tag::Null),
+        Value::Bool(truth) => Node::scalar(truth.to_string(), Tag::Bool),
+        Value::Number(number) => number_node(number.as_f64().unwrap_or(0.0)),
+        Value::String(text) => string_node(text),
+        Value::Array(items) => Node::seq(items.iter().map(from_value).collect()),
+        Value::Object(map) => {
+            let mut node = Node::map();
+            node.data = Data::Map(
+                map.iter()
+                    .map(|(key, value)| (string_node(key), from_value(value)))
+                    .collect(),
+            );
+            node
+        }
+    }
+}
+
+fn number_node(float: f64) -> Node {
+    let text = number::format_general(float);
+    let tag = resolve(&text, Dialect::V3).tag();
+    Node::scalar(text, tag)
+}
+
+fn string_node(text: &str) -> Node {
+    let plain = matches!(resolve(text, Dialect::V3), Scalar::Text(_)) && !text.contains('\n');
+    if plain { Node::string(text) } else { Node::quoted(text) }
+}
+
+/// Rewrites a node in place as if it had gone through JSON once, keeping its lines: what a JSON patch does to a resource.
+///
+/// # Errors
+/// As [`resource_value`].
+pub(crate) fn through_json(node: &mut Node) -> Result<(), NotJson> {
+    resource_value(node)?;
+    rewrite(node);
+    Ok(())
+}
+
+fn rewrite(node: &mut Node) {
+    match &mut node.data {
+        Data::Seq(items) => items.iter_mut().for_each(rewrite),
+        Data::Map(entries) => {
+            for (key, value) in entries.iter_mut() {
+                *key = string_node(key.text()).placed_like(key);
+                rewrite(value);
+            }
+        }
+        Data::Scalar(_) => {
+            if let Ok(value) = scalar_value(node) {
+                *node = from_value(&value).placed_like(node);
+            }
+        }
+    }
+    if !node.is_scalar() {
+        node.tagged = false;
+    }
+}

@@ -1,0 +1,79 @@
+//! Owns YAML merge keys (`<<`): folding what they name into the mapping, own fields winning.
+
+use super::node::{Data, Node, Tag};
+
+/// Folds all merge keys of a node, innermost first.
+///
+/// # Errors
+/// When a merge key doesn't hold a mapping or a sequence of mappings, or occurs twice in one mapping.
+pub(crate) fn fold(node: &mut Node) -> Result<(), (u32, String)> {
+    match &mut node.data {
+        Data::Scalar(_) => Ok(()),
+        Data::Seq(items) => items.iter_mut().try_for_each(fold),
+        Data::Map(entries) => {
+            for (key, value) in entries.iter_mut() {
+                fold(key)?;
+                fold(value)?;
+            }
+            if entries.iter().any(|(key, _)| key.tag == Tag::Merge) {
+                fold_entries(entries)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn fold_entries(entries: &mut Vec<(Node, Node)>) -> Result<(), (u32, String)> {
+    let mut merged: Option<Node> = None;
+    let mut own = Vec::with_capacity(entries.len());
+    for (key, value) in entries.drain(..) {
+        if key.tag == Tag::Merge {
+            if merged.is_some() {
+                return Err((key.line, "duplicate merge key".to_owned()));
+            }
+            merged = Some(value);
+        } else {
+            own.push((key, value));
+        }
+    }
+    let mut result: Vec<(Node, Node)> = own.clone();
+    let mut layers = Vec::new();
+    if let Some(value) = merged {
+        collect(value, &mut layers)?;
+    }
+    layers.push(own);
+    for layer in layers {
+        for (key, value) in layer {
+            match result.iter_mut().find(|(name, _)| name.text() == key.text()) {
+                Some(existing) => *existing = (key, value),
+                None => result.push((key, value)),
+            }
+        }
+    }
+    *entries = result;
+    Ok(())
+}
+
+/// Collects the mappings to merge, weakest first: the first of a sequence wins over the later ones.
+fn collect(value: Node, layers: &mut Vec<Vec<(Node, Node)>>) -> Result<(), (u32, String)> {
+    let line = value.line;
+    match value.data {
+        Data::Map(entries) => {
+            layers.push(entries);
+            Ok(())
+        }
+        Data::Seq(items) => {
+            for item in items.into_iter().rev() {
+                if matches!(item.data, Data::Seq(_)) {
+                    return Err((item.line, "invalid map merge: received a nested sequence".to_owned()));
+                }
+                collect(item, layers)?;
+            }
+            Ok(())
+        }
+        Data::Scalar(_) => Err((
+            line,
+            "map merge requires map or sequence of maps as the value".to_owned(),
+        )),
+    }
+}

@@ -1,0 +1,11 @@
+//! Owns YAML as Go's libraries read and write it: nodes with their lines, both scalar dialects, merge keys, and the emitter.
+//! Knows nothing of kustomizations or Kubernetes.
+
+pub(crate) mod emit;
+pub(crate) mod json;
+pub(crate) mod merge_keys;
+pub(crate) mod node;
+pub(crate) mod number;
+pub(crate) mod read;
+pub(crate) mod scalar;
+pub(crate) mod timestamp;

@@ -1,0 +1,290 @@
+//! Owns the tree of YAML nodes that transformations work on: what was written (style, tag, line) as well as what it means.
+
+/// How a scalar was, or will be, written; it decides whether text that looks like a number is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    Plain,
+    Quoted,
+}
+
+/// The type of a node, as far as it has been decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Tag {
+    /// Undecided: the text decides.
+    None,
+    Null,
+    Bool,
+    Int,
+    Float,
+    Str,
+    Timestamp,
+    Merge,
+    Binary,
+    Map,
+    Seq,
+    Other(Box<str>),
+}
+
+impl Tag {
+    /// The tag as people write it.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Tag::None => "",
+            Tag::Null => "!!null",
+            Tag::Bool => "!!bool",
+            Tag::Int => "!!int",
+            Tag::Float => "!!float",
+            Tag::Str => "!!str",
+            Tag::Timestamp => "!!timestamp",
+            Tag::Merge => "!!merge",
+            Tag::Binary => "!!binary",
+            Tag::Map => "!!map",
+            Tag::Seq => "!!seq",
+            Tag::Other(name) => name,
+        }
+    }
+}
+
+/// What a node holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Data {
+    Scalar(String),
+    Map(Vec<(Node, Node)>),
+    Seq(Vec<Node>),
+}
+
+/// One node of a document.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) data: Data,
+    pub(crate) tag: Tag,
+    pub(crate) style: Style,
+    /// The tag was written out, so it wins over the text.
+    pub(crate) tagged: bool,
+    /// A null that a patch must not clear.
+    pub(crate) keep_null: bool,
+    /// The line in its source, from 1; 0 when no line says it.
+    pub(crate) line: u32,
+    /// The source file, by its number in the build; 0 when unknown.
+    pub(crate) source: u32,
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.data == other.data && self.tag == other.tag && self.style == other.style
+    }
+}
+
+impl Node {
+    fn new(data: Data, tag: Tag, style: Style) -> Self {
+        Node {
+            data,
+            tag,
+            style,
+            tagged: false,
+            keep_null: false,
+            line: 0,
+            source: 0,
+        }
+    }
+
+    /// A scalar whose text decides its type.
+    pub(crate) fn untyped(text: impl Into<String>) -> Self {
+        Self::new(Data::Scalar(text.into()), Tag::None, Style::Plain)
+    }
+
+    /// A scalar with a type that may still be overruled by quotes.
+    pub(crate) fn scalar(text: impl Into<String>, tag: Tag) -> Self {
+        Self::new(Data::Scalar(text.into()), tag, Style::Plain)
+    }
+
+    /// A string.
+    pub(crate) fn string(text: impl Into<String>) -> Self {
+        Self::new(Data::Scalar(text.into()), Tag::Str, Style::Plain)
+    }
+
+    /// A quoted string.
+    pub(crate) fn quoted(text: impl Into<String>) -> Self {
+        Self::new(Data::Scalar(text.into()), Tag::Str, Style::Quoted)
+    }
+
+    /// An empty mapping.
+    pub(crate) fn map() -> Self {
+        Self::new(Data::Map(Vec::new()), Tag::Map, Style::Plain)
+    }
+
+    /// A sequence.
+    pub(crate) fn seq(items: Vec<Node>) -> Self {
+        Self::new(Data::Seq(items), Tag::Seq, Style::Plain)
+    }
+
+    /// The same node, said to come from where `other` comes from.
+    pub(crate) fn placed_like(mut self, other: &Node) -> Self {
+        self.line = other.line;
+        self.source = other.source;
+        self
+    }
+
+    /// The same node at a known place.
+    pub(crate) fn placed(mut self, source: u32, line: u32) -> Self {
+        self.line = line;
+        self.source = source;
+        self
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        self.tag == Tag::Null
+    }
+
+    /// Null, an empty mapping or an empty sequence: what kyaml calls nil or empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.is_null()
+            || match &self.data {
+                Data::Map(entries) => entries.is_empty(),
+                Data::Seq(items) => items.is_empty(),
+                Data::Scalar(_) => false,
+            }
+    }
+
+    pub(crate) fn is_scalar(&self) -> bool {
+        matches!(self.data, Data::Scalar(_))
+    }
+
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(self.data, Data::Map(_))
+    }
+
+    /// The text of a scalar; collections have none.
+    pub(crate) fn text(&self) -> &str {
+        match &self.data {
+            Data::Scalar(text) => text,
+            _ => "",
+        }
+    }
+
+    /// Tells whether this is a string, or undecided.
+    pub(crate) fn is_string(&self) -> bool {
+        self.is_scalar() && matches!(self.tag, Tag::Str | Tag::None)
+    }
+
+    pub(crate) fn entries(&self) -> &[(Node, Node)] {
+        match &self.data {
+            Data::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn entries_mut(&mut self) -> Option<&mut Vec<(Node, Node)>> {
+        match &mut self.data {
+            Data::Map(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn items(&self) -> &[Node] {
+        match &self.data {
+            Data::Seq(items) => items,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn items_mut(&mut self) -> Option<&mut Vec<Node>> {
+        match &mut self.data {
+            Data::Seq(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The value of the first key with this text.
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        self.entries()
+            .iter()
+            .find(|(name, _)| name.text() == key)
+            .map(|(_, value)| value)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        self.entries_mut()?
+            .iter_mut()
+            .find(|(name, _)| name.text() == key)
+            .map(|(_, value)| value)
+    }
+
+    /// The value at a path of keys.
+    pub(crate) fn at(&self, path: &[&str]) -> Option<&Node> {
+        path.iter().try_fold(self, |node, key| node.get(key))
+    }
+
+    /// Removes the first key with this text.
+    pub(crate) fn remove(&mut self, key: &str) -> Option<Node> {
+        let entries = self.entries_mut()?;
+        let position = entries.iter().position(|(name, _)| name.text() == key)?;
+        Some(entries.remove(position).1)
+    }
+
+    /// Writes a scalar over this node, which keeps its quotes: as kyaml's FieldSetter without a name.
+    pub(crate) fn assign_scalar(&mut self, mut value: Node) {
+        if value.is_null() {
+            return;
+        }
+        value.style = self.style;
+        value.line = if value.line == 0 { self.line } else { value.line };
+        value.source = if value.source == 0 { self.source } else { value.source };
+        *self = value;
+    }
+
+    /// Sets a field, as kyaml's FieldSetter: a null clears, an existing field keeps its quotes, and text that YAML 1.1 would
+    /// not read as a string is quoted when the field is new.
+    pub(crate) fn set_field(&mut self, key: &str, value: Node) {
+        self.set_entry(Node::untyped(key), value);
+    }
+
+    /// As [`Self::set_field`], with the key node to use when the field is new.
+    pub(crate) fn set_entry(&mut self, key: Node, mut value: Node) {
+        if value.is_null() && !value.keep_null {
+            self.remove(key.text());
+            return;
+        }
+        if value.is_string() && value.style == Style::Plain && super::scalar::is_non_string_in_yaml_1_1(value.text()) {
+            value.style = Style::Quoted;
+        }
+        if let Some(existing) = self.get_mut(key.text()) {
+            value.style = existing.style;
+            if value.line == 0 {
+                value.line = existing.line;
+                value.source = existing.source;
+            }
+            *existing = value;
+            return;
+        }
+        if let Some(entries) = self.entries_mut() {
+            entries.push((key, value));
+        }
+    }
+
+    /// The field, created as an empty mapping when it is missing.
+    pub(crate) fn map_field(&mut self, key: &str) -> Option<&mut Node> {
+        if self.get(key).is_none() {
+            let place = (self.source, self.line);
+            let entries = self.entries_mut()?;
+            entries.push((Node::untyped(key), Node::map().placed(place.0, place.1)));
+        }
+        self.get_mut(key)
+    }
+
+    /// Marks all nodes as coming from one place: for content that a field of a kustomization holds inline.
+    pub(crate) fn place_all(&mut self, source: u32, line: u32) {
+        self.source = source;
+        self.line = line;
+        match &mut self.data {
+            Data::Scalar(_) => {}
+            Data::Map(entries) => {
+                for (key, value) in entries {
+                    key.place_all(source, line);
+                    value.place_all(source, line);
+                }
+            }
+            Data::Seq(items) => items.iter_mut().for_each(|item| item.place_all(source, line)),
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Owns reading YAML text into nodes: documents, aliases and every limit. Refuses text that isn't UTF-8 or passes a limit.
+
+use std::collections::HashMap;
+
+use granit_parser::{Event, Parser, ScalarStyle, Span};
+
+use super::node::{Data, Node, Style, Tag};
+use super::scalar::{Dialect, resolve};
+
+/// The deepest nesting that a document may have.
+const MAXIMUM_DEPTH: usize = 200;
+
+/// Why text couldn't be read.
+#[derive(Debug)]
+pub(crate) struct ReadError {
+    /// The line in the text, from 1.
+    pub(crate) line: u32,
+    pub(crate) message: String,
+}
+
+/// Where text comes from and how much of it may be read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    /// The number of the file in this build.
+    pub(crate) file: u32,
+    /// Lines before the text, for a document inside a file.
+    pub(crate) lines_before: u32,
+    /// The most nodes that the text may grow to, aliases expanded.
+    pub(crate) maximum_nodes: usize,
+}
+
+/// Reads the first document of the text; `None` when it has none, or only null.
+///
+/// Like kyaml, which decodes one document and ignores what follows it.
+///
+/// # Errors
+/// When the text isn't YAML, or passes a limit.
+pub(crate) fn first_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
+    let mut options = granit_parser::Options::default();
+    options.set_emit_comments(false);
+    let parser = Parser::new_from_str_with_options(text, options);
+    let mut reader = Reader {
+        parser,
+        text,
+        source,
+        anchors: HashMap::new(),
+        left: source.maximum_nodes,
+    };
+    loop {
+        let Some((event, span)) = reader.next()? else {
+            return Ok(None);
+        };
+        match event {
+            Event::StreamStart | Event::DocumentStart(..) => {}
+            Event::StreamEnd | Event::DocumentEnd => return Ok(None),
+            other => {
+                let node = reader.node(other, span, 0)?;
+                reader.end_of_document()?;
+                return Ok(Some(node).filter(|node| !node.is_null()));
+            }
+        }
+    }
+}
+
+struct Reader<'text> {
+    parser: Parser<'text, granit_parser::StrInput<'text>>,
+    text: &'text str,
+    source: Source,
+    anchors: HashMap<usize, Option<Node>>,
+    left: usize,
+}
+
+impl<'text> Reader<'text> {
+    fn next(&mut self) -> Result<Option<(Event<'text>, Span)>, ReadError> {
+        match self.parser.next_event() {
+            None => Ok(None),
+            Some(Ok(pair)) => Ok(Some(pair)),
+            Some(Err(error)) => Err(ReadError {
+                line: self.source.lines_before + u32::try_from(error.marker().line()).unwrap_or(0),
+                message: error.info().to_owned(),
+            }),
+        }
+    }
+
+    fn end_of_document(&mut self) -> Result<(), ReadError> {
+        // The rest of this document was read; reading its end makes text after it that isn't YAML an error, as in Go.
+        self.next().map(|_| ())
+    }
+
+    fn line(&self, span: &Span) -> u32 {
+        self.source.lines_before + u32::try_from(span.start.line()).unwrap_or(0)
+    }
+
+    fn fail<T>(&self, span: &Span, message: impl Into<String>) -> Result<T, ReadError> {
+        Err(ReadError {
+            line: self.line(span),
+            message: message.into(),
+        })
+    }
+
+    fn spend(&mut self, nodes: usize, span: &Span) -> Result<(), ReadError> {
+        match self.left.checked_sub(nodes) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => self.fail(
+                span,
+                format!(
+                    "the document has more than {} nodes with its aliases expanded",
+                    self.source.maximum_nodes
+                ),
+            ),
+        }
+    }
+
+    fn node(&mut self, event: Event<'text>, span: Span, depth: usize) -> Result<Node, ReadError> {
+        if depth > MAXIMUM_DEPTH {
+            return self.fail(&span, format!("nested deeper than {MAXIMUM_DEPTH} levels"));
+        }
+        self.spend(1, &span)?;
+        let line = self.line(&span);
+        let (mut node, anchor, tag) = match event {
+            Event::Alias(id) => {
+                return match self.anchors.get(&id) {
+                    Some(Some(node)) => {
+                        let copy = node.clone();
+                        self.spend(size(&copy), &span)?;
+                        if depth + deep(&copy) > MAXIMUM_DEPTH {
+                            return self.fail(&span, format!("nested deeper than {MAXIMUM_DEPTH} levels"));
+                        }
+                        Ok(copy)
+                    }
+                    Some(None) => self.fail(&span, "an anchor's value contains itself"),
+                    None => self.fail(&span, "unknown anchor"),
+                };
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let quoted = style != ScalarStyle::Plain;
+                // An empty value arrives as a null without text; its source has none either.
+                let mut text = if !quoted && span.is_empty() {
+                    String::new()
+                } else {
+                    text.into_owned()
+                };
+                if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded)
+                    && self.ends_without_break(&span)
+                    && text.ends_with('\n')
+                {
+                    text.pop();
+                }
+                let own = if quoted {
+                    Tag::Str
+                } else {
+                    resolve(&text, Dialect::V3).tag()
+                };
+                let mut node = Node::scalar(text, own);
+                node.style = if quoted { Style::Quoted } else { Style::Plain };
+                (node, anchor, tag)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.open(anchor);
+                let mut items = Vec::new();
+                loop {
+                    match self.next()? {
+                        None => return self.fail(&span, "the sequence doesn't end"),
+                        Some((Event::SequenceEnd, _)) => break,
+                        Some((event, span)) => items.push(self.node(event, span, depth + 1)?),
+                    }
+                }
+                (Node::seq(items), anchor, tag)
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.open(anchor);
+                let mut entries = Vec::new();
+                loop {
+                    let key = match self.next()? {
+                        None => return self.fail(&span, "the mapping doesn't end"),
+                        Some((Event::MappingEnd, _)) => break,
+                        Some((event, span)) => self.node(event, span, depth + 1)?,
+                    };
+                    let Some((event, span)) = self.next()? else {
+                        return self.fail(&span, "the mapping doesn't end");
+                    };
+                    let value = self.node(event, span, depth + 1)?;
+                    entries.push((key, value));
+                }
+                let mut node = Node::map();
+                node.data = Data::Map(entries);
+                (node, anchor, tag)
+            }
+            other => return self.fail(&span, format!("unexpected {other:?}")),
+        };
+        node.line = line;
+        node.source = self.source.file;
+        if let Some(tag) = tag {
+            let name = tag
+                .core_suffix()
+                .map_or_else(|| tag.original(), |suffix| format!("!!{suffix}"));
+            if name != "!" {
+                node.tagged = true;
+                node.tag = named(&name, &tag.original());
+            } else if node.is_scalar() {
+                node.tag = Tag::Str;
+                node.style = Style::Quoted;
+            }
+        }
+        if anchor != 0 {
+            self.anchors.insert(anchor, Some(node.clone()));
+        }
+        Ok(node)
+    }
+
+    /// Tells whether a block scalar's last line is the last of the text and has no line break: then, in Go, its value has none.
+    fn ends_without_break(&self, span: &Span) -> bool {
+        !self.text.ends_with(['\n', '\r']) && span.byte_range().is_some_and(|range| range.end >= self.text.len())
+    }
+
+    fn open(&mut self, anchor: usize) {
+        if anchor != 0 {
+            self.anchors.insert(anchor, None);
+        }
+    }
+}
+
+fn named(name: &str, original: &str) -> Tag {
+    match name {
+        "!!null" => Tag::Null,
+        "!!bool" => Tag::Bool,
+        "!!int" => Tag::Int,
+        "!!float" => Tag::Float,
+        "!!str" => Tag::Str,
+        "!!map" => Tag::Map,
+        "!!seq" => Tag::Seq,
+        _ => match original {
+            "!!timestamp" => Tag::Timestamp,
+            "!!binary" => Tag::Binary,
+            "!!merge" => Tag::Merge,
+            other => Tag::Other(other.into()),
+        },
+    }
+}
+
+fn size(node: &Node) -> usize {
+    match &node.data {
+        Data::Scalar(_) => 1,
+        Data::Seq(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Data::Map(entries) => {
+            1 + entries
+                .iter()
+                .map(|(key, value)| size(key) + size(value))
+                .sum::<usize>()
+        }
+    }
+}
+
+fn deep(node: &Node) -> usize {
+    match &node.data {
+        Data::Scalar(_) => 0,
+        Data::Seq(items) => 1 + items.iter().map(deep).max().unwrap_or(0),
+        Data::Map(entries) => {
+            1 + entries
+                .iter()
+                .map(|(key, value)| deep(key).max(deep(value)))
+                .max()
+                .unwrap_or(0)
+        }
+    }
+}
+
+/// One document of a text of several, as kyaml cuts them: at lines that start with `---`, even before any parsing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Chunk<'text> {
+    pub(crate) text: &'text str,
+    /// Lines of the whole text before this chunk.
+    pub(crate) lines_before: u32,
+}
+
+/// Cuts a text into its documents.
+///
+/// # Errors
+/// When a separator is followed by content on its own line, which kyaml refuses too.
+pub(crate) fn documents(text: &str) -> Result<Vec<Chunk<'_>>, ReadError> {
+    let mut chunks = Vec::new();
+    let mut rest = text;
+    let mut lines_before = 0;
+    let mut from = 0;
+    if text.is_empty() {
+        return Ok(chunks);
+    }
+    while let Some(found) = rest.get(from..).and_then(|tail| tail.find("\n---")) {
+        let start = from + found;
+        let after = start + 4;
+        let Some(line_length) = rest.get(after..).and_then(|tail| tail.find('\n')) else {
+            break;
+        };
+        let trailing = rest.get(after..after + line_length).unwrap_or("").trim();
+        let chunk = rest.get(..start + 1).unwrap_or("");
+        let lines = u32::try_from(chunk.bytes().filter(|byte| *byte == b'\n').count()).unwrap_or(0);
+        if !trailing.is_empty() && !trailing.starts_with('#') {
+            return Err(ReadError {
+                line: lines_before + lines + 1,
+                message: format!(
+                    "invalid document separator: ---{}",
+                    rest.get(after..after + line_length).unwrap_or("").trim_end()
+                ),
+            });
+        }
+        chunks.push(Chunk {
+            text: chunk,
+            lines_before,
+        });
+        lines_before += lines + 1;
+        rest = rest.get(after + line_length + 1..).unwrap_or("");
+        from = 0;
+    }
+    chunks.push(Chunk {
+        text: rest,
+        lines_before,
+    });
+    Ok(chunks)
+}

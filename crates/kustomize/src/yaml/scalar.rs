@@ -1,0 +1,177 @@
+//! Owns what the text of a plain scalar means, in both dialects: YAML 1.1 as yaml.v2 reads it (kustomization files and the
+//! final output) and the mix that yaml.v3 reads (resources).
+
+use super::node::{Node, Style, Tag};
+use super::number;
+use super::timestamp;
+
+/// A scalar with its meaning.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Scalar {
+    Null,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text(String),
+    /// The timestamp as RFC 3339.
+    Timestamp(String),
+    Merge,
+}
+
+impl Scalar {
+    pub(crate) fn tag(&self) -> Tag {
+        match self {
+            Scalar::Null => Tag::Null,
+            Scalar::Bool(_) => Tag::Bool,
+            Scalar::Int(_) => Tag::Int,
+            Scalar::Float(_) => Tag::Float,
+            Scalar::Text(_) => Tag::Str,
+            Scalar::Timestamp(_) => Tag::Timestamp,
+            Scalar::Merge => Tag::Merge,
+        }
+    }
+}
+
+/// Which Go library reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// yaml.v2: `yes`, `on` and `y` are booleans.
+    V2,
+    /// yaml.v3: only `true` and `false` are booleans; `0o17` is an integer.
+    V3,
+}
+
+/// What plain text means.
+pub(crate) fn resolve(text: &str, dialect: Dialect) -> Scalar {
+    resolve_wanted(text, dialect, true)
+}
+
+fn resolve_wanted(text: &str, dialect: Dialect, timestamps: bool) -> Scalar {
+    let Some(first) = text.bytes().next() else {
+        return Scalar::Null;
+    };
+    match first {
+        b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~' => word(text, dialect),
+        b'.' => dotted(text),
+        b'+' | b'-' | b'0'..=b'9' => numeric(text, dialect, timestamps),
+        b'<' if text == "<<" && dialect == Dialect::V2 => Scalar::Text(text.to_owned()),
+        b'<' if text == "<<" => Scalar::Merge,
+        _ => Scalar::Text(text.to_owned()),
+    }
+}
+
+fn word(text: &str, dialect: Dialect) -> Scalar {
+    match text {
+        "true" | "True" | "TRUE" => Scalar::Bool(true),
+        "false" | "False" | "FALSE" => Scalar::Bool(false),
+        "~" | "null" | "Null" | "NULL" => Scalar::Null,
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" if dialect == Dialect::V2 => Scalar::Bool(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" if dialect == Dialect::V2 => Scalar::Bool(false),
+        _ => Scalar::Text(text.to_owned()),
+    }
+}
+
+fn dotted(text: &str) -> Scalar {
+    match text {
+        ".nan" | ".NaN" | ".NAN" => Scalar::Float(f64::NAN),
+        ".inf" | ".Inf" | ".INF" => Scalar::Float(f64::INFINITY),
+        _ => number::parse_float(text).map_or_else(|| Scalar::Text(text.to_owned()), Scalar::Float),
+    }
+}
+
+fn numeric(text: &str, dialect: Dialect, timestamps: bool) -> Scalar {
+    match text {
+        "+.inf" | "+.Inf" | "+.INF" => return Scalar::Float(f64::INFINITY),
+        "-.inf" | "-.Inf" | "-.INF" => return Scalar::Float(f64::NEG_INFINITY),
+        _ => {}
+    }
+    if timestamps && let Some(time) = timestamp::normalize(text) {
+        return Scalar::Timestamp(time);
+    }
+    let plain: String = text.chars().filter(|character| *character != '_').collect();
+    if let Some(integer) = number::parse_integer(&plain) {
+        return Scalar::Int(integer);
+    }
+    if number::looks_like_yaml_float(&plain)
+        && let Some(float) = number::parse_float(&plain)
+    {
+        return Scalar::Float(float);
+    }
+    // yaml.v3 also takes "0o-7" and the like; those are not numbers to anyone who writes them.
+    let _ = dialect;
+    Scalar::Text(text.to_owned())
+}
+
+/// Tells whether YAML 1.1 would read plain text as something other than a string; text of several lines never.
+pub(crate) fn is_non_string_in_yaml_1_1(text: &str) -> bool {
+    if text.is_empty() || text.contains('\n') {
+        return false;
+    }
+    // Text that isn't a plain scalar at all (a comment, a flow collection) is read as what it looks like.
+    let trimmed = text.trim_matches(' ');
+    if trimmed.starts_with('#') {
+        return true;
+    }
+    match resolve(trimmed, Dialect::V2) {
+        Scalar::Text(_) | Scalar::Timestamp(_) => false,
+        Scalar::Null | Scalar::Bool(_) | Scalar::Int(_) | Scalar::Float(_) | Scalar::Merge => true,
+    }
+}
+
+/// What a node means once it has been written by yaml.v3 and read back: quotes make a string, a decided tag must fit the text.
+///
+/// # Errors
+/// When the tag doesn't fit the text, in yaml.v3's words.
+pub(crate) fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar, String> {
+    let text = node.text();
+    if node.tagged {
+        return with_tag(text, &node.tag, dialect);
+    }
+    match &node.tag {
+        Tag::Str => Ok(Scalar::Text(text.to_owned())),
+        Tag::None if node.style == Style::Quoted || text.contains('\n') => Ok(Scalar::Text(text.to_owned())),
+        Tag::None => Ok(resolve(text, dialect)),
+        tag => {
+            let resolved = resolve(text, dialect);
+            if resolved.tag() == *tag {
+                return Ok(if node.style == Style::Quoted {
+                    Scalar::Text(text.to_owned())
+                } else {
+                    resolved
+                });
+            }
+            with_tag(text, tag, dialect)
+        }
+    }
+}
+
+fn with_tag(text: &str, tag: &Tag, dialect: Dialect) -> Result<Scalar, String> {
+    match tag {
+        Tag::Str => return Ok(Scalar::Text(text.to_owned())),
+        Tag::Binary => return decode_binary(text),
+        Tag::Other(_) => return Ok(Scalar::Text(text.to_owned())),
+        _ => {}
+    }
+    let resolved = resolve_wanted(text, dialect, *tag == Tag::Timestamp);
+    let found = resolved.tag();
+    if found == *tag {
+        return Ok(resolved);
+    }
+    if let (Tag::Float, Scalar::Int(integer)) = (tag, &resolved) {
+        #[expect(clippy::cast_precision_loss, reason = "Go converts in the same way")]
+        return Ok(Scalar::Float(*integer as f64));
+    }
+    Err(format!("cannot decode {} `{text}` as a {}", found.name(), tag.name()))
+}
+
+fn decode_binary(text: &str) -> Result<Scalar, String> {
+    use base64::Engine;
+    let compact: String = text
+        .chars()
+        .filter(|character| !character.is_ascii_whitespace())
+        .collect();
+    base64::engine::general_purpose::STANDARD
+        .decode(compact)
+        .map(|bytes| Scalar::Text(String::from_utf8_lossy(&bytes).into_owned()))
+        .map_err(|_| "!!binary value contains invalid base64 data".to_owned())
+}

@@ -1,0 +1,241 @@
+//! The library's own promises: places of fields, overrides, generation, refusals.
+
+use kustomize::{
+    Error, ImageOverride, MapTree, Options, Overrides, PatchOverride, PatchTarget, build, generate, manifests,
+};
+
+fn tree(files: &[(&str, &str)]) -> MapTree {
+    let mut tree = MapTree::new();
+    for (path, text) in files {
+        tree.insert(path, *text);
+    }
+    tree
+}
+
+const DEPLOYMENT: &str = "apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+spec:
+  replicas: 1
+  template:
+    spec:
+      containers:
+      - name: web
+        image: nginx:1.0
+";
+
+#[test]
+fn fields_know_their_file_and_line() {
+    let tree = tree(&[
+        ("base/kustomization.yaml", "resources: [web.yaml]\n"),
+        ("base/web.yaml", DEPLOYMENT),
+        (
+            "over/kustomization.yaml",
+            "resources: [../base]\npatches:\n- path: patch.yaml\n",
+        ),
+        (
+            "over/patch.yaml",
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 3\n  paused: true\n",
+        ),
+    ]);
+    let built = build(&tree, "over", &Options::default()).unwrap();
+    let resource = &built.resources[0];
+    let at = |pointer: &str| resource.locate(pointer).unwrap().to_string();
+    assert_eq!(resource.origin.location.to_string(), "base/web.yaml:1");
+    assert_eq!(at("/spec/replicas"), "over/patch.yaml:6");
+    assert_eq!(at("/spec/paused"), "over/patch.yaml:7");
+    assert_eq!(at("/spec/template/spec/containers/0/image"), "base/web.yaml:11");
+    assert_eq!(resource.locate("/spec/none"), None);
+    assert!(resource.origin.transformers[0].contains("PatchTransformer (over/kustomization.yaml:3)"));
+}
+
+#[test]
+fn overrides_are_laid_over_the_root() {
+    let tree = tree(&[
+        (
+            "kustomization.yaml",
+            "namespace: own\nresources: [web.yaml]\nimages:\n- {name: nginx, newTag: \"1\"}\n",
+        ),
+        ("web.yaml", DEPLOYMENT),
+        (
+            "more/kustomization.yaml",
+            "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\ncommonAnnotations: {from: component}\n",
+        ),
+    ]);
+    let overrides = Overrides {
+        namespace: Some("tenant".to_owned()),
+        name_prefix: Some("p-".to_owned()),
+        name_suffix: Some("-s".to_owned()),
+        patches: vec![PatchOverride {
+            patch: "- op: replace\n  path: /spec/replicas\n  value: 9\n".to_owned(),
+            target: Some(PatchTarget {
+                kind: "Deployment".to_owned(),
+                ..PatchTarget::default()
+            }),
+        }],
+        images: vec![ImageOverride {
+            name: "nginx".to_owned(),
+            new_tag: "2".to_owned(),
+            ..ImageOverride::default()
+        }],
+        components: vec!["more".to_owned(), "missing".to_owned()],
+        ignore_missing_components: true,
+        labels: [("owner".to_owned(), "me".to_owned())].into(),
+        annotations: [("seen".to_owned(), "yes".to_owned())].into(),
+    };
+    let built = build(
+        &tree,
+        "",
+        &Options {
+            overrides,
+            ..Options::default()
+        },
+    )
+    .unwrap();
+    let object = &built.resources[0].object;
+    assert_eq!(object["metadata"]["name"], "p-web-s");
+    assert_eq!(object["metadata"]["namespace"], "tenant");
+    assert_eq!(object["metadata"]["labels"]["owner"], "me");
+    assert_eq!(object["metadata"]["annotations"]["seen"], "yes");
+    assert_eq!(object["metadata"]["annotations"]["from"], "component");
+    assert_eq!(object["spec"]["replicas"], 9);
+    assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "nginx:2");
+    assert!(built.warnings.iter().any(|warning| warning.contains("'missing'")));
+}
+
+#[test]
+fn a_folder_without_a_kustomization_gets_one() {
+    let tree = tree(&[
+        ("apps/b/web.yml", DEPLOYMENT),
+        ("apps/a.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"),
+        ("apps/own/kustomization.yaml", "resources: [c.yaml]\n"),
+        (
+            "apps/own/c.yaml",
+            "apiVersion: v1\nkind: Namespace\nmetadata: {name: c}\n",
+        ),
+        (
+            "apps/own/not-listed.yaml",
+            "apiVersion: v1\nkind: Namespace\nmetadata: {name: d}\n",
+        ),
+        ("apps/readme.md", "text"),
+    ]);
+    let text = generate(&tree, "apps").unwrap();
+    assert!(text.ends_with("resources:\n- a.yaml\n- b/web.yml\n- own\n"), "{text}");
+    assert!(matches!(
+        build(&tree, "apps", &Options::default()),
+        Err(Error::NoKustomization { .. })
+    ));
+    let built = build(
+        &tree,
+        "apps",
+        &Options {
+            generate_missing: true,
+            ..Options::default()
+        },
+    )
+    .unwrap();
+    assert_eq!(built.resources.len(), 3);
+}
+
+#[test]
+fn links_inside_the_tree_are_followed_and_others_refused() {
+    let mut tree = tree(&[
+        ("base/web.yaml", DEPLOYMENT),
+        ("app/kustomization.yaml", "resources: [web.yaml]\n"),
+    ]);
+    tree.insert_link("app/web.yaml", "../base/web.yaml");
+    let refused = build(&tree, "app", &Options::default()).unwrap_err().to_string();
+    assert!(refused.contains("not in or below 'app'"), "{refused}");
+    let open = Options {
+        load_restrictor: kustomize::LoadRestrictor::None,
+        ..Options::default()
+    };
+    assert_eq!(build(&tree, "app", &open).unwrap().resources.len(), 1);
+    for target in ["/etc/passwd", "../../outside"] {
+        tree.insert_link("app/web.yaml", target);
+        let refused = build(&tree, "app", &open).unwrap_err().to_string();
+        assert!(
+            refused.contains("app/web.yaml") && refused.contains(target) && refused.contains("leaves the tree"),
+            "{refused}"
+        );
+    }
+    tree.insert_link("app/web.yaml", "web.yaml");
+    assert!(build(&tree, "app", &open).unwrap_err().to_string().contains("loop"));
+}
+
+#[test]
+fn refusals_say_why_and_what_to_do() {
+    let cases = [
+        ("helmCharts:\n- name: x\n", "helm template"),
+        ("resources: [https://example.com/x.yaml]\n", "nothing is fetched"),
+        ("resources: [../..]\n", "leaves the tree"),
+        ("resources: [.]\n", "cycle detected"),
+        ("resource: []\n", "did you mean \"resources\""),
+        ("namePrefix: 1\nnamespace: yes\n", "quote it"),
+        (
+            "transformers:\n- |-\n  apiVersion: v1\n  kind: Exec\n  metadata: {name: x}\n",
+            "never run during a build",
+        ),
+        ("openapi: {path: x}\n", "OpenAPI schema"),
+    ];
+    for (text, wanted) in cases {
+        let error = build(&tree(&[("kustomization.yaml", text)]), "", &Options::default())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(wanted) && error.contains("kustomization.yaml:"),
+            "{text}: {error}"
+        );
+    }
+}
+
+#[test]
+fn independent_errors_come_together() {
+    let files = [
+        ("kustomization.yaml", "resources:\n- a.yaml\n- b.yaml\n"),
+        ("b.yaml", "kind: X\n"),
+    ];
+    let error = build(&tree(&files), "", &Options::default()).unwrap_err().to_string();
+    assert!(
+        error.contains("kustomization.yaml:2: resources[0]") && error.contains("b.yaml:1: missing metadata.name"),
+        "{error}"
+    );
+}
+
+#[test]
+fn bombs_are_refused() {
+    let mut bomb = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\na0: &a0 [1,1,1,1,1,1,1,1,1,1]\n".to_owned();
+    for level in 1..10 {
+        let previous = format!("*a{}", level - 1);
+        let row = vec![previous; 10].join(",");
+        bomb.push_str(&format!("a{level}: &a{level} [{row}]\n"));
+    }
+    let limits = kustomize::Limits {
+        nodes: 1_000_000,
+        ..kustomize::Limits::default()
+    };
+    let options = Options {
+        limits,
+        ..Options::default()
+    };
+    let bomb = tree(&[("kustomization.yaml", "resources: [a.yaml]\n"), ("a.yaml", &bomb)]);
+    assert!(
+        build(&bomb, "", &options)
+            .unwrap_err()
+            .to_string()
+            .contains("aliases expanded")
+    );
+    let deep = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: x}}\na: {}",
+        "[".repeat(100_000)
+    );
+    assert!(manifests("deep.yaml", &deep, &kustomize::Limits::default()).is_err());
+}
+
+#[test]
+fn debug_output_hides_content() {
+    let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {password: hunter2}\n";
+    let objects = manifests("secret.yaml", text, &kustomize::Limits::default()).unwrap();
+    assert!(!format!("{objects:?}").contains("hunter2"));
+}

@@ -1,0 +1,16 @@
+//! Integration tests: recorded answers of the real kustomize, and the real one itself where it is at hand.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+mod corpus;
+mod disk;
+mod library;
+mod properties;
+mod real;
