@@ -70,3 +70,8 @@ pub use schema::{Schema, SchemaError, TypeRef, Typing};
 pub use set::{FieldSet, Node, ResetFields};
 pub use timestamp::{Timestamp, TimestampError};
 pub use typed::{Comparison, Duplicates, TypedObject, ValidationError, ValidationErrors};
+
+/// The README's example is run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -107,13 +107,20 @@ pub fn value_at<'v>(object: &'v Value, path: &FieldPath) -> Option<&'v Value> {
         PathElement::Field(name) => value.get(&**name),
         PathElement::Index(index) => value.get(usize::try_from(*index).ok()?),
         PathElement::Value(wanted) => value.as_array()?.iter().find(|item| crate::json::equal(item, wanted)),
-        PathElement::Key(key) => value.as_array()?.iter().find(|item| {
-            let gives_any = key.iter().any(|field| item.get(&*field.name).is_some());
-            gives_any
-                && key.iter().all(|field| {
+        PathElement::Key(key) => {
+            let items = value.as_array()?;
+            let given = |item: &Value| key.iter().filter(|field| item.get(&*field.name).is_some()).count();
+            let fits = |item: &&Value| {
+                key.iter().all(|field| {
                     item.get(&*field.name)
                         .is_none_or(|value| crate::json::equal(value, &field.value))
                 })
-        }),
+            };
+            items
+                .iter()
+                .filter(fits)
+                .filter(|item| given(item) > 0)
+                .max_by_key(|item| given(item))
+        }
     })
 }

@@ -49,6 +49,9 @@ pub fn to_scale(parent: &Managed, paths: &ReplicasPaths) -> Managed {
 
 /// The parent's managers after a write to its Scale in version `parent_version`, whose managers are now
 /// `scale`: who owns the Scale's replicas owns the parent's, and nobody else does.
+///
+/// A manager that owns the replicas by an update keeps its one entry here; Kubernetes splits it in two
+/// of the same identity, of which it then reads only the last.
 #[must_use]
 pub fn to_parent(parent: &Managed, scale: &Managed, paths: &ReplicasPaths, parent_version: &str) -> Managed {
     let mut managers = std::collections::BTreeMap::new();
@@ -87,10 +90,12 @@ pub fn to_parent(parent: &Managed, scale: &Managed, paths: &ReplicasPaths, paren
         if owned.fields.contains(&FieldPath::of_fields(&["spec", "replicas"]).0) {
             let gained = FieldSet::from_paths([path]);
             let parent_id = in_version(&id, parent_version);
+            // Who comes to own them by the Scale gets no time, as in Kubernetes; an applier keeps his.
+            let time = parent.managers.get(&id).and_then(|owned| owned.time);
             let in_parent = managers.entry(parent_id).or_insert_with(|| OwnedFields {
                 api_version: parent_version.to_owned(),
                 fields: FieldSet::new(),
-                time: owned.time,
+                time,
             });
             in_parent.fields = in_parent.fields.union(&gained);
         }

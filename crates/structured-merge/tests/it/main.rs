@@ -6,7 +6,8 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::allow_attributes,
-    reason = "tests may panic"
+    clippy::disallowed_methods,
+    reason = "tests may panic, and the corpus is in files"
 )]
 
 mod corpus;

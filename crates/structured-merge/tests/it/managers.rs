@@ -55,9 +55,7 @@ pub(crate) fn field_manager(kind: &str, version: &str, subresource: Option<&str>
     let reset = match subresource {
         None if has_status => ResetFields::fields(&[&["status"]]),
         None => ResetFields::None,
-        Some("status") if is_custom(kind) => {
-            ResetFields::fields(&[&["apiVersion"], &["kind"], &["metadata"], &["spec"]])
-        }
+        Some("status") if is_custom(kind) => ResetFields::fields(&[&["metadata"], &["spec"]]),
         Some("status") if kind == "Pod" => ResetFields::fields(&[
             &["spec"],
             &["metadata", "deletionTimestamp"],
@@ -72,8 +70,12 @@ pub(crate) fn field_manager(kind: &str, version: &str, subresource: Option<&str>
             .iter()
             .map(|version| (api_version(kind, version), typing(kind)))
             .collect();
-        for (version, _) in &versions {
-            manager = manager.with_reset_fields_of(version, reset.clone());
+        if subresource.is_some() {
+            // A custom resource's status endpoint knows what is reset in every version, its main
+            // endpoint in its own version only.
+            for (version, _) in &versions {
+                manager = manager.with_reset_fields_of(version, reset.clone());
+            }
         }
         manager = manager
             .for_custom_resource()
@@ -83,4 +85,11 @@ pub(crate) fn field_manager(kind: &str, version: &str, subresource: Option<&str>
         Some(subresource) => manager.with_subresource(subresource),
         None => manager,
     }
+}
+
+/// The field manager of Scales.
+pub(crate) fn scale_manager() -> FieldManager {
+    let api_version = structured_merge::scale::API_VERSION;
+    let typing = Typing::of_kind(&BUILTIN, api_version, "Scale").unwrap();
+    FieldManager::new(typing, api_version, "Scale").with_subresource("scale")
 }

@@ -178,6 +178,18 @@ impl Oracle {
                 causes,
             };
         }
+        // A Scale is but a view; what it does to the object is what counts.
+        let answer = if subresource == Some("scale") {
+            self.send(
+                "GET",
+                &path(kind, version, Some(name), None),
+                "application/json",
+                &Value::Null,
+            )
+            .1
+        } else {
+            answer
+        };
         let (object, changed) = normalise(answer, index, state);
         Answer {
             code,
