@@ -274,7 +274,7 @@ impl Rbac {
         let _ = self.visit(user, namespace, |found| {
             match found {
                 Ok((_, rule)) => rules.push(rule.clone()),
-                Err(role) => errors.push(role_not_found(role)),
+                Err(role) => push_new(&mut errors, role_not_found(role)),
             }
             ControlFlow::<()>::Continue(())
         });
@@ -288,7 +288,7 @@ impl Rbac {
         let _ = self.visit(user, namespace, |found| {
             match found {
                 Ok((_, rule)) => rules.push(rule.clone()),
-                Err(role) => missing.push(role.name.clone()),
+                Err(role) => push_new(&mut missing, role.name.clone()),
             }
             ControlFlow::<()>::Continue(())
         });
@@ -362,10 +362,7 @@ impl Authorizer for Rbac {
             Ok((source, rule)) if rule.allows(attributes, &combined) => ControlFlow::Break(source.describe()),
             Ok(_) => ControlFlow::Continue(()),
             Err(role) => {
-                let error = role_not_found(role);
-                if !errors.contains(&error) {
-                    errors.push(error);
-                }
+                push_new(&mut errors, role_not_found(role));
                 ControlFlow::Continue(())
             }
         });
@@ -383,6 +380,13 @@ impl Authorizer for Rbac {
                 },
             },
         }
+    }
+}
+
+/// Several bindings may miss the same role: it is named once.
+fn push_new(list: &mut Vec<String>, item: String) {
+    if !list.contains(&item) {
+        list.push(item);
     }
 }
 

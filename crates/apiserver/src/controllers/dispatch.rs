@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
+use regex::bytes::Regex;
 use serde_json::Value;
 
 use super::expiry::{Due, Expiry};
@@ -55,6 +56,8 @@ pub(crate) struct Dispatcher {
     tokens: BTreeMap<(String, String), BTreeSet<String>>,
     events: Expiry,
     workload_status: bool,
+    /// Finds the fields that make any object matter; without it, every object does.
+    telling: Option<Regex>,
 }
 
 impl Dispatcher {
@@ -63,6 +66,7 @@ impl Dispatcher {
     pub(crate) fn new(workload_status: bool) -> Self {
         Self {
             workload_status,
+            telling: Regex::new(r#""(ownerReferences|deletionTimestamp)""#).ok(),
             ..Self::default()
         }
     }
@@ -70,7 +74,6 @@ impl Dispatcher {
     /// Whether a change of this object can matter, judged without decoding it: most objects' changes don't.
     #[must_use]
     pub(crate) fn cares_about(&self, name: &ObjectName, bytes: &[u8]) -> bool {
-        let contains = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
         is_special(name)
             || (self.workload_status && workload::covers(name))
             || self.owners.contains(name)
@@ -78,8 +81,7 @@ impl Dispatcher {
                 .namespace
                 .as_ref()
                 .is_some_and(|namespace| self.ending.contains(namespace) || !self.namespaces.contains(namespace))
-            || contains(b"\"ownerReferences\"")
-            || contains(b"\"deletionTimestamp\"")
+            || self.telling.as_ref().is_none_or(|telling| telling.is_match(bytes))
     }
 
     /// An object was created or changed at `written`.
