@@ -8,12 +8,12 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use structured_merge::{FieldManager, ResetFields, Schema, Typing};
 
-use crate::catalog::{Catalog, Origin, Resource};
+use crate::catalog::{Origin, Resource};
 use crate::http::{ApiError, FieldError};
 use crate::registry::Operation;
 use crate::schema::{BuiltinSchemas, Decoded, KindSchema, ObjectSchema};
 use crate::table::Columns;
-use crate::{protobuf, strategic, table};
+use crate::{customresources, definitions, protobuf, strategic, table};
 
 fn builtin(resource: &Resource) -> Option<KindSchema> {
     BuiltinSchemas::shared().kind(&resource.api_version(), &resource.kind)
@@ -58,6 +58,17 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
     if let Some(schema) = schema(resource) {
         schema.default(object);
     }
+}
+
+/// Texts for the writer of an object that is accepted all the same.
+pub(crate) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
+    if resource.is_custom() {
+        return customresources::object_warnings(object);
+    }
+    if resource.group == definitions::GROUP && resource.plural == definitions::PLURAL {
+        return customresources::warnings(object);
+    }
+    Vec::new()
 }
 
 /// What is wrong with an object that is about to be created.
@@ -146,11 +157,6 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
             .with_reset_fields(ResetFields::fields(&[&["spec"]])),
         Some(other) => manager.with_subresource(other),
     }
-}
-
-/// The OpenAPI document of a group and version that CustomResourceDefinitions define, by its path below `/openapi/v3/`.
-pub(crate) fn custom_document(catalog: &Catalog, path: &str) -> Option<Vec<u8>> {
-    catalog.custom_document(path).map(<[u8]>::to_vec)
 }
 
 /// Whether a built-in kind of this name exists in this version.

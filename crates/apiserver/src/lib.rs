@@ -17,6 +17,7 @@ mod catalog;
 pub mod certificates;
 mod controllers;
 pub mod customresources;
+mod definitions;
 mod http;
 mod kinds;
 mod metrics;
@@ -32,7 +33,7 @@ mod strategy;
 pub mod table;
 mod yaml;
 
-pub use catalog::{Catalog, CustomKind, Origin, Resource, Subresource};
+pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};
 pub use registry::{DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, View};
 pub use server::{Config, Server, ServerError};

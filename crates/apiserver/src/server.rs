@@ -14,7 +14,7 @@ use crate::certificates::{Authority, AuthorityError, loopback_names};
 use crate::http::ApiError;
 use crate::registry::Registry;
 use crate::service::{ApiService, Shared};
-use crate::{bootstrap, controllers, serve};
+use crate::{bootstrap, controllers, definitions, serve};
 
 /// The issuer of ServiceAccount tokens: what Pods call the API server.
 const ISSUER: &str = "https://kubernetes.default.svc";
@@ -94,8 +94,10 @@ impl Server {
         let tokens = Arc::new(ServiceAccountTokens::new(ISSUER, authority.signing_key()?));
         let authenticator = Authenticator::new(authority.client_certificates()?, Arc::clone(&tokens));
         let gate = Gate::new(authenticator, registry.rights().clone());
+        registry.refresh_definitions();
         bootstrap::run(&registry).await.map_err(ServerError::Bootstrap)?;
         let shared = Arc::new(Shared::new(registry, gate));
+        definitions::start_cleanup(shared.registry.clone(), shared.shutdown.clone());
         let settings = controllers::Settings {
             ca_pem: authority.ca_pem().to_owned(),
             tokens,

@@ -6,6 +6,7 @@ mod namespace_lifecycle;
 
 use serde_json::Value;
 
+use crate::catalog::Origin;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, Operation, Registry, View};
 
@@ -17,6 +18,12 @@ pub(crate) fn admit_create(
     object: &mut Value,
 ) -> Result<(), ApiError> {
     namespace_lifecycle::on_create(op, view, object.name())?;
+    if let Origin::Custom(custom) = &op.resource.origin
+        && custom.terminating
+    {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(ApiError::new(405, "MethodNotAllowed", why));
+    }
     // The URL of a create names no object, and rights on single names don't reach it.
     escalation::check(registry.rights(), op, "", object, None)
 }

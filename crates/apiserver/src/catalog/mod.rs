@@ -6,7 +6,7 @@ mod resource;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use resource::{CustomKind, Origin, Resource, Subresource};
+pub use resource::{CustomKind, Origin, Resource, ScalePaths, Subresource};
 
 /// An immutable table of resources; a change of CustomResourceDefinitions makes a new one.
 #[derive(Debug, Clone, Default)]
@@ -14,8 +14,8 @@ pub struct Catalog {
     resources: BTreeMap<(String, String, String), Arc<Resource>>,
     /// Discovery lists what is built in in the recorded order, and custom resources behind it.
     order: Vec<Arc<Resource>>,
-    /// OpenAPI v3 documents of custom kinds, by their path below `/openapi/v3/`.
-    documents: BTreeMap<String, Vec<u8>>,
+    /// Hashes of the OpenAPI v3 documents of custom kinds, by their path below `/openapi/v3/`.
+    document_hashes: BTreeMap<String, String>,
 }
 
 impl Catalog {
@@ -29,15 +29,15 @@ impl Catalog {
         catalog
     }
 
-    /// This table with custom resources behind what is built in, and their OpenAPI documents by path.
+    /// This table with custom resources behind what is built in, and the hashes of their OpenAPI documents.
     #[must_use]
     pub fn with_custom(
         &self,
         custom: impl IntoIterator<Item = Arc<Resource>>,
-        documents: BTreeMap<String, Vec<u8>>,
+        document_hashes: BTreeMap<String, String>,
     ) -> Self {
         let mut catalog = Self {
-            documents,
+            document_hashes,
             ..Self::default()
         };
         for resource in &self.order {
@@ -117,10 +117,16 @@ impl Catalog {
             .filter(move |resource| resource.group == group && resource.version == version)
     }
 
-    /// The OpenAPI document of custom kinds at a path below `/openapi/v3/`.
-    #[must_use]
-    pub fn custom_document(&self, path: &str) -> Option<&[u8]> {
-        self.documents.get(path).map(Vec::as_slice)
+    /// The OpenAPI documents of custom kinds: paths below `/openapi/v3/` and hashes.
+    pub fn custom_documents(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.document_hashes
+            .iter()
+            .map(|(path, hash)| (path.as_str(), hash.as_str()))
+    }
+
+    /// What is built in, of another table.
+    pub(crate) fn builtin_of(other: &Self) -> Self {
+        other.with_custom([], BTreeMap::new())
     }
 
     /// Whether anything is served in this group and version.

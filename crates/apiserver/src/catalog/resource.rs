@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use structured_merge::{Convert, Typing};
 
 use crate::schema::ObjectSchema;
@@ -35,8 +34,14 @@ pub enum Origin {
 /// One version of a kind that a CustomResourceDefinition defines.
 #[derive(Clone)]
 pub struct CustomKind {
-    /// The CustomResourceDefinition.
-    pub definition: Arc<Value>,
+    /// The resourceVersion of the CustomResourceDefinition.
+    pub revision: String,
+    /// Whether the definition is being deleted, so that nothing new is created.
+    pub terminating: bool,
+    /// Fields that field selectors may name, without the leading dot.
+    pub selectable_fields: Vec<String>,
+    /// Where the scale subresource finds its numbers, if there is one.
+    pub scale: Option<ScalePaths>,
     /// What its objects look like.
     pub schema: Arc<dyn ObjectSchema>,
     /// Its columns in tables.
@@ -45,6 +50,17 @@ pub struct CustomKind {
     pub typing: Typing,
     /// Its other versions, for the owners of fields; none if this is the only one.
     pub converter: Option<Arc<dyn Convert>>,
+}
+
+/// Where a kind keeps what its scale subresource shows, as JSON pointers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScalePaths {
+    /// The wanted number.
+    pub spec: String,
+    /// The observed number.
+    pub status: String,
+    /// The selector as a text.
+    pub selector: Option<String>,
 }
 
 impl std::fmt::Debug for CustomKind {

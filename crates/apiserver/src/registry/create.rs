@@ -77,6 +77,9 @@ impl Registry {
         errors.extend(finalizers::validate(resource, &object));
         errors.extend(strategy::validate_create(resource, &object, &view));
         refuse(op, object.name(), errors)?;
+        kinds::warnings(resource, &object)
+            .into_iter()
+            .for_each(|text| op.warn(text));
         let name = object.name().to_owned();
         let key = op.key(&name);
         if op.dry_run {
@@ -91,7 +94,7 @@ impl Registry {
             expect: Expect::Absent,
             change: Change::Put(payload),
         };
-        match self.store().write(write).await {
+        match self.commit(resource, write).await {
             Ok(entry) => Ok(Outcome {
                 object: from_storage(decode_stored(&entry)?, resource),
                 created: true,

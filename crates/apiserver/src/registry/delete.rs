@@ -124,7 +124,7 @@ impl Registry {
                 if let Some(generation) = live.metadata().and_then(|metadata| metadata.get("generation")) {
                     new.set_meta("generation", json!(generation.as_i64().unwrap_or_default() + 1));
                 }
-                strategy::prepare_delete(resource, &mut new);
+                strategy::prepare_delete(resource, &mut new, self.now());
             }
             let gone = strategy::is_finalized(resource, &new);
             if new == live {
@@ -148,7 +148,7 @@ impl Registry {
                 expect: Expect::Revision(entry.revision),
                 change,
             };
-            match self.store().write(write).await {
+            match self.commit(resource, write).await {
                 Ok(_) if gone => return Ok(Deleted::Gone(live)),
                 Ok(entry) => {
                     return Ok(Deleted::Waiting(super::encode::from_storage(

@@ -4,48 +4,26 @@ use serde_json::{Value, json};
 use structured_merge::Managed;
 
 use super::{ObjectExt, Operation, Patch, Registry, apply_patch};
-use crate::catalog::Origin;
+use crate::catalog::{Origin, ScalePaths};
 use crate::http::{ApiError, FieldError};
 
-/// Where a kind keeps the number, what it observed, and its selector; JSON pointers.
-struct Paths {
-    spec: String,
-    status: String,
-    selector: Option<String>,
-}
-
-impl Paths {
-    fn of(op: &Operation) -> Self {
-        if let Origin::Custom(custom) = &op.resource.origin {
-            let definition = &custom.definition;
-            let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
-            let version = versions.and_then(|versions| {
-                versions
-                    .iter()
-                    .find(|version| version.get("name").and_then(Value::as_str) == Some(&op.resource.version))
-            });
-            let path = |key: &str| {
-                let path = version?.pointer("/subresources/scale")?.get(key)?.as_str()?;
-                Some(path.replace('.', "/"))
-            };
-            return Self {
-                spec: path("specReplicasPath").unwrap_or_else(|| "/spec/replicas".to_owned()),
-                status: path("statusReplicasPath").unwrap_or_else(|| "/status/replicas".to_owned()),
-                selector: path("labelSelectorPath"),
-            };
-        }
-        Self {
-            spec: "/spec/replicas".to_owned(),
-            status: "/status/replicas".to_owned(),
-            selector: None,
-        }
+fn paths(op: &Operation) -> ScalePaths {
+    if let Origin::Custom(custom) = &op.resource.origin
+        && let Some(scale) = &custom.scale
+    {
+        return scale.clone();
+    }
+    ScalePaths {
+        spec: "/spec/replicas".to_owned(),
+        status: "/status/replicas".to_owned(),
+        selector: None,
     }
 }
 
 impl Registry {
     /// The Scale of an object.
     pub(crate) fn scale_of(&self, op: &Operation, object: &Value) -> Result<Value, ApiError> {
-        let paths = Paths::of(op);
+        let paths = paths(op);
         let number = |path: &str| object.pointer(path).and_then(Value::as_i64).unwrap_or_default();
         let mut spec = json!({});
         if let Some(map) = spec.as_object_mut()
@@ -59,6 +37,7 @@ impl Registry {
         let mut status = json!({"replicas": number(&paths.status)});
         let selector = match &paths.selector {
             Some(path) => object.pointer(path).and_then(Value::as_str).map(str::to_owned),
+            None if op.resource.is_custom() => None,
             None => object.pointer("/spec/selector").map(selector_text),
         };
         if let (Some(map), Some(selector)) = (status.as_object_mut(), selector.filter(|selector| !selector.is_empty()))
@@ -112,7 +91,7 @@ impl Registry {
         name: &str,
         wanted: impl Fn(&Value) -> Result<Value, ApiError>,
     ) -> Result<Value, ApiError> {
-        let paths = Paths::of(op);
+        let paths = paths(op);
         let outcome = self
             .change(op, name, |live| {
                 let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;

@@ -1,7 +1,5 @@
 //! Label and field selectors: parsing as Kubernetes does, and matching.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use super::metadata::ObjectExt;
@@ -250,7 +248,7 @@ fn is_selectable(resource: &Resource, field: &str) -> bool {
     }
     match &resource.origin {
         Origin::Builtin => field == "metadata.namespace" || builtin_fields(resource).contains(&field),
-        Origin::Custom(custom) => custom_fields(&custom.definition, &resource.version).contains_key(field),
+        Origin::Custom(custom) => custom.selectable_fields.iter().any(|known| known == field),
     }
 }
 
@@ -264,25 +262,6 @@ fn not_selectable(resource: &Resource, field: &str) -> ApiError {
     } else {
         format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
     })
-}
-
-/// `selectableFields` of one version of a CustomResourceDefinition, without the leading dot.
-fn custom_fields(definition: &Value, version: &str) -> BTreeMap<String, ()> {
-    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
-    let version = versions.and_then(|versions| {
-        versions
-            .iter()
-            .find(|candidate| candidate.get("name").and_then(Value::as_str) == Some(version))
-    });
-    let fields = version
-        .and_then(|version| version.get("selectableFields"))
-        .and_then(Value::as_array);
-    fields
-        .into_iter()
-        .flatten()
-        .filter_map(|field| field.get("jsonPath").and_then(Value::as_str))
-        .map(|path| (path.trim_start_matches('.').to_owned(), ()))
-        .collect()
 }
 
 /// The text of a field as selectors compare it; empty if it is not there.

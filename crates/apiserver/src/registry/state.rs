@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::Value;
-use tenure_store::{Snapshot, Store, WriteError};
+use tenure_store::{Entry, Snapshot, Store, Write, WriteError};
 
 use super::encode::decode_stored;
 use crate::access::Rights;
 use crate::authentication::Lookup;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Resource};
 use crate::http::ApiError;
+use crate::{definitions, strategy};
 
 /// All objects of one server. Clones share them.
 #[derive(Debug, Clone)]
@@ -24,6 +26,7 @@ struct Inner {
     store: Store,
     catalog: ArcSwap<Catalog>,
     rights: Arc<Rights>,
+    definitions: Mutex<()>,
     /// Orders requests that must not run beside each other, such as the choice of a Service's address.
     allocation: tokio::sync::Mutex<()>,
 }
@@ -34,6 +37,7 @@ impl Registry {
             rights: Arc::new(Rights::new(store.clone())),
             store,
             catalog: ArcSwap::from_pointee(catalog),
+            definitions: Mutex::default(),
             allocation: tokio::sync::Mutex::new(()),
         };
         Self { inner: Arc::new(inner) }
@@ -43,6 +47,22 @@ impl Registry {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.inner.store
+    }
+
+    /// Commits a write; what a definition defines is served when this returns.
+    pub(super) async fn commit(&self, resource: &Resource, write: Write) -> Result<Arc<Entry>, WriteError> {
+        let entry = self.inner.store.write(write).await?;
+        if strategy::is_definition(resource) {
+            self.refresh_definitions();
+        }
+        Ok(entry)
+    }
+
+    /// Brings what is served in step with the stored CustomResourceDefinitions.
+    pub(crate) fn refresh_definitions(&self) {
+        // One at a time: the last one to look at the store is the last one to set the table.
+        let _turn = self.inner.definitions.lock();
+        definitions::refresh(self);
     }
 
     /// What is served now.

@@ -116,6 +116,9 @@ impl Registry {
         errors.extend(finalizers::validate(resource, &new));
         errors.extend(strategy::validate_update(op, live, &new, &view));
         refuse(op, name, errors)?;
+        kinds::warnings(resource, &new)
+            .into_iter()
+            .for_each(|text| op.warn(text));
         let gone = new.is_deleting() && strategy::is_finalized(resource, &new);
         if op.dry_run {
             return Ok(new);
@@ -131,7 +134,7 @@ impl Registry {
             expect: Expect::Revision(entry.revision),
             change,
         };
-        match self.store().write(write).await {
+        match self.commit(resource, write).await {
             // Who removes the last finalizer gets the object as of before it went.
             Ok(_) if gone => Ok(new),
             Ok(entry) => Ok(from_storage(decode_stored(&entry)?, resource)),

@@ -12,6 +12,7 @@ mod version;
 mod watch;
 
 pub(crate) use discovery::serve as serve_discovery;
+pub(crate) use etag::hash;
 pub(crate) use health::serve as serve_health;
 pub(crate) use objects::{ObjectRequest, serve as serve_objects};
 pub(crate) use openapi::serve as serve_openapi;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::etag;
 use crate::catalog::Catalog;
+use crate::definitions;
 use crate::http::query::Query;
 use crate::http::{Body, respond};
 use crate::registry::Registry;
@@ -21,9 +22,9 @@ pub(crate) fn serve(path: &str, query: &Query, headers: &HeaderMap, registry: &R
     match below.trim_matches('/') {
         "" => Some(index(&catalog, headers)),
         name => {
-            if let Some(text) = crate::kinds::custom_document(&catalog, name) {
-                let hash = etag::hash(&text);
-                return Some(addressed(path, query, &hash, || {
+            if let Some((_, hash)) = catalog.custom_documents().find(|(path, _)| *path == name) {
+                let text = definitions::document(registry, name)?;
+                return Some(addressed(path, query, hash, || {
                     respond::bytes(StatusCode::OK, respond::JSON, text)
                 }));
             }
@@ -44,13 +45,8 @@ fn index(catalog: &Catalog, headers: &HeaderMap) -> Response<Body> {
     for document in openapi::documents().filter(|document| is_served(catalog, document.path)) {
         add(document.path, document.hash);
     }
-    for (group, versions) in catalog.groups() {
-        for version in versions {
-            let name = format!("apis/{group}/{version}");
-            if let Some(text) = crate::kinds::custom_document(catalog, &name) {
-                add(&name, &etag::hash(&text));
-            }
-        }
+    for (path, hash) in catalog.custom_documents() {
+        add(path, hash);
     }
     etag::cached(
         headers,

@@ -14,13 +14,19 @@ use serde_json::{Value, json};
 
 use crate::catalog::Resource;
 use crate::http::FieldError;
-use crate::registry::{ObjectExt, Operation, View};
+use crate::registry::{ObjectExt, Operation, View, timestamp};
+use crate::{customresources, definitions};
 
 pub(crate) use generation::{bump_generation, has_generation};
 
 /// Whether creates and updates of this resource run one after the other, because they share something finite.
 pub(crate) fn allocates(resource: &Resource) -> bool {
-    is(resource, "", "services")
+    is(resource, "", "services") || is_definition(resource)
+}
+
+/// Whether objects of this resource define other resources.
+pub(crate) fn is_definition(resource: &Resource) -> bool {
+    is(resource, definitions::GROUP, definitions::PLURAL)
 }
 
 /// Whether a PUT has to say which version it replaces.
@@ -48,7 +54,7 @@ pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
 }
 
 /// Prepares an object that is about to be created.
-pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &View, _now: Timestamp) {
+pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &View, now: Timestamp) {
     if resource.has_status() && !keeps_status_on_create(resource) {
         if let Some(map) = object.as_object_mut() {
             map.remove("status");
@@ -86,6 +92,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
         ("autoscaling", "horizontalpodautoscalers") => {
             set_status(object, json!({"currentMetrics": null, "desiredReplicas": 0}));
         }
+        (definitions::GROUP, definitions::PLURAL) => definitions::settle(object, None, view, &timestamp(now)),
         ("", "resourcequotas") | ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
             set_status(object, json!({}));
         }
@@ -180,18 +187,24 @@ pub(crate) fn reset_fields(op: &Operation, live: &Value, new: Value) -> Value {
 }
 
 /// Prepares an object that is about to replace another.
-pub(crate) fn prepare_update(op: &Operation, live: &Value, new: &mut Value, view: &View, _now: Timestamp) {
+pub(crate) fn prepare_update(op: &Operation, live: &Value, new: &mut Value, view: &View, now: Timestamp) {
     let resource = &op.resource;
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => namespace::prepare_update(op, live, new),
         ("", "secrets") => secret::prepare(new),
+        (definitions::GROUP, definitions::PLURAL) if op.subresource.is_none() => {
+            definitions::settle(new, Some(live), view, &timestamp(now));
+        }
         ("", "services") if op.subresource.is_none() => service::prepare_update(live, new, view),
         _ => {}
     }
 }
 
 /// Prepares an object that waits for its finalizers from now on.
-pub(crate) fn prepare_delete(resource: &Resource, object: &mut Value) {
+pub(crate) fn prepare_delete(resource: &Resource, object: &mut Value, now: Timestamp) {
+    if is_definition(resource) {
+        customresources::set_terminating(object, &timestamp(now));
+    }
     if is(resource, "", "namespaces") {
         namespace::prepare_delete(object);
     }
