@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use tenure_store::{Change, Expect, Write, WriteError};
 
 use super::encode::{decode_stored, encode, from_storage, to_storage};
-use super::finalizers;
 use super::state::storage_error;
 use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::http::{ApiError, FieldError};
@@ -74,7 +73,6 @@ impl Registry {
         strategy::prepare_create(resource, &mut object, &view, now);
         admission::admit_create(self, op, &view, &mut object)?;
         let mut errors = kinds::validate(resource, &object);
-        errors.extend(finalizers::validate(resource, &object));
         errors.extend(strategy::validate_create(resource, &object, &view));
         refuse(op, object.name(), errors)?;
         kinds::warnings(resource, &object)

@@ -11,7 +11,6 @@ mod create;
 mod decode;
 mod delete;
 mod encode;
-mod finalizers;
 mod get;
 mod list;
 mod metadata;

@@ -6,7 +6,6 @@ use tenure_store::{Change, Entry, Expect, Write, WriteError};
 
 use super::create::refuse;
 use super::encode::{decode_stored, encode, from_storage, to_storage};
-use super::finalizers;
 use super::state::storage_error;
 use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::http::{ApiError, FieldError};
@@ -113,7 +112,6 @@ impl Registry {
         }
         strategy::bump_generation(op, live, &mut new);
         let mut errors = kinds::validate_update(op, live, &new);
-        errors.extend(finalizers::validate(resource, &new));
         errors.extend(strategy::validate_update(op, live, &new, &view));
         refuse(op, name, errors)?;
         kinds::warnings(resource, &new)

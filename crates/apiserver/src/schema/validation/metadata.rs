@@ -77,7 +77,13 @@ pub(super) fn standard_finalizers(value: &Value, errors: &mut Vec<FieldError>) {
     let metadata = value.get("metadata").unwrap_or(&Value::Null);
     for (finalizer, at) in items(metadata, "finalizers", &FieldPath::new("metadata")) {
         let name = finalizer.as_str().unwrap_or_default();
-        if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
+        let known = [
+            "kubernetes",
+            "orphan",
+            "foregroundDeletion",
+            crate::customresources::CLEANUP_FINALIZER,
+        ];
+        if !name.contains('/') && !known.contains(&name) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(at, name, detail));
         }
