@@ -285,7 +285,7 @@ impl Fetch<'_> {
 
     fn unchanged(&self, selected: &Selected) -> Option<Fetched> {
         let previous = self.previous?;
-        let revision = select::revision(selected.name.as_deref(), &selected.commit);
+        let revision = select::revision(&self.request.reference, selected.name.as_deref(), &selected.commit);
         let same = previous.revision == revision
             && previous.metadata.get(FINGERPRINT) == Some(&self.fingerprint)
             && self.store.contains(&self.request.source, &previous.digest);
@@ -356,7 +356,7 @@ impl Work {
         let path = self.store.keep(&self.request.source, target, &written.digest)?;
         let artifact = Artifact {
             path,
-            revision: select::revision(selected.name.as_deref(), &commit_id),
+            revision: select::revision(&self.request.reference, selected.name.as_deref(), &commit_id),
             digest: written.digest,
             size: written.size,
             metadata: BTreeMap::from([(FINGERPRINT.to_owned(), self.fingerprint.clone())]),

@@ -62,7 +62,7 @@ impl Ignore {
         let mut patterns: Vec<Pattern> = VERSION_CONTROL
             .iter()
             .chain(defaults)
-            .filter_map(|line| pattern(line, ""))
+            .map(|line| pattern(line, ""))
             .collect();
         patterns.append(&mut given);
         Self { patterns }
@@ -82,10 +82,10 @@ impl Ignore {
 fn read<'a>(text: &'a str, folder: &'a str) -> impl Iterator<Item = Pattern> + 'a {
     text.lines()
         .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
-        .filter_map(|line| pattern(line, folder))
+        .map(|line| pattern(line, folder))
 }
 
-fn pattern(line: &str, folder: &str) -> Option<Pattern> {
+fn pattern(line: &str, folder: &str) -> Pattern {
     let line = line.trim_end_matches('\r');
     let (include, line) = match line.strip_prefix('!') {
         Some(line) => (true, line),
@@ -101,24 +101,14 @@ fn pattern(line: &str, folder: &str) -> Option<Pattern> {
         Some(line) => (true, line),
         None => (false, line),
     };
-    let anchored = line.contains('/');
-    let line = line.strip_prefix('/').unwrap_or(line);
-    if line.is_empty() {
-        return None;
-    }
-    let parts = line.split('/').map(str::to_owned).collect();
-    let folder = if folder.is_empty() {
-        Vec::new()
-    } else {
-        folder.split('/').map(str::to_owned).collect()
-    };
-    Some(Pattern {
-        folder,
-        parts,
+    let split = |path: &str| path.split('/').map(str::to_owned).collect();
+    Pattern {
+        folder: if folder.is_empty() { Vec::new() } else { split(folder) },
+        parts: split(line),
         include,
         folders_only,
-        anchored,
-    })
+        anchored: line.contains('/'),
+    }
 }
 
 impl Pattern {
@@ -129,51 +119,47 @@ impl Pattern {
         if path.is_empty() || !folder.iter().zip(&self.folder).all(|(a, b)| a == b) {
             return false;
         }
-        // The last part is the file itself, all before it are folders.
-        let last = if self.folders_only { path.len() - 1 } else { path.len() };
         if self.anchored {
-            (1..=last).any(|end| path.get(..end).is_some_and(|path| match_parts(&self.parts, path)))
-        } else {
-            let Some(name) = self.parts.first() else { return false };
-            path.iter().take(last).any(|part| match_part(name, part))
+            return self.matches_from_start(path);
+        }
+        let Some(name) = self.parts.first() else { return false };
+        match path.iter().position(|part| match_part(name, part)) {
+            // The last part is the file itself, all before it are folders.
+            Some(position) => !self.folders_only || position + 1 < path.len(),
+            None => false,
         }
     }
-}
 
-/// Matches whole paths, where `**` stands for any number of parts; at the end of a pattern for at least one.
-fn match_parts(pattern: &[String], path: &[&str]) -> bool {
-    let (mut at, mut in_path) = (0_usize, 0_usize);
-    let mut star: Option<(usize, usize)> = None;
-    loop {
-        match (pattern.get(at).map(String::as_str), path.get(in_path)) {
-            (None, None) => return true,
-            (Some("**"), _) => {
-                if at + 1 == pattern.len() {
-                    return in_path < path.len();
+    /// Matches the path or a folder above it. `**` before a part goes on to the first that matches, without coming back;
+    /// at the end it adds nothing, so `a/**` is `/a`, and `/**` alone, as in Flux, is nothing.
+    fn matches_from_start(&self, path: &[&str]) -> bool {
+        let mut rest = path.iter();
+        let mut matched = false;
+        let mut anywhere = false;
+        for (index, part) in self.parts.iter().enumerate() {
+            match part.as_str() {
+                "" => anywhere = false,
+                "**" if index + 1 == self.parts.len() => break,
+                "**" => anywhere = true,
+                part if part.contains("**") => return false,
+                part if anywhere => {
+                    anywhere = false;
+                    if rest.len() == 0 {
+                        return false;
+                    }
+                    matched = rest.any(|name| match_part(part, name));
                 }
-                star = Some((at + 1, in_path));
-                at += 1;
-                continue;
+                part => match rest.next() {
+                    Some(name) if match_part(part, name) => matched = true,
+                    _ => return false,
+                },
             }
-            (Some(part), Some(name)) if match_part(part, name) => {
-                at += 1;
-                in_path += 1;
-                continue;
-            }
-            _ => {}
         }
-        match star {
-            Some((after, from)) if from < path.len() => {
-                star = Some((after, from + 1));
-                at = after;
-                in_path = from + 1;
-            }
-            _ => return false,
-        }
+        matched && !(self.folders_only && rest.len() == 0)
     }
 }
 
-/// Matches one part: `*`, `?`, `[a-z]`, `[!a]` and backslash. A malformed pattern matches nothing.
+/// Matches one part: `*`, `?`, `[a-z]`, `[^a]` and backslash. A malformed pattern matches nothing.
 fn match_part(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
@@ -212,30 +198,21 @@ fn match_one(pattern: &[char], c: char) -> Option<usize> {
         '\\' => (*pattern.get(1)? == c).then_some(2),
         '[' => {
             let mut at = 1;
-            let negated = matches!(pattern.get(at), Some('!' | '^'));
+            let negated = pattern.get(at) == Some(&'^');
             if negated {
                 at += 1;
             }
             let first = at;
             let mut found = false;
             loop {
-                let mut low = *pattern.get(at)?;
-                if low == ']' && at > first {
+                if pattern.get(at) == Some(&']') && at > first {
                     return (found != negated).then_some(at + 1);
                 }
-                if low == '\\' {
-                    at += 1;
-                    low = *pattern.get(at)?;
-                }
-                at += 1;
+                let low = bound(pattern, &mut at)?;
                 let mut high = low;
-                if pattern.get(at) == Some(&'-') && pattern.get(at + 1).is_some_and(|c| *c != ']') {
-                    high = *pattern.get(at + 1)?;
-                    at += 2;
-                    if high == '\\' {
-                        high = *pattern.get(at)?;
-                        at += 1;
-                    }
+                if pattern.get(at) == Some(&'-') {
+                    at += 1;
+                    high = bound(pattern, &mut at)?;
                 }
                 found |= (low..=high).contains(&c);
             }
@@ -244,8 +221,25 @@ fn match_one(pattern: &[char], c: char) -> Option<usize> {
     }
 }
 
+/// An end of a range in brackets; none if it is malformed.
+fn bound(pattern: &[char], at: &mut usize) -> Option<char> {
+    let mut c = *pattern.get(*at)?;
+    match c {
+        '-' | ']' => return None,
+        '\\' => {
+            *at += 1;
+            c = *pattern.get(*at)?;
+        }
+        _ => {}
+    }
+    *at += 1;
+    Some(c)
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
+
     use super::Ignore;
 
     fn check(files: &[(&str, &str)], spec: &str, excluded: &[&str], kept: &[&str]) {
@@ -299,7 +293,7 @@ mod tests {
         check(&[], "a/b", &["a/b", "a/b/c"], &["x/a/b", "a/bb"]);
         check(&[], "/a", &["a", "a/b"], &["x/a"]);
         check(&[], "**/test", &["test", "a/test", "a/b/test/c"], &["tests"]);
-        check(&[], "a/**", &["a/b", "a/b/c"], &["a", "b"]);
+        check(&[], "a/**", &["a/b", "a/b/c", "a"], &["b"]);
         check(&[], "a/**/z", &["a/z", "a/b/z", "a/b/c/z"], &["a/b"]);
         check(
             &[],
@@ -307,7 +301,7 @@ mod tests {
             &["b1.yaml", "cx.yml".replace("yml", "yaXml").as_str()],
             &["d1.yaml", "b.yaml"],
         );
-        check(&[], "[!a]x", &["bx"], &["ax"]);
+        check(&[], "[^a]x", &["bx"], &["ax"]);
         check(&[], "\\#x\n\\!y\nz\\ ", &["#x", "!y", "z "], &["x", "y", "z"]);
         check(&[], "[", &[], &["[", "a"]);
         check(
@@ -327,5 +321,39 @@ mod tests {
             &["sub/keep.md", "x"],
         );
         check(&[("", "*.md")], "!a.md", &["b.md"], &["a.md"]);
+    }
+
+    /// Every pattern × path that the real implementation was asked.
+    #[test]
+    fn answers_are_those_of_the_real_one() {
+        let recorded: Recorded = serde_json::from_str(include_str!("../tests/data/ignore.json")).unwrap();
+        let mut wrong = Vec::new();
+        for case in recorded.cases {
+            let ignore = Ignore::new(&case.files, Some(&case.spec));
+            let excluded: Vec<&String> = recorded.paths.iter().filter(|path| ignore.excludes(path)).collect();
+            if excluded != case.excluded.iter().collect::<Vec<_>>() {
+                let surplus: Vec<_> = excluded.iter().filter(|path| !case.excluded.contains(path)).collect();
+                let missing: Vec<_> = case.excluded.iter().filter(|path| !excluded.contains(path)).collect();
+                wrong.push(format!(
+                    "{:?} {:?}: too many {surplus:?}, too few {missing:?}",
+                    case.files, case.spec
+                ));
+            }
+        }
+        assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Recorded {
+        paths: Vec<String>,
+        cases: Vec<Case>,
+    }
+
+    #[derive(serde::Deserialize)]
+    struct Case {
+        #[serde(default)]
+        files: Vec<(String, String)>,
+        spec: String,
+        excluded: Vec<String>,
     }
 }

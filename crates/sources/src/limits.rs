@@ -33,7 +33,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             received_bytes: 128 << 20,
-            objects: 500_000,
+            objects: 200_000,
             object_bytes: 1 << 30,
             files: 100_000,
             file_bytes: 64 << 20,

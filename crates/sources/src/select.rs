@@ -63,19 +63,21 @@ fn selected(remote: &RemoteReference) -> Selected {
     }
 }
 
-/// The revision in Flux's form: `main@sha1:…` for a branch or tag, the full name for other references, `sha1:…` for a
-/// bare commit.
-pub(crate) fn revision(name: Option<&str>, commit: &Oid) -> String {
+/// The revision in Flux's form: `main@sha1:…` for a branch or tag, `sha1:…` for a bare commit, and the full name,
+/// `refs/heads/main@sha1:…`, for what `spec.ref.name` asked for.
+pub(crate) fn revision(reference: &Reference, name: Option<&str>, commit: &Oid) -> String {
     let digest = format!("{}:{commit}", commit.algorithm().name());
-    match name {
-        None => digest,
-        Some(name) => {
-            let short = name
-                .strip_prefix("refs/heads/")
-                .or(name.strip_prefix("refs/tags/"))
-                .unwrap_or(name);
-            format!("{short}@{digest}")
-        }
+    let short = |name: &str| {
+        let short = name
+            .strip_prefix("refs/heads/")
+            .or(name.strip_prefix("refs/tags/"))
+            .unwrap_or(name);
+        format!("{short}@{digest}")
+    };
+    match (reference, name) {
+        (_, None) => digest,
+        (Reference::Name(_), Some(name)) => format!("{name}@{digest}"),
+        (_, Some(name)) => short(name),
     }
 }
 

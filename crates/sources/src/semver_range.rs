@@ -2,7 +2,7 @@
 //!
 //! Owns the grammar and meaning of Masterminds/semver v3, which source-controller uses: `>=1.2.0 <2.0.0`, `~1.2`, `^1`,
 //! `1.x`, `1.2 - 1.4`, `||`. The `semver` crate reads versions, but its ranges mean something else (`1.2.3` is `^1.2.3`
-//! there), so they are not used. A range without a pre-release never matches one with.
+//! there), so they are not used. An alternative in which no condition names a pre-release never matches one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -49,9 +49,10 @@ struct Condition {
 impl Range {
     /// Whether the version lies in the range.
     pub fn matches(&self, version: &Version) -> bool {
-        self.alternatives
-            .iter()
-            .any(|conditions| conditions.iter().all(|condition| condition.matches(version)))
+        self.alternatives.iter().any(|conditions| {
+            let asked = conditions.iter().any(|condition| !condition.version.pre.is_empty());
+            (asked || version.pre.is_empty()) && conditions.iter().all(|condition| condition.matches(version))
+        })
     }
 }
 
@@ -75,6 +76,9 @@ impl FromStr for Range {
         let mut alternatives = Vec::new();
         for alternative in text.split("||") {
             let mut conditions = Vec::new();
+            if alternative.contains(',') && alternative.split(',').any(|part| part.trim().is_empty()) {
+                return Err(invalid(alternative));
+            }
             let words = split_words(alternative);
             let mut words = words.iter().map(String::as_str).peekable();
             while let Some(word) = words.next() {
@@ -131,6 +135,9 @@ fn condition(word: &str) -> Option<Condition> {
     let version = version.strip_prefix('v').unwrap_or(version);
     let (version, _build) = version.split_once('+').unwrap_or((version, ""));
     let (numbers, prerelease) = version.split_once('-').unwrap_or((version, ""));
+    if version.ends_with('-') {
+        return None;
+    }
     let mut parts = numbers.split('.');
     let mut next = || match parts.next() {
         None | Some("x" | "X" | "*") => Some(None),
@@ -158,9 +165,6 @@ fn condition(word: &str) -> Option<Condition> {
 impl Condition {
     fn matches(&self, version: &Version) -> bool {
         let own = &self.version;
-        if !version.pre.is_empty() && own.pre.is_empty() {
-            return false;
-        }
         let order = version.cmp_precedence(own);
         match self.operator {
             Operator::TildeOrEqual if self.partial => self.tilde(version),
@@ -169,13 +173,13 @@ impl Condition {
             Operator::Caret => self.caret(version),
             Operator::GreaterOrEqual => order.is_ge(),
             Operator::Less => order.is_lt(),
-            Operator::NotEqual if self.partial => {
+            Operator::NotEqual if self.minor_open || self.patch_open => {
                 version.major != own.major
                     || (version.minor != own.minor && !self.minor_open)
                     || (!self.minor_open && version.patch != own.patch && !self.patch_open)
             }
             Operator::NotEqual => order.is_ne(),
-            Operator::Greater if !self.partial => order.is_gt(),
+            Operator::Greater if !self.minor_open && !self.patch_open => order.is_gt(),
             // >11 is greater than every 11.x, >11.1 than every 11.1.x.
             Operator::Greater => {
                 version.major > own.major

@@ -54,6 +54,9 @@ impl Transport {
     pub(crate) async fn send(&mut self, body: Vec<u8>) -> Result<(), FetchError> {
         match self {
             Self::Http { client, reader } => {
+                // An answer that is still being read would keep its connection busy.
+                reader.finish().await;
+                *reader = PacketReader::new(Box::pin(tokio::io::empty()));
                 *reader = PacketReader::new(client.post(body).await?);
                 Ok(())
             }

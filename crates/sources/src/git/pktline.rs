@@ -30,6 +30,17 @@ impl<R: AsyncRead + Unpin> PacketReader<R> {
         }
     }
 
+    /// Reads to the end what should end here, so that the connection can be used again; gives up after a few bytes.
+    pub(crate) async fn finish(&mut self) {
+        let mut spare = [0; 1024];
+        for _ in 0..16 {
+            match self.inner.read(&mut spare).await {
+                Ok(read) if read > 0 => {}
+                _ => return,
+            }
+        }
+    }
+
     /// The next packet. The end of the stream is an error: Git says where it ends.
     pub(crate) async fn next(&mut self) -> io::Result<Packet> {
         let mut digits = [0; 4];

@@ -71,7 +71,8 @@ async fn basic_and_bearer() {
 
 #[test]
 fn secrets_that_are_half_are_refused() {
-    let cases: [(&str, &[(&str, &str)], &str); 10] = [
+    type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+    let cases: [Case; 10] = [
         ("https://h/r", &[("username", "u")], "username is set without password"),
         ("https://h/r", &[("password", "p")], "password is set without username"),
         (

@@ -40,7 +40,11 @@ async fn all_kinds_of_reference_have_fluxs_revisions() {
                 format!("refs/pull/1/head@sha1:{first}"),
                 "1",
             ),
-            (json!({"name": "refs/heads/main"}), format!("main@sha1:{third}"), "3"),
+            (
+                json!({"name": "refs/heads/main"}),
+                format!("refs/heads/main@sha1:{third}"),
+                "3",
+            ),
             (json!({"name": "HEAD"}), format!("HEAD@sha1:{third}"), "3"),
             (json!({"commit": first.clone()}), format!("sha1:{first}"), "1"),
             (
