@@ -93,6 +93,10 @@ impl Store {
                 detail,
             },
         };
+        keep_private(&path).map_err(|error| OpenError::File {
+            path: path.clone(),
+            detail: error.to_string(),
+        })?;
         let journal = RedbJournal::open(&path).map_err(at)?;
         Self::start(journal, limits, Some(lock)).map_err(at)
     }
@@ -274,4 +278,20 @@ fn restore(loaded: Loaded, limits: &Limits) -> Published {
         },
         ring,
     }
+}
+
+/// Makes the file the owner's alone before anything is in it: it holds everybody's Secrets.
+fn keep_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)?;
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use tenure_apiserver::certificates::{Authority, AuthorityError, loopback_names};
+use tenure_apiserver::{Config, Server};
 
 fn now() -> Timestamp {
     "2026-01-02T03:04:05Z".parse().unwrap()
@@ -143,4 +144,26 @@ fn a_start_that_was_cut_short_is_completed() {
     let authority = Authority::open(directory.path(), &loopback_names(), now()).unwrap();
     let clients = authority.client_certificates().unwrap();
     assert!(clients.identify(&[admin(directory.path())], now()).unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_keeps_is_its_owners_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::open(Config::new(directory.path())).await.unwrap();
+    let address = ([127, 0, 0, 1], 6443).into();
+    server
+        .write_admin_kubeconfig(&directory.path().join("kubeconfig"), address)
+        .unwrap();
+    for file in [
+        "objects.redb",
+        "kubeconfig",
+        "pki/ca.key",
+        "pki/admin.key",
+        "pki/server.key",
+        "pki/service-account.key",
+    ] {
+        let found = fs::metadata(directory.path().join(file)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(found, 0o600, "{file}");
+    }
+    server.shutdown();
 }
