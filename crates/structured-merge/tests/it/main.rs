@@ -15,3 +15,4 @@ mod managers;
 mod properties;
 mod record;
 mod replay;
+mod speed;
