@@ -53,6 +53,7 @@ mod managed;
 mod manager;
 pub mod owners;
 mod path;
+mod reset;
 pub mod scale;
 mod schema;
 mod set;
@@ -66,8 +67,9 @@ pub use fields_v1::FieldsError;
 pub use managed::{Managed, ManagedFieldsEntry, ManagedFieldsError, ManagerId, Operation, OwnedFields};
 pub use manager::{Applied, FieldManager, UpdateError, keep_times_if_otherwise_equal};
 pub use path::{FieldPath, KeyField, PathElement, PathError};
+pub use reset::ResetFields;
 pub use schema::{Schema, SchemaError, TypeRef, Typing};
-pub use set::{FieldSet, Node, ResetFields};
+pub use set::{FieldSet, Node};
 pub use timestamp::{Timestamp, TimestampError};
 pub use typed::{Comparison, Duplicates, TypedObject, ValidationError, ValidationErrors};
 

@@ -11,8 +11,8 @@ use crate::conflict::ApplyError;
 use crate::converter::{Convert, SameShape};
 use crate::json;
 use crate::managed::{managed_fields, remove_managed_fields};
+use crate::reset::ResetFields;
 use crate::schema::Typing;
-use crate::set::ResetFields;
 use crate::timestamp::Timestamp;
 
 mod chain;

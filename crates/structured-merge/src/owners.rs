@@ -13,11 +13,11 @@ use crate::set::FieldSet;
 pub enum Share {
     /// The field itself.
     Field,
-    /// Something that holds the field and is owned as a whole: an atomic list or map, or the "." of one
-    /// that isn't.
-    Around,
     /// Something inside the field.
     Inside,
+    /// Something that holds the field: an atomic list or map, which is owned as a whole, or the mere
+    /// presence of one that isn't.
+    Around,
 }
 
 /// A manager that owns a field, something around it or something in it.
@@ -31,8 +31,8 @@ pub struct Owner {
     pub path: FieldPath,
 }
 
-/// The owners of the field at `path`: those of the field itself; if there are none, those of the closest
-/// thing around it that is owned and, as they may be asked for a struct, those of what is in it.
+/// The owners of the field at `path`; if there are none, those of what is inside it, as it may be a struct;
+/// and if there are none of these either, those of the closest thing around it that is owned.
 ///
 /// Several own a field when all of them applied the same value.
 ///
@@ -41,17 +41,12 @@ pub struct Owner {
 pub fn of_field(object: &Value, path: &FieldPath) -> Result<Vec<Owner>, ManagedFieldsError> {
     let entries = Managed::of_object(object)?.entries();
     let mut owners: Vec<Owner> = entries.into_iter().filter_map(|entry| own(entry, &path.0)).collect();
-    if let Some(closest) = owners.iter().map(|owner| owner.share).min() {
-        let longest = owners
-            .iter()
-            .filter(|owner| owner.share == Share::Around)
-            .map(|owner| owner.path.0.len())
-            .max();
-        owners.retain(|owner| match owner.share {
-            Share::Field => true,
-            Share::Around => closest != Share::Field && longest == Some(owner.path.0.len()),
-            Share::Inside => closest != Share::Field,
-        });
+    if let Some(best) = owners.iter().map(|owner| owner.share).min() {
+        owners.retain(|owner| owner.share == best);
+        if best == Share::Around {
+            let longest = owners.iter().map(|owner| owner.path.0.len()).max();
+            owners.retain(|owner| longest == Some(owner.path.0.len()));
+        }
     }
     Ok(owners)
 }

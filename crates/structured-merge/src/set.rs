@@ -30,7 +30,7 @@ pub struct Node {
 }
 
 impl Node {
-    fn is_vacant(&self) -> bool {
+    pub(crate) fn is_vacant(&self) -> bool {
         !self.member && self.children.is_empty()
     }
 }
@@ -295,70 +295,4 @@ impl fmt::Display for FieldSet {
         }
         Ok(())
     }
-}
-
-/// The fields that an endpoint resets before it stores an object, such as `.status` on a main
-/// resource that has a status subresource: nobody who writes there comes to own them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ResetFields {
-    /// The endpoint keeps whatever is written.
-    #[default]
-    None,
-    /// These, and everything below them, are reset.
-    Excluding(FieldSet),
-    /// Only what lies at or below a match of one of these is kept; `None` in a pattern matches any
-    /// step (`spec.containers[*].resources` of a Pod's resize).
-    Only(Vec<Vec<Option<PathElement>>>),
-}
-
-impl ResetFields {
-    /// Resets the fields at these paths of plain names, and everything below them.
-    ///
-    /// ```
-    /// # use structured_merge::ResetFields;
-    /// let main_resource = ResetFields::fields(&[&["status"]]);
-    /// ```
-    #[must_use]
-    pub fn fields(paths: &[&[&str]]) -> Self {
-        let paths: Vec<FieldPath> = paths.iter().map(|path| FieldPath::of_fields(path)).collect();
-        Self::Excluding(FieldSet::from_paths(&paths))
-    }
-
-    /// The part of `set` that can be owned through the endpoint.
-    pub(crate) fn filter(&self, set: FieldSet) -> FieldSet {
-        match self {
-            Self::None => set,
-            Self::Excluding(reset) => set.recursive_difference(reset),
-            Self::Only(patterns) => {
-                let patterns: Vec<&[Option<PathElement>]> = patterns.iter().map(Vec::as_slice).collect();
-                keep_matches(&set, &patterns)
-            }
-        }
-    }
-}
-
-fn keep_matches(set: &FieldSet, patterns: &[&[Option<PathElement>]]) -> FieldSet {
-    if patterns.iter().any(|pattern| pattern.is_empty()) {
-        return set.clone();
-    }
-    let mut nodes = Vec::new();
-    for node in &set.nodes {
-        let below: Vec<&[Option<PathElement>]> = patterns
-            .iter()
-            .filter_map(|pattern| pattern.split_first())
-            .filter(|(first, _)| first.as_ref().is_none_or(|element| *element == node.element))
-            .map(|(_, rest)| rest)
-            .collect();
-        if !below.is_empty() {
-            let kept = Node {
-                element: node.element.clone(),
-                member: node.member,
-                children: keep_matches(&node.children, &below),
-            };
-            if !kept.is_vacant() {
-                nodes.push(kept);
-            }
-        }
-    }
-    FieldSet { nodes }
 }

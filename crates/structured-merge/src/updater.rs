@@ -10,8 +10,9 @@ use crate::conflict::Conflict;
 use crate::converter::{Convert, ConvertError};
 use crate::managed::{ManagerId, OwnedFields};
 use crate::path::FieldPath;
+use crate::reset::ResetFields;
 use crate::schema::Typing;
-use crate::set::{FieldSet, ResetFields};
+use crate::set::FieldSet;
 use crate::typed::{Comparison, Duplicates, Outcome, TypedObject};
 
 pub(crate) type Managers = BTreeMap<ManagerId, OwnedFields>;

@@ -13,6 +13,7 @@
 mod corpus;
 mod managers;
 mod properties;
+mod queries;
 mod record;
 mod replay;
 mod speed;

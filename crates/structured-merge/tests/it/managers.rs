@@ -52,17 +52,11 @@ pub(crate) fn field_manager(kind: &str, version: &str, subresource: Option<&str>
     let api_version_here = api_version(kind, version);
     let manager = FieldManager::new(typing(kind), &api_version_here, kind);
     let has_status = matches!(kind, "Deployment" | "Service" | "Pod" | "Widget");
-    let reset = match subresource {
-        None if has_status => ResetFields::fields(&[&["status"]]),
-        None => ResetFields::None,
-        Some("status") if is_custom(kind) => ResetFields::fields(&[&["metadata"], &["spec"]]),
-        Some("status") if kind == "Pod" => ResetFields::fields(&[
-            &["spec"],
-            &["metadata", "deletionTimestamp"],
-            &["metadata", "ownerReferences"],
-        ]),
-        Some("status") => ResetFields::fields(&[&["spec"], &["metadata", "labels"]]),
-        Some(other) => panic!("subresource {other}"),
+    let group = api_version_here.split_once('/').map_or("", |(group, _)| group);
+    let reset = match has_status {
+        false => ResetFields::None,
+        true if is_custom(kind) => ResetFields::of_custom_resource(subresource),
+        true => ResetFields::of_builtin(group, kind, subresource),
     };
     let mut manager = manager.with_reset_fields(reset.clone());
     if is_custom(kind) {
