@@ -1,0 +1,131 @@
+//! The account of the demo: what is printed while it runs, and what is remembered for the summary. Refuses to call a
+//! step good that nobody saw.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::output;
+
+/// What a step turned out to be.
+pub(super) enum Seen {
+    /// It was seen to hold; what was seen, in a sentence.
+    Held(String),
+    /// It was not; what was seen instead.
+    Missing(String),
+}
+
+/// One line of the summary.
+struct Line {
+    chapter: usize,
+    what: String,
+    held: bool,
+    took: Duration,
+}
+
+/// The account so far.
+#[derive(Default)]
+pub(super) struct Account {
+    chapter: usize,
+    lines: Vec<Line>,
+}
+
+impl Account {
+    /// Opens a chapter.
+    pub(super) fn chapter(&mut self, title: &str) {
+        self.chapter += 1;
+        output::line("");
+        output::line(output::bold(&format!("{}. {title}", self.chapter)));
+    }
+
+    /// Says something that is no step.
+    pub(super) fn say(&self, text: &str) {
+        for line in text.lines() {
+            output::line(format!("   {line}"));
+        }
+    }
+
+    /// Does a step, shows that it is under way, and prints what was seen and how long it took.
+    pub(super) async fn step(&mut self, what: &str, work: impl Future<Output = Seen>) -> bool {
+        let waiting = waiting(what);
+        let started = Instant::now();
+        let seen = work.await;
+        let took = started.elapsed();
+        waiting.finish_and_clear();
+        let (held, text) = match seen {
+            Seen::Held(text) => (true, text),
+            Seen::Missing(text) => (false, text),
+        };
+        let mark = if held { output::good("✓") } else { output::bad("✗") };
+        output::line(format!(" {mark} {what}  {}", output::faint(&seconds(took))));
+        for line in text.lines() {
+            output::line(format!("   {}", output::faint(line)));
+        }
+        self.lines.push(Line {
+            chapter: self.chapter,
+            what: what.to_owned(),
+            held,
+            took,
+        });
+        held
+    }
+
+    /// Whether every step so far was seen to hold.
+    pub(super) fn all_held(&self) -> bool {
+        !self.lines.is_empty() && self.lines.iter().all(|line| line.held)
+    }
+
+    /// The summary table.
+    pub(super) fn summary(&self) -> String {
+        let rows = self.lines.iter().map(|line| {
+            let seen = if line.held {
+                output::good("held")
+            } else {
+                output::bad("NOT SEEN")
+            };
+            vec![line.chapter.to_string(), line.what.clone(), seen, seconds(line.took)]
+        });
+        output::table(&["", "what", "seen", "took"].map(str::to_owned), rows.collect())
+    }
+
+    /// How many steps held, of how many.
+    pub(super) fn count(&self) -> (usize, usize) {
+        (self.lines.iter().filter(|line| line.held).count(), self.lines.len())
+    }
+}
+
+/// A spinner on a terminal; nothing elsewhere.
+fn waiting(what: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template(" {spinner} {msg}  {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.set_message(what.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// A duration as people read it.
+pub(super) fn seconds(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) {
+        format!("{} ms", duration.as_millis())
+    } else {
+        format!("{:.1} s", duration.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_step_that_was_not_seen_fails_the_whole() {
+        let mut account = Account::default();
+        assert!(!account.all_held(), "nothing seen is nothing held");
+        assert!(account.step("a", async { Seen::Held("yes".into()) }).await);
+        assert!(account.all_held());
+        assert!(!account.step("b", async { Seen::Missing("no".into()) }).await);
+        assert!(!account.all_held());
+        assert_eq!(account.count(), (1, 2));
+    }
+}

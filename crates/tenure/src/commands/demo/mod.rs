@@ -1,0 +1,133 @@
+//! `tenure demo`: the whole story on one machine, on real Git repositories that it makes. Owns one folder, two
+//! listeners on loopback and nothing else; refuses to report what it did not see.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::output;
+
+mod account;
+mod chapters;
+mod escapes;
+mod files;
+mod watch;
+mod world;
+
+use account::{Account, seconds};
+use world::World;
+
+/// Show the whole story on one machine: two tenants, their repositories, and what happens to whoever steps outside.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// End after the story instead of staying up; exit code 0 only if every step was seen to hold.
+    #[arg(long)]
+    once: bool,
+    /// Folder for everything that the demo writes; kept afterwards. A temporary one, removed at the end, when absent.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Port of the control plane; any free one when absent.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+}
+
+impl Demo {
+    pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        let temporary;
+        let folder = match &self.data {
+            Some(folder) => {
+                empty(folder)?;
+                folder.as_path()
+            }
+            None => {
+                temporary = tempfile::Builder::new()
+                    .prefix("tenure-demo-")
+                    .tempdir()
+                    .map_err(|error| {
+                        Failure::environment(format!("can't make a temporary folder: {error}"))
+                            .hint("name a folder with --data DIR")
+                    })?;
+                temporary.path()
+            }
+        };
+        let started = Instant::now();
+        let mut account = Account::default();
+        output::line(output::bold(
+            "Tenure reconciles Git into Kubernetes as somebody. This is the whole story, on real Git repositories.",
+        ));
+        let world = World::start(folder, self.port).await?;
+        account.say(&format!(
+            "control plane  {}  ready in {}\nGit server     {}  (loopback is denied to sources; the administrator allowed this address)\nfolder         {}",
+            world.plane.url(),
+            seconds(world.plane.ready()),
+            world.git_address,
+            folder.display(),
+        ));
+        chapters::platform(&world, &mut account).await;
+        chapters::applications(&world, &mut account).await;
+        chapters::image_change(&world, &mut account).await;
+        chapters::drift(&world, &mut account).await;
+        chapters::escapes(&world, &mut account).await;
+        chapters::removal(&world, &mut account).await;
+
+        let (held, of) = account.count();
+        output::line("");
+        output::line(output::bold("What was seen"));
+        output::line(account.summary());
+        output::line("");
+        output::line(format!("{held} of {of} steps held, in {}.", seconds(started.elapsed())));
+        if !self.once {
+            stay(&world, &account).await?;
+        }
+        world.plane.stop().await;
+        Ok(if account.all_held() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(1)
+        })
+    }
+}
+
+/// Says what to try next, reports pushes, and waits for Ctrl-C.
+async fn stay(world: &World, account: &Account) -> Result<(), Failure> {
+    let kubeconfig = world.plane.kubeconfig().display().to_string();
+    let url = world.url("beta");
+    output::line("");
+    output::line(output::bold("Your turn"));
+    account.say(&format!(
+        "export KUBECONFIG={kubeconfig}\n\
+         tenure get -A                                     what is there, and how it is\n\
+         tenure events -n evil --warnings                  what evil was told\n\
+         tenure who -n beta deployment/prod-site           who owns each field, and from which commit, file and line\n\
+         kubectl get deployments -A                        kubectl works, too\n\
+         \n\
+         git clone {url} && cd beta                        push a change of your own to main: it is applied within 2 s\n\
+         \n\
+         (`tenure` is {}; the control plane stays up until Ctrl-C)",
+        std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_else(|_| "this program".to_owned()),
+    ));
+    let ended = async {
+        tokio::signal::ctrl_c()
+            .await
+            .map_err(|error| Failure::environment(format!("can't wait for Ctrl-C: {error}")))
+    };
+    tokio::select! {
+        ended = ended => ended,
+        () = chapters::report_pushes(world, account) => Ok(()),
+    }
+}
+
+/// A demo begins with an empty folder: it never mixes with what is somebody's.
+fn empty(folder: &std::path::Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| Failure::environment(format!("{}: {error}", folder.display())))?;
+    let mut entries =
+        std::fs::read_dir(folder).map_err(|error| Failure::environment(format!("{}: {error}", folder.display())))?;
+    if entries.next().is_some() {
+        return Err(Failure::usage(format!("{} is not empty", folder.display()))
+            .hint("name a new folder: the demo never touches what is there already"));
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Seeing things happen: one object is watched until it is as wanted, or the time is up. Refuses to sleep and look
+//! again.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::{Api, DynamicObject};
+use kube::core::ApiResource;
+use serde_json::Value;
+
+/// Long enough for a slow machine; a step that needs more was not seen.
+pub(super) const PATIENCE: Duration = Duration::from_secs(45);
+
+/// The kinds that the demo looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Namespace,
+    ConfigMap,
+    Service,
+    Deployment,
+    ClusterRole,
+    RoleBinding,
+    GitRepository,
+    Kustomization,
+    Surface,
+    Tenant,
+}
+
+impl Kind {
+    fn resource(self) -> ApiResource {
+        let (group, version, kind, plural) = match self {
+            Self::Namespace => ("", "v1", "Namespace", "namespaces"),
+            Self::ConfigMap => ("", "v1", "ConfigMap", "configmaps"),
+            Self::Service => ("", "v1", "Service", "services"),
+            Self::Deployment => ("apps", "v1", "Deployment", "deployments"),
+            Self::ClusterRole => ("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"),
+            Self::RoleBinding => ("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"),
+            Self::GitRepository => ("source.toolkit.fluxcd.io", "v1", "GitRepository", "gitrepositories"),
+            Self::Kustomization => ("kustomize.toolkit.fluxcd.io", "v1", "Kustomization", "kustomizations"),
+            Self::Surface => ("tenure.dev", "v1alpha1", "Surface", "surfaces"),
+            Self::Tenant => ("capsule.clastix.io", "v1beta2", "Tenant", "tenants"),
+        };
+        let api_version = if group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{group}/{version}")
+        };
+        ApiResource {
+            group: group.into(),
+            version: version.into(),
+            api_version,
+            kind: kind.into(),
+            plural: plural.into(),
+        }
+    }
+
+    /// The objects of this kind in one namespace, or of the cluster.
+    pub(super) fn api(self, client: &kube::Client, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource()),
+            None => Api::all_with(client.clone(), &self.resource()),
+        }
+    }
+
+    /// apiVersion and kind, for a manifest.
+    pub(super) fn types(self) -> (String, String) {
+        let resource = self.resource();
+        (resource.api_version, resource.kind)
+    }
+}
+
+/// Watches one object until `wanted` answers; else what was seen last.
+pub(super) async fn until<T>(
+    api: Api<DynamicObject>,
+    name: &str,
+    patience: Duration,
+    mut wanted: impl FnMut(Option<&Value>) -> Option<T>,
+) -> Result<T, String> {
+    let mut last = None;
+    let watching = async {
+        let mut changes = std::pin::pin!(kube::runtime::watcher::watch_object(api, name));
+        while let Some(change) = changes.next().await {
+            // An error ends nothing: the watcher starts again by itself, with back-off.
+            let Ok(object) = change else { continue };
+            let object = object.and_then(|object| serde_json::to_value(object).ok());
+            if let Some(answer) = wanted(object.as_ref()) {
+                return Some(answer);
+            }
+            last = object;
+        }
+        None
+    };
+    match tokio::time::timeout(patience, watching).await {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) | Err(_) => Err(last.as_ref().map_or_else(
+            || format!("{name} is not there"),
+            |object| format!("{name}: {}", message(object)),
+        )),
+    }
+}
+
+/// A condition's status, reason and message.
+pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str, &'a str)> {
+    let conditions = object.pointer("/status/conditions")?.as_array()?;
+    let condition = conditions
+        .iter()
+        .find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))?;
+    let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
+    Some((text("status"), text("reason"), text("message")))
+}
+
+/// What the Ready condition says, if it is about the present generation.
+fn ready(object: &Value) -> Option<(&str, &str, &str)> {
+    let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
+    let observed = object.pointer("/status/observedGeneration").and_then(Value::as_i64);
+    (observed.is_none() || observed == generation)
+        .then(|| condition(object, "Ready"))
+        .flatten()
+}
+
+/// The object is Ready.
+pub(super) fn is_ready(object: Option<&Value>) -> Option<String> {
+    let (status, _, message) = ready(object?)?;
+    (status == "True").then(|| message.to_owned())
+}
+
+/// The object says that it is not ready, and why: reason and message.
+pub(super) fn is_refused(object: Option<&Value>) -> Option<String> {
+    let (status, reason, message) = ready(object?)?;
+    (status == "False" && reason != "Progressing" && reason != "DependencyNotReady")
+        .then(|| format!("{reason}: {message}"))
+}
+
+/// The best there is to say of an object.
+fn message(object: &Value) -> String {
+    match condition(object, "Ready") {
+        Some((status, reason, message)) => format!("Ready={status} {reason}: {message}"),
+        None => "it has no Ready condition".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn readiness_is_about_the_present_generation() {
+        let object = |generation: i64, observed: i64, status: &str| {
+            json!({"metadata": {"generation": generation}, "status": {"observedGeneration": observed,
+                   "conditions": [{"type": "Ready", "status": status, "reason": "BuildFailed", "message": "m"}]}})
+        };
+        assert!(is_ready(Some(&object(2, 2, "True"))).is_some());
+        assert!(is_ready(Some(&object(2, 1, "True"))).is_none());
+        assert_eq!(
+            is_refused(Some(&object(1, 1, "False"))).as_deref(),
+            Some("BuildFailed: m")
+        );
+        assert!(is_refused(Some(&object(1, 1, "Unknown"))).is_none());
+        assert!(is_ready(None).is_none());
+    }
+}

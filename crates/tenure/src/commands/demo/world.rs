@@ -1,0 +1,190 @@
+//! What the demo happens in: an embedded control plane, a Git server with four repositories, and two people. Owns one
+//! folder and nothing outside it.
+
+use std::path::Path;
+
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tenure_git_server::{Content, GitServer, Options, Repository};
+
+use super::files::{self, File};
+use crate::failure::{Failure, chain};
+use crate::plane::{self, Plane};
+
+/// The field manager of what the demo's administrator applies.
+const ADMINISTRATOR: &str = "tenure-demo";
+
+/// A change of a repository.
+pub(super) enum Edit {
+    /// Adds files.
+    Add(&'static [File]),
+    /// Removes a file.
+    Remove(&'static str),
+    /// Replaces text that must be there.
+    Replace {
+        path: &'static str,
+        from: &'static str,
+        to: &'static str,
+    },
+}
+
+/// Everything that is running.
+pub(super) struct World {
+    /// The control plane.
+    pub(super) plane: Plane,
+    /// The administrator.
+    pub(super) admin: kube::Client,
+    /// The owner of tenant evil.
+    pub(super) mallory: kube::Client,
+    /// The administrators' repository.
+    pub(super) platform: Repository,
+    /// Alpha's repository.
+    pub(super) alpha: Repository,
+    /// Address of the Git server, without a trailing slash.
+    pub(super) git_address: String,
+    git: GitServer,
+}
+
+impl World {
+    /// Starts everything below `folder`.
+    pub(super) async fn start(folder: &Path, port: u16) -> Result<Self, Failure> {
+        let options = Options {
+            accept_pushes: true,
+            ..Options::default()
+        };
+        let git = GitServer::start(folder.join("git"), options)
+            .await
+            .map_err(|error| git_failure(&error))?;
+        let git_address = format!("http://{}", git.http_address());
+        let repository = async |name: &str, lists: &[&'static [File]], links: &[File]| {
+            let repository = git.create(name).await.map_err(|error| git_failure(&error))?;
+            let files = lists
+                .iter()
+                .flat_map(|list| list.iter())
+                .map(|(path, text)| ((*path).to_owned(), Content::from(with_address(text, &git_address))));
+            let links = links
+                .iter()
+                .map(|(path, target)| ((*path).to_owned(), Content::Link((*target).to_owned())));
+            repository
+                .commit(files.chain(links), "the beginning")
+                .await
+                .map_err(|error| git_failure(&error))?;
+            Ok::<_, Failure>(repository)
+        };
+        let platform = repository("platform", &[files::PLATFORM], &[]).await?;
+        let alpha = repository("alpha", &[files::ALPHA], &[]).await?;
+        repository("beta", &[files::BETA], &[]).await?;
+        repository("evil", &[files::EVIL], files::EVIL_LINKS).await?;
+
+        let plane = Plane::start(plane::Options {
+            data: folder.join("data"),
+            address: ([127, 0, 0, 1], port).into(),
+            workload_status: true,
+            allowed_sources: vec![git_address.clone()],
+        })
+        .await?;
+        let admin = plane.client().await?;
+        let mallory = plane.client_as("mallory").await?;
+        Ok(Self {
+            plane,
+            admin,
+            mallory,
+            platform,
+            alpha,
+            git_address,
+            git,
+        })
+    }
+
+    /// The clone URL of a repository.
+    pub(super) fn url(&self, repository: &str) -> String {
+        self.git.http_url(repository)
+    }
+
+    /// What an administrator does once, by hand: a ServiceAccount for the platform, its rights, and its Surface.
+    pub(super) async fn create_platform_surface(&self) -> Result<(), Failure> {
+        let manifests = [
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "platform-gitops", "namespace": "tenure-system"}}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "platform-gitops"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [{"kind": "ServiceAccount", "name": "platform-gitops", "namespace": "tenure-system"}]}),
+            json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": {"name": "platform", "namespace": "tenure-system"},
+                "spec": {"serviceAccountName": "platform-gitops", "sources": [{"name": "platform", "url": format!("{}/platform.git", self.git_address),
+                    "path": "tenants", "interval": "2s"}]}}),
+        ];
+        for manifest in manifests {
+            self.apply(&manifest).await?;
+        }
+        Ok(())
+    }
+
+    async fn apply(&self, manifest: &serde_json::Value) -> Result<(), Failure> {
+        let text = |pointer: &str| {
+            manifest
+                .pointer(pointer)
+                .and_then(serde_json::Value::as_str)
+                .unwrap_or_default()
+        };
+        let served = crate::resources::served(&self.admin).await?;
+        let resource = crate::resources::find(&served, text("/kind"))?;
+        let api: kube::Api<kube::api::DynamicObject> = if resource.namespaced {
+            kube::Api::namespaced_with(self.admin.clone(), text("/metadata/namespace"), &resource.api())
+        } else {
+            kube::Api::all_with(self.admin.clone(), &resource.api())
+        };
+        api.patch(
+            text("/metadata/name"),
+            &PatchParams::apply(ADMINISTRATOR),
+            &Patch::Apply(manifest),
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Commits edits and returns the commit's id.
+    pub(super) async fn commit(
+        &self,
+        repository: &Repository,
+        edits: &[Edit],
+        message: &str,
+    ) -> Result<String, Failure> {
+        let mut changes: Vec<(String, Content)> = Vec::new();
+        for edit in edits {
+            match edit {
+                Edit::Add(added) => {
+                    changes.extend(added.iter().map(|(path, text)| {
+                        ((*path).to_owned(), Content::from(with_address(text, &self.git_address)))
+                    }));
+                }
+                Edit::Remove(path) => changes.push(((*path).to_owned(), Content::Removed)),
+                Edit::Replace { path, from, to } => {
+                    let old = repository
+                        .read("main", path)
+                        .await
+                        .map_err(|error| git_failure(&error))?;
+                    let old = String::from_utf8_lossy(&old);
+                    if !old.contains(from) {
+                        return Err(Failure::internal(format!(
+                            "{path} of {} does not contain {from:?}",
+                            repository.name()
+                        )));
+                    }
+                    changes.push(((*path).to_owned(), Content::from(old.replace(from, to))));
+                }
+            }
+        }
+        repository
+            .commit(changes, message)
+            .await
+            .map_err(|error| git_failure(&error))
+    }
+}
+
+/// The address of the Git server is known only when it listens.
+fn with_address(text: &str, address: &str) -> String {
+    text.replace("GIT_SERVER", address)
+}
+
+fn git_failure(error: &tenure_git_server::GitServerError) -> Failure {
+    Failure::environment(chain(error)).hint("is git installed and on PATH?")
+}

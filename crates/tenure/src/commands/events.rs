@@ -1,0 +1,113 @@
+//! `tenure events`: what happened, oldest first.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::connect::{Connect, Scope};
+use crate::failure::Failure;
+use crate::output;
+
+/// Show events, oldest first; of one object with --for.
+#[derive(Debug, Args)]
+pub(crate) struct Events {
+    /// Only of one object: KIND/NAME, such as kustomization/apps.
+    #[arg(long = "for", value_name = "KIND/NAME")]
+    object: Option<String>,
+    /// Only warnings.
+    #[arg(long)]
+    warnings: bool,
+    #[command(flatten)]
+    scope: Scope,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Events {
+    pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client().await?;
+        let wanted = self.object.as_deref().map(split).transpose()?;
+        let namespace = self.scope.namespace(&client);
+        let path = namespace.as_ref().map_or("/api/v1/events".to_owned(), |namespace| {
+            format!("/api/v1/namespaces/{namespace}/events")
+        });
+        let request = http::Request::get(path)
+            .body(Vec::new())
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let answer: Value = client.request(request).await?;
+        let mut events: Vec<&Value> = answer
+            .get("items")
+            .and_then(Value::as_array)
+            .map(|items| items.iter().collect())
+            .unwrap_or_default();
+        events.retain(|event| wanted.is_none_or(|(kind, name)| about(event, kind, name)));
+        events.retain(|event| !self.warnings || text(event, "/type") == "Warning");
+        events.sort_by_key(|event| last_seen(event));
+        if events.is_empty() {
+            output::note("no events");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut headers = vec!["last seen", "type", "reason", "object", "message"];
+        if namespace.is_none() {
+            headers.insert(0, "namespace");
+        }
+        let rows = events.iter().map(|event| row(event, namespace.is_none())).collect();
+        output::line(output::table(
+            &headers.into_iter().map(str::to_owned).collect::<Vec<_>>(),
+            rows,
+        ));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn split(object: &str) -> Result<(&str, &str), Failure> {
+    object.split_once('/').ok_or_else(|| {
+        Failure::usage(format!(
+            "--for {object:?}: KIND/NAME is wanted, such as kustomization/apps"
+        ))
+    })
+}
+
+fn about(event: &Value, kind: &str, name: &str) -> bool {
+    text(event, "/involvedObject/kind").eq_ignore_ascii_case(kind) && text(event, "/involvedObject/name") == name
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// RFC 3339 times of one zone sort as text.
+fn last_seen(event: &Value) -> String {
+    ["/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"]
+        .iter()
+        .map(|pointer| text(event, pointer))
+        .find(|time| !time.is_empty())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn row(event: &Value, with_namespace: bool) -> Vec<String> {
+    let object = format!(
+        "{}/{}",
+        text(event, "/involvedObject/kind").to_lowercase(),
+        text(event, "/involvedObject/name")
+    );
+    let kind = text(event, "/type");
+    let message = text(event, "/message").trim().replace('\n', " ");
+    let mut row = vec![
+        last_seen(event),
+        if kind == "Warning" {
+            output::bad(kind)
+        } else {
+            kind.to_owned()
+        },
+        text(event, "/reason").to_owned(),
+        object,
+        message,
+    ];
+    if with_namespace {
+        row.insert(0, text(event, "/metadata/namespace").to_owned());
+    }
+    row
+}

@@ -1,0 +1,11 @@
+//! The subcommands, one file each.
+
+pub(crate) mod build;
+pub(crate) mod completion;
+pub(crate) mod demo;
+pub(crate) mod events;
+pub(crate) mod get;
+pub(crate) mod reconcile;
+pub(crate) mod up;
+pub(crate) mod version;
+pub(crate) mod who;

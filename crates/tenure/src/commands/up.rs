@@ -1,0 +1,60 @@
+//! `tenure up`: the embedded control plane with all controllers, until it is told to end.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::output;
+use crate::plane::{Options, Plane};
+
+/// Run the embedded control plane with all controllers.
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// Folder for everything that is stored: objects, certificates, artifacts, and the administrator's kubeconfig.
+    #[arg(long, value_name = "DIR", default_value = "tenure-data")]
+    data: PathBuf,
+    /// Port to serve HTTPS on; 0 takes a free one.
+    #[arg(long, default_value_t = 6443)]
+    port: u16,
+    /// Address to listen on.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    bind: IpAddr,
+    /// Report stored workloads as rolled out (nothing is run; see docs/reference/workload-status.md).
+    #[arg(long)]
+    workload_status: bool,
+    /// Allow sources to reach an address that is denied by default (loopback, link-local, private): exactly this scheme, host and port.
+    #[arg(long = "allow-source", value_name = "SCHEME://HOST:PORT")]
+    allowed_sources: Vec<String>,
+}
+
+impl Up {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let plane = Plane::start(Options {
+            data: self.data,
+            address: SocketAddr::new(self.bind, self.port),
+            workload_status: self.workload_status,
+            allowed_sources: self.allowed_sources,
+        })
+        .await?;
+        output::line(format!("ready in {} ms at {}", plane.ready().as_millis(), plane.url()));
+        output::line(format!("export KUBECONFIG={}", plane.kubeconfig().display()));
+        ended().await?;
+        output::note("ending: watches are closed, what was acknowledged is on disk");
+        plane.stop().await;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+async fn ended() -> Result<(), Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failure = |error: std::io::Error| Failure::environment(format!("can't wait for signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failure)?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(failure),
+        _ = terminate.recv() => Ok(()),
+    }
+}

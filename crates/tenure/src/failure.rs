@@ -1,0 +1,113 @@
+//! Errors at the edge: a kind, a message and a hint. Owns exit codes; refuses causes that nobody can act on.
+
+use std::process::ExitCode;
+
+/// What `tenure --help` says of exit codes.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the command ran and the answer is no, 2 wrong usage, \
+     3 the cluster or the machine refused or failed, 70 a defect of tenure itself.";
+
+/// Whose turn it is to act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The command ran, and the answer is no.
+    Negative,
+    /// The command line or an input is wrong.
+    Usage,
+    /// The cluster, the disk or the network refused.
+    Environment,
+    /// A defect of ours.
+    Internal,
+}
+
+/// A failure as its reader meets it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    /// What failed, and where.
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) hint: Option<String>,
+}
+
+impl Failure {
+    fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// The command ran, and the answer is no.
+    pub(crate) fn negative(message: impl Into<String>) -> Self {
+        Self::new(Kind::Negative, message)
+    }
+
+    /// The command line or an input is wrong.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// The cluster, the disk or the network refused.
+    pub(crate) fn environment(message: impl Into<String>) -> Self {
+        Self::new(Kind::Environment, message)
+    }
+
+    /// A defect of ours.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(Kind::Internal, message)
+    }
+
+    /// Adds what to do.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The exit code that `EXIT_CODES` documents.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self.kind {
+            Kind::Negative => 1,
+            Kind::Usage => 2,
+            Kind::Environment => 3,
+            Kind::Internal => 70,
+        })
+    }
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::environment(format!("{} ({})", status.message, status.reason)),
+            other => Self::environment(chain(&other))
+                .hint("is the control plane running? `tenure up --data DIR` starts one and writes DIR/kubeconfig"),
+        }
+    }
+}
+
+/// An error with its causes, each once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_names_every_cause_once() {
+        let inner = std::io::Error::other("disk full");
+        let outer = std::io::Error::other(inner);
+        assert_eq!(chain(&outer), "disk full");
+    }
+}

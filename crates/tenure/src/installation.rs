@@ -1,0 +1,115 @@
+//! What is put into the embedded control plane at every start, and the controllers on top of it. Owns no list of its
+//! own: the objects are `tenure_api::installation`, and the controllers choose nothing that is not in their Config.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tenure_apiserver::Server;
+use tenure_cluster::{Connection, Token};
+use tenure_sources::Endpoint;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{Failure, chain};
+
+/// The field manager of what an installation applies.
+const FIELD_MANAGER: &str = "tenure";
+
+/// How long the controller's first token is good for; it asks for the next ones by itself.
+const FIRST_TOKEN_SECONDS: i64 = 3600;
+
+/// Reads what an administrator allows sources to reach.
+pub(crate) fn allowances(texts: &[String]) -> Result<Vec<Endpoint>, Failure> {
+    let parse = |text: &String| {
+        text.parse().map_err(|error| {
+            Failure::usage(format!("--allow-source: {error}"))
+                .hint("an allowance is exact: scheme, host and port, such as http://127.0.0.1:3000")
+        })
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// Applies everything that an installation consists of; what is as it should be is not written again.
+pub(crate) async fn apply(admin: &kube::Client) -> Result<(), Failure> {
+    let objects = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
+    for object in &objects {
+        let request = http::Request::patch(path(object)?)
+            .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
+            .body(object.to_string().into_bytes())
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        admin.request::<Value>(request).await.map_err(|error| {
+            let failure = Failure::from(error);
+            Failure::internal(format!("{} can't be installed: {}", name(object), failure.message))
+        })?;
+    }
+    Ok(())
+}
+
+fn name(object: &Value) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    format!("{} {}", text("/kind"), text("/metadata/name"))
+}
+
+/// Where an object of the installation is written to. The kinds are few and known, so nothing has to be discovered.
+fn path(object: &Value) -> Result<String, Failure> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let collection = match text("/kind") {
+        "CustomResourceDefinition" => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
+        "Namespace" => "/api/v1/namespaces".to_owned(),
+        "ServiceAccount" => format!("/api/v1/namespaces/{}/serviceaccounts", text("/metadata/namespace")),
+        "ClusterRole" => "/apis/rbac.authorization.k8s.io/v1/clusterroles".to_owned(),
+        "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".to_owned(),
+        other => return Err(Failure::internal(format!("an installation has no {other}"))),
+    };
+    Ok(format!(
+        "{collection}/{}?fieldManager={FIELD_MANAGER}&force=true",
+        text("/metadata/name")
+    ))
+}
+
+/// Starts the controllers as their own ServiceAccount, through the server's service in this process.
+pub(crate) fn start_controllers(
+    server: &Server,
+    data: &Path,
+    allowed: Vec<Endpoint>,
+    shutdown: CancellationToken,
+) -> Result<JoinHandle<()>, Failure> {
+    let namespace = tenure_api::metadata::PLATFORM_NAMESPACE;
+    let account = tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT;
+    let token = server
+        .service_account_token(namespace, account, FIRST_TOKEN_SECONDS)
+        .map_err(|error| Failure::internal(format!("no token for {namespace}/{account}: {error}")))?;
+    let connection = Connection::in_process(server.service(), Token::new(token, None));
+    let mut config = tenure_controllers::Config::new(connection, data.join("artifacts"));
+    config.platform_sources.allow.clone_from(&allowed);
+    config.tenant_sources.allow = allowed;
+    Ok(tokio::spawn(async move {
+        if let Err(error) = tenure_controllers::run(config, shutdown).await {
+            tracing::error!(error = chain(&error), "the controllers ended");
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_object_of_the_installation_has_a_place() {
+        for object in tenure_api::installation::objects().expect("objects") {
+            path(&object).expect("a path");
+        }
+    }
+
+    #[test]
+    fn an_allowance_is_exact() {
+        for (text, ok) in [
+            ("http://127.0.0.1:3000", true),
+            ("ssh://git.example", true),
+            ("git.example", false),
+            ("http://git.example/path", false),
+        ] {
+            assert_eq!(allowances(&[text.to_owned()]).is_ok(), ok, "{text}");
+        }
+    }
+}

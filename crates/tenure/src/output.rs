@@ -1,0 +1,137 @@
+//! What people and programs read. Owns standard output and standard error; refuses colour where nobody sees it
+//! (anstream strips it from pipes and files).
+
+use std::io::Write;
+
+use anstyle::{AnsiColor, Style};
+use clap::ValueEnum;
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// How objects are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// The object as JSON.
+    Json,
+    /// The object as YAML.
+    Yaml,
+    /// `resource/name`, one a line.
+    Name,
+}
+
+/// A line to standard output. A reader that has gone away (`| head`) is no error.
+pub(crate) fn line(text: impl AsRef<str>) {
+    let _reader_gone = writeln!(anstream::stdout().lock(), "{}", text.as_ref());
+}
+
+/// Text to standard output as it is.
+pub(crate) fn raw(text: &[u8]) {
+    let mut stdout = anstream::stdout().lock();
+    let _reader_gone = stdout.write_all(text).and_then(|()| stdout.flush());
+}
+
+/// A line to standard error.
+pub(crate) fn note(text: impl AsRef<str>) {
+    let _reader_gone = writeln!(anstream::stderr().lock(), "{}", text.as_ref());
+}
+
+/// A failure, as its reader meets it.
+pub(crate) fn failure(failure: &Failure) {
+    note(format!(
+        "{} {}",
+        paint(Style::new().bold().fg_color(Some(AnsiColor::Red.into())), "error:"),
+        failure.message
+    ));
+    if let Some(hint) = &failure.hint {
+        note(format!(
+            "{} {hint}",
+            paint(Style::new().bold().fg_color(Some(AnsiColor::Cyan.into())), "hint:")
+        ));
+    }
+}
+
+/// Text in a style.
+pub(crate) fn paint(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Green text.
+pub(crate) fn good(text: &str) -> String {
+    paint(Style::new().fg_color(Some(AnsiColor::Green.into())), text)
+}
+
+/// Red text.
+pub(crate) fn bad(text: &str) -> String {
+    paint(Style::new().fg_color(Some(AnsiColor::Red.into())), text)
+}
+
+/// Bold text.
+pub(crate) fn bold(text: &str) -> String {
+    paint(Style::new().bold(), text)
+}
+
+/// Faint text.
+pub(crate) fn faint(text: &str) -> String {
+    paint(Style::new().dimmed(), text)
+}
+
+/// A table without borders, as kubectl prints one.
+pub(crate) fn table(headers: &[String], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(headers.iter().map(|header| header.to_uppercase()));
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+        .to_string()
+        .lines()
+        .map(str::trim_end)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Prints objects for programs.
+pub(crate) fn objects(objects: &[Value], format: Format, single: bool) -> Result<(), Failure> {
+    let list;
+    let whole = match objects {
+        [only] if single => only,
+        _ => {
+            list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
+            &list
+        }
+    };
+    match format {
+        Format::Json => {
+            line(serde_json::to_string_pretty(whole).map_err(|error| Failure::internal(error.to_string()))?)
+        }
+        Format::Yaml => raw(kustomize::to_yaml(whole).as_bytes()),
+        Format::Name => {
+            for object in objects {
+                let kind = object
+                    .get("kind")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_lowercase();
+                let name = object
+                    .pointer("/metadata/name")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
+                let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+                let group = api_version
+                    .split_once('/')
+                    .map(|(group, _)| format!(".{group}"))
+                    .unwrap_or_default();
+                line(format!("{kind}{group}/{name}"));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! The embedded control plane with its controllers, as `up` and `demo` run it. Owns one data folder and one listener;
+//! refuses to share the folder with another process.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tenure_apiserver::{Config, Server};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{Failure, chain};
+use crate::installation;
+
+/// How a control plane is started.
+pub(crate) struct Options {
+    /// Where everything is stored.
+    pub(crate) data: PathBuf,
+    /// Where HTTPS is served; port 0 takes a free one.
+    pub(crate) address: SocketAddr,
+    /// Whether stored workloads are reported as rolled out.
+    pub(crate) workload_status: bool,
+    /// Addresses that sources may reach although they are denied by default, as `scheme://host:port`.
+    pub(crate) allowed_sources: Vec<String>,
+}
+
+/// A running control plane.
+pub(crate) struct Plane {
+    server: Server,
+    address: SocketAddr,
+    kubeconfig: PathBuf,
+    ready: Duration,
+    shutdown: CancellationToken,
+    serving: JoinHandle<()>,
+    controlling: JoinHandle<()>,
+}
+
+impl Plane {
+    /// Starts everything; when it returns, the API answers and the controllers run.
+    pub(crate) async fn start(options: Options) -> Result<Self, Failure> {
+        let started = Instant::now();
+        let allowed = installation::allowances(&options.allowed_sources)?;
+        prepare(&options.data)?;
+        let listener = listen(options.address).await?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| Failure::environment(error.to_string()))?;
+        let server = open(&options).await?;
+        let kubeconfig = options.data.join("kubeconfig");
+        let serving = tokio::spawn({
+            let server = server.clone();
+            async move {
+                if let Err(error) = server.serve(listener).await {
+                    tracing::error!(error = chain(&error), "the API server ended");
+                }
+            }
+        });
+        let admin = kube::Client::new(server.admin_service(), "default");
+        installation::apply(&admin).await?;
+        server
+            .write_admin_kubeconfig(&kubeconfig, address)
+            .map_err(|error| Failure::environment(format!("{}: {}", kubeconfig.display(), chain(&error))))?;
+        let ready = started.elapsed();
+        let shutdown = CancellationToken::new();
+        let controlling = installation::start_controllers(&server, &options.data, allowed, shutdown.clone())?;
+        Ok(Self {
+            server,
+            address,
+            kubeconfig,
+            ready,
+            shutdown,
+            serving,
+            controlling,
+        })
+    }
+
+    /// The address of the API.
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// The administrator's kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// From the call of [`Plane::start`] until the API answered.
+    pub(crate) fn ready(&self) -> Duration {
+        self.ready
+    }
+
+    /// An administrator's client, over the network as anybody's.
+    pub(crate) async fn client(&self) -> Result<kube::Client, Failure> {
+        self.client_with(None).await
+    }
+
+    /// An administrator's client that impersonates a user.
+    pub(crate) async fn client_as(&self, user: &str) -> Result<kube::Client, Failure> {
+        self.client_with(Some(user)).await
+    }
+
+    async fn client_with(&self, user: Option<&str>) -> Result<kube::Client, Failure> {
+        let failure = |error: kube::config::KubeconfigError| Failure::internal(chain(&error));
+        let kubeconfig = kube::config::Kubeconfig::read_from(&self.kubeconfig).map_err(failure)?;
+        let options = kube::config::KubeConfigOptions::default();
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .map_err(failure)?;
+        config.auth_info.impersonate = user.map(str::to_owned);
+        Ok(kube::Client::try_from(config)?)
+    }
+
+    /// Ends the controllers, then the watches, then the server.
+    pub(crate) async fn stop(self) {
+        self.shutdown.cancel();
+        let _ended = self.controlling.await;
+        self.server.shutdown();
+        let _ended = self.serving.await;
+    }
+}
+
+fn prepare(data: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(data).map_err(|error| {
+        Failure::environment(format!("{}: {error}", data.display()))
+            .hint("name a folder that can be written with --data DIR")
+    })
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let failure = |what: &str| Failure::environment(format!("can't listen on {address}: {what}"));
+        match error.kind() {
+            std::io::ErrorKind::AddrInUse => failure("the port is in use")
+                .hint("end what listens there, or take another port: --port N (0 takes a free one)"),
+            std::io::ErrorKind::PermissionDenied => {
+                failure("permission denied").hint("ports below 1024 need privileges: --port 6443")
+            }
+            std::io::ErrorKind::AddrNotAvailable => {
+                failure("this machine has no such address").hint("--bind 127.0.0.1")
+            }
+            _ => failure(&error.to_string()),
+        }
+    })
+}
+
+async fn open(options: &Options) -> Result<Server, Failure> {
+    let config = Config {
+        workload_status: options.workload_status,
+        ..Config::new(&options.data)
+    };
+    let config = Config {
+        names: names(options.address),
+        ..config
+    };
+    Server::open(config).await.map_err(|error| {
+        Failure::environment(chain(&error)).hint("what is stored is left as it is: end the other process, restore a copy, or name another folder with --data DIR")
+    })
+}
+
+/// Names, beside the loopback's, that clients may call the server by.
+fn names(address: SocketAddr) -> Vec<String> {
+    if address.ip().is_loopback() || address.ip().is_unspecified() {
+        Vec::new()
+    } else {
+        vec![address.ip().to_string()]
+    }
+}

@@ -1,0 +1,263 @@
+//! Where an object came from: the Kustomization that applied it, the commit, and for each field the file and line. Owns
+//! nothing that is stored: it is computed from the artifact that was applied and from the build, which is pure.
+
+use std::path::Path;
+
+use kube::api::{Api, DynamicObject};
+use kube::core::ApiResource;
+use kustomize::{BuiltResource, MapTree, Options, Overrides};
+use serde_json::Value;
+use structured_merge::{FieldPath, PathElement};
+use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
+use tenure_sources::{ArtifactStore, Limits, Node, SourceKey};
+
+/// What is known of an object's origin.
+#[derive(Default)]
+pub(crate) struct Provenance {
+    summary: Vec<String>,
+    built: Option<BuiltResource>,
+}
+
+/// The Kustomization that applied the object, and its source.
+struct Applied {
+    kustomization: Value,
+    source: Value,
+}
+
+impl Provenance {
+    /// Finds out where an object came from. What can't be found out is said in the summary, and is no error: who owns a
+    /// field is known without it.
+    pub(crate) async fn of(client: &kube::Client, object: &Value, artifacts: Option<&Path>) -> Self {
+        let label = |name: &str| {
+            object
+                .pointer("/metadata/labels")
+                .and_then(|labels| labels.get(name))
+                .and_then(Value::as_str)
+        };
+        let (Some(name), Some(namespace)) = (label(OWNER_NAME), label(OWNER_NAMESPACE)) else {
+            return Self {
+                summary: vec!["No Kustomization applied this object.".to_owned()],
+                built: None,
+            };
+        };
+        let applied = match applied(client, namespace, name).await {
+            Ok(applied) => applied,
+            Err(why) => {
+                return Self {
+                    summary: vec![format!("Applied by Kustomization {namespace}/{name} ({why}).")],
+                    built: None,
+                };
+            }
+        };
+        let revision = text(&applied.kustomization, "/status/lastAppliedRevision").to_owned();
+        let url = text(&applied.source, "/spec/url");
+        let mut summary = vec![
+            format!(
+                "Applied by Kustomization {namespace}/{name} as {}.",
+                identity(&applied.kustomization, namespace)
+            ),
+            format!("From {url} at {revision}."),
+        ];
+        let built = match artifacts {
+            None => Err("no folder with artifacts is known: name it with --artifacts DIR".to_owned()),
+            Some(folder) => build(folder, &applied, &revision, object),
+        };
+        if let Err(why) = &built {
+            summary.push(format!("File and line are not known here: {why}."));
+        }
+        Self {
+            summary,
+            built: built.ok(),
+        }
+    }
+
+    /// What there is to say before the table.
+    pub(crate) fn summary(&self) -> &[String] {
+        &self.summary
+    }
+
+    /// Whether a manager's fields came from Git.
+    pub(crate) fn is_by(&self, manager: &str) -> bool {
+        manager == KUSTOMIZE_CONTROLLER
+    }
+
+    /// File and line of a field.
+    pub(crate) fn line_of(&self, path: &FieldPath) -> Option<String> {
+        let built = self.built.as_ref()?;
+        let location = built.locate(&pointer(&built.object, path)?)?;
+        (location.line > 0).then(|| location.to_string())
+    }
+}
+
+/// The JSON pointer of a path in an object: keyed list items become indices.
+fn pointer(object: &Value, path: &FieldPath) -> Option<String> {
+    let mut pointer = String::new();
+    for (depth, element) in path.0.iter().enumerate() {
+        let part = match element {
+            PathElement::Field(name) => name.replace('~', "~0").replace('/', "~1"),
+            PathElement::Index(index) => index.to_string(),
+            PathElement::Key(_) | PathElement::Value(_) => {
+                let list = object.pointer(&pointer)?.as_array()?;
+                let prefix = FieldPath(path.0.get(..=depth)?.to_vec());
+                let item = structured_merge::owners::value_at(object, &prefix)?;
+                list.iter().position(|candidate| candidate == item)?.to_string()
+            }
+        };
+        pointer.push('/');
+        pointer.push_str(&part);
+    }
+    Some(pointer)
+}
+
+async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<Applied, String> {
+    let kustomization = get(
+        client,
+        "kustomize.toolkit.fluxcd.io",
+        "v1",
+        "Kustomization",
+        "kustomizations",
+        namespace,
+        name,
+    )
+    .await?;
+    let kind = text(&kustomization, "/spec/sourceRef/kind");
+    if kind != "GitRepository" {
+        return Err(format!("its source is a {kind}"));
+    }
+    let source_namespace = Some(text(&kustomization, "/spec/sourceRef/namespace"))
+        .filter(|name| !name.is_empty())
+        .unwrap_or(namespace);
+    let source_name = text(&kustomization, "/spec/sourceRef/name");
+    let source = get(
+        client,
+        "source.toolkit.fluxcd.io",
+        "v1",
+        "GitRepository",
+        "gitrepositories",
+        source_namespace,
+        source_name,
+    )
+    .await?;
+    Ok(Applied { kustomization, source })
+}
+
+async fn get(
+    client: &kube::Client,
+    group: &str,
+    version: &str,
+    kind: &str,
+    plural: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Value, String> {
+    let resource = ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: format!("{group}/{version}"),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    match api.get(name).await {
+        Ok(object) => serde_json::to_value(object).map_err(|error| error.to_string()),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn identity(kustomization: &Value, namespace: &str) -> String {
+    let name = Some(text(kustomization, "/spec/serviceAccountName"))
+        .filter(|name| !name.is_empty())
+        .unwrap_or("default");
+    format!("system:serviceaccount:{namespace}:{name}")
+}
+
+/// Builds again what was applied, and picks the object.
+fn build(artifacts: &Path, applied: &Applied, revision: &str, object: &Value) -> Result<BuiltResource, String> {
+    if text(&applied.source, "/status/artifact/revision") != revision {
+        return Err("the source has moved on since".to_owned());
+    }
+    let source = SourceKey::new(
+        "GitRepository",
+        text(&applied.source, "/metadata/namespace"),
+        text(&applied.source, "/metadata/name"),
+    )
+    .map_err(|error| error.to_string())?;
+    let folder = artifacts.join("store");
+    if !folder.is_dir() {
+        return Err(format!(
+            "{} holds no artifacts; name the folder with --artifacts DIR",
+            artifacts.display()
+        ));
+    }
+    let store = ArtifactStore::open(folder).map_err(|error| error.to_string())?;
+    let tree = store
+        .load(
+            &source,
+            text(&applied.source, "/status/artifact/digest"),
+            &Limits::default(),
+        )
+        .map_err(|error| error.to_string())?;
+    let mut files = MapTree::new();
+    for (path, node) in tree.iter() {
+        match node {
+            Node::File(content) => files.insert(path, content.to_vec()),
+            Node::Link(target) => files.insert_link(path, target),
+        }
+    }
+    let namespace = Some(text(&applied.kustomization, "/spec/targetNamespace"))
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned);
+    let options = Options {
+        overrides: Overrides {
+            namespace,
+            ..Overrides::default()
+        },
+        generate_missing: true,
+        ..Options::default()
+    };
+    let built =
+        kustomize::build(&files, folder_of(&applied.kustomization), &options).map_err(|error| error.to_string())?;
+    let same = |resource: &BuiltResource| {
+        let own_namespace = text(&resource.object, "/metadata/namespace");
+        text(&resource.object, "/kind") == text(object, "/kind")
+            && text(&resource.object, "/metadata/name") == text(object, "/metadata/name")
+            && (own_namespace.is_empty() || own_namespace == text(object, "/metadata/namespace"))
+    };
+    built
+        .resources
+        .into_iter()
+        .find(same)
+        .ok_or_else(|| "the build does not make this object".to_owned())
+}
+
+fn folder_of(kustomization: &Value) -> &str {
+    text(kustomization, "/spec/path")
+        .trim_start_matches("./")
+        .trim_matches('/')
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keyed_items_become_indices() {
+        let object = serde_json::json!({"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]}, "metadata": {"labels": {"x/y": "z"}}});
+        for (path, want) in [
+            (".spec.containers[name=\"b\"].image", Some("/spec/containers/1/image")),
+            (".spec.containers[name=\"c\"].image", None),
+            (".metadata.labels['x/y']", Some("/metadata/labels/x~1y")),
+        ] {
+            assert_eq!(
+                pointer(&object, &path.parse().expect("a path")).as_deref(),
+                want,
+                "{path}"
+            );
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The demo, as CI and a newcomer run it.
+
+use crate::process::tenure;
+
+/// Every step holds, and nothing is left behind where nothing was named.
+#[test]
+fn the_whole_story_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("demo");
+    let output = tenure(&["demo", "--once", "--data", data.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let account = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{account}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        account.matches("denied; the control succeeds").count() >= 8,
+        "{account}"
+    );
+    assert!(!account.contains("NOT SEEN"), "{account}");
+    let kubeconfig = data.join("data/kubeconfig");
+    assert!(
+        kubeconfig.exists(),
+        "{} is what the account names",
+        kubeconfig.display()
+    );
+}
+
+/// A folder that holds something is somebody's.
+#[test]
+fn the_demo_does_not_touch_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("mine"), "mine").unwrap();
+    crate::process::fails(
+        &["demo", "--once", "--data", folder.path().to_str().unwrap()],
+        2,
+        &["is not empty", "hint:"],
+    );
+}

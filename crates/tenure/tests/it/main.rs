@@ -1,0 +1,17 @@
+//! The program from outside: its processes, its exit codes, what it prints.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+mod bad_input;
+mod demo;
+mod durable;
+mod process;
+mod real_repositories;

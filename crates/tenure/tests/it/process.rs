@@ -1,0 +1,84 @@
+//! Running the program. A started control plane is ended by its own id, however the test ends.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// The program with a clean environment: no test sees the user's kubeconfig.
+pub(crate) fn tenure(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command
+        .args(arguments)
+        .env_remove("KUBECONFIG")
+        .env_remove("TENURE_LOG")
+        .env("HOME", "/nonexistent")
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs to the end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    tenure(arguments).output().expect("run tenure")
+}
+
+/// Runs to the end and expects this exit code and these words on standard error.
+pub(crate) fn fails(arguments: &[&str], code: i32, words: &[&str]) {
+    let output = run(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+    for word in words {
+        assert!(error.contains(word), "{arguments:?} does not say {word:?}: {error}");
+    }
+}
+
+/// A running `tenure up`.
+pub(crate) struct Up {
+    child: Child,
+    /// Where it listens, as it printed it.
+    pub(crate) url: String,
+}
+
+impl Up {
+    /// Starts on a free port and waits for the line that says it is ready.
+    pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
+        let data = data.to_str().expect("a folder in UTF-8");
+        let mut arguments = vec!["up", "--data", data, "--port", "0"];
+        arguments.extend_from_slice(more);
+        let mut child = tenure(&arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("start tenure up");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let Some(Ok(first)) = lines.next() else {
+            let output = child.wait_with_output().expect("output");
+            panic!("tenure up ended: {}", String::from_utf8_lossy(&output.stderr));
+        };
+        let url = first.rsplit(' ').next().expect("an address").to_owned();
+        assert!(url.starts_with("https://127.0.0.1:"), "{first}");
+        Self { child, url }
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("kill");
+        self.child.wait().expect("reap");
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _already_gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// An administrator's client of what runs on `data`.
+pub(crate) async fn client(data: &Path) -> kube::Client {
+    let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+    let kubeconfig = kube::config::Kubeconfig::read_from(data.join("kubeconfig")).expect("kubeconfig");
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
+        .await
+        .expect("config");
+    kube::Client::try_from(config).expect("client")
+}
