@@ -19,6 +19,8 @@ pub(super) struct Field {
 #[derive(Default)]
 struct Struct {
     fields: BTreeMap<String, Field>,
+    /// JSON names by the names that the protobuf tags give.
+    json_names: BTreeMap<String, String>,
     /// Definition names of inlined structs, by the name that the protobuf tag gives them.
     inlined: BTreeMap<String, String>,
 }
@@ -35,6 +37,15 @@ impl Structs {
             .fields
             .get(json_name)
             .or_else(|| found.inlined.values().find_map(|inner| self.field(inner, json_name)))
+    }
+
+    /// The JSON name of a protobuf field, where the two differ.
+    pub(super) fn json_name(&self, definition: &str, protobuf_name: &str) -> Option<&str> {
+        self.0
+            .get(definition)?
+            .json_names
+            .get(protobuf_name)
+            .map(String::as_str)
     }
 
     /// Whether the protobuf field of that name is a struct whose fields JSON shows one level up.
@@ -146,6 +157,10 @@ fn read_file(package: &str, text: &str, structs: &mut Structs) {
                 omit_empty: flags.contains(&"omitempty"),
                 omit_zero: flags.contains(&"omitzero"),
             };
+            let protobuf = tag(tags, "protobuf").unwrap_or_default();
+            if let Some(other) = protobuf.split(',').find_map(|part| part.strip_prefix("name=")) {
+                entry.json_names.insert(other.to_owned(), name.to_owned());
+            }
             entry.fields.insert(name.to_owned(), field);
         }
     }

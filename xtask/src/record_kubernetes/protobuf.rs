@@ -58,6 +58,7 @@ fn field(package: &str, definition: &str, line: &str, structs: &Structs) -> Opti
         type_name(package, declared.strip_prefix("optional ")?)
     };
     let inlined = if structs.is_inlined(definition, name) { "^" } else { "" };
+    let name = structs.json_name(definition, name).unwrap_or(name);
     Some((number.trim().to_owned(), format!("{inlined}{name} {text}")))
 }
 

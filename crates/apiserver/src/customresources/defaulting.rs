@@ -15,7 +15,7 @@ pub(super) fn default_object(root: &Node, object: &mut Map<String, Value>) {
 fn fields(node: &Node, object: &mut Map<String, Value>) {
     for (name, property) in &node.properties {
         let null = object.get(name).is_some_and(Value::is_null);
-        if null && !property.nullable && !accepts_null(property) {
+        if null && !property.nullable {
             object.remove(name);
         }
         if !object.contains_key(name)
@@ -28,7 +28,7 @@ fn fields(node: &Node, object: &mut Map<String, Value>) {
         }
     }
     if let Some(Additional::Schema(inner)) = &node.additional {
-        if !inner.nullable && !accepts_null(inner) {
+        if !inner.nullable {
             match &inner.default {
                 Some(default) => {
                     for value in object.values_mut().filter(|value| value.is_null()) {
@@ -43,11 +43,6 @@ fn fields(node: &Node, object: &mut Map<String, Value>) {
             .filter(|(name, _)| !node.properties.contains_key(*name))
             .for_each(|(_, value)| default(inner, value));
     }
-}
-
-/// Free-form values may be null.
-fn accepts_null(node: &Node) -> bool {
-    node.kind.is_none() && node.preserve
 }
 
 fn default(node: &Node, value: &mut Value) {

@@ -30,13 +30,11 @@ fn fields(node: &Node, object: &mut Map<String, Value>, path: &str, unknown: &mu
         } else if let Some(Additional::Schema(inner)) = &node.additional {
             prune(inner, value, &at, unknown);
         } else if node.additional.is_none() && !node.preserve {
-            dropped.push((name.clone(), at));
+            unknown.push(format!("unknown field \"{at}\""));
+            dropped.push(name.clone());
         }
     }
-    for (name, at) in dropped {
-        object.remove(&name);
-        unknown.push(format!("unknown field \"{at}\""));
-    }
+    object.retain(|name, _| !dropped.contains(name));
 }
 
 fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Vec<String>) {

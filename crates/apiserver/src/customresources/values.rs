@@ -173,11 +173,8 @@ fn check_string(checks: &Checks, text: &str, path: &str, errors: &mut Vec<FieldE
     }
     if !checks.format.is_empty() && !formats::matches(&checks.format, text) {
         let shown = crate::schema::go_quoted(text);
-        errors.push(FieldError::invalid(
-            path,
-            text,
-            format!("{path} in body must be of type {}: {shown}", checks.format),
-        ));
+        let detail = format!("{path} in body must be of type {}: {shown}", checks.format);
+        errors.push(FieldError::new(FieldErrorKind::TypeInvalid, path, text, detail));
     }
 }
 

@@ -37,9 +37,14 @@ pub fn object_warnings(object: &Value) -> Vec<String> {
         .filter_map(Value::as_str)
         .filter(|name| !name.contains('/') && !matches!(*name, "orphan" | "foregroundDeletion"))
         .map(|name| {
-            format!(
-                "metadata.finalizers: \"{name}\": prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers"
-            )
+            // A domain alone is better than nothing.
+            let path = if name.contains('.') {
+                " including a path (/)"
+            } else {
+                ""
+            };
+            let reason = "to avoid accidental conflicts with other finalizer writers";
+            format!("metadata.finalizers: \"{name}\": prefer a domain-qualified finalizer name{path} {reason}")
         })
         .collect()
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::wire::{Reader, Wire};
 use super::{ProtobufError, empty};
+use crate::schema::plain_number;
 
 /// The table: definition, then field number, then `name type`.
 type Table = HashMap<Box<str>, HashMap<Box<str>, Box<str>>>;
@@ -117,11 +118,11 @@ fn value(kind: &str, wire: Wire<'_>, depth: usize) -> Result<Value, ProtobufErro
         "bytes" => Value::from(base64::engine::general_purpose::STANDARD.encode(wire.bytes()?)),
         "bool" => Value::Bool(wire.integer()? != 0),
         "double" => match wire {
-            Wire::Fixed64(bits) => json!(f64::from_bits(bits)),
+            Wire::Fixed64(bits) => plain_number(f64::from_bits(bits)),
             _ => return Err(ProtobufError::Malformed(0)),
         },
         "float" => match wire {
-            Wire::Fixed32(bits) => json!(f32::from_bits(bits)),
+            Wire::Fixed32(bits) => plain_number(f64::from(f32::from_bits(bits))),
             _ => return Err(ProtobufError::Malformed(0)),
         },
         _ => match kind.strip_prefix('@') {

@@ -158,7 +158,8 @@ impl Reader {
                 self.reference(reference, value)
             }
             (Shape::ObjectOrRaw(_), value) => Ok(value),
-            (Shape::Boolean, value @ Value::Bool(_)) | (Shape::Number, value @ Value::Number(_)) => Ok(value),
+            (Shape::Boolean, value @ Value::Bool(_)) => Ok(value),
+            (Shape::Number, Value::Number(number)) => Ok(number.as_f64().map_or(Value::Number(number), plain_number)),
             (Shape::String, value @ Value::String(_)) => Ok(value),
             (Shape::Integer { bits }, Value::Number(number)) => self.integer(*bits, &number, place),
             (Shape::Bytes, Value::String(text)) => bytes(text),
@@ -322,4 +323,16 @@ fn quantity_of(value: &Value) -> Result<Value, String> {
     quantity::canonical(&text)
         .map(Value::from)
         .map_err(|error| error.to_string())
+}
+
+/// A floating-point number as Go prints it: without a point when it is whole.
+pub(crate) fn plain_number(number: f64) -> Value {
+    /// Up to here every whole number is exact.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && number.abs() < EXACT {
+        #[expect(clippy::cast_possible_truncation, reason = "whole, and within the exact range")]
+        let whole = number as i64;
+        return Value::from(whole);
+    }
+    Number::from_f64(number).map_or(Value::Null, Value::Number)
 }

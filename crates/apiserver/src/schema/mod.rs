@@ -26,8 +26,8 @@ pub mod validation;
 use serde_json::Value;
 
 pub use builtin::{BuiltinSchemas, KindSchema};
-pub(crate) use decode::decode as decode_struct;
 pub use decode::{DecodeError, Decoded};
+pub(crate) use decode::{decode as decode_struct, plain_number};
 pub use definition::{Definition, Field, ListKind, PatchStrategy, Shape};
 pub use field_error::{FieldError, FieldErrorKind, FieldPath, invalid_status};
 pub(crate) use field_error::{VERBATIM, go_quoted};

@@ -14,11 +14,8 @@ pub(super) fn merge_field(
     field: Option<&Field>,
 ) -> Result<Vec<Value>, StrategicError> {
     if !field.is_some_and(|field| field.patch_strategy.merge) {
-        // Replaced as a whole; a lone `$patch: replace` marker is not an item.
-        return Ok(match without_directives(Value::Array(patch)) {
-            Value::Array(items) => items,
-            _ => Vec::new(),
-        });
+        // Replaced as a whole. A directive in it is a field that the kind does not know, and goes with those.
+        return Ok(patch);
     }
     let key = field.and_then(|field| field.patch_merge_key.as_deref());
     let definition = field.and_then(|field| field.shape.definition()).cloned();
@@ -63,7 +60,7 @@ pub(super) fn merge(
                 let before = known.as_object().cloned().unwrap_or_default();
                 *known = Value::Object(merge_map(before, item, definition)?);
             }
-            None => merged.push(without_directives(Value::Object(item))),
+            None => merged.extend(without_directives(Value::Object(item))),
         }
     }
     Ok(order::arrange(merged, &patch_order, &server_order, Some(key)))

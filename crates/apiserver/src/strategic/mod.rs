@@ -114,7 +114,10 @@ fn merge_map(
             (Some(Value::Array(before)), Value::Array(patch)) => {
                 Value::Array(lists::merge_field(&key, before, patch, field)?)
             }
-            (_, value) => without_directives(value),
+            (_, value) => match without_directives(value) {
+                Some(value) => value,
+                None => continue,
+            },
         };
         original.insert(key, merged);
     }
@@ -141,30 +144,22 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
     Ok(())
 }
 
-/// A value that the live object has nothing for: nulls and directives in it say nothing.
-fn without_directives(value: Value) -> Value {
-    match value {
+/// A value that the live object has nothing for: nulls in it say nothing, and what bears a directive is no value.
+fn without_directives(value: Value) -> Option<Value> {
+    Some(match value {
+        Value::Object(map) if map.contains_key(DIRECTIVE) => return None,
         Value::Object(map) => {
-            if map.get(DIRECTIVE).and_then(Value::as_str) == Some("delete") {
-                return Value::Object(Map::new());
-            }
             let kept = map
                 .into_iter()
                 .filter(|(key, value)| !value.is_null() && !is_directive(key));
-            Value::Object(kept.map(|(key, value)| (key, without_directives(value))).collect())
-        }
-        Value::Array(items) => {
-            let deleted = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).is_some();
-            Value::Array(
-                items
-                    .into_iter()
-                    .filter(|item| !deleted(item))
-                    .map(without_directives)
+            Value::Object(
+                kept.filter_map(|(key, value)| Some((key, without_directives(value)?)))
                     .collect(),
             )
         }
+        Value::Array(items) => Value::Array(items.into_iter().filter_map(without_directives).collect()),
         other => other,
-    }
+    })
 }
 
 fn is_directive(key: &str) -> bool {
