@@ -25,6 +25,8 @@ pub mod jitter;
 pub mod kustomization;
 pub mod object;
 pub mod plan;
+pub mod surface;
+pub mod tenant;
 
 pub use answer::{Failure, Live, WriteAnswer};
 pub use object::{Object, Origin, RenderedObject};

@@ -21,4 +21,4 @@ pub mod surface;
 
 pub use denial::Denial;
 pub use identity::{Identity, ServiceAccount};
-pub use realm::{NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement};
+pub use realm::{NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, takeable};

@@ -286,7 +286,10 @@ impl Realm {
 
 /// The ServiceAccount that a tenant's surfaces act as: the one ServiceAccount owner in the home namespace that an administrator
 /// named in the Tenant, else `<tenant>-gitops`.
-pub(crate) fn gitops_service_account(tenant: &TenantFacts, home: &NamespaceName) -> Result<ServiceAccountName, Denial> {
+///
+/// # Errors
+/// When several ServiceAccount owners leave it open which, or the name is not one.
+pub fn gitops_service_account(tenant: &TenantFacts, home: &NamespaceName) -> Result<ServiceAccountName, Denial> {
     let generated = format!("{}{TENANT_GITOPS_SUFFIX}", tenant.name);
     let prefix = format!("system:serviceaccount:{home}:");
     let named: BTreeSet<&str> = tenant
@@ -316,4 +319,52 @@ pub(crate) fn gitops_service_account(tenant: &TenantFacts, home: &NamespaceName)
             format!("tenant {}: {error}", tenant.name),
         )
     })
+}
+
+/// Namespaces that are Kubernetes' own: no tenant gets one of them.
+fn is_protected(namespace: &str) -> bool {
+    namespace == "default" || namespace.starts_with("kube-")
+}
+
+/// Whether a namespace may become a tenant's, or is its already: it does not exist yet, or bears the tenant's label and is nobody
+/// else's. That it bears the tenant's name is not enough.
+///
+/// # Errors
+/// When it is the platform's, Kubernetes' own, another tenant's, being deleted, or not labelled for the tenant.
+pub fn takeable(realm: &Realm, tenant: &TenantFacts, namespace: &str) -> Result<(), Denial> {
+    let refuse = |why: String| {
+        Err(Denial::access(format!(
+            "namespace {namespace} can't become tenant {}'s: {why}",
+            tenant.name
+        )))
+    };
+    if tenant.uid.is_empty() {
+        return refuse("the Tenant has no uid yet".to_owned());
+    }
+    if namespace == realm.settings.platform_namespace {
+        return refuse("it is the platform namespace".to_owned());
+    }
+    if is_protected(namespace) {
+        return refuse("it is Kubernetes' own".to_owned());
+    }
+    let rival = realm
+        .tenants
+        .iter()
+        .find(|other| other.uid != tenant.uid && !other.deleting && other.home() == namespace);
+    if let Some(rival) = rival {
+        return refuse(format!("it is the home namespace of tenant {}", rival.name));
+    }
+    let Some(facts) = realm.namespaces.iter().find(|facts| facts.name == namespace) else {
+        return Ok(());
+    };
+    if facts.tenant_owners.iter().any(|owner| owner.uid != tenant.uid) {
+        return refuse("another Tenant owns it".to_owned());
+    }
+    if facts.deleting {
+        return refuse("it is being deleted".to_owned());
+    }
+    if facts.tenant_label.as_deref() != Some(tenant.name.as_str()) {
+        return refuse(format!("it exists, and is not labelled {TENANT_LABEL}={}", tenant.name));
+    }
+    Ok(())
 }

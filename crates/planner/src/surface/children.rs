@@ -1,0 +1,242 @@
+//! What a Surface generates: a GitRepository a source, and a Kustomization a path of it.
+
+use serde_json::{Map, Value, json};
+use tenure_api::metadata::{
+    MANAGED_BY, MANAGED_BY_TENURE, REQUESTED_AT, SURFACE_LABEL, SURFACE_SOURCE_LABEL, TENURE_CONTROLLER,
+};
+use tenure_api::surface::{SurfacePath, SurfaceSource};
+use tenure_api::{ObjectId, Surface};
+use tenure_tenancy::surface::Tier;
+
+const SOURCE_API: &str = "source.toolkit.fluxcd.io";
+const KUSTOMIZE_API: &str = "kustomize.toolkit.fluxcd.io";
+/// How often a source is asked and everything is looked at again, when the Surface does not say.
+const DEFAULT_INTERVAL: &str = "1m";
+/// The branch, when the Surface does not say.
+const DEFAULT_BRANCH: &str = "main";
+
+/// A generated object.
+pub(super) struct Child {
+    /// Name of the source.
+    pub(super) source: String,
+    pub(super) id: ObjectId,
+    pub(super) object: Value,
+}
+
+/// Name of a source's GitRepository.
+pub(super) fn repository_name(surface: &str, source: &str) -> String {
+    format!("{surface}-{source}")
+}
+
+/// Names of a source's Kustomizations.
+pub(super) fn kustomization_names(surface: &str, source: &SurfaceSource) -> Vec<String> {
+    if source.paths.is_empty() {
+        return vec![repository_name(surface, &source.name)];
+    }
+    source
+        .paths
+        .iter()
+        .map(|path| format!("{surface}-{}-{}", source.name, path.name))
+        .collect()
+}
+
+/// Everything that a Surface generates, acting as a ServiceAccount of its namespace.
+pub(super) fn children(surface: &Surface, tier: Tier<'_>, service_account: &str) -> Vec<Child> {
+    let name = surface.metadata.name.as_deref().unwrap_or_default();
+    let mut children = Vec::new();
+    for source in &surface.spec.sources {
+        children.push(repository(surface, source));
+        let single = SurfacePath {
+            name: String::new(),
+            path: source.path.clone().unwrap_or_default(),
+            target_namespace: None,
+        };
+        let paths = if source.paths.is_empty() {
+            std::slice::from_ref(&single)
+        } else {
+            source.paths.as_slice()
+        };
+        for (child, path) in kustomization_names(name, source).into_iter().zip(paths) {
+            children.push(kustomization(surface, source, path, child, tier, service_account));
+        }
+    }
+    children
+}
+
+fn repository(surface: &Surface, source: &SurfaceSource) -> Child {
+    let name = surface.metadata.name.as_deref().unwrap_or_default();
+    let mut spec = Map::new();
+    spec.insert("url".to_owned(), json!(source.url));
+    spec.insert("interval".to_owned(), json!(interval(source)));
+    spec.insert(
+        "ref".to_owned(),
+        source
+            .reference
+            .as_ref()
+            .and_then(|reference| serde_json::to_value(reference).ok())
+            .filter(|reference| reference.as_object().is_some_and(|reference| !reference.is_empty()))
+            .unwrap_or_else(|| json!({ "branch": DEFAULT_BRANCH })),
+    );
+    if let Some(secret) = &source.secret_ref {
+        spec.insert("secretRef".to_owned(), json!({ "name": secret.name }));
+    }
+    if let Some(ignore) = &source.ignore {
+        spec.insert("ignore".to_owned(), json!(ignore));
+    }
+    if surface.spec.suspend {
+        spec.insert("suspend".to_owned(), json!(true));
+    }
+    child(
+        surface,
+        source,
+        SOURCE_API,
+        "GitRepository",
+        repository_name(name, &source.name),
+        spec,
+    )
+}
+
+fn kustomization(
+    surface: &Surface,
+    source: &SurfaceSource,
+    path: &SurfacePath,
+    child_name: String,
+    tier: Tier<'_>,
+    service_account: &str,
+) -> Child {
+    let name = surface.metadata.name.as_deref().unwrap_or_default();
+    let mut spec = Map::new();
+    let mut set = |key: &str, value: Value| spec.insert(key.to_owned(), value);
+    set("interval", json!(interval(source)));
+    set("prune", json!(source.prune.unwrap_or(true)));
+    set("serviceAccountName", json!(service_account));
+    set(
+        "sourceRef",
+        json!({ "kind": "GitRepository", "name": repository_name(name, &source.name) }),
+    );
+    set(
+        "path",
+        json!(if path.path.is_empty() { "./" } else { path.path.as_str() }),
+    );
+    if source.wait {
+        set("wait", json!(true));
+    }
+    if source.force {
+        set("force", json!(true));
+    }
+    if surface.spec.suspend {
+        set("suspend", json!(true));
+    }
+    if let Some(timeout) = &source.timeout {
+        set("timeout", json!(timeout));
+    }
+    if let Some(retry_interval) = &source.retry_interval {
+        set("retryInterval", json!(retry_interval));
+    }
+    if let Some(target) = path.target_namespace.as_ref().or(source.target_namespace.as_ref()) {
+        set("targetNamespace", json!(target));
+    }
+    let policy = match (&source.deletion_policy, tier) {
+        (Some(policy), _) => Some(policy.as_str()),
+        (None, Tier::Tenant(_)) => Some("Orphan"),
+        (None, Tier::Platform) => None,
+    };
+    if let Some(policy) = policy {
+        set("deletionPolicy", json!(policy));
+    }
+    let depends_on: Vec<Value> = source
+        .depends_on
+        .iter()
+        .filter_map(|dependency| surface.spec.sources.iter().find(|other| other.name == dependency.name))
+        .flat_map(|other| kustomization_names(name, other))
+        .map(|name| json!({ "name": name }))
+        .collect();
+    if !depends_on.is_empty() {
+        set("dependsOn", Value::Array(depends_on));
+    }
+    child(surface, source, KUSTOMIZE_API, "Kustomization", child_name, spec)
+}
+
+fn interval(source: &SurfaceSource) -> &str {
+    source
+        .interval
+        .as_ref()
+        .map_or(DEFAULT_INTERVAL, |interval| interval.0.as_str())
+}
+
+fn child(
+    surface: &Surface,
+    source: &SurfaceSource,
+    group: &str,
+    kind: &str,
+    name: String,
+    spec: Map<String, Value>,
+) -> Child {
+    let namespace = surface.metadata.namespace.clone().unwrap_or_default();
+    let mut metadata = json!({
+        "name": name,
+        "namespace": namespace,
+        "labels": {
+            SURFACE_LABEL: surface.metadata.name,
+            SURFACE_SOURCE_LABEL: source.name,
+            MANAGED_BY: MANAGED_BY_TENURE,
+        },
+        "ownerReferences": [{
+            "apiVersion": "tenure.dev/v1alpha1",
+            "kind": "Surface",
+            "name": surface.metadata.name,
+            "uid": surface.metadata.uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        }],
+    });
+    if let Some(requested_at) = crate::kustomization::requested_at(&surface.metadata)
+        && let Some(metadata) = metadata.as_object_mut()
+    {
+        metadata.insert("annotations".to_owned(), json!({ REQUESTED_AT: requested_at }));
+    }
+    Child {
+        source: source.name.clone(),
+        id: ObjectId {
+            namespace,
+            name,
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+        },
+        object: json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": metadata, "spec": spec }),
+    }
+}
+
+/// Whether a live child is as it is wanted: what is wanted is there, and nothing that this manager owned is there besides. What
+/// others added (an administrator's `suspend`) is theirs.
+pub(super) fn is_as_desired(live: &Value, desired: &Value) -> bool {
+    let empty = Map::new();
+    let spec = |object: &Value| {
+        object
+            .get("spec")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let (live_spec, desired_spec) = (spec(live), spec(desired));
+    let values_agree = desired_spec
+        .iter()
+        .all(|(key, value)| live_spec.get(key) == Some(value));
+    let owned = live
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter(|entry| entry.get("manager").and_then(Value::as_str) == Some(TENURE_CONTROLLER))
+        .filter_map(|entry| entry.pointer("/fieldsV1/f:spec")?.as_object())
+        .flat_map(Map::keys)
+        .filter_map(|key| key.strip_prefix("f:"))
+        .all(|key| desired_spec.contains_key(key));
+    let metadata_agrees = ["labels", "annotations"].into_iter().all(|field| {
+        let pointer = format!("/metadata/{field}");
+        let live = live.pointer(&pointer).and_then(Value::as_object).unwrap_or(&empty);
+        let desired = desired.pointer(&pointer).and_then(Value::as_object).unwrap_or(&empty);
+        desired.iter().all(|(key, value)| live.get(key) == Some(value))
+    });
+    values_agree && owned && metadata_agrees
+}

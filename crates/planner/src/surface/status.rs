@@ -1,0 +1,383 @@
+//! What a Surface's status says: its tier and identity, every source's state, and one Ready that sums them up in their own words.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::surface::{SurfaceSourceStatus, SurfaceStatus};
+use tenure_api::{Time, reason};
+use tenure_tenancy::Identity;
+use tenure_tenancy::surface::Tier;
+
+use super::children::Child;
+use super::{Plan, RETRY_INTERVAL, Snapshot, later, subject};
+use crate::answer::{Live, WriteAnswer};
+use crate::plan::{Event, EventKind, Next, Withheld};
+
+fn set(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp, entry: (&str, ConditionStatus, &str, &str)) {
+    let (type_, value, reason, message) = entry;
+    let condition = Condition {
+        type_: type_.to_owned(),
+        status: value,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        observed_generation: snapshot.surface.metadata.generation,
+        last_transition_time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
+    };
+    condition::set(&mut status.conditions, condition);
+}
+
+fn changed(snapshot: &Snapshot, status: &SurfaceStatus) -> Option<Value> {
+    if snapshot.surface.status.as_ref() == Some(status) {
+        return None;
+    }
+    serde_json::to_value(status).ok()
+}
+
+fn place(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, identity: Option<&Identity>) {
+    status.tier = tier.map(|tier| tier.as_str().to_owned());
+    status.tenant = match tier {
+        Some(Tier::Tenant(tenant)) => Some(tenant.tenant.to_string()),
+        Some(Tier::Platform) | None => None,
+    };
+    status.identity = identity.map(ToString::to_string);
+}
+
+fn handled(status: &mut SurfaceStatus, snapshot: &Snapshot) {
+    if snapshot.attempt.requested_at.is_some() {
+        status
+            .last_handled_reconcile_at
+            .clone_from(&snapshot.attempt.requested_at);
+    }
+}
+
+fn announce(snapshot: &Snapshot, plan: &mut Plan, kind: EventKind, reason: &str, message: &str) {
+    let said = snapshot
+        .surface
+        .status
+        .as_ref()
+        .and_then(|status| condition::find(&status.conditions, condition::READY))
+        .is_some_and(|ready| ready.reason == reason && ready.message == message);
+    if !said {
+        plan.events.push(Event {
+            kind,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            annotations: BTreeMap::new(),
+        });
+    }
+}
+
+/// Refused: nothing is generated, and what was generated before is left as it is.
+pub(super) fn refused(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    tier: Option<Tier<'_>>,
+    reason: &str,
+    message: String,
+    again: Option<Duration>,
+) -> Plan {
+    let mut plan = Plan::idle(subject(snapshot), ());
+    let mut status = snapshot.surface.status.clone().unwrap_or_default();
+    place(&mut status, tier, None);
+    condition::remove(&mut status.conditions, condition::RECONCILING);
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (condition::READY, ConditionStatus::False, reason, &message),
+    );
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (condition::STALLED, ConditionStatus::True, reason, &message),
+    );
+    status.observed_generation = snapshot.surface.metadata.generation;
+    handled(&mut status, snapshot);
+    announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
+    plan.status = changed(snapshot, &status);
+    plan.next = Next::Done(again.map(|again| later(now, again)));
+    plan.withheld.push(Withheld {
+        what: "everything".to_owned(),
+        why: message,
+    });
+    plan
+}
+
+/// Something of what is to be generated could not be written.
+pub(super) fn not_written(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    tier: Tier<'_>,
+    identity: &Identity,
+    children: &[Child],
+    mut plan: Plan,
+    problems: Vec<String>,
+) -> Plan {
+    let message = problems.join("\n");
+    let mut status = snapshot.surface.status.clone().unwrap_or_default();
+    place(&mut status, Some(tier), Some(identity));
+    status.sources = sources(snapshot, children)
+        .into_iter()
+        .map(|source| source.status)
+        .collect();
+    condition::remove(&mut status.conditions, condition::STALLED);
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (
+            condition::READY,
+            ConditionStatus::False,
+            reason::RECONCILIATION_FAILED,
+            &message,
+        ),
+    );
+    let retrying = (
+        condition::RECONCILING,
+        ConditionStatus::True,
+        reason::PROGRESSING_WITH_RETRY,
+        "The last attempt failed; see Ready",
+    );
+    set(&mut status, snapshot, now, retrying);
+    handled(&mut status, snapshot);
+    announce(
+        snapshot,
+        &mut plan,
+        EventKind::Warning,
+        reason::RECONCILIATION_FAILED,
+        &message,
+    );
+    for problem in problems {
+        plan.withheld.push(Withheld {
+            what: "Ready".to_owned(),
+            why: problem,
+        });
+    }
+    plan.steps.clear();
+    plan.status = changed(snapshot, &status);
+    plan.next = Next::Done(Some(later(now, RETRY_INTERVAL)));
+    plan
+}
+
+/// Everything is generated; the rest is what became of it.
+pub(super) fn written(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    tier: Tier<'_>,
+    identity: &Identity,
+    children: &[Child],
+    mut plan: Plan,
+) -> Plan {
+    let sources = sources(snapshot, children);
+    let mut status = snapshot.surface.status.clone().unwrap_or_default();
+    place(&mut status, Some(tier), Some(identity));
+    condition::remove(&mut status.conditions, condition::STALLED);
+    let total = sources.len();
+    let ready = sources.iter().filter(|source| source.status.ready).count();
+    let failed: Vec<&SourceState> = sources.iter().filter(|source| source.failure.is_some()).collect();
+    if snapshot.surface.spec.suspend {
+        condition::remove(&mut status.conditions, condition::RECONCILING);
+        set(
+            &mut status,
+            snapshot,
+            now,
+            (
+                condition::READY,
+                ConditionStatus::False,
+                reason::SUSPENDED,
+                "spec.suspend is true",
+            ),
+        );
+    } else if ready == total {
+        condition::remove(&mut status.conditions, condition::RECONCILING);
+        let message = match total {
+            1 => "1 source is applied".to_owned(),
+            total => format!("{total} sources are applied"),
+        };
+        set(
+            &mut status,
+            snapshot,
+            now,
+            (
+                condition::READY,
+                ConditionStatus::True,
+                reason::RECONCILIATION_SUCCEEDED,
+                &message,
+            ),
+        );
+        announce(
+            snapshot,
+            &mut plan,
+            EventKind::Normal,
+            reason::RECONCILIATION_SUCCEEDED,
+            &message,
+        );
+    } else if let Some(reason) = failed.first().and_then(|source| source.failure.as_deref()) {
+        let lines: Vec<String> = failed
+            .iter()
+            .map(|source| {
+                format!(
+                    "source {}: {}",
+                    source.status.name,
+                    source.status.message.as_deref().unwrap_or_default()
+                )
+            })
+            .collect();
+        let message = lines.join("\n");
+        set(
+            &mut status,
+            snapshot,
+            now,
+            (condition::READY, ConditionStatus::False, reason, &message),
+        );
+        condition::remove(&mut status.conditions, condition::RECONCILING);
+        announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
+    } else {
+        let message = format!("{ready} of {total} sources are applied");
+        set(
+            &mut status,
+            snapshot,
+            now,
+            (
+                condition::READY,
+                ConditionStatus::Unknown,
+                reason::PROGRESSING,
+                &message,
+            ),
+        );
+        set(
+            &mut status,
+            snapshot,
+            now,
+            (
+                condition::RECONCILING,
+                ConditionStatus::True,
+                reason::PROGRESSING,
+                &message,
+            ),
+        );
+    }
+    for source in &sources {
+        if !source.status.ready {
+            plan.withheld.push(Withheld {
+                what: format!("source {}", source.status.name),
+                why: source
+                    .status
+                    .message
+                    .clone()
+                    .unwrap_or_else(|| "not there yet".to_owned()),
+            });
+        }
+    }
+    status.sources = sources.into_iter().map(|source| source.status).collect();
+    status.observed_generation = snapshot.surface.metadata.generation;
+    handled(&mut status, snapshot);
+    plan.status = changed(snapshot, &status);
+    plan.next = Next::Done(None);
+    plan
+}
+
+struct SourceState {
+    status: SurfaceSourceStatus,
+    /// Reason, when it has failed instead of being under way.
+    failure: Option<String>,
+}
+
+/// Every source's state, by what was generated for it.
+fn sources(snapshot: &Snapshot, children: &[Child]) -> Vec<SourceState> {
+    snapshot
+        .surface
+        .spec
+        .sources
+        .iter()
+        .map(|source| state(snapshot, &source.name, children))
+        .collect()
+}
+
+fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
+    let mut status = SurfaceSourceStatus {
+        name: source.to_owned(),
+        ready: true,
+        ..SurfaceSourceStatus::default()
+    };
+    let mut failure = None;
+    let mut messages = Vec::new();
+    let mut revisions: Vec<Option<String>> = Vec::new();
+    for child in children.iter().filter(|child| child.source == source) {
+        let live = match (snapshot.live.get(&child.id), snapshot.attempt.applied.get(&child.id)) {
+            (Some(Live::Present(object)), _) | (_, Some(WriteAnswer::Done(object))) => &object.0,
+            _ => {
+                status.ready = false;
+                continue;
+            }
+        };
+        let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        if child.id.kind == "GitRepository" {
+            status.fetched_revision = text("/status/artifact/revision");
+        } else {
+            revisions.push(text("/status/lastAppliedRevision"));
+        }
+        let observed = live.pointer("/status/observedGeneration").and_then(Value::as_i64);
+        let generation = live.pointer("/metadata/generation").and_then(Value::as_i64);
+        let ready = condition_of(live, condition::READY);
+        match ready {
+            Some((value, _, _)) if value == "True" && observed == generation => {}
+            // Only says that the source has nothing yet; what is wrong with the source, the source says itself.
+            Some((value, reason, _)) if value == "False" && reason == reason::ARTIFACT_FAILED => status.ready = false,
+            Some((value, reason, message)) if value == "False" => {
+                status.ready = false;
+                messages.push(message);
+                failure.get_or_insert(reason);
+            }
+            _ => status.ready = false,
+        }
+    }
+    let applied = revisions.first().cloned().flatten();
+    if applied.is_some() && revisions.iter().all(|revision| *revision == applied) {
+        status.applied_revision = applied;
+    }
+    if status.ready && status.applied_revision != status.fetched_revision {
+        // Fetched, and not applied yet.
+        status.ready = false;
+    }
+    // Dependents only repeat what their dependency says; that comes first.
+    messages.dedup();
+    status.message = if messages.is_empty() {
+        None
+    } else {
+        Some(messages.join("\n"))
+    };
+    if status.message.is_none() && !status.ready {
+        status.message = Some("in progress".to_owned());
+    }
+    if failure.as_deref() == Some(reason::DEPENDENCY_NOT_READY) {
+        failure = None;
+    }
+    SourceState { status, failure }
+}
+
+fn condition_of(object: &Value, type_: &str) -> Option<(String, String, String)> {
+    let text = |condition: &Value, key: &str| {
+        condition
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    object
+        .pointer("/status/conditions")?
+        .as_array()?
+        .iter()
+        .find(|condition| text(condition, "type") == type_)
+        .map(|condition| {
+            (
+                text(condition, "status"),
+                text(condition, "reason"),
+                text(condition, "message"),
+            )
+        })
+}

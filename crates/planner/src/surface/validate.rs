@@ -1,0 +1,123 @@
+//! Whether a Surface's spec makes sense and stays within its tier. Nothing is generated from one that does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_api::names::{ObjectName, is_dns_label};
+use tenure_api::surface::SurfaceSource;
+use tenure_api::{Surface, reason};
+use tenure_tenancy::{Denial, Placement, reach};
+
+use super::children::kustomization_names;
+
+/// Checks the spec.
+pub(super) fn validate(surface: &Surface, placement: &Placement) -> Result<(), Denial> {
+    let invalid = |message: String| Denial::because(reason::INVALID_SPEC, message);
+    let sources = &surface.spec.sources;
+    if sources.is_empty() {
+        return Err(invalid(
+            "spec.sources is empty: name at least one repository".to_owned(),
+        ));
+    }
+    let mut names = BTreeSet::new();
+    let mut generated: BTreeMap<String, &str> = BTreeMap::new();
+    let surface_name = surface.metadata.name.as_deref().unwrap_or_default();
+    for source in sources {
+        let name = source.name.as_str();
+        let field = format!("spec.sources[{name}]");
+        if !is_dns_label(name) {
+            return Err(invalid(format!(
+                "spec.sources: {name:?} is not a valid name: lower-case letters, digits and '-'"
+            )));
+        }
+        if !names.insert(name) {
+            return Err(invalid(format!("spec.sources: there are two sources called {name}")));
+        }
+        if source.path.is_some() && !source.paths.is_empty() {
+            return Err(invalid(format!("{field}: path and paths are both set; use one")));
+        }
+        let mut path_names = BTreeSet::new();
+        for path in &source.paths {
+            if !is_dns_label(&path.name) {
+                return Err(invalid(format!("{field}.paths: {:?} is not a valid name", path.name)));
+            }
+            if !path_names.insert(path.name.as_str()) {
+                return Err(invalid(format!(
+                    "{field}.paths: there are two paths called {}",
+                    path.name
+                )));
+            }
+            if let Some(target) = &path.target_namespace {
+                reach::target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
+            }
+        }
+        if let Some(target) = &source.target_namespace {
+            reach::target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
+        }
+        if let Some(secret) = &source.secret_ref {
+            ObjectName::new(secret.name.clone()).map_err(|error| invalid(format!("{field}.secretRef: {error}")))?;
+        }
+        for (name, duration) in [
+            ("interval", &source.interval),
+            ("timeout", &source.timeout),
+            ("retryInterval", &source.retry_interval),
+        ] {
+            if let Some(duration) = duration {
+                duration
+                    .parse()
+                    .map_err(|error| invalid(format!("{field}.{name}: {error}")))?;
+            }
+        }
+        for child in kustomization_names(surface_name, source) {
+            // It becomes a label's value on everything that is applied.
+            if child.len() > 63 {
+                return Err(invalid(format!(
+                    "{field}: the Kustomization would be called {child}, which is longer than 63 characters: shorten a name"
+                )));
+            }
+            if let Some(other) = generated.insert(child.clone(), name) {
+                return Err(invalid(format!(
+                    "spec.sources: {other} and {name} would both generate a Kustomization called {child}"
+                )));
+            }
+        }
+    }
+    dependencies(sources).map_err(invalid)
+}
+
+fn within(field: &str, denial: Denial) -> Denial {
+    Denial {
+        message: format!("{field}: {}", denial.message),
+        ..denial
+    }
+}
+
+/// Every dependency must exist, and none may lead back to itself.
+fn dependencies(sources: &[SurfaceSource]) -> Result<(), String> {
+    let by_name: BTreeMap<&str, &SurfaceSource> = sources.iter().map(|source| (source.name.as_str(), source)).collect();
+    for source in sources {
+        for dependency in &source.depends_on {
+            if !by_name.contains_key(dependency.name.as_str()) {
+                return Err(format!(
+                    "spec.sources[{}].dependsOn: there is no source called {}",
+                    source.name, dependency.name
+                ));
+            }
+        }
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let mut open: Vec<&str> = source
+            .depends_on
+            .iter()
+            .map(|dependency| dependency.name.as_str())
+            .collect();
+        while let Some(name) = open.pop() {
+            if name == source.name {
+                return Err(format!("spec.sources[{}].dependsOn leads back to itself", source.name));
+            }
+            if seen.insert(name) {
+                let next = by_name.get(name).into_iter().flat_map(|source| &source.depends_on);
+                open.extend(next.map(|dependency| dependency.name.as_str()));
+            }
+        }
+    }
+    Ok(())
+}

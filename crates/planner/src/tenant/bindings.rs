@@ -1,0 +1,187 @@
+//! What a Tenant has in each of its namespaces: a RoleBinding an owner and role, and the GitOps ServiceAccount with its own.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use tenure_api::ObjectId;
+use tenure_api::metadata::{
+    MANAGED_BY, MANAGED_BY_TENURE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL,
+};
+use tenure_api::names::{NamespaceName, ServiceAccountName};
+use tenure_api::tenant::TenantOwner;
+use tenure_tenancy::TenantFacts;
+use tenure_tenancy::realm::gitops_service_account;
+
+use super::namespaces::Taken;
+use super::{Snapshot, Wanted, owner_reference};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// Name of the RoleBinding of the GitOps ServiceAccount.
+const GITOPS_BINDING: &str = "tenure:gitops";
+
+/// Everything that is to be in the tenant's namespaces.
+pub(super) fn wanted(
+    snapshot: &Snapshot,
+    facts: &TenantFacts,
+    taken: &Taken,
+    problems: &mut Vec<String>,
+) -> Vec<Wanted> {
+    let mut bindings: Vec<Binding> = Vec::new();
+    for owner in &snapshot.tenant.spec.owners {
+        match owner_subject(owner) {
+            Ok(subject) => {
+                for role in owner.effective_cluster_roles() {
+                    bindings.push(Binding {
+                        name: managed_name(&[&owner.kind, &owner.name, &role]),
+                        role,
+                        subjects: vec![subject.clone()],
+                        labels: owner.labels.clone().unwrap_or_default(),
+                        annotations: owner.annotations.clone().unwrap_or_default(),
+                    });
+                }
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    for additional in &snapshot.tenant.spec.additional_role_bindings {
+        let subjects: Vec<Value> = additional
+            .subjects
+            .iter()
+            .filter_map(|subject| serde_json::to_value(subject).ok())
+            .collect();
+        let key = Value::Array(subjects.clone()).to_string();
+        bindings.push(Binding {
+            name: managed_name(&["additional", &additional.cluster_role_name, &key]),
+            role: additional.cluster_role_name.clone(),
+            subjects,
+            labels: additional.labels.clone().unwrap_or_default(),
+            annotations: additional.annotations.clone().unwrap_or_default(),
+        });
+    }
+    let mut wanted = Vec::new();
+    let home = taken.home.as_ref().filter(|home| taken.owned.contains_key(*home));
+    if let Some(home) = home {
+        match gitops_service_account(facts, home) {
+            Err(denial) => problems.push(denial.message),
+            Ok(account) => {
+                // One that an administrator named otherwise is the administrator's to make; its rights are an owner's.
+                if account.as_str() == format!("{}{TENANT_GITOPS_SUFFIX}", facts.name) {
+                    wanted.push(service_account(snapshot, home, &account));
+                    bindings.push(Binding {
+                        name: GITOPS_BINDING.to_owned(),
+                        role: TENANT_GITOPS_CLUSTER_ROLE.to_owned(),
+                        subjects: vec![
+                            json!({ "kind": "ServiceAccount", "name": account.as_str(), "namespace": home.as_str() }),
+                        ],
+                        labels: std::collections::BTreeMap::new(),
+                        annotations: std::collections::BTreeMap::new(),
+                    });
+                }
+            }
+        }
+    }
+    bindings.sort_by(|one, other| one.name.cmp(&other.name));
+    bindings.dedup_by(|one, other| one.name == other.name);
+    for namespace in taken.owned.keys() {
+        for binding in &bindings {
+            wanted.push(role_binding(snapshot, namespace, binding));
+        }
+    }
+    wanted
+}
+
+struct Binding {
+    name: String,
+    role: String,
+    subjects: Vec<Value>,
+    labels: std::collections::BTreeMap<String, String>,
+    annotations: std::collections::BTreeMap<String, String>,
+}
+
+/// `capsule:managed:<hash>`: one name for one meaning, since a RoleBinding's role can't be changed.
+fn managed_name(parts: &[&str]) -> String {
+    let digest = Sha256::digest(parts.join("\u{0}").as_bytes());
+    let hash: String = hex::encode(digest).chars().take(16).collect();
+    format!("capsule:managed:{hash}")
+}
+
+fn owner_subject(owner: &TenantOwner) -> Result<Value, String> {
+    match owner.kind.as_str() {
+        "User" | "Group" if owner.name.is_empty() => Err("spec.owners: an owner has no name".to_owned()),
+        "User" | "Group" => Ok(json!({ "apiGroup": RBAC, "kind": owner.kind, "name": owner.name })),
+        "ServiceAccount" => {
+            let parts: Vec<&str> = owner.name.split(':').collect();
+            match parts.as_slice() {
+                ["system", "serviceaccount", namespace, name]
+                    if NamespaceName::new(*namespace).is_ok() && ServiceAccountName::new(*name).is_ok() =>
+                {
+                    Ok(json!({ "kind": "ServiceAccount", "name": name, "namespace": namespace }))
+                }
+                _ => Err(format!(
+                    "spec.owners: {:?} is not a ServiceAccount's full name: write system:serviceaccount:<namespace>:<name>",
+                    owner.name
+                )),
+            }
+        }
+        other => Err(format!(
+            "spec.owners: {other:?} is not a kind of owner: User, Group or ServiceAccount"
+        )),
+    }
+}
+
+fn metadata(snapshot: &Snapshot, namespace: &NamespaceName, name: &str) -> Map<String, Value> {
+    let mut metadata = Map::new();
+    metadata.insert("name".to_owned(), json!(name));
+    metadata.insert("namespace".to_owned(), json!(namespace.as_str()));
+    metadata.insert(
+        "labels".to_owned(),
+        json!({ TENANT_LABEL: snapshot.tenant.metadata.name, MANAGED_BY: MANAGED_BY_TENURE }),
+    );
+    metadata.insert("ownerReferences".to_owned(), json!([owner_reference(&snapshot.tenant)]));
+    metadata
+}
+
+fn service_account(snapshot: &Snapshot, home: &NamespaceName, name: &ServiceAccountName) -> Wanted {
+    Wanted {
+        id: ObjectId {
+            namespace: home.to_string(),
+            name: name.to_string(),
+            group: String::new(),
+            kind: "ServiceAccount".to_owned(),
+        },
+        version: "v1",
+        object: json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": metadata(snapshot, home, name.as_str()),
+        }),
+    }
+}
+
+fn role_binding(snapshot: &Snapshot, namespace: &NamespaceName, binding: &Binding) -> Wanted {
+    let mut metadata = metadata(snapshot, namespace, &binding.name);
+    if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+        for (key, value) in &binding.labels {
+            // What tells whose it is can't be overwritten.
+            labels.entry(key.clone()).or_insert_with(|| json!(value));
+        }
+    }
+    if !binding.annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), json!(binding.annotations));
+    }
+    Wanted {
+        id: ObjectId {
+            namespace: namespace.to_string(),
+            name: binding.name.clone(),
+            group: RBAC.to_owned(),
+            kind: "RoleBinding".to_owned(),
+        },
+        version: "v1",
+        object: json!({
+            "apiVersion": format!("{RBAC}/v1"),
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": binding.role },
+            "subjects": binding.subjects,
+        }),
+    }
+}

@@ -1,0 +1,150 @@
+//! Which namespaces a Tenant has, and which it takes now.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tenure_api::metadata::TENANT_LABEL;
+use tenure_api::names::NamespaceName;
+use tenure_api::{ObjectId, ObjectMeta};
+use tenure_tenancy::{NamespaceFacts, Realm, TenantFacts, takeable};
+
+use super::{Plan, Snapshot, Wanted, owner_reference};
+use crate::answer::WriteAnswer;
+use crate::plan::Withheld;
+
+/// A Tenant's namespaces.
+pub(super) struct Taken {
+    /// The home namespace's name, if it can be one.
+    pub(super) home: Option<NamespaceName>,
+    /// Those that are owned, by name, with their uid; those being deleted left out.
+    pub(super) owned: BTreeMap<NamespaceName, String>,
+    /// Those that are being deleted.
+    pub(super) deleting: Vec<String>,
+    /// Those to take, or to create.
+    pub(super) wanted: Vec<Wanted>,
+}
+
+/// Decides which namespaces are the tenant's, and which become it.
+pub(super) fn take(snapshot: &Snapshot, facts: &TenantFacts, plan: &mut Plan, problems: &mut Vec<String>) -> Taken {
+    let realm = realm_with_answers(snapshot);
+    let mut taken = Taken {
+        home: None,
+        owned: BTreeMap::new(),
+        deleting: Vec::new(),
+        wanted: Vec::new(),
+    };
+    for name in realm.namespaces_of(facts) {
+        let Some(namespace) = realm
+            .namespaces
+            .iter()
+            .find(|namespace| namespace.name == name.as_str())
+        else {
+            continue;
+        };
+        if namespace.deleting {
+            taken.deleting.push(namespace.name.clone());
+        } else {
+            taken.owned.insert(name, namespace.uid.clone());
+        }
+    }
+    let quota = snapshot
+        .tenant
+        .spec
+        .namespace_options
+        .as_ref()
+        .and_then(|options| options.quota)
+        .and_then(|quota| usize::try_from(quota).ok());
+    let mut count = taken.owned.len() + taken.deleting.len();
+    let mut full = |subject: &str, plan: &mut Plan, problems: &mut Vec<String>| match quota {
+        Some(quota) if count >= quota => {
+            let why = format!(
+                "{subject} is not taken: the tenant has {count} of at most {quota} namespaces (spec.namespaceOptions.quota)"
+            );
+            plan.withheld.push(Withheld {
+                what: subject.to_owned(),
+                why: why.clone(),
+            });
+            problems.push(why);
+            true
+        }
+        _ => {
+            count += 1;
+            false
+        }
+    };
+
+    // The home namespace comes first, so that the quota never keeps it out.
+    match NamespaceName::new(facts.home().to_owned()) {
+        Err(error) => problems.push(format!("home namespace: {error}")),
+        Ok(home) => {
+            let existing = realm
+                .namespaces
+                .iter()
+                .find(|namespace| namespace.name == home.as_str());
+            if let Err(denial) = takeable(&realm, facts, home.as_str()) {
+                problems.push(denial.message);
+            } else if existing.is_none() && !full(&format!("Namespace/{home}"), plan, problems) {
+                taken.wanted.push(namespace(snapshot, home.as_str()));
+            }
+            taken.home = Some(home);
+        }
+    }
+    for candidate in &realm.namespaces {
+        let labelled = candidate.tenant_label.as_deref() == Some(facts.name.as_str());
+        if !labelled || !candidate.tenant_owners.is_empty() || candidate.deleting {
+            continue;
+        }
+        let subject = format!("Namespace/{}", candidate.name);
+        if let Err(denial) = takeable(&realm, facts, &candidate.name) {
+            plan.withheld.push(Withheld {
+                what: subject,
+                why: denial.message.clone(),
+            });
+            problems.push(denial.message);
+        } else if !full(&subject, plan, problems) {
+            taken.wanted.push(namespace(snapshot, &candidate.name));
+        }
+    }
+    taken
+}
+
+/// The realm, with the namespaces as they are after this attempt's writes: a watch may be behind.
+fn realm_with_answers(snapshot: &Snapshot) -> Realm {
+    let mut realm = snapshot.realm.clone();
+    for (id, answer) in &snapshot.attempt.applied {
+        let WriteAnswer::Done(object) = answer else { continue };
+        if id.kind != "Namespace" || !id.group.is_empty() {
+            continue;
+        }
+        let metadata = object.0.get("metadata").cloned().unwrap_or(Value::Null);
+        let Ok(metadata) = serde_json::from_value::<ObjectMeta>(metadata) else {
+            continue;
+        };
+        let facts = NamespaceFacts::from(&metadata);
+        realm.namespaces.retain(|namespace| namespace.name != facts.name);
+        realm.namespaces.push(facts);
+    }
+    realm.namespaces.sort_by(|one, other| one.name.cmp(&other.name));
+    realm
+}
+
+fn namespace(snapshot: &Snapshot, name: &str) -> Wanted {
+    Wanted {
+        id: ObjectId {
+            namespace: String::new(),
+            name: name.to_owned(),
+            group: String::new(),
+            kind: "Namespace".to_owned(),
+        },
+        version: "v1",
+        object: json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": name,
+                "labels": { TENANT_LABEL: snapshot.tenant.metadata.name },
+                "ownerReferences": [owner_reference(&snapshot.tenant)],
+            },
+        }),
+    }
+}

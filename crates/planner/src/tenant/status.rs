@@ -1,0 +1,121 @@
+//! What a Tenant's status says.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::tenant::{TenantSpace, TenantStatus};
+use tenure_api::{Time, reason};
+
+use super::namespaces::Taken;
+use super::{Plan, RETRY_INTERVAL, Snapshot, later};
+use crate::plan::{Event, EventKind, Next, Withheld};
+
+/// The end of a plan: the status, and when to look again.
+pub(super) fn end(snapshot: &Snapshot, now: Timestamp, taken: &Taken, problems: Vec<String>, mut plan: Plan) -> Plan {
+    let old = snapshot.tenant.status.clone().unwrap_or_default();
+    let mut status = TenantStatus {
+        conditions: old.conditions.clone(),
+        namespaces: taken.owned.keys().map(ToString::to_string).collect(),
+        observed_generation: snapshot.tenant.metadata.generation,
+        size: i64::try_from(taken.owned.len()).unwrap_or(i64::MAX),
+        spaces: taken
+            .owned
+            .iter()
+            .map(|(name, uid)| TenantSpace {
+                name: name.to_string(),
+                uid: (!uid.is_empty()).then(|| uid.clone()),
+                other: old
+                    .spaces
+                    .iter()
+                    .find(|space| space.name == name.as_str())
+                    .map(|space| space.other.clone())
+                    .unwrap_or_default(),
+            })
+            .collect(),
+        state: "Active".to_owned(),
+        other: old.other.clone(),
+    };
+    let mut unacted: Vec<String> = snapshot
+        .tenant
+        .spec
+        .other
+        .keys()
+        .map(|key| format!("spec.{key}"))
+        .collect();
+    if let Some(options) = &snapshot.tenant.spec.namespace_options {
+        unacted.extend(options.other.keys().map(|key| format!("spec.namespaceOptions.{key}")));
+    }
+    for owner in &snapshot.tenant.spec.owners {
+        unacted.extend(
+            owner
+                .other
+                .keys()
+                .map(|key| format!("spec.owners[{}].{key}", owner.name)),
+        );
+    }
+    for field in &unacted {
+        plan.withheld.push(Withheld {
+            what: field.clone(),
+            why: "Tenure keeps this field and does not act on it".to_owned(),
+        });
+    }
+    let (value, reason, message) = if problems.is_empty() {
+        let namespaces = match taken.owned.len() {
+            1 => "1 namespace".to_owned(),
+            count => format!("{count} namespaces"),
+        };
+        let note = if unacted.is_empty() {
+            String::new()
+        } else {
+            format!("; kept, but not acted on: {}", unacted.join(", "))
+        };
+        (
+            ConditionStatus::True,
+            reason::RECONCILIATION_SUCCEEDED,
+            format!("{namespaces}{note}"),
+        )
+    } else {
+        (
+            ConditionStatus::False,
+            reason::RECONCILIATION_FAILED,
+            problems.join("\n"),
+        )
+    };
+    let said = condition::find(&old.conditions, condition::READY)
+        .is_some_and(|ready| ready.reason == reason && ready.message == message);
+    if !said && value == ConditionStatus::False {
+        plan.events.push(Event {
+            kind: EventKind::Warning,
+            reason: reason.to_owned(),
+            message: message.clone(),
+            annotations: BTreeMap::new(),
+        });
+    }
+    condition::set(
+        &mut status.conditions,
+        Condition {
+            type_: condition::READY.to_owned(),
+            status: value,
+            reason: reason.to_owned(),
+            message,
+            observed_generation: snapshot.tenant.metadata.generation,
+            last_transition_time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
+        },
+    );
+    if snapshot.tenant.status.as_ref() != Some(&status) {
+        plan.status = serde_json::to_value(&status).ok();
+    }
+    plan.next = if problems.is_empty() {
+        Next::Done(None)
+    } else {
+        Next::Done(Some(later(now, RETRY_INTERVAL)))
+    };
+    for problem in problems {
+        plan.withheld.push(Withheld {
+            what: "Ready".to_owned(),
+            why: problem,
+        });
+    }
+    plan
+}
