@@ -29,6 +29,7 @@ pub(super) fn cells(group: &str, resource: &str, object: &Value, now: Timestamp)
         ("", "podtemplates") => workloads::pod_template(object),
         ("", "resourcequotas") => quota(object, now),
         ("", "nodes") => node(object, now),
+        ("", "componentstatuses") => component(object),
         ("apps", "deployments") => workloads::deployment(object, now),
         ("apps", "statefulsets") => workloads::stateful_set(object, now),
         ("apps", "daemonsets") => workloads::daemon_set(object, now),
@@ -54,7 +55,7 @@ pub(super) fn cells(group: &str, resource: &str, object: &Value, now: Timestamp)
             let parts: Vec<&str> = list(object, "/spec/cidrs").iter().filter_map(Value::as_str).collect();
             vec![name, parts.join(",").into(), age()]
         }
-        ("networking.k8s.io", "ipaddresses") => networking::ip_address(object),
+        ("networking.k8s.io", "ipaddresses") => networking::ip_address(object, now),
         ("discovery.k8s.io", "endpointslices") => networking::endpoint_slice(object, now),
         ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => binding(object, now),
         ("coordination.k8s.io", "leases") => vec![name, text(object, "/spec/holderIdentity").into(), age()],
@@ -174,9 +175,7 @@ fn binding(object: &Value, now: Timestamp) -> Vec<Value> {
             .filter(|subject| text(subject, "/kind") == kind);
         let names: Vec<String> = found
             .map(|subject| match (kind, text(subject, "/namespace")) {
-                ("ServiceAccount", namespace) if !namespace.is_empty() => {
-                    format!("{namespace}/{}", text(subject, "/name"))
-                }
+                ("ServiceAccount", namespace) => format!("{namespace}/{}", text(subject, "/name")),
                 _ => text(subject, "/name").to_owned(),
             })
             .collect();
@@ -220,6 +219,24 @@ fn quota(object: &Value, now: Timestamp) -> Vec<Value> {
         requests.join(", ").into(),
         limits.join(", ").into(),
         age(object, now),
+    ]
+}
+
+fn component(object: &Value) -> Vec<Value> {
+    let healthy = list(object, "/conditions")
+        .iter()
+        .find(|condition| text(condition, "/type") == "Healthy");
+    let part = |field: &str| Value::from(healthy.map_or("", |condition| text(condition, field)));
+    let status = match healthy.map(|condition| text(condition, "/status")) {
+        Some("True") => "Healthy",
+        Some("False") => "Unhealthy",
+        _ => "Unknown",
+    };
+    vec![
+        text(object, "/metadata/name").into(),
+        status.into(),
+        part("/message"),
+        part("/error"),
     ]
 }
 

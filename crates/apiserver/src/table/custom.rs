@@ -80,15 +80,8 @@ impl Column {
         };
         match (self.kind.as_str(), first) {
             (_, Value::Null) => Value::Null,
-            // Every match of a text column is shown.
-            ("string", first) => {
-                let shown: Vec<String> = found.iter().map(|one| plain(one)).collect();
-                if found.len() > 1 {
-                    Value::from(shown.join(" "))
-                } else {
-                    Value::from(plain(first))
-                }
-            }
+            // Of several matches the first is shown.
+            ("string", first) => Value::from(plain(first)),
             ("integer", Value::Number(number)) => match number.as_i64() {
                 Some(whole) => Value::from(whole),
                 None => number.as_f64().map_or(Value::Null, |float| Value::from(float.trunc())),

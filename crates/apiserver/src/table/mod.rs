@@ -102,11 +102,7 @@ impl Columns {
                 group,
                 resource,
                 definitions,
-            } => {
-                let mut cells = builtin::cells(group, resource, object, now);
-                cells.truncate(definitions.len());
-                cells
-            }
+            } => builtin::cells(group, resource, object, now),
             Self::Custom(custom) => custom.cells(object, now),
         }
     }

@@ -69,12 +69,12 @@ pub(super) fn endpoints(object: &Value, now: Timestamp) -> Vec<Value> {
     let mut parts = Vec::new();
     for subset in list(object, "/subsets") {
         let ports = list(subset, "/ports");
-        for address in list(subset, "/addresses") {
-            let ip = text(address, "/ip");
-            if ports.is_empty() {
-                parts.push(ip.to_owned());
-            }
-            parts.extend(ports.iter().map(|port| format!("{ip}:{}", number(port, "/port"))));
+        let addresses = list(subset, "/addresses").iter().map(|address| text(address, "/ip"));
+        if ports.is_empty() {
+            parts.extend(addresses.clone().map(str::to_owned));
+        }
+        for port in ports {
+            parts.extend(addresses.clone().map(|ip| format!("{ip}:{}", number(port, "/port"))));
         }
     }
     vec![name(object), shortened(&parts, 3).into(), age(object, now)]
@@ -158,7 +158,7 @@ pub(super) fn ingress_class(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-pub(super) fn ip_address(object: &Value) -> Vec<Value> {
+pub(super) fn ip_address(object: &Value, now: Timestamp) -> Vec<Value> {
     let parent = object.pointer("/spec/parentRef").filter(|parent| !parent.is_null());
     let parent = parent.map_or(NONE.to_owned(), |parent| {
         let parts = ["/group", "/resource", "/namespace", "/name"].map(|pointer| text(parent, pointer));
@@ -174,5 +174,6 @@ pub(super) fn ip_address(object: &Value) -> Vec<Value> {
             format!("{resource}/{namespace}/{name}")
         }
     });
-    vec![name(object), parent.into()]
+    // The real server has no column for the age, and sends it all the same.
+    vec![name(object), parent.into(), age(object, now)]
 }
