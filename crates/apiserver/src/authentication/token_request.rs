@@ -44,20 +44,16 @@ pub fn request_token(
     now: Timestamp,
 ) -> Result<TokenRequested, Refusal> {
     let text = |path: &str| request.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    for (field, given, wanted, what) in [
-        ("metadata.name", text("/metadata/name"), name, "name"),
-        (
-            "metadata.namespace",
-            text("/metadata/namespace"),
-            namespace,
-            "namespace",
-        ),
-    ] {
-        if !given.is_empty() && given != wanted {
-            let why = format!("must match the service account {what} if specified");
-            let error = FieldError::invalid(field, &quote(given), &why);
-            return Err(Refusal::invalid(GROUP, KIND, name, &[error]));
-        }
+    let (given_name, given_namespace) = (text("/metadata/name"), text("/metadata/namespace"));
+    if !given_namespace.is_empty() && given_namespace != namespace {
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request".to_owned(),
+        ));
+    }
+    if !given_name.is_empty() && given_name != name {
+        let why = "must match the service account name if specified";
+        let error = FieldError::invalid("metadata.name", &quote(given_name), why);
+        return Err(Refusal::invalid(GROUP, KIND, name, &[error]));
     }
     let account = lookup
         .get("", "serviceaccounts", Some(namespace), name)

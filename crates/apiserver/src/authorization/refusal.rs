@@ -118,6 +118,17 @@ impl Refusal {
         }
     }
 
+    /// 404: nothing is served there.
+    #[must_use]
+    pub fn no_such_route() -> Self {
+        Self {
+            code: 404,
+            reason: "NotFound",
+            message: "the server could not find the requested resource".to_owned(),
+            details: Some(Map::new()),
+        }
+    }
+
     /// 404: there is no such object.
     #[must_use]
     pub fn not_found(group: &str, resource: &str, name: &str) -> Self {

@@ -57,12 +57,15 @@ pub fn self_subject_access_review(
 /// `POST namespaces/NAMESPACE/localsubjectaccessreviews`: as [`subject_access_review`], for one namespace only.
 ///
 /// # Errors
-/// A 400 or 422 for a review that asks about something else than this namespace.
+/// A 404 without a namespace, a 400 or 422 for a review that asks about something else than this namespace.
 pub fn local_subject_access_review(
     namespace: &str,
     review: &Value,
     authorizer: &dyn Authorizer,
 ) -> Result<Value, Refusal> {
+    if namespace.is_empty() {
+        return Err(Refusal::no_such_route());
+    }
     let mut review = review.clone();
     let own = text(&review, "/metadata/namespace").to_owned();
     if own.is_empty() {

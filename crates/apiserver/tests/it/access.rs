@@ -307,6 +307,11 @@ fn reviews_that_make_no_sense_are_refused_in_the_real_servers_words() {
         400,
         "no namespace on request",
     );
+    check(
+        local_subject_access_review("", &json!({ "spec": {} }), &rbac),
+        404,
+        "the server could not find the requested resource",
+    );
     let answer = local("a", asked("a")).unwrap();
     assert_eq!(answer["status"], json!({ "allowed": false }));
 }

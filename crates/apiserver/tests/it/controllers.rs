@@ -13,17 +13,33 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Cluster {
     server: Server,
-    _directory: tempfile::TempDir,
+    _directory: Option<tempfile::TempDir>,
 }
 
 impl Cluster {
     async fn open(workload_status: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let mut cluster = Self::open_in(&directory, workload_status).await;
+        cluster._directory = Some(directory);
+        cluster
+    }
+
+    /// A server on this directory, as soon as the one before it has let go of it.
+    async fn open_in(directory: &tempfile::TempDir, workload_status: bool) -> Self {
         let mut config = Config::new(directory.path());
         config.workload_status = workload_status;
-        Self {
-            server: Server::open(config).await.unwrap(),
-            _directory: directory,
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match Server::open(config.clone()).await {
+                Ok(server) => {
+                    return Self {
+                        server,
+                        _directory: None,
+                    };
+                }
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
@@ -538,4 +554,26 @@ async fn an_idle_server_writes_nothing() {
     cluster.settle().await;
     // The second settling's own four writes, and no other.
     assert_eq!(cluster.server.registry().view().revision(), before + 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_left_undone_is_done_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Cluster::open_in(&directory, false).await;
+    first.create("", "namespaces", None, named("shop")).await;
+    first.create("", "namespaces", None, named("other")).await;
+    let owner = first.create("", "configmaps", Some("shop"), named("owner")).await;
+    let child = owned("child", &[("ConfigMap", "owner", uid(&owner), false)]);
+    first.create("", "configmaps", Some("shop"), child).await;
+    first.create("", "configmaps", Some("other"), named("content")).await;
+    // The controllers are told to end: whether they still see what follows does not matter.
+    first.server.shutdown();
+    first
+        .delete("", "configmaps", Some("shop"), "owner", "Background")
+        .await;
+    first.delete("", "namespaces", None, "other", "Background").await;
+    drop(first);
+    let second = Cluster::open_in(&directory, false).await;
+    second.until_gone("", "configmaps", Some("shop"), "child").await;
+    second.until_gone("", "namespaces", None, "other").await;
 }

@@ -356,6 +356,12 @@ fn token_requests_are_refused_as_by_the_real_server() {
         ),
         (
             "bot",
+            json!({ "metadata": { "namespace": "other" } }),
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            "bot",
             json!({ "metadata": { "uid": "zz" } }),
             409,
             "Operation cannot be fulfilled on TokenRequest.authentication.k8s.io \"bot\": the UID in the token request (zz) does not match the UID of the service account (sa-1)",
