@@ -125,7 +125,6 @@ type Pairs = BTreeMap<String, (Vec<u8>, u32, u32)>;
 fn pairs(loader: &Loader<'_>, arguments: &GeneratorArguments, place: Place<'_>) -> Result<Pairs, Error> {
     let mut pairs = Pairs::new();
     let mut put = |key: &str, value: Vec<u8>, at: (u32, u32), line: u32, field: &str| {
-        check_key(key).map_err(|message| place.error(line, field, message))?;
         if pairs.insert(key.to_owned(), (value, at.0, at.1)).is_some() {
             let message = format!("configmap {} illegally repeats the key `{key}`", arguments.name);
             return Err(place.error(line, field, message));
@@ -213,34 +212,12 @@ fn env_lines(bytes: &[u8]) -> Result<Vec<(String, String, u32)>, String> {
             continue;
         }
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
-        let first = key.chars().next();
-        let good = first.is_some_and(|first| !first.is_ascii_digit())
-            && key
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
-        if !good {
-            return Err(format!("line {}: \"{key}\" is not a valid key name", number + 1));
+        if key.is_empty() {
+            continue;
         }
         pairs.push((key.to_owned(), value.to_owned(), u32::try_from(number + 1).unwrap_or(0)));
     }
     Ok(pairs)
-}
-
-fn check_key(key: &str) -> Result<(), String> {
-    let good = !key.is_empty()
-        && key.len() <= 253
-        && key
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-        && key != "."
-        && !key.starts_with("..");
-    if good {
-        Ok(())
-    } else {
-        Err(format!(
-            "\"{key}\" is not a valid key name: a valid key consists of alphanumeric characters, '-', '_' or '.'"
-        ))
-    }
 }
 
 /// Base64 in lines of 70 characters, when it is longer than one.

@@ -96,7 +96,8 @@ pub(crate) fn read(decoder: &Decoder<'_>, node: &Node) -> Kustomization {
     };
     let (mut kind, mut api_version) = (String::new(), String::new());
     let (mut kind_node, mut version_node) = (node, node);
-    let mut empty = true;
+    let known = |key: &Node| FIELDS.iter().any(|name| name.eq_ignore_ascii_case(key.text()));
+    let mut empty = node.entries().iter().all(|(key, _)| known(key));
     let (mut bases, mut image_tags) = (Vec::new(), Vec::new());
     for (name, value) in decoder.fields(node, "", &FIELDS) {
         let line = value.line;

@@ -145,9 +145,14 @@ impl<'tree> Loader<'tree> {
             lines_before: 0,
             maximum_nodes: self.nodes_left.get(),
         };
-        let node = first_document(text, source).map_err(|error| Self::yaml_error(path, error))?;
-        if let Some(node) = &node {
+        let mut node = first_document(text, source).map_err(|error| Self::yaml_error(path, error))?;
+        if let Some(node) = &mut node {
             self.spend_nodes(node, path)?;
+            merge_keys::fold(node).map_err(|(line, message)| Error::Yaml {
+                path: path.to_owned(),
+                line,
+                message,
+            })?;
         }
         Ok(node)
     }

@@ -144,7 +144,7 @@ impl Emitter {
     fn string(&mut self, text: &str, indent: usize, context: Context) {
         let simple_key = context == Context::SimpleKey;
         let facts = Facts::of(text);
-        let is_text = matches!(resolve(text, Dialect::V2), Scalar::Text(_)) && text != "<<" && !is_base_60(text);
+        let is_text = matches!(resolve(text, Dialect::V2), Scalar::Text(_)) && !is_base_60(text);
         let mut style = if text.contains('\n') {
             Form::Literal
         } else if is_text {
@@ -205,7 +205,7 @@ impl Emitter {
 
     fn single(&mut self, text: &str, indent: usize, breaks_allowed: bool) {
         self.indicator("'", true, false, false);
-        let mut spaces = false;
+        let (mut spaces, mut after_break) = (false, false);
         let mut characters = text.chars().peekable();
         let mut first = true;
         while let Some(character) = characters.next() {
@@ -215,13 +215,21 @@ impl Emitter {
                     self.put(' ');
                 }
                 spaces = true;
+            } else if is_break(character) {
+                self.out.push(character);
+                self.column = 0;
+                self.indention = true;
+                after_break = true;
             } else {
+                if after_break {
+                    self.write_indent(indent);
+                }
                 if character == '\'' {
                     self.put('\'');
                 }
                 self.put(character);
                 self.indention = false;
-                spaces = false;
+                (spaces, after_break) = (false, false);
             }
             first = false;
         }
@@ -234,10 +242,12 @@ impl Emitter {
         self.indicator("\"", true, false, false);
         let mut spaces = false;
         let mut first = true;
+        // Go's emitter looks for a byte order mark at the start whatever character it is at, and so escapes all of them.
+        let all = text.starts_with('\u{feff}');
         let mut characters = text.chars().peekable();
         while let Some(character) = characters.next() {
-            if !is_printable(character)
-                || character == '\u{feff}'
+            if all
+                || !is_printable(character)
                 || is_break(character)
                 || matches!(character, '"' | '\\')
             {

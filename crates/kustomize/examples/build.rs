@@ -1,0 +1,55 @@
+//! Builds a directory of the disk: `cargo run --example build -- DIR [INSIDE]`.
+//!
+//! Shows what a caller of the library does: read files into a tree, links as links, build, print. It reads everything below
+//! DIR, so bases must be there; INSIDE names the kustomization to build, DIR itself when it is left out.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use kustomize::{MapTree, Options, build};
+
+fn read(root: &Path, inside: &str, tree: &mut MapTree) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(root.join(inside))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if inside.is_empty() { name } else { format!("{inside}/{name}") };
+        let kind = entry.file_type()?;
+        if kind.is_symlink() {
+            tree.insert_link(&path, &std::fs::read_link(entry.path())?.to_string_lossy());
+        } else if kind.is_dir() {
+            tree.insert_directory(&path);
+            read(root, &path, tree)?;
+        } else {
+            tree.insert(&path, std::fs::read(entry.path())?);
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let root = arguments.next().unwrap_or_else(|| ".".to_owned());
+    let inside = arguments.next().unwrap_or_default();
+    let mut tree = MapTree::new();
+    let mut errors = std::io::stderr();
+    if let Err(error) = read(Path::new(&root), "", &mut tree) {
+        let _ = writeln!(errors, "{root}: {error}");
+        return ExitCode::FAILURE;
+    }
+    match build(&tree, &inside, &Options::default()) {
+        Ok(built) => {
+            for warning in &built.warnings {
+                let _ = writeln!(errors, "# Warning: {warning}");
+            }
+            match std::io::stdout().write_all(built.to_yaml().as_bytes()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::FAILURE,
+            }
+        }
+        Err(error) => {
+            let _ = writeln!(errors, "Error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
