@@ -3,6 +3,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod baseline;
 mod bench;
 mod generate;
 mod record_kubernetes;
@@ -23,6 +24,11 @@ enum Task {
         /// Write nothing; fail when a file is not as it would be generated.
         #[arg(long)]
         check: bool,
+    },
+    /// Record the answers of the real kustomize (on PATH) into the kustomize crate's corpus.
+    Baseline {
+        /// Only cases whose name contains this.
+        only: Option<String>,
     },
     /// Check what no compiler checks: layers, module docs, the map, sizes, forbidden words.
     Tidy,
@@ -48,6 +54,7 @@ enum Task {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Generate { check } => generate::run(check),
+        Task::Baseline { only } => baseline::run(only.as_deref()),
         Task::Tidy => tidy::run(),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),

@@ -13,7 +13,11 @@ fn read(root: &Path, inside: &str, tree: &mut MapTree) -> std::io::Result<()> {
     for entry in std::fs::read_dir(root.join(inside))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        let path = if inside.is_empty() { name } else { format!("{inside}/{name}") };
+        let path = if inside.is_empty() {
+            name
+        } else {
+            format!("{inside}/{name}")
+        };
         let kind = entry.file_type()?;
         if kind.is_symlink() {
             tree.insert_link(&path, &std::fs::read_link(entry.path())?.to_string_lossy());

@@ -246,11 +246,7 @@ impl Emitter {
         let all = text.starts_with('\u{feff}');
         let mut characters = text.chars().peekable();
         while let Some(character) = characters.next() {
-            if all
-                || !is_printable(character)
-                || is_break(character)
-                || matches!(character, '"' | '\\')
-            {
+            if all || !is_printable(character) || is_break(character) || matches!(character, '"' | '\\') {
                 self.escape(character);
                 spaces = false;
             } else if character == ' ' {

@@ -1,1 +1,63 @@
-//! Recorded answers.
+//! Replays the corpus: each case's input must give the recorded bytes, or be refused where the real tool refuses it.
+
+use std::fs;
+use std::path::Path;
+
+use kustomize::{Options, build};
+
+use crate::disk;
+
+/// The quoted value of a key of a case's notes.
+fn note(notes: &str, key: &str) -> Option<String> {
+    let line = notes
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('='))?;
+    Some(line.trim().trim_matches('"').to_owned())
+}
+
+fn check(case: &Path) -> Result<(), String> {
+    let read = |name: &str| fs::read_to_string(case.join(name)).ok();
+    let notes = read("origin.toml").ok_or("it has no origin.toml; record it with cargo xtask baseline")?;
+    let inside = note(&notes, "build").unwrap_or_default();
+    let ours = build(&disk::tree(&case.join("input")), &inside, &Options::default());
+    match (ours, read("want.yaml"), read("want.err")) {
+        (Ok(built), Some(want), None) if built.to_yaml() == want => Ok(()),
+        (Ok(built), Some(want), None) => Err(similar::TextDiff::from_lines(&want, &built.to_yaml())
+            .unified_diff()
+            .header("want", "ours")
+            .to_string()),
+        (Err(error), Some(_), None) => Err(format!("should build, but: {error}")),
+        (Ok(built), None, Some(error)) => Err(format!("should be refused ({error}), but gives\n{}", built.to_yaml())),
+        (Err(error), None, Some(_)) => match note(&notes, "says") {
+            Some(says) if !error.to_string().contains(&says) => Err(format!("should say '{says}', but says: {error}")),
+            _ => Ok(()),
+        },
+        _ => Err("it needs want.yaml or want.err, and not both".to_owned()),
+    }
+}
+
+#[test]
+fn every_case_gives_the_recorded_answer() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let mut cases: Vec<_> = fs::read_dir(corpus)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    cases.sort();
+    assert!(cases.len() > 100, "the corpus has {} cases", cases.len());
+    let wrong: Vec<String> = cases
+        .iter()
+        .filter_map(|case| {
+            check(case)
+                .err()
+                .map(|why| format!("{}: {why}", case.file_name().unwrap().to_string_lossy()))
+        })
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{} of {} cases are wrong:\n{}",
+        wrong.len(),
+        cases.len(),
+        wrong.join("\n")
+    );
+}
