@@ -1,1 +1,35 @@
-//! Builders and clusters to test on.
+//! Clusters to test on, and what tests say to them.
+//!
+//! A [`Cluster`] is an embedded control plane in a temporary folder, with Tenure's kinds installed, or the cluster of the kubeconfig
+//! that `TENURE_TEST_KUBECONFIG` names: then the same tests run against another API server (one at a time: `--test-threads=1`).
+//! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
+
+mod admin;
+mod cluster;
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+pub use admin::{Admin, AdminError};
+pub use cluster::Cluster;
+
+/// How long tests wait for what should happen soon. Long, since it only matters when something is broken.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// Asks until the answer is `Ok`, and returns it.
+///
+/// # Errors
+/// The last answer, when the deadline passes first.
+pub async fn eventually<T, E, F>(deadline: Duration, mut ask: impl FnMut() -> F) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let begun = Instant::now();
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(answer) if begun.elapsed() > deadline => return Err(answer),
+            Err(_) => tokio::time::sleep(Duration::from_millis(15)).await,
+        }
+    }
+}

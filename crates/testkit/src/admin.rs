@@ -1,0 +1,177 @@
+//! An administrator's requests in JSON. Owns no types: a test says what it means as the object itself.
+
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{Scope, pinned_kind};
+use serde_json::Value;
+
+/// Why an administrator's request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// The API server said no.
+    #[error("{0}")]
+    Refused(#[from] kube::Error),
+    /// The object has no `apiVersion`, `kind` or name.
+    #[error("the object has no {0}")]
+    Incomplete(&'static str),
+    /// What came back can't be read.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// An administrator.
+#[derive(Clone)]
+pub struct Admin {
+    client: kube::Client,
+}
+
+impl Admin {
+    /// Speaks through a client.
+    #[must_use]
+    pub fn new(client: kube::Client) -> Self {
+        Self { client }
+    }
+
+    /// The client itself.
+    #[must_use]
+    pub fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    async fn api(&self, api_version: &str, kind: &str, namespace: &str) -> Result<Api<DynamicObject>, AdminError> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        let (resource, capabilities): (ApiResource, _) = pinned_kind(&self.client, &kind).await?;
+        Ok(match capabilities.scope {
+            Scope::Namespaced if !namespace.is_empty() => {
+                Api::namespaced_with(self.client.clone(), namespace, &resource)
+            }
+            _ => Api::all_with(self.client.clone(), &resource),
+        })
+    }
+
+    /// Applies an object as field manager `admin`.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn apply(&self, object: Value) -> Result<Value, AdminError> {
+        self.apply_as("admin", object).await
+    }
+
+    /// Applies an object as a field manager, by force.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn apply_as(&self, manager: &str, object: Value) -> Result<Value, AdminError> {
+        let (api_version, kind) = (text(&object, "/apiVersion")?, text(&object, "/kind")?);
+        let namespace = text(&object, "/metadata/namespace").unwrap_or_default();
+        let api = self.api(api_version, kind, namespace).await?;
+        let parameters = PatchParams::apply(manager).force();
+        let applied = api
+            .patch(text(&object, "/metadata/name")?, &parameters, &Patch::Apply(&object))
+            .await?;
+        Ok(serde_json::to_value(applied)?)
+    }
+
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn create(&self, object: Value) -> Result<Value, AdminError> {
+        let (api_version, kind) = (text(&object, "/apiVersion")?, text(&object, "/kind")?);
+        let namespace = text(&object, "/metadata/namespace").unwrap_or_default();
+        let api = self.api(api_version, kind, namespace).await?;
+        let object: DynamicObject = serde_json::from_value(object)?;
+        Ok(serde_json::to_value(
+            api.create(&PostParams::default(), &object).await?,
+        )?)
+    }
+
+    /// Patches an object with a JSON merge patch, as field manager `kubectl-edit`.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn patch(
+        &self,
+        (api_version, kind): (&str, &str),
+        (namespace, name): (&str, &str),
+        patch: Value,
+    ) -> Result<Value, AdminError> {
+        let api = self.api(api_version, kind, namespace).await?;
+        let parameters = PatchParams {
+            field_manager: Some("kubectl-edit".to_owned()),
+            ..PatchParams::default()
+        };
+        Ok(serde_json::to_value(
+            api.patch(name, &parameters, &Patch::Merge(&patch)).await?,
+        )?)
+    }
+
+    /// Patches an object's status with a JSON merge patch.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn patch_status(
+        &self,
+        (api_version, kind): (&str, &str),
+        (namespace, name): (&str, &str),
+        patch: Value,
+    ) -> Result<Value, AdminError> {
+        let api = self.api(api_version, kind, namespace).await?;
+        let patched = api
+            .patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        Ok(serde_json::to_value(patched)?)
+    }
+
+    /// Reads an object; nothing when it is not there.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn get(
+        &self,
+        (api_version, kind): (&str, &str),
+        (namespace, name): (&str, &str),
+    ) -> Result<Option<Value>, AdminError> {
+        let api = self.api(api_version, kind, namespace).await?;
+        Ok(api.get_opt(name).await?.map(serde_json::to_value).transpose()?)
+    }
+
+    /// Reads all objects of a kind, in one namespace or, with an empty one, in all.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn list(&self, (api_version, kind): (&str, &str), namespace: &str) -> Result<Vec<Value>, AdminError> {
+        let api = self.api(api_version, kind, namespace).await?;
+        let listed = api.list(&ListParams::default()).await?;
+        listed
+            .items
+            .into_iter()
+            .map(|item| Ok(serde_json::to_value(item)?))
+            .collect()
+    }
+
+    /// Deletes an object; that it is gone is no error.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn delete(
+        &self,
+        (api_version, kind): (&str, &str),
+        (namespace, name): (&str, &str),
+    ) -> Result<(), AdminError> {
+        let api = self.api(api_version, kind, namespace).await?;
+        match api.delete(name, &DeleteParams::default()).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn text<'a>(object: &'a Value, pointer: &'static str) -> Result<&'a str, AdminError> {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .ok_or(AdminError::Incomplete(pointer))
+}
