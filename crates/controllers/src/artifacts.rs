@@ -47,6 +47,17 @@ impl Artifacts {
         })
     }
 
+    /// Looks into the store below a folder that the controllers may be using: for reading only.
+    pub(crate) fn look_into(folder: &Path, limits: Limits) -> Self {
+        Self {
+            store: ArtifactStore::look_into(folder.join("store")),
+            limits,
+            records: folder.join("records"),
+            known: Mutex::new(HashMap::new()),
+            trees: Mutex::new(HashMap::new()),
+        }
+    }
+
     /// What is stored for a source; nothing when its archive is gone.
     pub(crate) fn record(&self, source: &SourceKey) -> Option<Record> {
         let record = {

@@ -23,6 +23,7 @@ mod lanes;
 mod live;
 mod mailbox;
 mod manager;
+mod origin;
 mod own;
 mod realm;
 mod render;
@@ -30,3 +31,4 @@ mod world;
 
 pub use config::Config;
 pub use manager::{RunError, run};
+pub use origin::{FieldOrigin, OriginError, origin_of};

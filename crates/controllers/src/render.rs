@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_planner::RenderedObject;
+use kustomize::{FileTree, Location, Options, Overrides};
+use tenure_api::ObjectId;
 use tenure_planner::kustomization::{RenderFailure, Rendered};
 use tenure_planner::plan::RenderRequest;
+use tenure_planner::{Object, Origin, RenderedObject};
 use tenure_sources::{SourceKey, StorageError, Tree};
 use tokio::sync::Semaphore;
 
@@ -85,6 +87,80 @@ async fn objects(
 /// # Errors
 /// A message with file and line where there is one.
 pub(crate) fn build(tree: &Tree, path: &str, target_namespace: Option<&str>) -> Result<Vec<RenderedObject>, String> {
-    let _ = (tree, target_namespace);
-    Err(format!("rendering {path}: kustomize is not connected yet"))
+    let folder = path.trim_matches('/');
+    let folder = if folder == "." { "" } else { folder };
+    let files = Files(tree);
+    match files.entry(folder) {
+        Some(kustomize::Entry::Directory) => {}
+        Some(_) => return Err(format!("kustomization path {path:?} is not a folder of the source")),
+        None => return Err(format!("kustomization path not found: {path:?} is not in the source")),
+    }
+    let built = kustomize::build(&files, folder, &options(target_namespace)).map_err(|error| error.to_string())?;
+    Ok(built
+        .resources
+        .into_iter()
+        .map(|resource| RenderedObject {
+            object: Object(resource.object),
+            origin: Origin {
+                path: resource.origin.location.path,
+                line: resource.origin.location.line,
+            },
+        })
+        .collect())
+}
+
+/// Where an object, or a field of it by JSON pointer, was written. Nothing when the folder does not build, or builds no such object.
+pub(crate) fn locate(
+    tree: &Tree,
+    path: &str,
+    target_namespace: Option<&str>,
+    id: &ObjectId,
+    field: &str,
+) -> Option<Location> {
+    let folder = path.trim_matches('/');
+    let folder = if folder == "." { "" } else { folder };
+    let built = kustomize::build(&Files(tree), folder, &options(target_namespace)).ok()?;
+    let resource = built.resources.iter().find(|resource| {
+        ObjectId::of(&resource.object).is_ok_and(|found| {
+            // A namespace that the file does not say may still have been given when it was applied.
+            found == *id
+                || (found.namespace.is_empty()
+                    && ObjectId {
+                        namespace: id.namespace.clone(),
+                        ..found
+                    } == *id)
+        })
+    })?;
+    resource.locate(field)
+}
+
+fn options(target_namespace: Option<&str>) -> Options {
+    Options {
+        generate_missing: true,
+        overrides: Overrides {
+            namespace: target_namespace.map(str::to_owned),
+            ..Overrides::default()
+        },
+        ..Options::default()
+    }
+}
+
+/// An artifact's files, as kustomize reads them.
+struct Files<'a>(&'a Tree);
+
+impl FileTree for Files<'_> {
+    fn entry(&self, path: &str) -> Option<kustomize::Entry<'_>> {
+        if path.is_empty() {
+            return Some(kustomize::Entry::Directory);
+        }
+        match self.0.entry(path)? {
+            tenure_sources::Entry::File(content) => Some(kustomize::Entry::File(content)),
+            tenure_sources::Entry::Directory => Some(kustomize::Entry::Directory),
+            tenure_sources::Entry::Link(target) => Some(kustomize::Entry::Link(target)),
+        }
+    }
+
+    fn list(&self, directory: &str) -> Vec<String> {
+        self.0.list(directory).into_iter().map(Into::into).collect()
+    }
 }

@@ -127,6 +127,15 @@ impl ArtifactStore {
         Ok(store)
     }
 
+    /// Looks into a folder that another process may be using: for reading only, and nothing is made or cleared.
+    pub fn look_into(root: impl Into<PathBuf>) -> Self {
+        let root: PathBuf = root.into();
+        Self {
+            root: root.into(),
+            next: Arc::new(AtomicU64::new(0)),
+        }
+    }
+
     /// Whether the archive of this digest is stored for the source. Its content is verified when it is loaded.
     pub fn contains(&self, source: &SourceKey, digest: &str) -> bool {
         self.file(source, digest).is_ok_and(|path| path.is_file())

@@ -1,0 +1,169 @@
+//! What goes well: a commit is applied, changed, pruned; drift is put back; dependencies are waited for.
+
+use serde_json::json;
+
+use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, config_map};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repository_is_applied_updated_and_pruned() {
+    let stage = Stage::set("applying-a").await;
+    let files = [("a.yaml", config_map("a", "1")), ("b.yaml", config_map("b", "1"))];
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let repository = stage.repository("applying-a", "app", &files).await;
+    stage.kustomization("applying-a", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    let kustomization = stage.applied(("applying-a", "app"), &first).await;
+    assert_eq!(
+        kustomization["status"]["inventory"]["entries"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    let source = stage.get(GIT_REPOSITORY, ("applying-a", "app")).await.unwrap();
+    assert_eq!(source["status"]["artifact"]["revision"], format!("main@sha1:{first}"));
+    let a = stage.get(CONFIG_MAP, ("applying-a", "a")).await.unwrap();
+    assert_eq!(a["data"]["value"], "1");
+    assert_eq!(a["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"], "app");
+
+    let second = commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
+    stage.applied(("applying-a", "app"), &second).await;
+    assert_eq!(
+        stage.get(CONFIG_MAP, ("applying-a", "a")).await.unwrap()["data"]["value"],
+        "2"
+    );
+
+    let third = repository
+        .commit([("b.yaml", tenure_git_server::Content::Removed)], "without b")
+        .await
+        .unwrap();
+    stage.applied(("applying-a", "app"), &third).await;
+    stage
+        .until(CONFIG_MAP, ("applying-a", "b"), |object| object.is_none())
+        .await;
+    assert!(stage.get(CONFIG_MAP, ("applying-a", "a")).await.is_some());
+
+    stage.admin.delete(KUSTOMIZATION, ("applying-a", "app")).await.unwrap();
+    stage
+        .until(KUSTOMIZATION, ("applying-a", "app"), |object| object.is_none())
+        .await;
+    stage
+        .until(CONFIG_MAP, ("applying-a", "a"), |object| object.is_none())
+        .await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drift_is_put_back() {
+    let stage = Stage::set("applying-b").await;
+    let repository = stage
+        .repository("applying-b", "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    stage.kustomization("applying-b", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("applying-b", "app"), &first).await;
+
+    stage
+        .admin
+        .patch(
+            CONFIG_MAP,
+            ("applying-b", "a"),
+            json!({ "data": { "value": "by hand" } }),
+        )
+        .await
+        .unwrap();
+    let put_back = |object: Option<&serde_json::Value>| object.is_some_and(|object| object["data"]["value"] == "1");
+    stage.until(CONFIG_MAP, ("applying-b", "a"), put_back).await;
+
+    stage.admin.delete(CONFIG_MAP, ("applying-b", "a")).await.unwrap();
+    stage.until(CONFIG_MAP, ("applying-b", "a"), put_back).await;
+
+    // What nobody applied is nobody's drift.
+    stage
+        .admin
+        .apply_as(
+            "somebody-else",
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": "a", "namespace": "applying-b" }, "data": { "other": "stays" }
+            }),
+        )
+        .await
+        .unwrap();
+    stage
+        .admin
+        .patch(CONFIG_MAP, ("applying-b", "a"), json!({ "data": { "value": "again" } }))
+        .await
+        .unwrap();
+    stage
+        .until(CONFIG_MAP, ("applying-b", "a"), |object| {
+            object.is_some_and(|object| object["data"]["value"] == "1" && object["data"]["other"] == "stays")
+        })
+        .await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dependency_comes_first() {
+    let stage = Stage::set("applying-c").await;
+    let one = config_map("one", "1");
+    let two = config_map("two", "1");
+    let repository = stage
+        .repository("applying-c", "app", &[("one/a.yaml", &one), ("two/a.yaml", &two)])
+        .await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage
+        .kustomization(
+            "applying-c",
+            "two",
+            "app",
+            json!({ "path": "./two", "dependsOn": [{ "name": "one" }] }),
+        )
+        .await;
+    stage
+        .ready(KUSTOMIZATION, ("applying-c", "two"), "False", "DependencyNotReady")
+        .await;
+    assert!(stage.get(CONFIG_MAP, ("applying-c", "two")).await.is_none());
+    stage
+        .kustomization("applying-c", "one", "app", json!({ "path": "./one" }))
+        .await;
+    stage.applied(("applying-c", "two"), &first).await;
+    assert!(stage.get(CONFIG_MAP, ("applying-c", "one")).await.is_some());
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resync_writes_nothing() {
+    let stage = Stage::set("applying-d").await;
+    let repository = stage
+        .repository("applying-d", "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    stage
+        .kustomization("applying-d", "app", "app", json!({ "interval": "1s" }))
+        .await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    let before = stage.applied(("applying-d", "app"), &first).await;
+    let map = stage.get(CONFIG_MAP, ("applying-d", "a")).await.unwrap();
+    let requests = stage.git.requests();
+    // Ten more questions to the Git server are ten resyncs of the source, at the interval that the Kustomization has too.
+    tenure_testkit::eventually(tenure_testkit::SOON, || async {
+        if stage.git.requests() > requests + 4 {
+            Ok(())
+        } else {
+            Err(())
+        }
+    })
+    .await
+    .unwrap();
+    let after = stage.get(KUSTOMIZATION, ("applying-d", "app")).await.unwrap();
+    assert_eq!(
+        after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"],
+        "{before:#} {after:#}"
+    );
+    let map_after = stage.get(CONFIG_MAP, ("applying-d", "a")).await.unwrap();
+    assert_eq!(
+        map_after["metadata"]["resourceVersion"],
+        map["metadata"]["resourceVersion"]
+    );
+    stage.end().await;
+}
