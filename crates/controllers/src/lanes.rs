@@ -33,6 +33,11 @@ impl Lanes {
         }
     }
 
+    /// The platform's lane.
+    pub(crate) fn platform(&self) -> Arc<Lane> {
+        self.named("platform".to_owned())
+    }
+
     /// The lane of a namespace: its tenant's, the platform's, or its own when it is nobody's.
     pub(crate) fn of(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
         let name = match placement {
@@ -40,6 +45,10 @@ impl Lanes {
             Placement::Tenant(tenant) => format!("tenant/{}", tenant.tenant),
             Placement::Unclaimed { .. } | Placement::Disputed { .. } => format!("namespace/{namespace}"),
         };
+        self.named(name)
+    }
+
+    fn named(&self, name: String) -> Arc<Lane> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let width = self.width;
         let lane = lanes.entry(name).or_insert_with(|| {

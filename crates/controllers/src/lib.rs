@@ -27,6 +27,8 @@ mod origin;
 mod own;
 mod realm;
 mod render;
+mod surface;
+mod tenant;
 mod world;
 
 pub use config::Config;

@@ -7,8 +7,11 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tenure_api::Tenant;
+use tenure_api::metadata::TENANT_LABEL;
 use tenure_cluster::{ClusterError, WatchEvent, watch};
 use tenure_sources::StorageError;
+use tenure_tenancy::{NamespaceFacts, TenantFacts};
 use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,6 +22,8 @@ use crate::drive::drive;
 use crate::git_repository::GitRepositoryReconciler;
 use crate::key::{Key, OwnKind};
 use crate::kustomization::KustomizationReconciler;
+use crate::surface::SurfaceReconciler;
+use crate::tenant::TenantReconciler;
 use crate::world::World;
 
 /// How long the tasks may take to end.
@@ -75,24 +80,55 @@ impl Manager {
     /// Opens the watches, and starts the reconcilers once everything that is there has been seen: whose a namespace is can't be told
     /// from half of the Tenants.
     async fn start(&self) {
-        let mut synced = Vec::new();
-        synced.push(self.watch::<Namespace>("v1", "Namespace", |world| &world.namespaces, Manager::namespace_changed));
-        let own: [(OwnKind, signal::Receiver<bool>); 4] = [
-            (OwnKind::Tenant, self.watch_own(OwnKind::Tenant, |world| &world.tenants)),
-            (
-                OwnKind::GitRepository,
-                self.watch_own(OwnKind::GitRepository, |world| &world.repositories),
+        let synced = [
+            self.watch::<Namespace>(
+                ("v1", "Namespace", None),
+                |world| &world.namespaces,
+                Manager::namespace_changed,
             ),
-            (
-                OwnKind::Kustomization,
-                self.watch_own(OwnKind::Kustomization, |world| &world.kustomizations),
+            self.watch(
+                ("rbac.authorization.k8s.io/v1", "RoleBinding", Some(TENANT_LABEL)),
+                |world| &world.role_bindings,
+                |manager, _| manager.world.mailboxes.wake_kind(OwnKind::Tenant),
             ),
-            (
-                OwnKind::Surface,
-                self.watch_own(OwnKind::Surface, |world| &world.surfaces),
+            self.watch(
+                ("v1", "ServiceAccount", Some(TENANT_LABEL)),
+                |world| &world.service_accounts,
+                |manager, _| manager.world.mailboxes.wake_kind(OwnKind::Tenant),
+            ),
+            self.watch::<Tenant>(
+                of(OwnKind::Tenant),
+                |world| &world.tenants,
+                |manager, change| {
+                    let facts = |tenant: &Arc<Tenant>| TenantFacts::from(tenant.as_ref());
+                    if change.old.as_ref().map(facts) != change.new.as_ref().map(facts) {
+                        manager.world.realm_changed();
+                    }
+                    manager.own_changed(OwnKind::Tenant, &change);
+                },
+            ),
+            self.watch(
+                of(OwnKind::GitRepository),
+                |world| &world.repositories,
+                |manager, change| {
+                    manager.own_changed(OwnKind::GitRepository, &change);
+                },
+            ),
+            self.watch(
+                of(OwnKind::Kustomization),
+                |world| &world.kustomizations,
+                |manager, change| {
+                    manager.own_changed(OwnKind::Kustomization, &change);
+                },
+            ),
+            self.watch(
+                of(OwnKind::Surface),
+                |world| &world.surfaces,
+                |manager, change| {
+                    manager.own_changed(OwnKind::Surface, &change);
+                },
             ),
         ];
-        synced.extend(own.into_iter().map(|(_, synced)| synced));
         for mut synced in synced {
             tokio::select! {
                 _ = synced.wait_for(|synced| *synced) => {}
@@ -103,21 +139,12 @@ impl Manager {
         self.world.realm_changed();
     }
 
-    fn watch_own<K>(&self, kind: OwnKind, cache: fn(&World) -> &Cache<K>) -> signal::Receiver<bool>
-    where
-        K: Resource + DeserializeOwned + Send + Sync + 'static,
-    {
-        let changed = move |manager: &Manager, namespace: &str, name: &str| manager.own_changed(kind, namespace, name);
-        self.watch(kind.api_version(), kind.kind(), cache, changed)
-    }
-
     /// Keeps a cache up to date from a watch as the controller, and says what changed.
     fn watch<K>(
         &self,
-        api_version: &'static str,
-        kind: &'static str,
+        (api_version, kind, labels): (&'static str, &'static str, Option<&'static str>),
         cache: fn(&World) -> &Cache<K>,
-        changed: impl Fn(&Manager, &str, &str) + Send + Sync + 'static,
+        changed: impl Fn(&Manager, Change<K>) + Send + Sync + 'static,
     ) -> signal::Receiver<bool>
     where
         K: Resource + DeserializeOwned + Send + Sync + 'static,
@@ -136,13 +163,21 @@ impl Manager {
             };
             let sink = |event| match event {
                 WatchEvent::Changed(object) => {
-                    if let Some((namespace, name)) = observe(cache(&manager.world), object) {
-                        changed(&manager, &namespace, &name);
+                    if let Some(change) = observe(cache(&manager.world), object) {
+                        changed(&manager, change);
                     }
                 }
                 WatchEvent::Deleted { namespace, name, .. } => {
-                    cache(&manager.world).remove(&namespace, &name);
-                    changed(&manager, &namespace, &name);
+                    let old = cache(&manager.world).remove(&namespace, &name);
+                    changed(
+                        &manager,
+                        Change {
+                            namespace,
+                            name,
+                            old,
+                            new: None,
+                        },
+                    );
                 }
                 WatchEvent::Synced { .. } => {
                     send.send_replace(true);
@@ -150,7 +185,7 @@ impl Manager {
                 WatchEvent::Failed(error) => tracing::warn!(kind, %error, "the watch broke; it begins again"),
                 WatchEvent::Progress { .. } | WatchEvent::Resumed => {}
             };
-            watch(controller, &resource, None, None, sink).await;
+            watch(controller, &resource, None, labels, sink).await;
         };
         let end = self.end.clone();
         self.tasks
@@ -158,12 +193,16 @@ impl Manager {
         receive
     }
 
-    fn namespace_changed(&self, _namespace: &str, _name: &str) {
-        self.world.realm_changed();
+    fn namespace_changed(&self, change: Change<Namespace>) {
+        let facts = |namespace: &Arc<Namespace>| NamespaceFacts::from(&namespace.metadata);
+        if change.old.as_ref().map(facts) != change.new.as_ref().map(facts) {
+            self.world.realm_changed();
+        }
     }
 
     /// An object of a reconciled kind changed: its own reconciler is told, and those that look at it.
-    fn own_changed(&self, kind: OwnKind, namespace: &str, name: &str) {
+    fn own_changed<K>(&self, kind: OwnKind, change: &Change<K>) {
+        let (namespace, name) = (change.namespace.as_str(), change.name.as_str());
         let world = &self.world;
         let key = Key::new(kind, namespace, name);
         let (mailbox, new) = world.mailboxes.get_or_add(&key);
@@ -172,7 +211,7 @@ impl Manager {
             self.spawn(key);
         }
         match kind {
-            OwnKind::Tenant => world.realm_changed(),
+            OwnKind::Tenant | OwnKind::Surface => {}
             OwnKind::GitRepository => {
                 for kustomization in world.kustomizations.in_namespace(namespace) {
                     if kustomization.spec.source_ref.name == name {
@@ -194,7 +233,6 @@ impl Manager {
                 }
                 self.wake_surfaces(namespace);
             }
-            OwnKind::Surface => {}
         }
     }
 
@@ -223,26 +261,44 @@ impl Manager {
             match key.kind {
                 OwnKind::GitRepository => drive(GitRepositoryReconciler::new(shared, key), world, mailbox, end).await,
                 OwnKind::Kustomization => drive(KustomizationReconciler::new(shared, key), world, mailbox, end).await,
-                OwnKind::Surface | OwnKind::Tenant => {}
+                OwnKind::Surface => drive(SurfaceReconciler::new(shared, key), world, mailbox, end).await,
+                OwnKind::Tenant => drive(TenantReconciler::new(shared, key), world, mailbox, end).await,
             }
         });
     }
 }
 
-/// Takes an object from a watch; its namespace and name if it changed what is known.
-fn observe<K: Resource + DeserializeOwned>(cache: &Cache<K>, mut object: Value) -> Option<(String, String)> {
+/// The kind as it is watched: all of its objects.
+fn of(kind: OwnKind) -> (&'static str, &'static str, Option<&'static str>) {
+    (kind.api_version(), kind.kind(), None)
+}
+
+/// A change that a watch told of.
+struct Change<K> {
+    namespace: String,
+    name: String,
+    old: Option<Arc<K>>,
+    new: Option<Arc<K>>,
+}
+
+/// Takes an object from a watch.
+fn observe<K: Resource + DeserializeOwned>(cache: &Cache<K>, mut object: Value) -> Option<Change<K>> {
     // Nothing reads them, and they are most of an object.
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
     match serde_json::from_value::<K>(object) {
         Ok(object) => {
-            let key = (
-                object.meta().namespace.clone().unwrap_or_default(),
-                object.meta().name.clone().unwrap_or_default(),
-            );
-            cache.observe(object);
-            Some(key)
+            let namespace = object.meta().namespace.clone().unwrap_or_default();
+            let name = object.meta().name.clone().unwrap_or_default();
+            let old = cache.observe(object);
+            let new = cache.get(&namespace, &name);
+            Some(Change {
+                namespace,
+                name,
+                old,
+                new,
+            })
         }
         Err(error) => {
             tracing::warn!(%error, kind = std::any::type_name::<K>(), "an object can't be read; it is left alone");

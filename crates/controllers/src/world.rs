@@ -1,9 +1,11 @@
 //! What all reconcilers share: clients, caches, watches, artifacts, lanes. Owns no decision.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
+use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_api::{GitRepository, Kustomization, Surface, Tenant};
 use tenure_cluster::{Client, Clients, EventRecorder};
@@ -20,6 +22,9 @@ use crate::live::LiveObjects;
 use crate::mailbox::Mailboxes;
 use crate::realm::Placements;
 
+/// How long changes of Tenants and namespaces are gathered before everybody is told.
+const GATHERED: Duration = Duration::from_millis(10);
+
 /// What all reconcilers share.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -34,6 +39,10 @@ pub(crate) struct World {
     pub(crate) surfaces: Cache<Surface>,
     pub(crate) tenants: Cache<Tenant>,
     pub(crate) namespaces: Cache<Namespace>,
+    /// Those that bear the label of a Tenant.
+    pub(crate) role_bindings: Cache<DynamicObject>,
+    /// Those that bear the label of a Tenant.
+    pub(crate) service_accounts: Cache<DynamicObject>,
     pub(crate) artifacts: Artifacts,
     pub(crate) live: LiveObjects,
     pub(crate) lanes: Lanes,
@@ -41,6 +50,8 @@ pub(crate) struct World {
     /// Cancelled once everything that is there has been seen.
     pub(crate) ready: CancellationToken,
     placements: Placements,
+    /// Whether those who depend on whose a namespace is are about to be told.
+    realm_news: Arc<AtomicBool>,
     source_events: EventRecorder,
     kustomize_events: EventRecorder,
     tenure_events: EventRecorder,
@@ -69,9 +80,12 @@ impl World {
             surfaces: Cache::default(),
             tenants: Cache::default(),
             namespaces: Cache::default(),
+            role_bindings: Cache::default(),
+            service_accounts: Cache::default(),
             mailboxes,
             ready: CancellationToken::new(),
             placements: Placements::default(),
+            realm_news: Arc::default(),
         })
     }
 
@@ -95,9 +109,19 @@ impl World {
     }
 
     /// A Tenant or a namespace changed: everything that depends on whose a namespace is has to look again.
+    ///
+    /// They are told a moment later, so that a hundred namespaces made at once are one change. Must be called inside a tokio runtime.
     pub(crate) fn realm_changed(&self) {
         self.placements.forget();
-        self.mailboxes.wake_all();
+        if self.realm_news.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (mailboxes, news) = (Arc::clone(&self.mailboxes), Arc::clone(&self.realm_news));
+        tokio::spawn(async move {
+            tokio::time::sleep(GATHERED).await;
+            news.store(false, Ordering::Release);
+            mailboxes.wake_all();
+        });
     }
 
     /// Who writes events about a kind, under the name that its users know.
