@@ -19,7 +19,11 @@ impl Gate {
         object: &Value,
     ) -> Option<Result<Value, ApiError>> {
         let now = registry.now();
-        let object = &registry.manage_fields(op, None, object.clone());
+        let mut asked = object.clone();
+        if let Some(map) = asked.as_object_mut() {
+            map.remove("status");
+        }
+        let object = &registry.manage_fields(op, None, asked);
         let answer = match (op.resource.group.as_str(), op.resource.plural.as_str()) {
             ("authentication.k8s.io", "selfsubjectreviews") => Ok(self_subject_review(&op.user, now)),
             ("authentication.k8s.io", "tokenreviews") => {

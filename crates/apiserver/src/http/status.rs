@@ -236,6 +236,11 @@ impl ApiError {
         Self::new(503, "ServiceUnavailable", message)
     }
 
+    /// Real servers write empty details too, but not for every code.
+    fn has_details(&self) -> bool {
+        !self.details.is_empty() || matches!(self.code, 403..=406 | 422) || self.message.starts_with("415: ")
+    }
+
     /// Seconds after which the client should try again, if that helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
@@ -253,7 +258,7 @@ impl ApiError {
             if !self.reason.is_empty() {
                 map.insert("reason".to_owned(), Value::from(self.reason));
             }
-            if !self.details.is_empty() || matches!(self.code, 403 | 404 | 405 | 406 | 415 | 422) {
+            if self.has_details() {
                 map.insert("details".to_owned(), Value::Object(self.details.clone()));
             }
         }

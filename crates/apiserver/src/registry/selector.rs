@@ -120,6 +120,9 @@ fn parse_labels(text: &str) -> Result<Vec<Requirement>, String> {
 }
 
 fn parse_requirement(term: &str) -> Result<Requirement, String> {
+    if term.starts_with("!!") {
+        return Err("found '!', expected: identifier".to_owned());
+    }
     let (key, operator, values) = if let Some(key) = term.strip_prefix('!') {
         (key.trim(), Operator::DoesNotExist, Vec::new())
     } else if let Some(position) = term.find(['=', '!', '<', '>']) {

@@ -127,13 +127,11 @@ pub(crate) async fn patch(
             ]));
         }
         _ => {
-            return Err(ApiError::unsupported_media_type(&[
-                "application/json-patch+json",
-                "application/merge-patch+json",
-                "application/strategic-merge-patch+json",
-                "application/apply-patch+yaml",
-                "application/apply-patch+cbor",
-            ]));
+            return Err(ApiError::new(
+                415,
+                "UnsupportedMediaType",
+                "415: Unsupported Media Type",
+            ));
         }
     };
     let force = request.query.get("force").is_some();

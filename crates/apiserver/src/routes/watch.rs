@@ -79,7 +79,7 @@ impl State {
                 revision,
                 initial_events_end,
             } => {
-                let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+                let mut metadata = json!({"resourceVersion": revision.to_string()});
                 if initial_events_end && let Some(map) = metadata.as_object_mut() {
                     map.insert("annotations".to_owned(), json!({"k8s.io/initial-events-end": "true"}));
                 }

@@ -222,6 +222,9 @@ pub(crate) fn is_finalized(resource: &Resource, object: &Value) -> bool {
 
 /// Faults that only show beside other objects, on creation.
 pub(crate) fn validate_create(resource: &Resource, object: &Value, view: &View) -> Vec<FieldError> {
+    if is_definition(resource) {
+        return customresources::validate_definition(object);
+    }
     if is(resource, "", "services") {
         service::validate(object, None, view)
     } else {
@@ -231,6 +234,9 @@ pub(crate) fn validate_create(resource: &Resource, object: &Value, view: &View) 
 
 /// Faults that only show beside other objects, on a change.
 pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value, view: &View) -> Vec<FieldError> {
+    if is_definition(&op.resource) && op.subresource.is_none() {
+        return customresources::validate_definition_update(new, live);
+    }
     if is(&op.resource, "", "services") && op.subresource.is_none() {
         service::validate(new, Some(live), view)
     } else {

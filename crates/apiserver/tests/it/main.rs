@@ -14,4 +14,5 @@ mod access_served;
 mod certificates;
 mod controllers;
 mod coverage;
+mod exchanges;
 mod tokens;

@@ -1,0 +1,81 @@
+//! Two processes, broken files: a clear error that names the place, and nothing is changed.
+
+use tenure_store::{Expect, Limits, OpenError, Store};
+
+use crate::{open, put};
+
+#[tokio::test]
+async fn a_directory_has_one_user() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let error = Store::open(directory.path(), Limits::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, OpenError::Locked { .. }), "{text}");
+    assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
+    assert!(text.contains(&directory.path().display().to_string()), "{text}");
+    drop(store);
+    open(directory.path());
+}
+
+async fn filled() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    for index in 0..200 {
+        put(&store, &format!("/a/{index}"), Expect::Absent, &"v".repeat(500))
+            .await
+            .unwrap();
+    }
+    directory
+}
+
+/// Opens a damaged copy: either it is refused by name and left as it is, or everything in it is as it was.
+fn check(directory: &tempfile::TempDir, damage: impl FnOnce(&mut Vec<u8>)) {
+    let path = directory.path().join("objects.redb");
+    let whole = std::fs::read(&path).unwrap();
+    let mut broken = whole.clone();
+    damage(&mut broken);
+    std::fs::write(&path, &broken).unwrap();
+    match Store::open(directory.path(), Limits::default()) {
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.contains("objects.redb"), "{text}");
+        }
+        Ok(store) => {
+            let snapshot = store.snapshot();
+            for (key, entry) in snapshot.range("/", None) {
+                assert_eq!(&entry.bytes[..], "v".repeat(500).as_bytes(), "{key}");
+            }
+        }
+    }
+    std::fs::write(&path, &whole).unwrap();
+}
+
+#[tokio::test]
+async fn damaged_files_are_refused_or_right() {
+    let directory = filled().await;
+    check(&directory, |bytes| bytes.truncate(bytes.len() / 2));
+    check(&directory, |bytes| bytes.truncate(100));
+    check(&directory, |bytes| bytes[..64].fill(0));
+    check(&directory, |bytes| bytes.fill(0));
+    check(&directory, |bytes| *bytes = b"this is no database".to_vec());
+    let length = std::fs::metadata(directory.path().join("objects.redb")).unwrap().len();
+    let length = usize::try_from(length).unwrap();
+    for part in 0..40 {
+        check(&directory, |bytes| bytes[length / 40 * part + 1234] ^= 0x10);
+    }
+}
+
+#[tokio::test]
+async fn a_flipped_bit_in_a_value_is_found() {
+    let directory = filled().await;
+    let path = directory.path().join("objects.redb");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let value = b"v".repeat(500);
+    let at = bytes.windows(value.len()).position(|window| window == value).unwrap();
+    bytes[at + 7] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let error = Store::open(directory.path(), Limits::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("objects.redb") && error.contains("backup"), "{error}");
+}

@@ -1,0 +1,146 @@
+//! Revisions, snapshots, watches: what readers see, before and after a restart.
+
+use tenure_store::{EventKind, Expect, Limits, Store, WriteError};
+
+use crate::{delete, listed, open, put};
+
+#[tokio::test]
+async fn a_write_needs_the_state_it_expects() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let first = put(&store, "/a/x", Expect::Absent, "1").await.unwrap();
+    assert_eq!(first.revision, 2);
+    let Err(WriteError::Conflict { current: Some(current) }) = put(&store, "/a/x", Expect::Absent, "2").await else {
+        panic!("created twice");
+    };
+    assert_eq!(current, first);
+    assert!(matches!(
+        put(&store, "/a/y", Expect::Revision(2), "2").await,
+        Err(WriteError::Conflict { current: None })
+    ));
+    let second = put(&store, "/a/x", Expect::Revision(2), "2").await.unwrap();
+    assert_eq!(second.revision, 3);
+    let gone = delete(&store, "/a/x", 3).await.unwrap();
+    assert_eq!((gone.revision, &gone.bytes[..]), (4, &b"gone at 4"[..]));
+    assert!(store.snapshot().is_empty());
+}
+
+#[tokio::test]
+async fn snapshots_stay_and_old_ones_can_be_had() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    put(&store, "/a/x", Expect::Absent, "1").await.unwrap();
+    let before = store.snapshot();
+    put(&store, "/a/x", Expect::Revision(2), "2").await.unwrap();
+    put(&store, "/a/y", Expect::Absent, "3").await.unwrap();
+    delete(&store, "/a/x", 3).await.unwrap();
+    assert_eq!(listed(&before, "/a/"), ["/a/x=1@2"]);
+    let at = |revision| listed(&store.snapshot_at(revision).unwrap(), "/a/");
+    assert_eq!(at(1), [""; 0]);
+    assert_eq!(at(2), ["/a/x=1@2"]);
+    assert_eq!(at(3), ["/a/x=2@3"]);
+    assert_eq!(at(4), ["/a/x=2@3", "/a/y=3@4"]);
+    assert_eq!(at(5), ["/a/y=3@4"]);
+    assert_eq!(listed(&store.snapshot(), "/b/"), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_watch_sees_every_change_under_its_prefix_across_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    put(&store, "/a/x", Expect::Absent, "1").await.unwrap();
+    put(&store, "/b/x", Expect::Absent, "1").await.unwrap();
+    put(&store, "/a/x", Expect::Revision(2), "2").await.unwrap();
+    drop(store);
+
+    let store = open(directory.path());
+    delete(&store, "/a/x", 4).await.unwrap();
+    let mut watcher = store.watch("/a/", 1).unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let event = watcher.next().await.unwrap().unwrap();
+        let before = event
+            .previous
+            .as_ref()
+            .map(|entry| String::from_utf8(entry.bytes.to_vec()).unwrap());
+        seen.push((event.revision, event.kind, before));
+    }
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        seen,
+        [
+            (2, EventKind::Put, None),
+            (4, EventKind::Put, text("1")),
+            (5, EventKind::Delete, text("2"))
+        ]
+    );
+    assert_eq!(watcher.position(), 5);
+}
+
+#[tokio::test]
+async fn a_watch_wakes_for_a_change_and_ends_with_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let mut watcher = store.watch("/a/", store.revision()).unwrap();
+    let waiting = tokio::spawn(async move { watcher.next().await.unwrap().unwrap().revision });
+    put(&store, "/b/x", Expect::Absent, "1").await.unwrap();
+    put(&store, "/a/x", Expect::Absent, "1").await.unwrap();
+    assert_eq!(waiting.await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn who_falls_off_the_history_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        history_events: 4,
+        ..Limits::default()
+    };
+    let store = Store::open(directory.path(), limits.clone()).unwrap();
+    let mut slow = store.watch("/", 1).unwrap();
+    for index in 0..10 {
+        put(&store, &format!("/a/{index}"), Expect::Absent, "x").await.unwrap();
+    }
+    assert_eq!(store.compacted(), 7);
+    assert_eq!(slow.next().await.unwrap().unwrap_err().compacted, 7);
+    assert!(store.watch("/", 6).is_err());
+    assert!(store.snapshot_at(6).is_err());
+    assert_eq!(store.snapshot_at(7).unwrap().len(), 6);
+    drop(slow);
+    drop(store);
+    // The file may remember more than memory did; never less.
+    let store = Store::open(directory.path(), limits).unwrap();
+    assert_eq!(store.snapshot_at(7).unwrap().len(), 6);
+}
+
+#[tokio::test]
+async fn the_file_forgets_what_memory_forgot_and_revisions_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        history_events: 16,
+        ..Limits::default()
+    };
+    let store = Store::open(directory.path(), limits.clone()).unwrap();
+    let mut revision = put(&store, "/a", Expect::Absent, "0").await.unwrap().revision;
+    let writes: Vec<_> = (0..6000)
+        .map(|index| {
+            let store = store.clone();
+            async move {
+                put(&store, &format!("/n/{index}"), Expect::Absent, "x")
+                    .await
+                    .unwrap()
+                    .revision
+            }
+        })
+        .collect();
+    revision = revision.max(futures::future::join_all(writes).await.into_iter().max().unwrap());
+    put(&store, "/a", Expect::Revision(2), "1").await.unwrap();
+    delete(&store, "/a", revision + 1).await.unwrap();
+    drop(store);
+    let store = Store::open(directory.path(), limits).unwrap();
+    assert_eq!(store.revision(), revision + 2);
+    assert!(store.watch("/", 100).is_err());
+    assert_eq!(
+        put(&store, "/a", Expect::Absent, "2").await.unwrap().revision,
+        revision + 3
+    );
+}

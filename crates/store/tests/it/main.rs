@@ -1,0 +1,56 @@
+//! The store's tests: one binary, a module a subject.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+mod crash;
+mod damage;
+mod failing;
+mod history;
+mod model;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tenure_store::{Change, Entry, Expect, Limits, Payload, Store, Write, WriteError};
+
+fn open(directory: &Path) -> Store {
+    Store::open(directory, Limits::default()).unwrap()
+}
+
+async fn put(store: &Store, key: &str, expect: Expect, value: &str) -> Result<Arc<Entry>, WriteError> {
+    let change = Change::Put(Payload::plain(value.to_owned()));
+    store
+        .write(Write {
+            key: key.into(),
+            expect,
+            change,
+        })
+        .await
+}
+
+async fn delete(store: &Store, key: &str, revision: u64) -> Result<Arc<Entry>, WriteError> {
+    let change = Change::Delete(Payload::with_revision_at("gone at ", 8));
+    store
+        .write(Write {
+            key: key.into(),
+            expect: Expect::Revision(revision),
+            change,
+        })
+        .await
+}
+
+/// What is under a prefix, as text.
+fn listed(snapshot: &tenure_store::Snapshot, prefix: &str) -> Vec<String> {
+    let shown = |entry: &Entry| String::from_utf8(entry.bytes.to_vec()).unwrap();
+    snapshot
+        .range(prefix, None)
+        .map(|(key, entry)| format!("{key}={}@{}", shown(entry), entry.revision))
+        .collect()
+}
