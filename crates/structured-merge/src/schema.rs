@@ -108,8 +108,10 @@ pub(crate) struct MapType {
     /// The type of fields that aren't declared; none if there may be none.
     pub(crate) element: Option<TypeRef>,
     pub(crate) atomic: bool,
-    /// Whether some field has a [`Field::zero`].
-    pub(crate) has_zeros: bool,
+    /// Whether values are compared as a Go struct: some of its fields always exist.
+    pub(crate) is_struct: bool,
+    /// Whether the struct has a field that is a struct by value, so that it is never empty.
+    pub(crate) holds_structs: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -123,12 +125,23 @@ pub(crate) struct Field {
 /// What a field of a built-in kind holds when the JSON doesn't give it. Kubernetes compares those
 /// kinds as Go structs, in which some fields always exist; so creating a Deployment doesn't "add"
 /// `.spec`, only what is in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Zero {
     /// A struct held by value.
-    Struct,
+    Struct(Value),
     /// A list, map or pointer without `omitempty`.
     Null,
+    /// A scalar without `omitempty`.
+    Scalar(Value),
+}
+
+impl Zero {
+    pub(crate) fn value(&self) -> &Value {
+        match self {
+            Self::Struct(value) | Self::Scalar(value) => value,
+            Self::Null => &Value::Null,
+        }
+    }
 }
 
 impl MapType {

@@ -164,17 +164,21 @@ impl Builder {
         let facts: Vec<(bool, bool)> = self
             .types
             .iter()
-            .map(|built| (is_struct(built), built.scalar.is_none()))
+            .map(|built| (is_struct(built), built.scalar.is_some()))
             .collect();
         for map in self.types.iter_mut().filter_map(|built| built.map.as_mut()) {
             for field in &mut map.fields {
-                let (is_struct, holds_others) = facts.get(field.type_ref.0 as usize).copied().unwrap_or_default();
-                field.zero = field.zero.filter(|zero| match zero {
-                    Zero::Struct => is_struct,
-                    Zero::Null => holds_others,
+                let (is_struct, is_scalar) = facts.get(field.type_ref.0 as usize).copied().unwrap_or_default();
+                field.zero = field.zero.take().filter(|zero| match zero {
+                    Zero::Struct(_) => is_struct,
+                    Zero::Null => !is_scalar,
+                    Zero::Scalar(_) => is_scalar,
                 });
             }
-            map.has_zeros = map.fields.iter().any(|field| field.zero.is_some());
+            map.holds_structs = map
+                .fields
+                .iter()
+                .any(|field| matches!(field.zero, Some(Zero::Struct(_))));
         }
         Schema {
             types: self.types,
@@ -266,14 +270,11 @@ impl Builder {
                 preserve,
             )?;
             let default = property.get("default").filter(|default| !default.is_null()).cloned();
-            let zero = match &default {
-                _ if !self.structs => None,
-                Some(Value::Object(default)) if default.is_empty() => Some(Zero::Struct),
-                // A scalar that is required has a zero value too, but it makes no difference there.
-                None if required.is_some_and(|required| required.iter().any(|required| required == name)) => {
-                    Some(Zero::Null)
-                }
-                _ => None,
+            let is_required = required.is_some_and(|required| required.iter().any(|required| required == name));
+            let zero = if self.structs {
+                zero(at, name, default.as_ref(), is_required)
+            } else {
+                None
             };
             fields.push(Field {
                 name: Arc::from(name.as_str()),
@@ -298,7 +299,8 @@ impl Builder {
             fields,
             element,
             atomic: map_atomicity(at, schema)? == Some(true),
-            has_zeros: false,
+            is_struct: self.structs && !properties.is_empty(),
+            holds_structs: false,
         })
     }
 
@@ -318,6 +320,32 @@ impl Builder {
             element,
             relation: list_relation(at, schema)?,
         })
+    }
+}
+
+/// Fields that are required, but by a marker: their JSON leaves them out when they are empty, as that of
+/// optional ones does.
+const REQUIRED_BUT_OMITTED: &[(&str, &str)] = &[
+    (
+        "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec",
+        "validationActions",
+    ),
+    ("io.k8s.api.networking.v1.IPAddressSpec", "parentRef"),
+    ("io.k8s.api.resource.v1.CounterSet", "counters"),
+    ("io.k8s.api.resource.v1.DeviceCounterConsumption", "counters"),
+];
+
+/// What a Go struct's field holds when nobody has set it, as the schema tells: those held by value have
+/// their zero value for a default, and of the others those without `omitempty` are required.
+fn zero(at: &At<'_>, name: &str, default: Option<&Value>, is_required: bool) -> Option<Zero> {
+    match default {
+        Some(default @ Value::Object(fields)) if fields.is_empty() => Some(Zero::Struct(default.clone())),
+        // A pointer may have false for a default of its own.
+        Some(default) if default == "" || default == 0 || (default == false && is_required) => {
+            Some(Zero::Scalar(default.clone()))
+        }
+        None if is_required && !REQUIRED_BUT_OMITTED.contains(&(at.step, name)) => Some(Zero::Null),
+        _ => None,
     }
 }
 

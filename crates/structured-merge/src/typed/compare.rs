@@ -1,7 +1,6 @@
 //! In what two values differ.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -67,8 +66,9 @@ fn shaped(
         }
         Shape::Map(map) => {
             let (old_fields, new_fields) = (old.and_then(Value::as_object), new.and_then(Value::as_object));
-            let is_empty =
-                |fields: Option<&Map<String, Value>>| fields.is_none_or(|fields| fields.is_empty() && !map.has_zeros);
+            let is_empty = |fields: Option<&Map<String, Value>>| {
+                fields.is_none_or(|fields| fields.is_empty() && !map.holds_structs)
+            };
             if map.atomic || (is_empty(old_fields) && is_empty(new_fields)) {
                 return Some(leaf(old, new));
             }
@@ -131,46 +131,42 @@ fn fields(
             child,
         );
     };
-    // A struct has some of its fields even when the JSON doesn't say so.
-    let zero = |fields: Option<&Map<String, Value>>, name: &str| {
-        if !map.has_zeros {
-            return None;
+    // A struct has some of its fields even when the JSON doesn't say so; and what is null on one side only
+    // is on the other too.
+    let zero = |fields: Option<&Map<String, Value>>, name: &str, other: Option<&Value>| -> Option<&Value> {
+        let known = fields.filter(|_| map.is_struct).and_then(|_| map.field(name))?;
+        match &known.zero {
+            Some(zero) => Some(zero.value()),
+            None if other.is_some_and(Value::is_null) => Some(&Value::Null),
+            None => None,
         }
-        fields
-            .and_then(|_| map.field(name))
-            .and_then(|field| field.zero)
-            .map(zero_value)
     };
     for (name, old_value) in old.into_iter().flatten() {
         one(
             name,
             Some(old_value),
-            new.and_then(|new| new.get(name)).or_else(|| zero(new, name)),
+            new.and_then(|new| new.get(name))
+                .or_else(|| zero(new, name, Some(old_value))),
         );
     }
     for (name, new_value) in new.into_iter().flatten() {
         if old.is_none_or(|old| !old.contains_key(name)) {
-            one(name, zero(old, name), Some(new_value));
+            one(name, zero(old, name, Some(new_value)), Some(new_value));
         }
     }
     // Fields that neither side spells out matter only if one side is no struct at all.
-    if map.has_zeros && (old.is_none() != new.is_none()) {
-        for field in map.fields.iter().filter(|field| field.zero == Some(Zero::Struct)) {
+    if map.holds_structs && (old.is_none() != new.is_none()) {
+        for field in map
+            .fields
+            .iter()
+            .filter(|field| matches!(field.zero, Some(Zero::Struct(_))))
+        {
             let spelled =
                 |fields: Option<&Map<String, Value>>| fields.is_some_and(|fields| fields.contains_key(&*field.name));
             if !spelled(old) && !spelled(new) {
-                one(&field.name, zero(old, &field.name), zero(new, &field.name));
+                one(&field.name, zero(old, &field.name, None), zero(new, &field.name, None));
             }
         }
-    }
-}
-
-fn zero_value(zero: Zero) -> &'static Value {
-    static STRUCT: LazyLock<Value> = LazyLock::new(|| Value::Object(Map::new()));
-    static NULL: Value = Value::Null;
-    match zero {
-        Zero::Struct => &STRUCT,
-        Zero::Null => &NULL,
     }
 }
 

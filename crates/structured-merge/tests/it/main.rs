@@ -11,6 +11,7 @@
 )]
 
 mod corpus;
+mod created;
 mod managers;
 mod properties;
 mod queries;

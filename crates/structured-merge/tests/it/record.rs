@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::corpus::{Answer, Case, Step, kind_file, load, store};
+use crate::corpus::{Answer, Case, Step, folder, kind_file, load, store};
 use crate::managers::{GROUP, api_version, time_of_step};
 
 const NAMESPACE: &str = "structured-merge";
@@ -50,6 +50,51 @@ fn record() {
     for (name, case, _) in &cases {
         oracle.delete(&case.kind, name);
         store(name, case);
+    }
+}
+
+/// Records what creators own, by creates that are dry runs.
+#[test]
+#[ignore = "needs a real kube-apiserver; see the module's comment"]
+fn record_created() {
+    let oracle = Oracle {
+        address: std::env::var("STRUCTURED_MERGE_ORACLE").expect("STRUCTURED_MERGE_ORACLE=host:port of kubectl proxy"),
+    };
+    oracle.prepare();
+    let mut created = kind_file("created.json");
+    for case in created.as_array_mut().unwrap() {
+        let body = &case["body"];
+        let (api_version, kind) = (body["apiVersion"].as_str().unwrap(), body["kind"].as_str().unwrap());
+        let root = if api_version.contains('/') { "apis" } else { "api" };
+        let is_namespaced = case["object"]["metadata"].get("namespace").is_some();
+        let namespace = if is_namespaced {
+            format!("namespaces/{NAMESPACE}/")
+        } else {
+            String::new()
+        };
+        let path = format!(
+            "/{root}/{api_version}/{namespace}{}?dryRun=All&fieldManager=one",
+            plural(kind)
+        );
+        let (code, answer) = oracle.send("POST", &path, "application/json", body);
+        assert_eq!(code, 201, "{path}: {answer}");
+        case["object"] = normalise(answer, 0, &mut State::default()).0;
+    }
+    let cases: Vec<String> = created.as_array().unwrap().iter().map(Value::to_string).collect();
+    let text = format!("[\n{}\n]\n", cases.join(",\n"));
+    std::fs::write(folder().join("kinds/created.json"), text).unwrap();
+}
+
+fn plural(kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    if kind == "endpoints" {
+        kind
+    } else if let Some(stem) = kind.strip_suffix('y') {
+        format!("{stem}ies")
+    } else if kind.ends_with('s') {
+        format!("{kind}es")
+    } else {
+        format!("{kind}s")
     }
 }
 
@@ -239,7 +284,10 @@ fn path(kind: &str, version: &str, name: Option<&str>, subresource: Option<&str>
 /// The object with what differs from one recording to the next replaced, and whether it was written.
 fn normalise(mut object: Value, index: usize, state: &mut State) -> (Value, bool) {
     let metadata = object["metadata"].as_object_mut().unwrap();
-    let resource_version = metadata.remove("resourceVersion").unwrap().as_str().unwrap().to_owned();
+    let resource_version = metadata
+        .remove("resourceVersion")
+        .and_then(|version| version.as_str().map(str::to_owned))
+        .unwrap_or_default();
     metadata.remove("generation");
     metadata.insert("uid".to_owned(), Value::from("00000000-0000-0000-0000-000000000001"));
     metadata.insert("creationTimestamp".to_owned(), Value::from("2000-01-01T00:00:00Z"));
