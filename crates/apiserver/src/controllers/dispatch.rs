@@ -123,9 +123,7 @@ impl Dispatcher {
             }
             ("", "events", Some(_)) => self.events.insert(name.clone(), object, written),
             ("rbac.authorization.k8s.io", "clusterroles", None) => tasks.push(Task::Aggregate),
-            ("apiextensions.k8s.io", "customresourcedefinitions", None) => {
-                tasks.extend(self.unresolved.iter().cloned().map(Task::Dependent));
-            }
+            ("apiextensions.k8s.io", "customresourcedefinitions", None) => tasks.extend(self.unresolved_tasks()),
             _ => {}
         }
         tasks
@@ -219,9 +217,19 @@ impl Dispatcher {
         self.owners.dependents(uid).cloned().collect()
     }
 
+    /// The objects with owners that could not be found out, to be looked at again.
+    pub(crate) fn unresolved_tasks(&self) -> impl Iterator<Item = Task> {
+        self.unresolved.iter().cloned().map(Task::Dependent)
+    }
+
     /// An owner of this object could not be found out: it is looked at again when the kinds change.
     pub(crate) fn leave_unresolved(&mut self, name: ObjectName) {
         self.unresolved.insert(name);
+    }
+
+    /// The owners of this object could be found out.
+    pub(crate) fn resolved(&mut self, name: &ObjectName) {
+        self.unresolved.remove(name);
     }
 
     /// When the next Event is due.

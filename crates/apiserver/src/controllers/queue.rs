@@ -65,6 +65,11 @@ impl Queue {
         }
     }
 
+    /// Asks for a task at a later time.
+    pub(super) fn push_at(&mut self, task: Task, at: Instant) {
+        self.delayed.push(Reverse((at, task)));
+    }
+
     /// When the next delayed task comes again.
     pub(super) fn next_delayed(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((at, _))| *at)

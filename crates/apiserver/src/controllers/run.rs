@@ -22,6 +22,9 @@ use crate::registry::{Registry, decode_stored};
 /// How many tasks run at a time.
 const AT_ONCE: usize = 32;
 
+/// How long after its definition a kind is served, and how long it takes at the worst.
+const SERVED_WITHIN: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
+
 /// The prefix of the store's keys of namespaces.
 const NAMESPACES: &str = "//namespaces/";
 
@@ -155,6 +158,19 @@ impl Controllers {
         } else {
             let now = self.worker.registry.now();
             self.see(&name, &object, now);
+            if name.is("apiextensions.k8s.io", "customresourcedefinitions") {
+                self.look_again_soon();
+            }
+        }
+    }
+
+    /// A definition is stored a moment before its kind is served: what waits for a kind is looked at after that, too.
+    fn look_again_soon(&mut self) {
+        let now = Instant::now();
+        for task in self.dispatcher.unresolved_tasks() {
+            for delay in SERVED_WITHIN {
+                self.queue.push_at(task.clone(), now + delay);
+            }
         }
     }
 
@@ -181,7 +197,11 @@ impl Controllers {
                     self.dispatcher.leave_unresolved(name.clone());
                 }
             }
-            Ok(Done::Yes) => {}
+            Ok(Done::Yes) => {
+                if let Task::Dependent(name) = &task {
+                    self.dispatcher.resolved(name);
+                }
+            }
             Err(TaskError::NotServed { .. }) => {
                 if let Task::Dependent(name) = &task {
                     self.dispatcher.leave_unresolved(name.clone());

@@ -577,3 +577,57 @@ async fn what_was_left_undone_is_done_after_a_restart() {
     second.until_gone("", "configmaps", Some("shop"), "child").await;
     second.until_gone("", "namespaces", None, "other").await;
 }
+
+/// A CustomResourceDefinition of `acme.io/v1` without a schema to speak of.
+pub(crate) fn definition(plural: &str, kind: &str) -> Value {
+    json!({
+        "metadata": { "name": format!("{plural}.acme.io") },
+        "spec": {
+            "group": "acme.io",
+            "scope": "Namespaced",
+            "names": { "plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List") },
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_kinds_are_collected_and_emptied_like_old_ones() {
+    let cluster = Cluster::with_namespace(false).await;
+    let definitions = ("apiextensions.k8s.io", "customresourcedefinitions");
+    let mut early = owned("early", &[("Widget", "nobody", "x", false)]);
+    early["metadata"]["ownerReferences"][0]["apiVersion"] = json!("acme.io/v1");
+    cluster.create("", "configmaps", Some("shop"), early).await;
+    cluster.settle().await;
+    assert!(cluster.config_map("early").is_some(), "its owner's kind is not known");
+    cluster
+        .create(definitions.0, definitions.1, None, definition("widgets", "Widget"))
+        .await;
+    cluster.until_gone("", "configmaps", Some("shop"), "early").await;
+
+    cluster
+        .until("widgets are served", |cluster| {
+            let catalog = cluster.server.registry().catalog();
+            catalog.find_any_version("acme.io", "widgets").map(|_| ())
+        })
+        .await;
+    let owner = cluster.create("acme.io", "widgets", Some("shop"), named("owner")).await;
+    let mut child = owned("child", &[("Widget", "owner", uid(&owner), true)]);
+    child["metadata"]["ownerReferences"][0]["apiVersion"] = json!("acme.io/v1");
+    cluster.create("", "configmaps", Some("shop"), child).await;
+    cluster
+        .delete("acme.io", "widgets", Some("shop"), "owner", "Foreground")
+        .await;
+    cluster.until_gone("acme.io", "widgets", Some("shop"), "owner").await;
+    assert!(cluster.config_map("child").is_none());
+
+    cluster.create("acme.io", "widgets", Some("shop"), named("last")).await;
+    cluster.delete("", "namespaces", None, "shop", "Background").await;
+    cluster.until_gone("", "namespaces", None, "shop").await;
+    assert!(cluster.get("acme.io", "widgets", Some("shop"), "last").is_none());
+}

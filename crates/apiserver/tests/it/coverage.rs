@@ -222,8 +222,16 @@ async fn every_verb_of_every_resource_asks_for_its_right() {
             }),
         )
         .await;
+    let definition = crate::controllers::definition("widgets", "Widget");
+    caller
+        .create("apiextensions.k8s.io", "customresourcedefinitions", None, definition)
+        .await;
     let service = caller.server.service();
     let asks = asks(&caller.server);
+    assert!(
+        asks.iter().any(|ask| ask.attributes.resource == "widgets"),
+        "custom resources are among them"
+    );
     assert!(asks.len() > 300, "only {} verbs are served", asks.len());
     for ask in &asks {
         let (status, body) = ask.send(&service, "").await;
