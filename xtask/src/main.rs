@@ -41,7 +41,7 @@ enum Task {
     },
     /// Make the API server's data from a recording of a real kube-apiserver and the Go modules of the same release.
     RecordKubernetes {
-        /// Folder with `openapi/`, `tables/` and the discovery documents.
+        /// Folder with `openapi/` and `tables/`.
         dump: std::path::PathBuf,
         /// Folder with the modules `api`, `apimachinery`, `apiextensions-apiserver` and `kube-aggregator`.
         go_modules: std::path::PathBuf,

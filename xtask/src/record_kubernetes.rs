@@ -1,6 +1,6 @@
 //! Turns a recording of a real kube-apiserver into the compact data that the embedded API server is built with.
 //!
-//! Input: the answers of one server (OpenAPI v3 documents, aggregated discovery, one Table per resource) and the
+//! Input: the answers of one server (OpenAPI v3 documents, one Table per resource) and the
 //! Go modules of the same release (`k8s.io/api`, `apimachinery`, `apiextensions-apiserver`, `kube-aggregator`), of
 //! which only facts are read: field numbers, JSON names, pointer or value, `omitempty`. Output: `crates/apiserver/data`.
 //! It refuses to write anything when an input is missing, so that half a recording never replaces a whole one.
@@ -33,7 +33,7 @@ const UNSERVED_SUBRESOURCES: [&str; 9] = [
     "binding",
 ];
 
-/// Reads the recording under `dump` (a folder with `openapi/`, `tables/` and the discovery files) and the Go modules
+/// Reads the recording under `dump` (a folder with `openapi/` and `tables/`) and the Go modules
 /// under `go_modules` (folders `api`, `apimachinery`, … as GOPATH or the module cache lays them out, an `@version`
 /// suffix allowed), and writes the data files into `out`.
 pub(crate) fn run(dump: &Path, go_modules: &Path, out: &Path) -> Result<()> {
@@ -55,11 +55,9 @@ pub(crate) fn run(dump: &Path, go_modules: &Path, out: &Path) -> Result<()> {
     if documents.is_empty() {
         bail!("no OpenAPI documents in {}", dump.display());
     }
-    let discovery = discovery(dump)?;
     let mut files = vec![
         ("types.archive", types_archive(&documents, &structs)?),
         ("openapi.archive", openapi_archive(documents)?),
-        ("resources.json.gz", gzip(&discovery)?),
         ("columns.json.gz", gzip(&columns(&dump.join("tables"))?)?),
         ("messages.json.gz", gzip(&messages)?),
     ];
@@ -243,49 +241,6 @@ fn drop_binary_answers(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(drop_binary_answers),
         _ => {}
     }
-}
-
-/// Both aggregated discovery documents joined: `[{group, version, resource, …}]` in the order of the server.
-fn discovery(dump: &Path) -> Result<Value> {
-    let mut resources = Vec::new();
-    for file in ["discovery-api.json", "discovery-apis.json"] {
-        let list = read_json(&dump.join(file))?;
-        for group in list
-            .get("items")
-            .and_then(Value::as_array)
-            .context("discovery without items")?
-        {
-            let name = group
-                .pointer("/metadata/name")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
-            for version in group.get("versions").and_then(Value::as_array).into_iter().flatten() {
-                let version_name = version.get("version").and_then(Value::as_str).unwrap_or_default();
-                let key = if name.is_empty() {
-                    format!("api/{version_name}")
-                } else {
-                    format!("apis/{name}/{version_name}")
-                };
-                if UNSERVED.contains(&key.as_str()) {
-                    continue;
-                }
-                for resource in version.get("resources").and_then(Value::as_array).into_iter().flatten() {
-                    let mut resource = resource.as_object().cloned().unwrap_or_default();
-                    if let Some(Value::Array(subresources)) = resource.get_mut("subresources") {
-                        subresources.retain(|sub| {
-                            !sub.get("subresource")
-                                .and_then(Value::as_str)
-                                .is_some_and(|name| UNSERVED_SUBRESOURCES.contains(&name))
-                        });
-                    }
-                    resource.insert("group".into(), json!(name));
-                    resource.insert("version".into(), json!(version_name));
-                    resources.push(Value::Object(resource));
-                }
-            }
-        }
-    }
-    Ok(Value::Array(resources))
 }
 
 /// `group/version/resource -> columnDefinitions` of every recorded Table.

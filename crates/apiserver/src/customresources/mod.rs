@@ -26,7 +26,7 @@ pub use names::{
     CLEANUP_FINALIZER, accept_names, is_established, prepare_create, prepare_update, set_condition, set_terminating,
 };
 pub use openapi::openapi_document;
-pub use schema::{CustomSchema, SchemaCache};
+pub use schema::CustomSchema;
 pub use warnings::{UNENFORCED_CONDITION, object_warnings, warnings};
 
 use crate::table::CustomColumns;

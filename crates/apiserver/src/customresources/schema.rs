@@ -1,9 +1,5 @@
 //! One version of a custom kind: its schema put to work on objects.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 
 use super::structural::{Additional, Node};
@@ -47,11 +43,6 @@ impl CustomSchema {
             root,
             replicas_path: replicas.map(str::to_owned),
         })
-    }
-
-    /// Whether the schema has `x-kubernetes-validations`, which are not evaluated.
-    pub fn has_rules(&self) -> bool {
-        self.root.has_rules
     }
 
     fn values(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
@@ -226,34 +217,5 @@ impl ObjectSchema for CustomSchema {
 
     fn validate_status_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
         self.validate_update(value, old)
-    }
-}
-
-/// Parsed schemas by definition and version; a definition whose resourceVersion changed is parsed anew.
-#[derive(Debug, Default)]
-pub struct SchemaCache {
-    schemas: RwLock<HashMap<(String, String), (String, Arc<CustomSchema>)>>,
-}
-
-impl SchemaCache {
-    /// The schema of a version of a definition.
-    pub fn get(&self, definition: &Value, version_name: &str) -> Option<Arc<CustomSchema>> {
-        let metadata = definition.get("metadata").unwrap_or(&Value::Null);
-        // A definition made again under an old name has another uid.
-        let state = format!(
-            "{}/{}/{}",
-            text(metadata, "uid"),
-            text(metadata, "generation"),
-            text(metadata, "resourceVersion")
-        );
-        let key = (text(metadata, "name").to_owned(), version_name.to_owned());
-        if let Some((known, schema)) = self.schemas.read().get(&key)
-            && *known == state
-        {
-            return Some(schema.clone());
-        }
-        let schema = Arc::new(CustomSchema::new(definition, version_name)?);
-        self.schemas.write().insert(key, (state, schema.clone()));
-        Some(schema)
     }
 }

@@ -81,7 +81,14 @@ impl Reader {
         };
         let mut printed = Map::new();
         let length = self.path.len();
+        let known = |name: &str| definition.fields.contains_key(name);
+        let unknown: Vec<String> = object.keys().filter(|name| !known(name)).cloned().collect();
+        let mut unknown = unknown.into_iter().peekable();
         for (name, field) in &definition.fields {
+            // In the order of the keys, as a client that sorts them sends them and Go complains about them.
+            while let Some(other) = unknown.next_if(|other| other.as_str() < &**name) {
+                self.unknown(&other);
+            }
             let value = object.remove(&**name).unwrap_or(Value::Null);
             self.go_path.push(name.clone());
             if length > 0 {
@@ -95,12 +102,14 @@ impl Reader {
                 printed.insert(String::from(&**name), value);
             }
         }
-        for name in object.keys() {
-            let dot = if length > 0 { "." } else { "" };
-            self.unknown_fields
-                .push(format!("unknown field \"{}{dot}{name}\"", self.path));
-        }
+        unknown.for_each(|other| self.unknown(&other));
         Ok(Value::Object(printed))
+    }
+
+    fn unknown(&mut self, name: &str) {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        self.unknown_fields
+            .push(format!("unknown field \"{}{dot}{name}\"", self.path));
     }
 
     fn field(&mut self, definition: &Definition, field: &Field, value: Value) -> Result<Option<Value>, String> {

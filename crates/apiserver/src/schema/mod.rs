@@ -18,7 +18,6 @@ mod definition;
 mod field_error;
 pub mod openapi;
 pub mod quantity;
-pub mod resources;
 pub mod strict;
 mod time;
 pub mod validation;

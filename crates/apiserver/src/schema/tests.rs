@@ -203,7 +203,6 @@ fn all_data_can_be_read() {
             "{api_version} {kind}"
         );
     }
-    assert!(super::resources::all().len() > 50);
     let documents: Vec<_> = super::openapi::documents().collect();
     assert!(documents.len() >= 18);
     for document in documents {
@@ -212,8 +211,12 @@ fn all_data_can_be_read() {
         let hash = ring::digest::digest(&ring::digest::SHA512, &text);
         assert_eq!(hex::encode_upper(hash.as_ref()), document.hash, "{}", document.path);
     }
-    for resource in super::resources::all() {
-        let definitions = BuiltinSchemas::shared().openapi_definitions(&resource.api_version());
-        assert!(!definitions.is_empty(), "{}", resource.name);
+    let kinds = BuiltinSchemas::shared().kinds();
+    let versions: std::collections::BTreeSet<String> = kinds.map(|(api_version, _)| api_version).collect();
+    for api_version in versions {
+        assert!(
+            !BuiltinSchemas::shared().openapi_definitions(&api_version).is_empty(),
+            "{api_version}"
+        );
     }
 }

@@ -98,11 +98,7 @@ impl Columns {
     /// One object's cells.
     pub fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         match self {
-            Self::BuiltIn {
-                group,
-                resource,
-                definitions,
-            } => builtin::cells(group, resource, object, now),
+            Self::BuiltIn { group, resource, .. } => builtin::cells(group, resource, object, now),
             Self::Custom(custom) => custom.cells(object, now),
         }
     }

@@ -253,16 +253,6 @@ pub fn label_selector(selector: &Value, path: &FieldPath, errors: &mut Vec<Field
     }
 }
 
-/// Whether text can be a label's value.
-pub fn is_label_value(value: &str) -> bool {
-    label_value(value).is_empty()
-}
-
-/// Whether text can be a label's key.
-pub fn is_qualified_name(key: &str) -> bool {
-    qualified_name(key).is_empty()
-}
-
 fn label_value(value: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if value.len() > 63 {

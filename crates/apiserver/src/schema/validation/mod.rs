@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::field_error::{FieldError, FieldErrorKind, FieldPath};
 
-pub use metadata::{is_label_value, is_qualified_name, label_selector, labels, object_meta, object_meta_update};
+pub use metadata::{label_selector, labels, object_meta, object_meta_update};
 
 /// What is wrong with an object about to be created.
 pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> {

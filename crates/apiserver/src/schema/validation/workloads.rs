@@ -544,7 +544,8 @@ pub(super) fn autoscaler(value: &Value, errors: &mut Vec<FieldError>) {
     }
     let version = text(target, "apiVersion");
     let grouped = version.split_once('/').is_some_and(|(group, _)| !group.is_empty());
-    if !grouped && !(version == "v1" && text(target, "kind") == "ReplicationController") {
+    let core_kind = version == "v1" && text(target, "kind") == "ReplicationController";
+    if !grouped && !core_kind {
         errors.push(FieldError::invalid(
             at.child("apiVersion"),
             version,
