@@ -77,7 +77,8 @@ pub(crate) struct Conflict {
 }
 
 /// The error for at least one conflict, ordered by manager, then as a set lists its fields.
-pub(crate) fn to_error(conflicts: &[Conflict]) -> ApplyError {
+pub(crate) fn to_error(mut conflicts: Vec<Conflict>) -> ApplyError {
+    conflicts.sort_by_cached_key(|conflict| conflict.manager.sort_key());
     let causes = conflicts
         .iter()
         .map(|conflict| Cause {
@@ -85,7 +86,7 @@ pub(crate) fn to_error(conflicts: &[Conflict]) -> ApplyError {
             field: conflict.path.to_string(),
         })
         .collect();
-    let message = if let [only] = conflicts {
+    let message = if let [only] = conflicts.as_slice() {
         format!(
             "Apply failed with 1 conflict: conflict with {}: {}",
             describe(&only.manager),
@@ -94,7 +95,7 @@ pub(crate) fn to_error(conflicts: &[Conflict]) -> ApplyError {
     } else {
         let mut message = format!("Apply failed with {} conflicts: ", conflicts.len());
         let mut previous = None;
-        for conflict in conflicts {
+        for conflict in &conflicts {
             if previous != Some(&conflict.manager) {
                 if previous.is_some() {
                     message.push('\n');
@@ -118,4 +119,34 @@ fn describe(manager: &ManagerId) -> String {
         let _ = write!(text, " using {}", manager.api_version);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn managers_are_listed_as_kubernetes_sorts_them() {
+        let conflict = |manager: &str, operation, subresource: &str| Conflict {
+            manager: ManagerId::new(manager, operation, "v1", subresource),
+            path: FieldPath::of_fields(&["a"]),
+        };
+        let error = to_error(vec![
+            conflict("m", Operation::Update, ""),
+            conflict("m", Operation::Apply, ""),
+            conflict("m", Operation::Apply, "status"),
+            conflict("b\"", Operation::Update, "status"),
+        ]);
+        let wanted = [
+            "Apply failed with 4 conflicts: conflicts with \"b\\\"\" with subresource \"status\" using v1:",
+            "- .a",
+            "conflicts with \"m\" with subresource \"status\":",
+            "- .a",
+            "conflicts with \"m\":",
+            "- .a",
+            "conflicts with \"m\" using v1:",
+            "- .a",
+        ];
+        assert_eq!(error.to_string(), wanted.join("\n"));
+    }
 }

@@ -57,6 +57,24 @@ impl ManagerId {
     }
 }
 
+impl ManagerId {
+    /// What Kubernetes sorts managers by where it has to list them: their identity as JSON, so that the
+    /// managers of subresources come before those of the same name without.
+    pub(crate) fn sort_key(&self) -> String {
+        let text = |name: &str, value: &str| match value {
+            "" => String::new(),
+            value => format!(",\"{name}\":{}", Value::from(value)),
+        };
+        format!(
+            "{{\"manager\":{}{}{}{}}}",
+            Value::from(self.manager.as_str()),
+            text("operation", self.operation.as_str()),
+            text("apiVersion", &self.api_version),
+            text("subresource", &self.subresource)
+        )
+    }
+}
+
 /// What one manager owns, in the version that it last wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedFields {

@@ -108,7 +108,7 @@ impl FieldManager {
                 return Err(problem);
             }
             // An update takes what it changes; it is in conflict with nobody.
-            Err(Failure::Conflicts(conflicts)) => return Err(to_error(&conflicts).to_string()),
+            Err(Failure::Conflicts(conflicts)) => return Err(to_error(conflicts).to_string()),
         };
         let taken = taken.difference(untracked());
         if !taken.is_empty() {
@@ -153,7 +153,7 @@ impl FieldManager {
                     None => conflicts,
                 };
                 if !left.is_empty() {
-                    return Err(to_error(&left));
+                    return Err(to_error(left));
                 }
                 attempt(true).map_err(to_apply_error)?
             }
@@ -245,7 +245,7 @@ impl FieldManager {
 
 fn to_apply_error(failure: Failure) -> ApplyError {
     match failure {
-        Failure::Conflicts(conflicts) => to_error(&conflicts),
+        Failure::Conflicts(conflicts) => to_error(conflicts),
         Failure::InvalidConfig(problem) => ApplyError::InvalidConfig(problem),
         Failure::Other(problem) => ApplyError::Internal(problem),
     }
@@ -314,7 +314,7 @@ fn cap_update_managers(managed: &mut Managed) {
     if updaters.len() <= MOST_UPDATE_MANAGERS {
         return;
     }
-    updaters.sort();
+    updaters.sort_by_cached_key(|(seconds, id)| (*seconds, id.sort_key()));
     let mut left = updaters.len();
     // The oldest of a version waits alone until there is a second to merge it with.
     let mut first_of: Vec<(String, ManagerId)> = Vec::new();
