@@ -89,14 +89,14 @@ impl Writer {
     }
 
     fn commit(&mut self, batch: Vec<Request>) {
-        if self.broken {
-            if let Err(error) = self.recover() {
-                let refused = refusal(&error);
-                for request in batch {
-                    let _ = request.reply.send(Err(refused.clone()));
-                }
-                return;
+        if self.broken
+            && let Err(error) = self.recover()
+        {
+            let refused = refusal(&error);
+            for request in batch {
+                let _ = request.reply.send(Err(refused.clone()));
             }
+            return;
         }
         let mut state = self.published.read().snapshot.clone();
         let mut events = Vec::with_capacity(batch.len());

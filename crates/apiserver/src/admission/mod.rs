@@ -3,6 +3,7 @@
 
 mod escalation;
 mod namespace_lifecycle;
+mod unenforced;
 
 use serde_json::Value;
 
@@ -18,6 +19,7 @@ pub(crate) fn admit_create(
     object: &mut Value,
 ) -> Result<(), ApiError> {
     namespace_lifecycle::on_create(op, view, object.name())?;
+    unenforced::on_create(op, object.name())?;
     if let Origin::Custom(custom) = &op.resource.origin
         && custom.terminating
     {

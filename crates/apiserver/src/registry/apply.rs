@@ -53,7 +53,7 @@ impl Registry {
                 return Err(ApiError::modified(&op.resource, name));
             }
             let applied = manager
-                .apply(live, &config, &op.field_manager, force, self.stamp())
+                .apply(live, config, &op.field_manager, force, self.stamp())
                 .map_err(refused)?;
             let merged = match applied {
                 Applied::Unchanged => return Ok(live.cloned().unwrap_or(Value::Null)),

@@ -51,8 +51,7 @@ pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Respon
         return Err(ApiError::no_such_resource());
     }
     // A namespace belongs to the URL of what is in one: always, unless everything of a kind is read.
-    let everywhere =
-        matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") && !(info.verb == "deletecollection");
+    let everywhere = matches!(info.verb.as_str(), "list" | "watch");
     if resource.namespaced && info.namespace.is_none() && !everywhere && resource.allows("get", None) {
         return Err(if info.name.is_some() {
             ApiError::no_such_resource()

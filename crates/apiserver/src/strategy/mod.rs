@@ -55,10 +55,11 @@ pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
 
 /// Prepares an object that is about to be created.
 pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &View, now: Timestamp) {
-    if resource.has_status() && !keeps_status_on_create(resource) {
-        if let Some(map) = object.as_object_mut() {
-            map.remove("status");
-        }
+    if resource.has_status()
+        && !keeps_status_on_create(resource)
+        && let Some(map) = object.as_object_mut()
+    {
+        map.remove("status");
     }
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => namespace::prepare_create(object),

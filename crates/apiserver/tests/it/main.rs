@@ -16,3 +16,4 @@ mod controllers;
 mod coverage;
 mod exchanges;
 mod tokens;
+mod watches;
