@@ -3,6 +3,9 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
 /// How long before its end a token is replaced. A request that starts now must not arrive with a token that has ended.
 const MARGIN: Duration = Duration::from_secs(5 * 60);
 
@@ -14,13 +17,13 @@ pub struct Token {
 }
 
 impl Token {
-    /// Wraps a token. One without an end is used until the API server refuses it.
+    /// Wraps a token. Without a given end, that of its own `exp` claim counts; one without either is used until the API server
+    /// refuses it.
     #[must_use]
     pub fn new(text: impl Into<String>, expires: Option<SystemTime>) -> Self {
-        Self {
-            text: text.into(),
-            expires,
-        }
+        let text = text.into();
+        let expires = expires.or_else(|| claimed_end(&text));
+        Self { text, expires }
     }
 
     /// Whether it should be replaced: less than five minutes, or a fifth of what an hour is cut down to by a server, are left.
@@ -35,6 +38,14 @@ impl Token {
     }
 }
 
+/// The `exp` claim of a JWT (RFC 7519 §4.1.4). Nothing is verified: it only says when to ask for another.
+fn claimed_end(text: &str) -> Option<SystemTime> {
+    let payload = text.split('.').nth(1)?;
+    let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
+    let claims: serde_json::Value = serde_json::from_slice(&payload).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(claims.get("exp")?.as_u64()?))
+}
+
 impl fmt::Debug for Token {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -42,5 +53,25 @@ impl fmt::Debug for Token {
             .field("text", &"<hidden>")
             .field("expires", &self.expires)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    use super::Token;
+
+    #[test]
+    fn a_token_knows_its_end_and_hides_its_text() {
+        let claims = URL_SAFE_NO_PAD.encode(br#"{"exp": 1000}"#);
+        let token = Token::new(format!("secret.{claims}.signature"), None);
+        assert!(token.stale(SystemTime::UNIX_EPOCH + Duration::from_secs(1000)));
+        assert!(!token.stale(SystemTime::UNIX_EPOCH));
+        assert!(!format!("{token:?}").contains("secret"));
+        assert!(!Token::new("no claims in here", None).stale(SystemTime::now()));
     }
 }

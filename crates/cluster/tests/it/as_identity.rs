@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_cluster::{
     ApplyOptions, Client, Clients, ClusterError, Connection, DeleteOptions, Identity, ListOptions, Preconditions,
-    WatchEvent, watch,
+    Token, WatchEvent, watch,
 };
 use tenure_tenancy::{Placement, identity};
+use tenure_testkit::{Admin, Cluster};
 
 fn account(namespace: &str, name: &str) -> Identity {
     let nobody = Placement::Unclaimed {
@@ -17,13 +18,15 @@ fn account(namespace: &str, name: &str) -> Identity {
     identity::of_kustomization(&nobody, namespace, Some(name)).unwrap()
 }
 
-async fn clients() -> Option<Clients> {
-    let path = std::env::var("TENURE_TEST_KUBECONFIG").ok()?;
-    let kubeconfig = kube::config::Kubeconfig::read_from(path).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default())
-        .await
-        .unwrap();
-    Some(Clients::new(Connection::over_network(config).unwrap()))
+async fn clients(cluster: &Cluster) -> Clients {
+    Clients::new(match (cluster.service(), cluster.configuration()) {
+        (Some(service), _) => Connection::in_process(service, Token::new(&cluster.controller_token, None)),
+        (None, Some(mut config)) => {
+            config.auth_info.token = Some(cluster.controller_token.clone().into());
+            Connection::over_network(config).unwrap()
+        }
+        (None, None) => unreachable!(),
+    })
 }
 
 const OPTIONS: ApplyOptions<'_> = ApplyOptions {
@@ -33,7 +36,7 @@ const OPTIONS: ApplyOptions<'_> = ApplyOptions {
     subresource: None,
 };
 
-async fn set_up(controller: &Client, namespace: &str) {
+async fn set_up(admin: &Admin, namespace: &str) {
     for object in [
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
         json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "editor", "namespace": namespace } }),
@@ -49,7 +52,7 @@ async fn set_up(controller: &Client, namespace: &str) {
             "subjects": [{ "kind": "ServiceAccount", "name": "editor", "namespace": namespace }]
         }),
     ] {
-        controller.apply(&object, &OPTIONS).await.unwrap();
+        admin.apply(object).await.unwrap();
     }
 }
 
@@ -65,9 +68,9 @@ async fn until_allowed(client: &Client, namespace: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_is_its_identity() {
-    let Some(clients) = clients().await else { return };
-    let controller = clients.controller();
-    set_up(&controller, "cluster-it-a").await;
+    let cluster = Cluster::start().await.unwrap();
+    let clients = clients(&cluster).await;
+    set_up(&cluster.admin, "cluster-it-a").await;
 
     let missing = clients
         .for_identity(&account("cluster-it-a", "nobody"))
@@ -176,9 +179,10 @@ async fn a_client_is_its_identity() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_account_made_anew_gets_a_new_token() {
-    let Some(clients) = clients().await else { return };
+    let cluster = Cluster::start().await.unwrap();
+    let clients = clients(&cluster).await;
     let controller = clients.controller();
-    set_up(&controller, "cluster-it-b").await;
+    set_up(&cluster.admin, "cluster-it-b").await;
     let editor = clients.for_identity(&account("cluster-it-b", "editor")).await.unwrap();
     let accounts = controller.resource("v1", "ServiceAccount").await.unwrap();
     let maps = controller.resource("v1", "ConfigMap").await.unwrap();
@@ -198,6 +202,6 @@ async fn a_service_account_made_anew_gets_a_new_token() {
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    set_up(&controller, "cluster-it-b").await;
+    set_up(&cluster.admin, "cluster-it-b").await;
     until_allowed(&editor, "cluster-it-b").await;
 }

@@ -11,4 +11,6 @@
 
 mod applying;
 mod failing;
+mod lifecycle;
 mod stage;
+mod tenants;

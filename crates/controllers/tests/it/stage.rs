@@ -5,7 +5,7 @@ use std::future::Future;
 use serde_json::{Value, json};
 use tenure_cluster::{Connection, Token};
 use tenure_controllers::{Config, run};
-use tenure_git_server::{GitServer, Options, Repository};
+use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
 use tenure_testkit::{Admin, Cluster, SOON, eventually};
 use tokio::task::JoinHandle;
@@ -18,6 +18,8 @@ pub(crate) const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 pub(crate) struct Stage {
     pub(crate) admin: Admin,
     pub(crate) git: GitServer,
+    /// Serves nobody but user `git` with the password `sesame`.
+    pub(crate) private: GitServer,
     cluster: Cluster,
     end: CancellationToken,
     running: JoinHandle<()>,
@@ -30,10 +32,12 @@ impl Stage {
         let git = GitServer::start(cluster.folder().join("git"), Options::default())
             .await
             .unwrap();
-        let address = git.http_address();
-        let endpoint = format!("http://{address}").parse().unwrap();
+        let private = GitServer::start(cluster.folder().join("private"), locked())
+            .await
+            .unwrap();
+        let allow = [&git, &private].map(|server| format!("http://{}", server.http_address()).parse().unwrap());
         let policy = Policy {
-            allow: vec![endpoint],
+            allow: allow.to_vec(),
             cluster: Vec::new(),
         };
         let connection = match (cluster.service(), cluster.configuration()) {
@@ -55,6 +59,7 @@ impl Stage {
         let stage = Self {
             admin: cluster.admin.clone(),
             git,
+            private,
             cluster,
             end,
             running,
@@ -173,6 +178,11 @@ impl Stage {
         self.admin.get(kind, target).await.unwrap()
     }
 
+    /// Whether the cluster is the embedded one, which reports workloads as rolled out.
+    pub(crate) fn is_embedded(&self) -> bool {
+        self.cluster.service().is_some()
+    }
+
     /// Ends the controllers and waits for them.
     pub(crate) async fn end(self) {
         self.end.cancel();
@@ -196,6 +206,16 @@ async fn within<T>(looked: impl Future<Output = Result<T, String>>) -> T {
     match looked.await {
         Ok(found) => found,
         Err(last) => panic!("it did not come to that; last seen: {last}"),
+    }
+}
+
+fn locked() -> Options {
+    Options {
+        authentication: Some(HttpAuthentication::Basic {
+            username: "git".to_owned(),
+            password: "sesame".to_owned(),
+        }),
+        ..Options::default()
     }
 }
 

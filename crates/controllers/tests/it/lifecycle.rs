@@ -1,0 +1,201 @@
+//! What a spec asks for besides applying: health, force, suspension, deletion policies, definitions, credentials.
+
+use serde_json::json;
+
+use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, config_map};
+
+const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 1\n  selector:\n    matchLabels: {app: web}\n  template:\n    metadata:\n      labels: {app: web}\n    spec:\n      containers:\n        - name: web\n          image: example.com/web:1\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_is_waited_for() {
+    let stage = Stage::set("lifecycle-a").await;
+    let repository = stage.repository("lifecycle-a", "app", &[("a.yaml", DEPLOYMENT)]).await;
+    stage
+        .kustomization("lifecycle-a", "app", "app", json!({ "wait": true }))
+        .await;
+    let deployment = ("apps/v1", "Deployment");
+    if !stage.is_embedded() {
+        // Nothing rolls out there: we say that it did.
+        stage
+            .until(deployment, ("lifecycle-a", "web"), |object| object.is_some())
+            .await;
+        let status = json!({ "status": {
+            "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+            "conditions": [{ "type": "Available", "status": "True", "reason": "Test", "message": "" }]
+        } });
+        stage
+            .admin
+            .patch_status(deployment, ("lifecycle-a", "web"), status)
+            .await
+            .unwrap();
+    }
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    let applied = stage.applied(("lifecycle-a", "app"), &first).await;
+    assert_eq!(crate::stage::condition(&applied, "Healthy").unwrap()["status"], "True");
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_immutable_field_needs_force() {
+    let stage = Stage::set("lifecycle-b").await;
+    let immutable = |value: &str| format!("{}immutable: true\n", config_map("a", value));
+    let repository = stage
+        .repository("lifecycle-b", "app", &[("a.yaml", &immutable("1"))])
+        .await;
+    stage.kustomization("lifecycle-b", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("lifecycle-b", "app"), &first).await;
+    let second = commit(&repository, &[("a.yaml", &immutable("2"))]).await;
+    let message = stage
+        .ready(KUSTOMIZATION, ("lifecycle-b", "app"), "False", "ReconciliationFailed")
+        .await;
+    assert!(message.contains("immutable"), "{message}");
+    assert_eq!(
+        stage.get(CONFIG_MAP, ("lifecycle-b", "a")).await.unwrap()["data"]["value"],
+        "1"
+    );
+    stage
+        .kustomization("lifecycle-b", "app", "app", json!({ "force": true }))
+        .await;
+    stage.applied(("lifecycle-b", "app"), &second).await;
+    assert_eq!(
+        stage.get(CONFIG_MAP, ("lifecycle-b", "a")).await.unwrap()["data"]["value"],
+        "2"
+    );
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn suspended_is_left_alone_and_orphaned_stays() {
+    let stage = Stage::set("lifecycle-c").await;
+    let repository = stage
+        .repository("lifecycle-c", "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    stage.kustomization("lifecycle-c", "app", "app", json!({})).await;
+    stage
+        .kustomization("lifecycle-c", "witness", "app", json!({ "path": "./witness" }))
+        .await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("lifecycle-c", "app"), &first).await;
+    stage
+        .kustomization(
+            "lifecycle-c",
+            "app",
+            "app",
+            json!({ "suspend": true, "deletionPolicy": "Orphan" }),
+        )
+        .await;
+    let changed = [
+        ("a.yaml", config_map("a", "2")),
+        ("witness/b.yaml", config_map("b", "2")),
+    ];
+    let changed: Vec<(&str, &str)> = changed.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let second = commit(&repository, &changed).await;
+    stage.applied(("lifecycle-c", "witness"), &second).await;
+    assert_eq!(
+        stage.get(CONFIG_MAP, ("lifecycle-c", "a")).await.unwrap()["data"]["value"],
+        "1"
+    );
+    stage
+        .kustomization(
+            "lifecycle-c",
+            "app",
+            "app",
+            json!({ "suspend": false, "deletionPolicy": "Orphan" }),
+        )
+        .await;
+    stage.applied(("lifecycle-c", "app"), &second).await;
+    stage.admin.delete(KUSTOMIZATION, ("lifecycle-c", "app")).await.unwrap();
+    stage
+        .until(KUSTOMIZATION, ("lifecycle-c", "app"), |object| object.is_none())
+        .await;
+    assert_eq!(
+        stage.get(CONFIG_MAP, ("lifecycle-c", "a")).await.unwrap()["data"]["value"],
+        "2"
+    );
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_and_its_object_come_from_one_repository() {
+    let stage = Stage::set("lifecycle-d").await;
+    let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: widgets.example.com\nspec:\n  group: example.com\n  names: {kind: Widget, plural: widgets}\n  scope: Namespaced\n  versions:\n    - name: v1\n      served: true\n      storage: true\n      schema:\n        openAPIV3Schema:\n          type: object\n          properties:\n            spec:\n              type: object\n              properties:\n                size: {type: integer}\n";
+    let widget = "apiVersion: example.com/v1\nkind: Widget\nmetadata:\n  name: a\nspec:\n  size: 3\n";
+    for object in [
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "lifecycle-d" },
+            "rules": [{ "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["*"] }]
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "lifecycle-d" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "lifecycle-d" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": "lifecycle-d" }]
+        }),
+    ] {
+        stage.admin.apply(object).await.unwrap();
+    }
+    let repository = stage
+        .repository("lifecycle-d", "app", &[("a.yaml", widget), ("b.yaml", definition)])
+        .await;
+    stage.kustomization("lifecycle-d", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("lifecycle-d", "app"), &first).await;
+    let found = stage
+        .get(("example.com/v1", "Widget"), ("lifecycle-d", "a"))
+        .await
+        .unwrap();
+    assert_eq!(found["spec"]["size"], 3);
+    stage.admin.delete(KUSTOMIZATION, ("lifecycle-d", "app")).await.unwrap();
+    stage
+        .until(KUSTOMIZATION, ("lifecycle-d", "app"), |object| object.is_none())
+        .await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_are_read_as_the_identity() {
+    let stage = Stage::set("lifecycle-e").await;
+    let private = &stage.private;
+    let repository = private.create("app").await.unwrap();
+    commit(&repository, &[("a.yaml", &config_map("a", "1"))]).await;
+    let source = json!({
+        "apiVersion": GIT_REPOSITORY.0, "kind": GIT_REPOSITORY.1, "metadata": { "name": "app", "namespace": "lifecycle-e" },
+        "spec": {
+            "url": private.http_url("app"), "ref": { "branch": "main" }, "interval": "1s", "secretRef": { "name": "git" }
+        }
+    });
+    stage.admin.apply(source).await.unwrap();
+    let target = ("lifecycle-e", "app");
+    let message = stage
+        .ready(GIT_REPOSITORY, target, "False", "AuthenticationFailed")
+        .await;
+    assert!(
+        message.contains("system:serviceaccount:lifecycle-e:default"),
+        "{message}"
+    );
+    stage
+        .admin
+        .apply(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "git", "namespace": "lifecycle-e" },
+            "stringData": { "username": "git", "password": "sesame" }
+        }))
+        .await
+        .unwrap();
+    stage.ready(GIT_REPOSITORY, target, "True", "Succeeded").await;
+
+    // Without the right to read it, the same Secret is no use.
+    stage
+        .admin
+        .delete(
+            ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+            ("lifecycle-e", "applier"),
+        )
+        .await
+        .unwrap();
+    let message = stage
+        .ready(GIT_REPOSITORY, target, "False", "AuthenticationFailed")
+        .await;
+    assert!(message.contains("secrets \"git\" is forbidden"), "{message}");
+    assert!(!message.contains("sesame"), "{message}");
+    stage.end().await;
+}
