@@ -344,3 +344,44 @@ fn a_rules_review_lists_what_holds() {
         })
     );
 }
+
+#[test]
+fn whatever_bytes_headers_hold_there_is_an_answer() {
+    let caller = UserInfo::service_account("auth-one", "c-anything", "");
+    let request = Attributes::resource("get", "", "v1", "pods");
+    let (rbac, _) = recorded("reviews");
+    let impersonator = Impersonator::default();
+    // A fixed sequence: the same bytes in every run.
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut answered = 0;
+    for _ in 0..5000 {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "impersonate-user",
+            "impersonate-group",
+            "impersonate-uid",
+            "impersonate-extra-%",
+        ] {
+            let name = if name.ends_with('%') {
+                format!("impersonate-extra-{}%{:02x}", next() % 7, next() % 256)
+            } else {
+                name.to_owned()
+            };
+            let value: Vec<u8> = (0..next() % 24).map(|_| (next() >> 32).to_le_bytes()[0]).collect();
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(&value)) {
+                headers.append(name, value);
+            }
+        }
+        match impersonator.impersonate(&caller, &request, &headers, &rbac) {
+            Ok(_) => answered += 1,
+            Err(refusal) => assert!(matches!(refusal.code, 400 | 403), "{refusal:?}"),
+        }
+    }
+    assert!(answered > 0);
+}
