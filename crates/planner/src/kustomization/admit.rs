@@ -107,6 +107,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     if memory.attempt != Some(snapshot.attempt.started) {
         memory.attempt = Some(snapshot.attempt.started);
         memory.changes.clear();
+        memory.drift.clear();
     }
     let context = Context {
         snapshot,

@@ -13,7 +13,7 @@ use super::context::{Context, after};
 use super::desired::{Desired, DesiredObject};
 use super::order::Stage;
 use super::takeover;
-use super::types::Settled;
+use super::types::{DriftedField, Settled};
 use super::{Phase, ending};
 use crate::answer::{DeleteAnswer, Failure, Live, WriteAnswer};
 use crate::digest;
@@ -30,7 +30,7 @@ enum Todo {
     Read,
     DryRun,
     TakeOver(crate::plan::TakeOver),
-    Apply { forced_back: Vec<contest::Change> },
+    Apply { forced_back: Vec<DriftedField> },
     Delete(Delete),
     WaitGone,
     Refused(Failure),
@@ -85,7 +85,7 @@ fn stage(context: &mut Context<'_>, desired: &Desired, stage: Stage, objects: &[
         let status = ending::status_before_creation(context, created);
         let mut plan = context.fork().again(steps);
         plan.status = status;
-        plan.forecast = forecast(context, desired, stage);
+        plan.forecast = forecast(context, desired, |later| later >= stage);
         return Err(plan);
     }
     if !refused.is_empty() {
@@ -152,7 +152,7 @@ fn stage(context: &mut Context<'_>, desired: &Desired, stage: Stage, objects: &[
             steps.push(Step::Apply(apply_of(object)));
         }
         let mut plan = context.fork().again(steps);
-        plan.forecast = forecast(context, desired, stage);
+        plan.forecast = forecast(context, desired, |later| later > stage);
         return Err(plan);
     }
     Ok(())
@@ -239,22 +239,26 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
     } else {
         takeover::needed(object.target.clone(), live)
     };
-    match (attempt.taken_over.get(id), take_over) {
-        (Some(WriteAnswer::Failed(failure)), _) => return Todo::Refused(failure.clone()),
-        (None, Some(step)) => return Todo::TakeOver(step),
-        // Taken over: the dry-run does not show what the apply will now remove.
-        (Some(WriteAnswer::Done(_)), _) => {}
-        (None, None) if before == after => {
-            settle(context, object, live);
-            return Todo::Nothing;
-        }
-        (None, None) => {}
+    let taken_over = attempt.taken_over.get(id);
+    if let Some(WriteAnswer::Failed(failure)) = taken_over {
+        return Todo::Refused(failure.clone());
+    }
+    // After a take-over the dry-run does not show what the apply will now remove: it is applied in any case.
+    if taken_over.is_none() && take_over.is_none() && before == after {
+        settle(context, object, live);
+        return Todo::Nothing;
     }
     let forced_back = contest::changes(context, object, live, &before, &after);
     if let Some(why) = contest::judge(context, id, &forced_back) {
         return Todo::Skip(why);
     }
-    Todo::Apply { forced_back }
+    match take_over {
+        Some(step) if taken_over.is_none() => {
+            contest::keep(context, id, &forced_back);
+            Todo::TakeOver(step)
+        }
+        _ => Todo::Apply { forced_back },
+    }
 }
 
 fn is_settled(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
@@ -370,21 +374,27 @@ fn wait_for_stage(
     for line in waiting.iter() {
         context.withhold("the next stage", format!("waiting for {line}"));
     }
-    let message = format!("Waiting for {} objects that others need", waiting.len());
+    let message = format!("Waiting for what others need: {}", waiting.join(", "));
     let mut plan = ending::waiting(context.fork(), deadline, message);
     plan.next = Next::Wait(deadline);
     Err(plan)
 }
 
 /// What is expected after a stage.
-fn forecast(context: &Context<'_>, desired: &Desired, stage: Stage) -> Vec<Forecast> {
+fn forecast(context: &Context<'_>, desired: &Desired, is_ahead: impl Fn(Stage) -> bool) -> Vec<Forecast> {
     let mut forecasts = Vec::new();
-    for later in Stage::ALL.into_iter().filter(|later| *later >= stage) {
+    for later in Stage::ALL.into_iter().filter(|later| is_ahead(*later)) {
         let actions: Vec<String> = desired
             .objects
             .iter()
             .filter(|object| object.stage == later)
-            .map(|object| format!("apply {} ({})", object.target.id.subject(), object.origin))
+            .map(|object| {
+                format!(
+                    "apply {}, if it differs ({})",
+                    object.target.id.subject(),
+                    object.origin
+                )
+            })
             .collect();
         if !actions.is_empty() {
             forecasts.push(Forecast {

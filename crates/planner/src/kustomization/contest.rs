@@ -10,7 +10,7 @@ use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 
 use super::context::{Context, after};
 use super::desired::DesiredObject;
-use super::types::{BackOff, Reversal};
+use super::types::{BackOff, DriftedField, Reversal};
 use crate::fields;
 
 /// Within this time reversals of one field are counted.
@@ -21,13 +21,6 @@ const REVERSALS: usize = 3;
 const FIRST_BACK_OFF: Duration = Duration::from_secs(60);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(600);
 
-/// A field that somebody else changed.
-#[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub(super) path: String,
-    pub(super) manager: Option<String>,
-}
-
 /// The fields that somebody changed since the object was last as desired; none when the desired object itself has changed.
 pub(super) fn changes(
     context: &Context<'_>,
@@ -35,7 +28,10 @@ pub(super) fn changes(
     live: &Value,
     before: &Value,
     after: &Value,
-) -> Vec<Change> {
+) -> Vec<DriftedField> {
+    if let Some(found) = context.memory.drift.get(&object.target.id) {
+        return found.clone();
+    }
     let was_as_desired = context
         .memory
         .settled
@@ -46,7 +42,7 @@ pub(super) fn changes(
     }
     fields::differences(before, after)
         .into_iter()
-        .map(|difference| Change {
+        .map(|difference| DriftedField {
             manager: fields::other_manager(live, &difference, KUSTOMIZE_CONTROLLER),
             path: difference.path,
         })
@@ -54,11 +50,11 @@ pub(super) fn changes(
 }
 
 /// The changes for a message: ` (replicas was changed by kubectl-edit)`.
-pub(super) fn describe(changes: &[Change]) -> String {
+pub(super) fn describe(changes: &[DriftedField]) -> String {
     if changes.is_empty() {
         return String::new();
     }
-    let one = |change: &Change| match &change.manager {
+    let one = |change: &DriftedField| match &change.manager {
         Some(manager) => format!("{} was changed by {manager}", change.path),
         None => format!("{} was changed", change.path),
     };
@@ -66,9 +62,9 @@ pub(super) fn describe(changes: &[Change]) -> String {
 }
 
 /// Whether putting these fields back once more would be one time too many; then the object is backed off, and this is why.
-pub(super) fn judge(context: &mut Context<'_>, id: &ObjectId, changes: &[Change]) -> Option<String> {
+pub(super) fn judge(context: &mut Context<'_>, id: &ObjectId, changes: &[DriftedField]) -> Option<String> {
     let now = context.now;
-    let contested: Vec<&Change> = changes
+    let contested: Vec<&DriftedField> = changes
         .iter()
         .filter(|change| {
             context
@@ -134,8 +130,13 @@ fn seconds(time: jiff::Timestamp) -> String {
         .to_string()
 }
 
+/// Keeps what was found out about the drift over a take-over, after which the object no longer tells who changed it.
+pub(super) fn keep(context: &mut Context<'_>, id: &ObjectId, changes: &[DriftedField]) {
+    context.memory.drift.insert(id.clone(), changes.to_vec());
+}
+
 /// Remembers that these fields are being put back now.
-pub(super) fn remember(context: &mut Context<'_>, id: &ObjectId, changes: &[Change]) {
+pub(super) fn remember(context: &mut Context<'_>, id: &ObjectId, changes: &[DriftedField]) {
     let now = context.now;
     for change in changes {
         let reversals = context.memory.reversals.entry(key(id, &change.path)).or_default();

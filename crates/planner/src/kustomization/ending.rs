@@ -12,14 +12,14 @@ use tenure_api::condition::{self, Condition, ConditionStatus};
 use tenure_api::inventory::{ResourceInventory, ResourceRef, split_api_version};
 use tenure_api::kustomization::{self, KustomizationStatus};
 use tenure_api::metadata::EVENT_REVISION;
-use tenure_api::{Time, reason};
+use tenure_api::{ObjectId, Time, reason};
 
 use super::context::{Context, after, subject};
 use super::desired::Desired;
 use super::prune::Pruned;
 use super::types::Snapshot;
 use super::{Plan, contest};
-use crate::answer::WriteAnswer;
+use crate::answer::{DeleteAnswer, Live, WriteAnswer};
 use crate::plan::{Event, EventKind, Next, Watched};
 
 /// Entries of the history (Flux's).
@@ -162,6 +162,7 @@ pub(super) fn failed_until(mut context: Context<'_>, reason: &str, message: Stri
     let now = context.now;
     let mut status = context.status();
     status.inventory = inventory_so_far(&context, std::iter::empty());
+    forget_never_created(&context, &mut status);
     set_failed(&mut status, &context, reason, &message);
     context.memory.waiting = None;
     report_changes(&mut context);
@@ -238,6 +239,18 @@ fn inventory_so_far<'w>(context: &Context<'_>, also: impl Iterator<Item = &'w Wa
     } else {
         Some(ResourceInventory { entries })
     }
+}
+
+/// Takes out what was named before its creation and then refused: it is known not to exist, and no write of it was sent.
+fn forget_never_created(context: &Context<'_>, status: &mut KustomizationStatus) {
+    let Some(inventory) = &mut status.inventory else { return };
+    inventory.entries.retain(|entry| {
+        let Ok(id) = entry.id.parse::<ObjectId>() else {
+            return true;
+        };
+        let absent = matches!(context.live(&id), Some(Live::Absent));
+        !absent || context.snapshot.attempt.applied.contains_key(&id)
+    });
 }
 
 /// The inventory when everything desired was applied: that, what is still being deleted, and what could not be looked at.
@@ -501,6 +514,18 @@ fn unknown_kinds(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -
 
 /// One event for all that was changed in this attempt.
 fn report_changes(context: &mut Context<'_>) {
+    let attempt = &context.snapshot.attempt;
+    context.memory.changes.retain(|id, _| {
+        let deleted = matches!(
+            attempt.deleted.get(id),
+            Some(DeleteAnswer::Accepted | DeleteAnswer::Absent)
+        );
+        match attempt.applied.get(id) {
+            Some(WriteAnswer::Done(_)) => true,
+            Some(WriteAnswer::Failed(_)) => false,
+            None => deleted,
+        }
+    });
     if context.memory.changes.is_empty() {
         return;
     }

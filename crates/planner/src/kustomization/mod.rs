@@ -21,8 +21,8 @@ mod types;
 use jiff::Timestamp;
 
 pub use types::{
-    ArtifactFacts, Attempt, BackOff, DependencyFacts, Memory, RenderFailure, Rendered, Reversal, ServiceAccountFacts,
-    Settled, Snapshot, SourceFacts, Waiting, requested_at,
+    ArtifactFacts, Attempt, BackOff, DependencyFacts, DriftedField, Memory, RenderFailure, Rendered, Reversal,
+    ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, requested_at,
 };
 
 /// A plan for a Kustomization.

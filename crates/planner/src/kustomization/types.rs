@@ -216,12 +216,23 @@ pub struct Memory {
     pub backed_off: BTreeMap<ObjectId, BackOff>,
     /// What was changed in the attempt that began at [`Memory::attempt`], one line an object.
     pub changes: BTreeMap<ObjectId, String>,
+    /// Fields that were found changed in that attempt, before a take-over made it impossible to tell by whom.
+    pub drift: BTreeMap<ObjectId, Vec<DriftedField>>,
     /// When the attempt began that [`Memory::changes`] is about.
     pub attempt: Option<Timestamp>,
     /// Since when these objects are waited for; a restart of the attempt does not restart the clock.
     pub waiting: Option<Waiting>,
     /// How many attempts in a row ended for want of an answer.
     pub transient_failures: u32,
+}
+
+/// A field that somebody else changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftedField {
+    /// Path for people.
+    pub path: String,
+    /// Field manager that changed it, if that can be told.
+    pub manager: Option<String>,
 }
 
 /// Since when health is waited for, and of what.

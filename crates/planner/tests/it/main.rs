@@ -8,3 +8,6 @@
     clippy::allow_attributes,
     reason = "tests may panic"
 )]
+
+mod scenarios;
+mod world;

@@ -1,0 +1,311 @@
+//! A cluster small enough to read: it applies, dry-runs, deletes and refuses as it is told, and keeps who owns which field. It
+//! stands in for an API server so that whole reconciliations can be told as data; how a real one merges is tested elsewhere.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use tenure_api::ObjectId;
+use tenure_planner::answer::{DeleteAnswer, Failure, KindAnswer, Live, WriteAnswer};
+use tenure_planner::object::Object;
+use tenure_planner::plan::{Apply, KindReference};
+use tenure_tenancy::reach::Scope;
+
+/// What a request is refused with.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Refusal {
+    /// `read`, `dryRun`, `apply` or `delete`.
+    pub(crate) verb: String,
+    pub(crate) id: ObjectId,
+    pub(crate) failure: Failure,
+    /// How often; for ever when absent.
+    #[serde(default)]
+    pub(crate) times: Option<u32>,
+}
+
+#[derive(Default)]
+pub(crate) struct World {
+    objects: BTreeMap<ObjectId, Stored>,
+    pub(crate) refusals: Vec<Refusal>,
+    /// Kinds that are not served.
+    pub(crate) unknown_kinds: Vec<String>,
+    version: u64,
+    /// Writes that changed something.
+    pub(crate) writes: u64,
+}
+
+#[derive(Clone)]
+struct Stored {
+    value: Value,
+    managers: BTreeMap<(String, String), (Value, String)>,
+}
+
+const CLUSTER_KINDS: [&str; 5] = [
+    "Namespace",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "StorageClass",
+];
+
+impl World {
+    pub(crate) fn kind(&self, kind: &KindReference) -> KindAnswer {
+        if self.unknown_kinds.contains(&kind.kind) {
+            return KindAnswer::Unknown;
+        }
+        KindAnswer::Served(if CLUSTER_KINDS.contains(&kind.kind.as_str()) {
+            Scope::Cluster
+        } else {
+            Scope::Namespaced
+        })
+    }
+
+    pub(crate) fn read(&mut self, id: &ObjectId) -> Live {
+        if let Some(failure) = self.refused("read", id) {
+            return Live::Failed(failure);
+        }
+        match self.objects.get(id) {
+            Some(stored) => Live::Present(Object(stored.value.clone())),
+            None => Live::Absent,
+        }
+    }
+
+    pub(crate) fn dry_run(&mut self, apply: &Apply) -> WriteAnswer {
+        if let Some(failure) = self.refused("dryRun", &apply.id) {
+            return WriteAnswer::Failed(failure);
+        }
+        let stored = self.merged(apply, Timestamp::UNIX_EPOCH);
+        WriteAnswer::Done(Object(stored.value))
+    }
+
+    pub(crate) fn apply(&mut self, apply: &Apply, now: Timestamp) -> WriteAnswer {
+        if let Some(failure) = self.refused("apply", &apply.id) {
+            return WriteAnswer::Failed(failure);
+        }
+        let stored = self.merged(apply, now);
+        WriteAnswer::Done(Object(self.store(&apply.id, stored)))
+    }
+
+    pub(crate) fn take_over(&mut self, id: &ObjectId, from: &[String], now: Timestamp) -> WriteAnswer {
+        let Some(mut stored) = self.objects.get(id).cloned() else {
+            panic!("take-over of what is not there")
+        };
+        let ours = ("kustomize-controller".to_owned(), "Apply".to_owned());
+        let mut config = stored
+            .managers
+            .get(&ours)
+            .map_or(json!({}), |(config, _)| config.clone());
+        let theirs: Vec<_> = stored
+            .managers
+            .keys()
+            .filter(|(name, _)| from.contains(name))
+            .cloned()
+            .collect();
+        for key in theirs {
+            let (other, _) = stored.managers.remove(&key).unwrap();
+            merge(&mut config, &other);
+        }
+        stored.managers.insert(ours, (config, now.to_string()));
+        if let Some(annotations) = stored
+            .value
+            .pointer_mut("/metadata/annotations")
+            .and_then(Value::as_object_mut)
+        {
+            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        }
+        WriteAnswer::Done(Object(self.store(id, stored)))
+    }
+
+    pub(crate) fn delete(&mut self, id: &ObjectId, uid: Option<&str>) -> DeleteAnswer {
+        if let Some(failure) = self.refused("delete", id) {
+            return DeleteAnswer::Failed(failure);
+        }
+        let Some(stored) = self.objects.get(id) else {
+            return DeleteAnswer::Absent;
+        };
+        assert_eq!(
+            stored.value["metadata"]["uid"].as_str(),
+            uid,
+            "a delete must carry the uid that was looked at"
+        );
+        self.writes += 1;
+        if stored.value.pointer("/metadata/finalizers").is_some() {
+            let mut stored = stored.clone();
+            stored.value["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            self.store(id, stored);
+            return DeleteAnswer::Accepted;
+        }
+        self.objects.remove(id);
+        DeleteAnswer::Absent
+    }
+
+    /// Somebody writes: a merge patch, by a field manager.
+    pub(crate) fn change(&mut self, id: &ObjectId, patch: &Value, manager: &str, now: Timestamp) {
+        let mut stored = self.objects.get(id).cloned().unwrap_or_else(|| Stored {
+            value: json!({ "apiVersion": "v1", "kind": id.kind, "metadata": { "name": id.name, "namespace": id.namespace } }),
+            managers: BTreeMap::new(),
+        });
+        merge_patch(&mut stored.value, patch);
+        let status_only = patch
+            .as_object()
+            .is_some_and(|patch| patch.keys().all(|key| key == "status"));
+        if !status_only {
+            let entry = stored
+                .managers
+                .entry((manager.to_owned(), "Update".to_owned()))
+                .or_insert((json!({}), String::new()));
+            merge(&mut entry.0, patch);
+            entry.1 = now.to_string();
+        }
+        self.store(id, stored);
+    }
+
+    /// Somebody deletes.
+    pub(crate) fn remove(&mut self, id: &ObjectId) {
+        assert!(self.objects.remove(id).is_some(), "{id} is not there");
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.objects.keys().map(ObjectId::subject).collect()
+    }
+
+    fn refused(&mut self, verb: &str, id: &ObjectId) -> Option<Failure> {
+        let refusal = self
+            .refusals
+            .iter_mut()
+            .find(|refusal| refusal.verb == verb && refusal.id == *id && refusal.times != Some(0))?;
+        if let Some(times) = &mut refusal.times {
+            *times -= 1;
+        }
+        Some(refusal.failure.clone())
+    }
+
+    fn merged(&self, apply: &Apply, now: Timestamp) -> Stored {
+        let key = (apply.manager.clone(), "Apply".to_owned());
+        let mut stored = self.objects.get(&apply.id).cloned().unwrap_or_else(|| Stored {
+            value: json!({ "metadata": { "uid": format!("uid-{}", self.version + 1) } }),
+            managers: BTreeMap::new(),
+        });
+        if let Some((before, _)) = stored.managers.get(&key).cloned() {
+            let others: Vec<&Value> = stored
+                .managers
+                .iter()
+                .filter(|(other, _)| **other != key)
+                .map(|(_, (config, _))| config)
+                .collect();
+            remove_dropped(&mut stored.value, &before, &apply.object.0, &others);
+        }
+        merge(&mut stored.value, &apply.object.0);
+        stored.managers.insert(key, (apply.object.0.clone(), now.to_string()));
+        stored
+    }
+
+    fn store(&mut self, id: &ObjectId, mut stored: Stored) -> Value {
+        let spec_changed = self
+            .objects
+            .get(id)
+            .is_none_or(|old| old.value.get("spec") != stored.value.get("spec"));
+        self.version += 1;
+        self.writes += 1;
+        let managed: Vec<Value> = stored
+            .managers
+            .iter()
+            .map(|((manager, operation), (config, time))| {
+                json!({ "manager": manager, "operation": operation, "time": time, "fieldsV1": fields(config) })
+            })
+            .collect();
+        let metadata = stored.value["metadata"].as_object_mut().unwrap();
+        metadata.insert("managedFields".to_owned(), Value::Array(managed));
+        metadata.insert("resourceVersion".to_owned(), json!(self.version.to_string()));
+        if spec_changed {
+            let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or(0) + 1;
+            metadata.insert("generation".to_owned(), json!(generation));
+        }
+        self.objects.insert(id.clone(), stored.clone());
+        stored.value
+    }
+}
+
+fn named(list: &[Value]) -> bool {
+    !list.is_empty() && list.iter().all(|item| item.get("name").is_some())
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(into), Value::Array(from)) if named(into) && named(from) => {
+            for item in from {
+                match into.iter_mut().find(|old| old["name"] == item["name"]) {
+                    Some(old) => merge(old, item),
+                    None => into.push(item.clone()),
+                }
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+fn merge_patch(into: &mut Value, patch: &Value) {
+    match (into, patch) {
+        (Value::Object(into), Value::Object(patch)) => {
+            for (key, value) in patch {
+                if value.is_null() {
+                    into.remove(key);
+                } else {
+                    merge_patch(into.entry(key.clone()).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (Value::Array(into), Value::Array(patch)) if named(into) && named(patch) => {
+            merge(&mut Value::Array(into.clone()), &Value::Array(patch.clone()));
+            let mut merged = Value::Array(std::mem::take(into));
+            merge(&mut merged, &Value::Array(patch.clone()));
+            *into = merged.as_array().unwrap().clone();
+        }
+        (into, patch) => *into = patch.clone(),
+    }
+}
+
+/// Removes what this manager had applied and no longer applies, unless another manager has it too.
+fn remove_dropped(value: &mut Value, before: &Value, after: &Value, others: &[&Value]) {
+    let (Value::Object(value), Value::Object(before)) = (value, before) else {
+        return;
+    };
+    for (key, old) in before {
+        let others: Vec<&Value> = others.iter().filter_map(|other| other.get(key)).collect();
+        match after.get(key) {
+            None if others.is_empty() => {
+                value.remove(key);
+            }
+            None => {}
+            Some(new) => {
+                if let Some(value) = value.get_mut(key) {
+                    remove_dropped(value, old, new, &others);
+                }
+            }
+        }
+    }
+}
+
+fn fields(config: &Value) -> Value {
+    match config {
+        Value::Object(map) => Value::Object(
+            map.iter()
+                .map(|(key, value)| (format!("f:{key}"), fields(value)))
+                .collect(),
+        ),
+        Value::Array(items) if named(items) => {
+            let entries: Map<String, Value> = items
+                .iter()
+                .map(|item| (format!("k:{}", json!({ "name": item["name"] })), fields(item)))
+                .collect();
+            Value::Object(entries)
+        }
+        _ => json!({}),
+    }
+}
