@@ -219,18 +219,8 @@ pub(super) fn storage_class(value: &Value, errors: &mut Vec<FieldError>) {
 
 /// A storage class is fixed.
 pub(super) fn storage_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    for field in ["parameters", "provisioner", "reclaimPolicy"] {
-        if value.get(field) != old.get(field) {
-            errors.push(FieldError::forbidden(field, "updates to parameters are forbidden.").with_field_words(field));
-        }
-    }
-    immutable(value, old, "volumeBindingMode", &FieldPath::default(), errors);
-}
-
-impl FieldError {
-    fn with_field_words(mut self, field: &str) -> Self {
-        self.detail = format!("updates to {field} are forbidden.");
-        self
+    for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        immutable(value, old, field, &FieldPath::default(), errors);
     }
 }
 

@@ -182,10 +182,7 @@ pub(super) fn service_update(value: &Value, old: &Value, errors: &mut Vec<FieldE
     let address = text(before, "clusterIP");
     if !address.is_empty() && text(spec, "clusterIP") != address {
         let at = FieldPath::new("spec").child("clusterIPs").index(0);
-        let given = spec
-            .get("clusterIPs")
-            .cloned()
-            .unwrap_or_else(|| serde_json::json!([text(spec, "clusterIP")]));
+        let given = serde_json::json!([text(spec, "clusterIP")]);
         errors.push(FieldError::invalid(at, given, "may not change once set"));
     }
 }
