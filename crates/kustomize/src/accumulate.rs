@@ -415,6 +415,7 @@ impl Builder<'_> {
             });
             if let Some(origin) = origin.filter(|_| frame.origin.is_some()) {
                 for resource in &mut resources.list {
+                    resource.settle_annotations();
                     match &resource.notes.origin {
                         None => resource.notes.origin = Some(origin.to_text()),
                         Some(_) => resource.notes.transformations.push_str(&origin.to_item()),

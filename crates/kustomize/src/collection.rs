@@ -153,8 +153,8 @@ fn take_metadata(resource: &mut Resource, old: &Resource) {
     let mut annotations = old.text_map("annotations");
     annotations.extend(resource.text_map("annotations"));
     resource.set_text_map("annotations", &annotations);
-    resource.set_name(&old.name().to_owned());
-    resource.set_namespace(&old.namespace().to_owned());
+    resource.set_name(old.name());
+    resource.set_namespace(old.namespace());
     let needs_hash = resource.notes.needs_hash && old.notes.needs_hash;
     let origin = resource.notes.origin.take().or_else(|| old.notes.origin.clone());
     resource.notes = old.notes.clone();

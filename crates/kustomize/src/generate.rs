@@ -70,7 +70,7 @@ pub(crate) fn resource(
         };
         node.set_field("type", Node::string(kind));
         // A Secret has its data field even when it is empty.
-        drop(node.map_field("data"));
+        let _ = node.map_field("data");
     }
     for (key, (bytes, source, line)) in pairs {
         let (field, value) = match std::str::from_utf8(&bytes) {
@@ -103,6 +103,7 @@ pub(crate) fn resource(
     fill_places(&mut node, place.source, place.line);
     let mut resource = Resource::new(node);
     resource.notes.needs_hash = !options.is_some_and(|options| options.disable_name_suffix_hash);
+    resource.notes.is_generated = true;
     resource.notes.behavior = Behavior::named(&arguments.behavior);
     Ok(resource)
 }

@@ -327,8 +327,7 @@ fn take_list_directive(patch: &mut Node) -> Result<Directive, String> {
     let directive = directive(&text)?;
     if let Some(items) = patch.items_mut() {
         items.retain(|item| {
-            !item.is_null()
-                && !(item.is_map() && item.entries().is_empty())
+            !(item.is_null() || item.is_map() && item.entries().is_empty())
                 && item.get(DIRECTIVE).is_none_or(|value| value.text() != text)
         });
     }

@@ -102,21 +102,31 @@ impl PreparedPatch {
             line: before.line,
             message,
         };
-        let noted = !resource.notes.previous.is_empty() || resource.notes.needs_hash;
+        let noted = resource.notes.are_annotations();
         if !self.is_legacy_json {
             resource.store_previous_id();
         }
         // kustomize keeps its notes in annotations, so a patch may rely on the field being there.
-        if (!self.is_legacy_json || noted)
-            && let Some(metadata) = resource.node.map_field("metadata")
-            && metadata.get("annotations").is_none_or(Node::is_null)
-        {
-            metadata.remove("annotations");
-            drop(metadata.map_field("annotations"));
+        if !self.is_legacy_json || noted {
+            let _ = annotations_of(&mut resource.node);
         }
         through_json(&mut resource.node).map_err(|problem| fail(problem.message))?;
-        jsonpatch::apply(&mut resource.node, operations, self.place).map_err(fail)
+        jsonpatch::apply(&mut resource.node, operations, self.place).map_err(fail)?;
+        resource.settle_annotations();
+        Ok(())
     }
+}
+
+/// Stands for kustomize's notes while a patch is merged.
+const NOTES: &str = "internal.config.kubernetes.io/previousNames";
+
+/// The annotations, as an empty mapping where there are none.
+fn annotations_of(node: &mut Node) -> Option<&mut Node> {
+    let metadata = node.map_field("metadata")?;
+    if metadata.get("annotations").is_some_and(Node::is_null) {
+        metadata.remove("annotations");
+    }
+    metadata.map_field("annotations")
 }
 
 /// Merges a copy of the patch whose labels and annotations are all strings, as kustomize does for selected targets.
@@ -126,9 +136,9 @@ fn merge_targeted(resource: &mut Resource, patch: &Resource) -> Result<(), Troub
         let map = copy.text_map(field);
         copy.set_text_map(field, &map);
     }
-    copy.set_name(&patch.name().to_owned());
-    copy.set_namespace(&patch.namespace().to_owned());
-    copy.set_api_version(&resource.api_version().to_owned());
+    copy.set_name(patch.name());
+    copy.set_namespace(patch.namespace());
+    copy.set_api_version(resource.api_version());
     merge(resource, copy)
 }
 
@@ -148,6 +158,10 @@ fn merge(resource: &mut Resource, patch: Resource) -> Result<(), Trouble> {
     if allow_name_change || allow_kind_change {
         resource.store_previous_id();
     }
+    let has_notes = resource.notes.are_annotations();
+    if has_notes && let Some(annotations) = annotations_of(&mut resource.node) {
+        annotations.set_field(NOTES, Node::quoted(""));
+    }
     let node = std::mem::replace(&mut resource.node, Node::scalar("", Tag::Null));
     let merged = merge_resource(node, patch.node).map_err(|message| Trouble {
         id: place.id,
@@ -155,14 +169,19 @@ fn merge(resource: &mut Resource, patch: Resource) -> Result<(), Trouble> {
         line: place.line,
         message,
     })?;
-    let Some(node) = merged.node else {
+    // kustomize forgets to take the new root when a patch replaces it, so `$patch: replace` there changes nothing.
+    let Some(node) = merged.replaced.or(merged.node) else {
         return Ok(());
     };
     resource.node = node;
-    if merged.replaced.is_some() {
-        let origin = resource.notes.origin.take();
+    // A patch that takes the annotations away takes kustomize's notes with them, and so the names that it had.
+    let kept = resource
+        .node
+        .get_mut("metadata")
+        .and_then(|metadata| metadata.get_mut("annotations"));
+    if has_notes && kept.is_none_or(|annotations| annotations.remove(NOTES).is_none()) {
         resource.notes = Notes {
-            origin,
+            touched_by: std::mem::take(&mut resource.notes.touched_by),
             ..Notes::default()
         };
     }

@@ -44,6 +44,8 @@ pub(crate) struct Notes {
     pub(crate) suffixes: Vec<String>,
     pub(crate) behavior: Behavior,
     pub(crate) needs_hash: bool,
+    /// A generator made the resource.
+    pub(crate) is_generated: bool,
     pub(crate) allow_name_change: bool,
     pub(crate) allow_kind_change: bool,
     /// Names of the vars that read from this resource.
@@ -54,6 +56,13 @@ pub(crate) struct Notes {
     pub(crate) transformations: String,
     /// Transformers that changed the resource, in order.
     pub(crate) touched_by: Vec<String>,
+}
+
+impl Notes {
+    /// Tells whether kustomize would hold any of this in annotations of the resource.
+    pub(crate) fn are_annotations(&self) -> bool {
+        !self.previous.is_empty() || self.needs_hash || self.is_generated || self.origin.is_some()
+    }
 }
 
 /// One resource.
@@ -91,12 +100,8 @@ impl Resource {
     pub(crate) fn new(node: Node) -> Self {
         let mut notes = Notes::default();
         if let Some(annotations) = node.at(&["metadata", "annotations"]) {
-            let enabled = |name: &str| {
-                annotations
-                    .get(&format!("internal.config.kubernetes.io/{name}"))
-                    .is_some_and(|value| value.text() == "enabled")
-            };
-            notes.needs_hash = enabled("needsHashSuffix");
+            let wanted = annotations.get("internal.config.kubernetes.io/needsHashSuffix");
+            notes.needs_hash = wanted.is_some_and(|value| value.text() == "enabled");
             if let Some(behavior) = annotations.get("internal.config.kubernetes.io/generatorBehavior") {
                 notes.behavior = Behavior::named(behavior.text());
             }
@@ -240,6 +245,12 @@ impl Resource {
             }
             target.set_field(key, value);
         }
+    }
+
+    /// Makes all annotations strings, and none of them nothing: what writing any of them does in kustomize.
+    pub(crate) fn settle_annotations(&mut self) {
+        let annotations = self.text_map("annotations");
+        self.set_text_map("annotations", &annotations);
     }
 
     /// Takes away what only the build needs, and writes the annotations that the build keeps.

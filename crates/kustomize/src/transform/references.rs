@@ -34,13 +34,16 @@ struct Names {
     by_previous_name: HashMap<String, Vec<usize>>,
 }
 
+/// A kind that names may be of, and the fields that hold them, with their paths taken apart.
+type Target<'a> = (&'a Gvk, Vec<(&'a FieldSpec, Vec<String>)>);
+
 /// Fixes all references.
 pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) -> Result<(), Trouble> {
     let names = Names::of(&resources.list);
     if names.by_previous_name.is_empty() {
         return Ok(());
     }
-    let paths: Vec<(&Gvk, Vec<(&FieldSpec, Vec<String>)>)> = config
+    let paths: Vec<Target<'_>> = config
         .name_reference
         .iter()
         .map(|reference| {
@@ -235,7 +238,7 @@ impl Names {
             other.current.name == first.current.name
                 && (within.is_none() || other.current.namespace == first.current.namespace)
         };
-        if rest.iter().all(|other| alike(other)) {
+        if rest.iter().all(alike) {
             return Ok(Some(first));
         }
         let ids: Vec<String> = found.iter().map(|candidate| candidate.current.to_string()).collect();

@@ -411,6 +411,11 @@ impl Facts {
     }
 }
 
+/// Tells whether a string may be written without quotes, whatever it looks like otherwise.
+pub(crate) fn may_be_plain(text: &str) -> bool {
+    Facts::of(text).plain && !is_base_60(text)
+}
+
 fn is_break(character: char) -> bool {
     matches!(character, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }

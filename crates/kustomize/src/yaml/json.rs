@@ -200,7 +200,10 @@ fn number_node(float: f64) -> Node {
 }
 
 fn string_node(text: &str) -> Node {
-    let plain = matches!(resolve(text, Dialect::V3), Scalar::Text(_)) && !text.contains('\n');
+    // yaml.v3 also quotes what YAML 1.1 reads otherwise: old booleans and base-60 numbers.
+    let plain = matches!(resolve(text, Dialect::V3), Scalar::Text(_))
+        && !matches!(resolve(text, Dialect::V2), Scalar::Bool(_))
+        && super::emit::may_be_plain(text);
     if plain { Node::string(text) } else { Node::quoted(text) }
 }
 

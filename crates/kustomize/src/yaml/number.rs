@@ -94,7 +94,7 @@ pub(crate) fn format_json(value: f64) -> String {
     }
     let (negative, digits, point) = shortest(value);
     let sign = if negative { "-" } else { "" };
-    if magnitude < 1e-6 || magnitude >= 1e21 {
+    if !(1e-6..1e21).contains(&magnitude) {
         let text = with_exponent(&digits, point - 1);
         // e-09 becomes e-9.
         let cleaned = match text.rsplit_once("e-0") {

@@ -22,7 +22,7 @@ fn check(case: &Path) -> Result<(), String> {
     let ours = build(&disk::tree(&case.join("input")), &inside, &Options::default());
     match (ours, read("want.yaml"), read("want.err")) {
         (Ok(built), Some(want), None) if built.to_yaml() == want => Ok(()),
-        (Ok(built), Some(want), None) => Err(similar::TextDiff::from_lines(&want, &built.to_yaml())
+        (Ok(built), Some(want), None) => Err(similar::TextDiff::from_lines(&want, built.to_yaml())
             .unified_diff()
             .header("want", "ours")
             .to_string()),

@@ -6,6 +6,7 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::allow_attributes,
+    clippy::disallowed_methods,
     reason = "tests may panic"
 )]
 

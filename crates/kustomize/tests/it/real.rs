@@ -50,7 +50,7 @@ fn real_repositories_build_to_the_same_bytes() {
             (true, Ok(ours)) if ours.to_yaml().as_bytes() == real.stdout => built += 1,
             (true, Ok(ours)) => {
                 let want = String::from_utf8_lossy(&real.stdout).into_owned();
-                let diff = similar::TextDiff::from_lines(&want, &ours.to_yaml())
+                let diff = similar::TextDiff::from_lines(&want, ours.to_yaml())
                     .unified_diff()
                     .to_string();
                 wrong.push(format!(
