@@ -123,7 +123,6 @@ pub(crate) async fn patch(
                 "application/json-patch+json",
                 "application/merge-patch+json",
                 "application/apply-patch+yaml",
-                "application/apply-patch+cbor",
             ]));
         }
         _ => {

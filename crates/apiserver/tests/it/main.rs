@@ -15,5 +15,6 @@ mod certificates;
 mod controllers;
 mod coverage;
 mod exchanges;
+mod kubectl;
 mod tokens;
 mod watches;

@@ -1,0 +1,88 @@
+//! A session with kubectl (`tests/kubectl/transcript.txt`), recorded against a real kube-apiserver 1.36.3, over TLS
+//! against this server: every output and exit code is the same. Without a kubectl 1.36 on the PATH it is skipped.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use regex::Regex;
+use tenure_apiserver::{Config, Server};
+
+fn kubectl(home: &Path, arguments: &[String]) -> std::io::Result<Output> {
+    Command::new("kubectl")
+        .args(arguments)
+        .env("HOME", home)
+        .env("KUBECONFIG", home.join("kubeconfig"))
+        .output()
+}
+
+/// Ages, times and column widths differ from run to run.
+fn normal(text: &str, files: &str) -> String {
+    let mut text = text.replace(files, "@");
+    for (pattern, replacement) in [
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>"),
+        (r"\b\d+s\b", "<age>"),
+        ("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
+        (r"[ \t]+", " "),
+        (r" +\n", "\n"),
+    ] {
+        text = Regex::new(pattern)
+            .unwrap()
+            .replace_all(&text, replacement)
+            .into_owned();
+    }
+    text.trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_reads_as_on_a_real_server() {
+    let home = tempfile::tempdir().unwrap();
+    let version = kubectl(home.path(), &["version".to_owned(), "--client".to_owned()]);
+    let version = version
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
+    if !version.contains("v1.36.") {
+        println!("skipped: no kubectl 1.36 on the PATH");
+        return;
+    }
+    let server = Server::open(Config::new(home.path().join("data"))).await.unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    server
+        .write_admin_kubeconfig(&home.path().join("kubeconfig"), listener.local_addr().unwrap())
+        .unwrap();
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(listener).await.unwrap() }
+    });
+
+    let files = format!("{}/tests/kubectl", env!("CARGO_MANIFEST_DIR"));
+    let transcript = std::fs::read_to_string(format!("{files}/transcript.txt")).unwrap();
+    let mut wrong = String::new();
+    for step in transcript.split("\n$ ") {
+        let (command, rest) = step.trim_start_matches("$ ").split_once('\n').unwrap();
+        let (want, code) = rest.trim_end().rsplit_once('[').unwrap();
+        let arguments: Vec<String> = command
+            .split(' ')
+            .map(|word| word.replace("@/", &format!("{files}/")))
+            .collect();
+        let directory = home.path().to_owned();
+        let output = tokio::task::spawn_blocking(move || kubectl(&directory, &arguments))
+            .await
+            .unwrap()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let got = normal(&text, &files);
+        let got_code = output.status.code().unwrap();
+        if got != want.trim() || format!("{got_code}]") != code {
+            writeln!(
+                wrong,
+                "$ {command}\nwant [{code}\n{}\ngot [{got_code}]\n{got}\n",
+                want.trim()
+            )
+            .unwrap();
+        }
+    }
+    server.close().await;
+    serving.await.unwrap();
+    assert!(wrong.is_empty(), "{wrong}");
+}
