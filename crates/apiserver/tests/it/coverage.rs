@@ -222,7 +222,7 @@ async fn every_verb_of_every_resource_asks_for_its_right() {
             }),
         )
         .await;
-    let definition = crate::controllers::definition("widgets", "Widget");
+    let definition = crate::cluster::definition("widgets", "Widget");
     caller
         .create("apiextensions.k8s.io", "customresourcedefinitions", None, definition)
         .await;

@@ -12,9 +12,11 @@
 mod access;
 mod access_served;
 mod certificates;
+mod cluster;
 mod controllers;
 mod coverage;
 mod exchanges;
+mod garbage;
 mod kubectl;
 mod tokens;
 mod watches;

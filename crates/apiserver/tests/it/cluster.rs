@@ -1,0 +1,175 @@
+//! A server to test controllers on: objects written and read without a network, and what is to come awaited.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_apiserver::authentication::{Lookup as _, UserInfo};
+use tenure_apiserver::{Config, DeleteOptions, Operation, Server};
+use tokio::time::Instant;
+
+/// Longer than anything here takes on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server of its own, without a network.
+pub(crate) struct Cluster {
+    pub(crate) server: Server,
+    _directory: Option<tempfile::TempDir>,
+}
+
+impl Cluster {
+    pub(crate) async fn open(workload_status: bool) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut cluster = Self::open_in(&directory, workload_status).await;
+        cluster._directory = Some(directory);
+        cluster
+    }
+
+    /// A server on this directory, as soon as the one before it has let go of it.
+    pub(crate) async fn open_in(directory: &tempfile::TempDir, workload_status: bool) -> Self {
+        let mut config = Config::new(directory.path());
+        config.workload_status = workload_status;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match Server::open(config.clone()).await {
+                Ok(server) => {
+                    return Self {
+                        server,
+                        _directory: None,
+                    };
+                }
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub(crate) async fn with_namespace(workload_status: bool) -> Self {
+        let cluster = Self::open(workload_status).await;
+        cluster
+            .create("", "namespaces", None, json!({ "metadata": { "name": "shop" } }))
+            .await;
+        cluster
+    }
+
+    pub(crate) fn operation(&self, group: &str, plural: &str, namespace: Option<&str>) -> Operation {
+        let catalog = self.server.registry().catalog();
+        let resource = catalog.find_any_version(group, plural).unwrap().clone();
+        Operation::new(resource, namespace.map(str::to_owned), UserInfo::loopback(), "test")
+    }
+
+    pub(crate) async fn create(&self, group: &str, plural: &str, namespace: Option<&str>, mut object: Value) -> Value {
+        let operation = self.operation(group, plural, namespace);
+        object["apiVersion"] = json!(operation.resource.api_version());
+        object["kind"] = json!(operation.resource.kind);
+        self.server.registry().create(&operation, object).await.unwrap().object
+    }
+
+    pub(crate) async fn update(&self, group: &str, plural: &str, namespace: Option<&str>, object: Value) {
+        let operation = self.operation(group, plural, namespace);
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        self.server.registry().update(&operation, &name, object).await.unwrap();
+    }
+
+    pub(crate) async fn delete(
+        &self,
+        group: &str,
+        plural: &str,
+        namespace: Option<&str>,
+        name: &str,
+        propagation: &str,
+    ) {
+        let options = DeleteOptions {
+            propagation_policy: Some(propagation.to_owned()),
+            ..DeleteOptions::default()
+        };
+        let operation = self.operation(group, plural, namespace);
+        self.server.registry().delete(&operation, name, &options).await.unwrap();
+    }
+
+    pub(crate) fn get(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
+        self.server.registry().view().get(group, plural, namespace, name)
+    }
+
+    pub(crate) fn config_map(&self, name: &str) -> Option<Arc<Value>> {
+        self.get("", "configmaps", Some("shop"), name)
+    }
+
+    /// Waits until `found` finds something.
+    pub(crate) async fn until<T>(&self, what: &str, mut found: impl FnMut(&Self) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = found(self) {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "waited in vain until {what}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub(crate) async fn until_gone(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) {
+        self.until(&format!("{plural} {name} is gone"), |cluster| {
+            cluster.get(group, plural, namespace, name).is_none().then_some(())
+        })
+        .await;
+    }
+
+    /// Gives the controllers the time that they need for what was written before: until they have acted twice on what
+    /// was written after it.
+    pub(crate) async fn settle(&self) {
+        for round in 0..2 {
+            let name = format!("marker-{round}");
+            self.create(
+                "",
+                "configmaps",
+                Some("shop"),
+                owned(&name, &[("ConfigMap", "nobody", "no-uid", false)]),
+            )
+            .await;
+            self.until_gone("", "configmaps", Some("shop"), &name).await;
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.server.shutdown();
+    }
+}
+
+pub(crate) fn uid(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap()
+}
+
+/// A ConfigMap with owners: kind, name, uid, whether it blocks.
+pub(crate) fn owned(name: &str, owners: &[(&str, &str, &str, bool)]) -> Value {
+    let references: Vec<Value> = owners
+        .iter()
+        .map(|(kind, name, uid, blocks)| {
+            json!({ "apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "blockOwnerDeletion": blocks })
+        })
+        .collect();
+    json!({ "metadata": { "name": name, "ownerReferences": references } })
+}
+
+pub(crate) fn named(name: &str) -> Value {
+    json!({ "metadata": { "name": name } })
+}
+
+/// A CustomResourceDefinition of `acme.io/v1` without a schema to speak of.
+pub(crate) fn definition(plural: &str, kind: &str) -> Value {
+    json!({
+        "metadata": { "name": format!("{plural}.acme.io") },
+        "spec": {
+            "group": "acme.io",
+            "scope": "Namespaced",
+            "names": { "plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List") },
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    })
+}
