@@ -16,9 +16,17 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha512};
 
-/// Group-versions whose types are recorded but which are not offered to clients: nothing here schedules devices or
-/// shapes traffic, and offering them would promise that.
-const UNSERVED: [&str; 2] = ["apis/flowcontrol.apiserver.k8s.io/v1", "apis/resource.k8s.io/v1"];
+/// Group-versions whose types are recorded but which are not offered to clients: nothing here schedules devices,
+/// shapes traffic, signs requests, aggregates servers or runs containers, and offering them would promise that. Of
+/// autoscaling, version 2 is offered; version 1 lives on in `Scale`.
+const UNSERVED: [&str; 6] = [
+    "apis/apiregistration.k8s.io/v1",
+    "apis/autoscaling/v1",
+    "apis/certificates.k8s.io/v1",
+    "apis/flowcontrol.apiserver.k8s.io/v1",
+    "apis/node.k8s.io/v1",
+    "apis/resource.k8s.io/v1",
+];
 
 /// Last path segments of requests that reach into a running pod or node; there are none here.
 const UNSERVED_SUBRESOURCES: [&str; 9] = [
