@@ -151,6 +151,23 @@ impl Resource {
         self.subresource("status").is_some()
     }
 
+    /// Whether an update of an object that is not there creates it, as Kubernetes has it for a few kinds.
+    #[must_use]
+    pub fn is_created_by_update(&self) -> bool {
+        !self.is_custom()
+            && matches!(
+                (self.group.as_str(), self.plural.as_str()),
+                ("", "endpoints" | "events" | "limitranges" | "services")
+                    | ("events.k8s.io", "events")
+                    | ("coordination.k8s.io", "leases" | "leasecandidates")
+                    | ("node.k8s.io", "runtimeclasses")
+                    | (
+                        "rbac.authorization.k8s.io",
+                        "roles" | "rolebindings" | "clusterroles" | "clusterrolebindings"
+                    )
+            )
+    }
+
     /// Whether it is defined by a CustomResourceDefinition.
     #[must_use]
     pub fn is_custom(&self) -> bool {

@@ -100,6 +100,18 @@ pub(crate) async fn update(
         let scale = request.registry.update_scale(op, name, object).await?;
         return Ok(respond::value(StatusCode::OK, &scale));
     }
+    let creates = op.subresource.is_none()
+        && op.resource.is_created_by_update()
+        && object.uid().is_empty()
+        && [name, ""].contains(&object.name())
+        && !request.registry.view().exists_key(&op.key(name));
+    if creates {
+        require_create(request, op, name)?;
+        let mut object = object;
+        object.set_meta("name", Value::from(name));
+        let outcome = request.registry.create(op, object).await?;
+        return Ok(written(request, op, form, outcome));
+    }
     let outcome = request.registry.update(op, name, object).await?;
     Ok(written(request, op, form, outcome))
 }
@@ -161,7 +173,7 @@ pub(crate) async fn patch(
     Ok(written(request, op, form, outcome))
 }
 
-/// Who applies an object that does not exist creates it, and needs the right for that too.
+/// Who applies or updates an object that does not exist creates it, and needs the right for that too.
 fn require_create(request: &ObjectRequest, op: &Operation, name: &str) -> Result<(), ApiError> {
     if op.subresource.is_some() || request.registry.view().exists_key(&op.key(name)) {
         return Ok(());

@@ -344,3 +344,57 @@ async fn a_token_ends_with_its_account() {
     assert_eq!(ask().await, StatusCode::UNAUTHORIZED);
     caller.server.shutdown();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_that_creates_needs_the_right_to_create() {
+    let caller = Caller::open().await;
+    let group = "rbac.authorization.k8s.io";
+    caller
+        .create(
+            group,
+            "clusterroles",
+            None,
+            json!({ "metadata": { "name": RIGHT }, "rules": [] }),
+        )
+        .await;
+    let binding = json!({
+        "metadata": { "name": RIGHT },
+        "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": RIGHT },
+        "subjects": [{ "kind": "ServiceAccount", "namespace": NAMESPACE, "name": "caller" }],
+    });
+    caller.create(group, "clusterrolebindings", None, binding).await;
+    let service = caller.server.service();
+    let put = || async {
+        let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": "new" } });
+        let request = Request::builder()
+            .method(Method::PUT)
+            .uri(format!(
+                "/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/new"
+            ))
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {}", caller.token))
+            .body(Full::new(Bytes::from(lease.to_string())));
+        let response = service.handle(request.unwrap()).await;
+        let status = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice::<Value>(&bytes).unwrap())
+    };
+    let rule =
+        |verbs: &[&str]| json!({ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs });
+    caller.allow_only(rule(&["update"])).await;
+    let (status, body) = put().await;
+    assert_eq!(
+        (status, body["message"].as_str()),
+        (
+            StatusCode::FORBIDDEN,
+            Some(
+                "leases.coordination.k8s.io \"new\" is forbidden: User \"system:serviceaccount:coverage:caller\" cannot create resource \"leases\" in API group \"coordination.k8s.io\" in the namespace \"coverage\""
+            )
+        )
+    );
+    caller.allow_only(rule(&["update", "create"])).await;
+    assert_eq!(put().await.0, StatusCode::CREATED);
+    caller.allow_only(rule(&["update"])).await;
+    assert_eq!(put().await.0, StatusCode::OK);
+    caller.server.shutdown();
+}
