@@ -33,4 +33,4 @@ mod world;
 
 pub use config::Config;
 pub use manager::{RunError, run};
-pub use origin::{FieldOrigin, OriginError, origin_of};
+pub use origin::{OriginError, built_object};

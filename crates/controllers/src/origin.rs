@@ -1,29 +1,17 @@
-//! Where an applied object, or a field of it, was written: commit, file and line.
+//! What a Kustomization applied, built again: where an object, and each field of it, was written.
 //!
-//! Nothing is kept for it: what was applied is rendered again from the artifact, which is what it was applied from. So an answer is
-//! given only while that artifact is the one in the store, and only to who may read the folder that it is in.
+//! Nothing is kept for it: it is rendered from the artifact that it was applied from, in the same way. So an answer is given only while
+//! that artifact is the one in the store, and only to who may read the folder that it is in.
 
 use std::path::Path;
 
+use kustomize::BuiltResource;
 use tenure_api::{Kustomization, ObjectId};
 use tenure_sources::{Limits, StorageError};
 
 use crate::artifacts::Artifacts;
 use crate::render;
 use crate::world::git_source;
-
-/// Where something was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldOrigin {
-    /// The source, as `GitRepository/<namespace>/<name>`.
-    pub source: String,
-    /// The revision that was applied, as `main@sha1:<commit>`.
-    pub revision: String,
-    /// The file's path in the repository.
-    pub path: String,
-    /// The line, from 1.
-    pub line: u32,
-}
 
 /// Why it can't be told.
 #[derive(Debug, thiserror::Error)]
@@ -42,19 +30,21 @@ pub enum OriginError {
     /// The artifact can't be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// What was applied does not build any more, or builds no such object.
+    #[error("{0}")]
+    NotBuilt(String),
 }
 
-/// Where an object that a Kustomization applied was written, or the field of it at a JSON pointer (empty: the object itself).
-/// `artifacts` is the folder of [`crate::Config::artifacts`]. Reads from the disk and renders, so it blocks.
+/// The object as it was built when the Kustomization applied it; [`BuiltResource::locate`] then says where each field was written.
+/// `artifacts` is the folder of [`crate::Config::artifacts`], which the controllers may be using. It reads and renders, so it blocks.
 ///
 /// # Errors
-/// [`OriginError`] when there is nothing to render from. `Ok(None)` when what is rendered does not hold the object or the field.
-pub fn origin_of(
+/// [`OriginError`].
+pub fn built_object(
     artifacts: &Path,
     kustomization: &Kustomization,
     object: &ObjectId,
-    field: &str,
-) -> Result<Option<FieldOrigin>, OriginError> {
+) -> Result<BuiltResource, OriginError> {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let name = kustomization.metadata.name.as_deref().unwrap_or_default();
     let nothing = || OriginError::NothingApplied(format!("{namespace}/{name}"));
@@ -62,8 +52,7 @@ pub fn origin_of(
     let applied = status
         .and_then(|status| status.last_applied_revision.clone())
         .ok_or_else(nothing)?;
-    let reference = &kustomization.spec.source_ref;
-    let source = git_source(namespace, &reference.name)?;
+    let source = git_source(namespace, &kustomization.spec.source_ref.name)?;
     let artifacts = Artifacts::look_into(artifacts, Limits::default());
     let record = artifacts.record(&source).ok_or_else(nothing)?;
     if record.stored.revision != applied {
@@ -75,20 +64,26 @@ pub fn origin_of(
     let tree = artifacts
         .store
         .load(&source, &record.stored.digest, &artifacts.limits)?;
-    let path = kustomization
-        .spec
-        .path
-        .as_deref()
-        .unwrap_or_default()
-        .trim_start_matches("./")
-        .to_owned();
-    let target = kustomization.spec.target_namespace.as_deref();
-    Ok(
-        render::locate(&tree, &path, target, object, field).map(|location| FieldOrigin {
-            source: format!("{}/{namespace}/{}", reference.kind, reference.name),
-            revision: applied,
-            path: location.path,
-            line: location.line,
-        }),
-    )
+    let path = kustomization.spec.path.as_deref().unwrap_or_default();
+    let path = path.trim_start_matches("./");
+    let built =
+        render::build(&tree, path, kustomization.spec.target_namespace.as_deref()).map_err(OriginError::NotBuilt)?;
+    let is_it = |resource: &BuiltResource| {
+        ObjectId::of(&resource.object).is_ok_and(|found| {
+            // A namespace that the file does not say may still have been given when it was applied.
+            found == *object
+                || (found.namespace.is_empty()
+                    && ObjectId {
+                        namespace: object.namespace.clone(),
+                        ..found
+                    } == *object)
+        })
+    };
+    let found = built.resources.into_iter().find(is_it);
+    found.ok_or_else(|| {
+        OriginError::NotBuilt(format!(
+            "{} is not among what {namespace}/{name} applied",
+            object.subject()
+        ))
+    })
 }

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kustomize::{FileTree, Location, Options, Overrides};
-use tenure_api::ObjectId;
+use kustomize::{Build, FileTree, Options, Overrides};
 use tenure_planner::kustomization::{RenderFailure, Rendered};
 use tenure_planner::plan::RenderRequest;
 use tenure_planner::{Object, Origin, RenderedObject};
@@ -69,7 +68,7 @@ async fn objects(
     })?;
     let (path, namespace) = (request.path.clone(), request.target_namespace.clone());
     let rendering = tokio::task::spawn_blocking(move || {
-        let outcome = build(&tree, &path, namespace.as_deref());
+        let outcome = build(&tree, &path, namespace.as_deref()).map(rendered);
         // Held until here, also when nobody waits for the outcome any more.
         drop(permit);
         outcome
@@ -86,7 +85,7 @@ async fn objects(
 ///
 /// # Errors
 /// A message with file and line where there is one.
-pub(crate) fn build(tree: &Tree, path: &str, target_namespace: Option<&str>) -> Result<Vec<RenderedObject>, String> {
+pub(crate) fn build(tree: &Tree, path: &str, target_namespace: Option<&str>) -> Result<Build, String> {
     let folder = path.trim_matches('/');
     let folder = if folder == "." { "" } else { folder };
     let files = Files(tree);
@@ -95,10 +94,12 @@ pub(crate) fn build(tree: &Tree, path: &str, target_namespace: Option<&str>) -> 
         Some(_) => return Err(format!("kustomization path {path:?} is not a folder of the source")),
         None => return Err(format!("kustomization path not found: {path:?} is not in the source")),
     }
-    let built = kustomize::build(&files, folder, &options(target_namespace)).map_err(|error| error.to_string())?;
-    Ok(built
-        .resources
-        .into_iter()
+    kustomize::build(&files, folder, &options(target_namespace)).map_err(|error| error.to_string())
+}
+
+fn rendered(built: Build) -> Vec<RenderedObject> {
+    let resources = built.resources.into_iter();
+    resources
         .map(|resource| RenderedObject {
             object: Object(resource.object),
             origin: Origin {
@@ -106,32 +107,7 @@ pub(crate) fn build(tree: &Tree, path: &str, target_namespace: Option<&str>) -> 
                 line: resource.origin.location.line,
             },
         })
-        .collect())
-}
-
-/// Where an object, or a field of it by JSON pointer, was written. Nothing when the folder does not build, or builds no such object.
-pub(crate) fn locate(
-    tree: &Tree,
-    path: &str,
-    target_namespace: Option<&str>,
-    id: &ObjectId,
-    field: &str,
-) -> Option<Location> {
-    let folder = path.trim_matches('/');
-    let folder = if folder == "." { "" } else { folder };
-    let built = kustomize::build(&Files(tree), folder, &options(target_namespace)).ok()?;
-    let resource = built.resources.iter().find(|resource| {
-        ObjectId::of(&resource.object).is_ok_and(|found| {
-            // A namespace that the file does not say may still have been given when it was applied.
-            found == *id
-                || (found.namespace.is_empty()
-                    && ObjectId {
-                        namespace: id.namespace.clone(),
-                        ..found
-                    } == *id)
-        })
-    })?;
-    resource.locate(field)
+        .collect()
 }
 
 fn options(target_namespace: Option<&str>) -> Options {

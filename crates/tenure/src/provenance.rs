@@ -5,11 +5,11 @@ use std::path::Path;
 
 use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
-use kustomize::{BuiltResource, MapTree, Options, Overrides};
+use kustomize::BuiltResource;
 use serde_json::Value;
 use structured_merge::{FieldPath, PathElement};
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
-use tenure_sources::{ArtifactStore, Limits, Node, SourceKey};
+use tenure_api::{Kustomization, ObjectId};
 
 /// What is known of an object's origin.
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Provenance {
         ];
         let built = match artifacts {
             None => Err("no folder with artifacts is known: name it with --artifacts DIR".to_owned()),
-            Some(folder) => build(folder, &applied, &revision, object),
+            Some(folder) => build(folder, &applied, object),
         };
         if let Err(why) = &built {
             summary.push(format!("File and line are not known here: {why}."));
@@ -173,68 +173,17 @@ fn identity(kustomization: &Value, namespace: &str) -> String {
 }
 
 /// Builds again what was applied, and picks the object.
-fn build(artifacts: &Path, applied: &Applied, revision: &str, object: &Value) -> Result<BuiltResource, String> {
-    if text(&applied.source, "/status/artifact/revision") != revision {
-        return Err("the source has moved on since".to_owned());
-    }
-    let source = SourceKey::new(
-        "GitRepository",
-        text(&applied.source, "/metadata/namespace"),
-        text(&applied.source, "/metadata/name"),
-    )
-    .map_err(|error| error.to_string())?;
-    let folder = artifacts.join("store");
-    if !folder.is_dir() {
+fn build(artifacts: &Path, applied: &Applied, object: &Value) -> Result<BuiltResource, String> {
+    if !artifacts.is_dir() {
         return Err(format!(
             "{} holds no artifacts; name the folder with --artifacts DIR",
             artifacts.display()
         ));
     }
-    let store = ArtifactStore::open(folder).map_err(|error| error.to_string())?;
-    let tree = store
-        .load(
-            &source,
-            text(&applied.source, "/status/artifact/digest"),
-            &Limits::default(),
-        )
-        .map_err(|error| error.to_string())?;
-    let mut files = MapTree::new();
-    for (path, node) in tree.iter() {
-        match node {
-            Node::File(content) => files.insert(path, content.to_vec()),
-            Node::Link(target) => files.insert_link(path, target),
-        }
-    }
-    let namespace = Some(text(&applied.kustomization, "/spec/targetNamespace"))
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned);
-    let options = Options {
-        overrides: Overrides {
-            namespace,
-            ..Overrides::default()
-        },
-        generate_missing: true,
-        ..Options::default()
-    };
-    let built =
-        kustomize::build(&files, folder_of(&applied.kustomization), &options).map_err(|error| error.to_string())?;
-    let same = |resource: &BuiltResource| {
-        let own_namespace = text(&resource.object, "/metadata/namespace");
-        text(&resource.object, "/kind") == text(object, "/kind")
-            && text(&resource.object, "/metadata/name") == text(object, "/metadata/name")
-            && (own_namespace.is_empty() || own_namespace == text(object, "/metadata/namespace"))
-    };
-    built
-        .resources
-        .into_iter()
-        .find(same)
-        .ok_or_else(|| "the build does not make this object".to_owned())
-}
-
-fn folder_of(kustomization: &Value) -> &str {
-    text(kustomization, "/spec/path")
-        .trim_start_matches("./")
-        .trim_matches('/')
+    let kustomization: Kustomization =
+        serde_json::from_value(applied.kustomization.clone()).map_err(|error| error.to_string())?;
+    let id = ObjectId::of(object).map_err(|error| error.to_string())?;
+    tenure_controllers::built_object(artifacts, &kustomization, &id).map_err(|error| error.to_string())
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {

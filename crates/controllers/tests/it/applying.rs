@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, config_map};
+use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, condition, config_map};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repository_is_applied_updated_and_pruned() {
@@ -25,6 +25,11 @@ async fn a_repository_is_applied_updated_and_pruned() {
     let a = stage.get(CONFIG_MAP, ("applying-a", "a")).await.unwrap();
     assert_eq!(a["data"]["value"], "1");
     assert_eq!(a["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"], "app");
+
+    let id = "applying-a_a__ConfigMap".parse().unwrap();
+    let origin = serde_json::from_value(kustomization).unwrap();
+    let built = tenure_controllers::built_object(&stage.artifacts(), &origin, &id).unwrap();
+    assert_eq!(built.locate("/data/value").unwrap().to_string(), "a.yaml:6");
 
     let second = commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
     stage.applied(("applying-a", "app"), &second).await;
@@ -165,5 +170,75 @@ async fn a_resync_writes_nothing() {
         map_after["metadata"]["resourceVersion"],
         map["metadata"]["resourceVersion"]
     );
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_who_fight_are_named() {
+    let stage = Stage::set("applying-e").await;
+    let repository = stage
+        .repository("applying-e", "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    stage.kustomization("applying-e", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("applying-e", "app"), &first).await;
+    let other = |value: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "a", "namespace": "applying-e" }, "data": { "value": value }
+        })
+    };
+    let contested = |object: Option<&serde_json::Value>| {
+        object
+            .and_then(|object| condition(object, "Contested"))
+            .is_some_and(|contested| contested["status"] == "True")
+    };
+    for round in 0.. {
+        assert!(round < 20, "it goes on for ever");
+        stage
+            .admin
+            .apply_as("fighter", other(&format!("mine {round}")))
+            .await
+            .unwrap();
+        // Put back, or given up.
+        stage
+            .until(CONFIG_MAP, ("applying-e", "a"), |object| object.is_some())
+            .await;
+        let settled = tenure_testkit::eventually(tenure_testkit::SOON, || async {
+            let map = stage.get(CONFIG_MAP, ("applying-e", "a")).await.unwrap();
+            let given_up = contested(stage.get(KUSTOMIZATION, ("applying-e", "app")).await.as_ref());
+            if map["data"]["value"] == "1" || given_up {
+                Ok(given_up)
+            } else {
+                Err(())
+            }
+        });
+        if settled.await.unwrap() {
+            break;
+        }
+    }
+    let kustomization = stage.get(KUSTOMIZATION, ("applying-e", "app")).await.unwrap();
+    let message = condition(&kustomization, "Contested").unwrap()["message"]
+        .as_str()
+        .unwrap();
+    assert!(message.contains("fighter"), "{message}");
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_process_writes_nothing_that_is_there() {
+    let mut stage = Stage::set("applying-f").await;
+    let repository = stage
+        .repository("applying-f", "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    stage.kustomization("applying-f", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("applying-f", "app"), &first).await;
+    let map = stage.get(CONFIG_MAP, ("applying-f", "a")).await.unwrap();
+    stage.restart().await;
+    let second = commit(&repository, &[("b.yaml", &config_map("b", "1"))]).await;
+    stage.applied(("applying-f", "app"), &second).await;
+    let after = stage.get(CONFIG_MAP, ("applying-f", "a")).await.unwrap();
+    assert_eq!(after["metadata"]["resourceVersion"], map["metadata"]["resourceVersion"]);
     stage.end().await;
 }

@@ -21,6 +21,7 @@ pub(crate) struct Stage {
     /// Serves nobody but user `git` with the password `sesame`.
     pub(crate) private: GitServer,
     cluster: Cluster,
+    policy: Policy,
     end: CancellationToken,
     running: JoinHandle<()>,
 }
@@ -40,27 +41,13 @@ impl Stage {
             allow: allow.to_vec(),
             cluster: Vec::new(),
         };
-        let connection = match (cluster.service(), cluster.configuration()) {
-            (Some(service), _) => Connection::in_process(service, Token::new(&cluster.controller_token, None)),
-            (None, Some(mut config)) => {
-                config.auth_info.token = Some(cluster.controller_token.clone().into());
-                Connection::over_network(config).unwrap()
-            }
-            (None, None) => unreachable!(),
-        };
-        let mut config = Config::new(connection, cluster.folder().join("artifacts"));
-        config.platform_sources = policy.clone();
-        config.tenant_sources = policy;
-        let end = CancellationToken::new();
-        let running = tokio::spawn({
-            let end = end.clone();
-            async move { run(config, end).await.unwrap() }
-        });
+        let (end, running) = start(&cluster, &policy);
         let stage = Self {
             admin: cluster.admin.clone(),
             git,
             private,
             cluster,
+            policy,
             end,
             running,
         };
@@ -183,6 +170,18 @@ impl Stage {
         self.cluster.service().is_some()
     }
 
+    /// The folder of the artifacts.
+    pub(crate) fn artifacts(&self) -> std::path::PathBuf {
+        self.cluster.folder().join("artifacts")
+    }
+
+    /// Ends the controllers, and starts them anew on the same folder.
+    pub(crate) async fn restart(&mut self) {
+        self.end.cancel();
+        (&mut self.running).await.unwrap();
+        (self.end, self.running) = start(&self.cluster, &self.policy);
+    }
+
     /// Ends the controllers and waits for them.
     pub(crate) async fn end(self) {
         self.end.cancel();
@@ -207,6 +206,27 @@ async fn within<T>(looked: impl Future<Output = Result<T, String>>) -> T {
         Ok(found) => found,
         Err(last) => panic!("it did not come to that; last seen: {last}"),
     }
+}
+
+/// Starts the controllers as their own ServiceAccount.
+fn start(cluster: &Cluster, policy: &Policy) -> (CancellationToken, JoinHandle<()>) {
+    let connection = match (cluster.service(), cluster.configuration()) {
+        (Some(service), _) => Connection::in_process(service, Token::new(&cluster.controller_token, None)),
+        (None, Some(mut config)) => {
+            config.auth_info.token = Some(cluster.controller_token.clone().into());
+            Connection::over_network(config).unwrap()
+        }
+        (None, None) => unreachable!(),
+    };
+    let mut config = Config::new(connection, cluster.folder().join("artifacts"));
+    config.platform_sources = policy.clone();
+    config.tenant_sources = policy.clone();
+    let end = CancellationToken::new();
+    let running = tokio::spawn({
+        let end = end.clone();
+        async move { run(config, end).await.unwrap() }
+    });
+    (end, running)
 }
 
 fn locked() -> Options {
