@@ -9,5 +9,9 @@
     reason = "tests may panic"
 )]
 
+mod gitrepository;
+mod health;
 mod scenarios;
+mod surface;
+mod tenant;
 mod world;

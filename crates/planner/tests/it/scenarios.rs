@@ -98,6 +98,7 @@ struct Player {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the scenarios are files")]
 fn every_scenario_goes_as_recorded() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios/kustomization");
     let mut names: Vec<String> = std::fs::read_dir(&folder)

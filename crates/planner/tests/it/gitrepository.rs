@@ -1,0 +1,219 @@
+//! A GitRepository's plans: when it is fetched, as whom, and what its status says of every outcome.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenure_api::GitRepositoryStatus;
+use tenure_planner::gitrepository::{
+    Attempt, FetchFailure, FetchOutcome, Memory, Plan, Snapshot, StoredArtifact, plan,
+};
+use tenure_planner::{Next, Step, invariants};
+use tenure_tenancy::{NamespaceFacts, Realm};
+
+fn start() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn snapshot(spec: Value) -> Snapshot {
+    let realm: Realm = serde_json::from_value(json!({
+        "tenants": [{ "name": "blue", "uid": "t" }],
+        "namespaces": [
+            { "name": "blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
+            { "name": "torn", "tenantLabel": "blue" },
+        ],
+    }))
+    .unwrap();
+    let repository = serde_json::from_value(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+        "metadata": { "name": "repo", "namespace": "blue", "generation": 1, "uid": "u" },
+        "spec": spec,
+    }))
+    .unwrap();
+    Snapshot {
+        placement: realm.place("blue"),
+        stored: None,
+        attempt: Attempt::begin(start(), &repository),
+        memory: Memory::default(),
+        repository,
+    }
+}
+
+fn planned(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let plan = plan(snapshot, now);
+    assert_eq!(invariants::of_any(&plan), Vec::<String>::new(), "{plan}");
+    plan
+}
+
+/// Carries a plan's memory and status on, as a shell does, into a new attempt.
+fn carry(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) {
+    snapshot.memory = plan.memory.clone();
+    if let Some(status) = &plan.status {
+        snapshot.repository.status = Some(serde_json::from_value::<GitRepositoryStatus>(status.clone()).unwrap());
+    }
+    if !matches!(plan.next, Next::Again) {
+        snapshot.attempt = Attempt::begin(now, &snapshot.repository);
+    }
+}
+
+fn stored(revision: &str) -> StoredArtifact {
+    StoredArtifact {
+        revision: revision.to_owned(),
+        digest: "sha256:1".to_owned(),
+        size: 10,
+        path: "x".to_owned(),
+        stored_at: Some(start()),
+        ignore: None,
+    }
+}
+
+#[test]
+fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_nothing() {
+    let mut snapshot =
+        snapshot(json!({ "url": "https://example.com/r.git", "interval": "10m", "secretRef": { "name": "key" } }));
+    let first = planned(&snapshot, start());
+    let [Step::Fetch(request)] = first.steps.as_slice() else {
+        panic!("{first}")
+    };
+    assert_eq!(request.secret.as_deref(), Some("key"));
+    assert_eq!(request.reference.branch.as_deref(), Some("master"));
+    assert!(!request.platform);
+    assert_eq!(
+        first.identity.as_ref().unwrap().to_string(),
+        "system:serviceaccount:blue:blue-gitops"
+    );
+    carry(&mut snapshot, &first, start());
+
+    snapshot.attempt.fetched = Some(FetchOutcome::Stored {
+        artifact: stored("master@sha1:1"),
+        subject: Some("first".to_owned()),
+    });
+    snapshot.stored = Some(stored("master@sha1:1"));
+    let done = planned(&snapshot, start());
+    insta::assert_snapshot!("git_repository_stored", done.to_string());
+    carry(&mut snapshot, &done, start());
+
+    let Next::Done(Some(due)) = done.next else {
+        panic!("{done}")
+    };
+    let early = planned(&snapshot, start().checked_add(SignedDuration::from_secs(60)).unwrap());
+    assert_eq!(
+        (early.steps.len(), early.status.as_ref(), &early.next),
+        (0, None, &Next::Done(Some(due)))
+    );
+
+    let asked = planned(&snapshot, due);
+    let [Step::Fetch(request)] = asked.steps.as_slice() else {
+        panic!("{asked}")
+    };
+    assert_eq!(request.known_revision.as_deref(), Some("master@sha1:1"));
+    assert_eq!(asked.status, None);
+    carry(&mut snapshot, &asked, due);
+    snapshot.attempt.fetched = Some(FetchOutcome::Unchanged {
+        revision: "master@sha1:1".to_owned(),
+    });
+    let unchanged = planned(&snapshot, due);
+    assert_eq!(
+        (unchanged.status.as_ref(), unchanged.events.len()),
+        (None, 0),
+        "{unchanged}"
+    );
+
+    // What the store has lost is fetched again, at once and in full.
+    snapshot.stored = None;
+    let lost = planned(&snapshot, due);
+    assert_eq!(lost.next, Next::Restart);
+}
+
+#[test]
+fn failures_are_said_once_tried_again_later_and_later_and_keep_the_artifact() {
+    let mut snapshot =
+        snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m", "ref": { "branch": "gone" } }));
+    let mut now = start();
+    let mut pauses = Vec::new();
+    let mut events = 0;
+    for _ in 0..8 {
+        let fetch = planned(&snapshot, now);
+        assert!(matches!(fetch.steps.as_slice(), [Step::Fetch(_)]), "{fetch}");
+        carry(&mut snapshot, &fetch, now);
+        snapshot.attempt.fetched = Some(FetchOutcome::Failed(FetchFailure {
+            reason: "GitOperationFailed".to_owned(),
+            message: "branch gone does not exist".to_owned(),
+            ..FetchFailure::default()
+        }));
+        let failed = planned(&snapshot, now);
+        events += failed.events.len();
+        let Next::Done(Some(at)) = failed.next else {
+            panic!("{failed}")
+        };
+        pauses.push(at.duration_since(now).as_secs());
+        carry(&mut snapshot, &failed, now);
+        now = at;
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+    assert_eq!(events, 1);
+    let status = snapshot.repository.status.clone().unwrap();
+    let reasons: Vec<String> = status
+        .conditions
+        .iter()
+        .map(|condition| format!("{}={}", condition.type_, condition.status.as_str()))
+        .collect();
+    assert_eq!(reasons, ["Ready=False", "Reconciling=True", "FetchFailed=True"]);
+
+    // A request is answered at once, whatever the pause.
+    let metadata = &mut snapshot.repository.metadata;
+    metadata.annotations = Some(
+        [("reconcile.fluxcd.io/requestedAt".to_owned(), "now".to_owned())]
+            .into_iter()
+            .collect(),
+    );
+    let early = start();
+    snapshot.attempt = Attempt::begin(early, &snapshot.repository);
+    assert!(matches!(planned(&snapshot, early).steps.as_slice(), [Step::Fetch(_)]));
+}
+
+#[test]
+fn what_is_not_implemented_or_not_allowed_stalls() {
+    let cases = [
+        (
+            json!({ "recurseSubmodules": true, "verify": { "secretRef": { "name": "x" } } }),
+            "spec.recurseSubmodules, spec.verify is set",
+        ),
+        (
+            json!({ "include": [{ "repository": { "name": "x" } }] }),
+            "spec.include is set",
+        ),
+        (json!({ "provider": "aws" }), "spec.provider is set"),
+        (json!({ "interval": "-1s" }), "spec.interval"),
+        (json!({ "url": "file:///etc" }), "must begin with http://"),
+        (json!({ "secretRef": { "name": "../x" } }), "spec.secretRef.name"),
+    ];
+    for (fields, message) in cases {
+        let mut spec = json!({ "url": "https://example.com/r.git", "interval": "1m" });
+        for (key, value) in fields.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        let plan = planned(&snapshot(spec), start());
+        assert!(plan.to_string().contains(message), "{message}: {plan}");
+        assert!(plan.to_string().contains("Stalled=True"), "{plan}");
+        assert!(plan.steps.is_empty());
+    }
+    // Nobody's namespace: a Secret is not read by anybody; what is public needs nobody.
+    let mut torn =
+        snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m", "secretRef": { "name": "key" } }));
+    let realm = Realm {
+        namespaces: vec![NamespaceFacts {
+            name: "blue".to_owned(),
+            tenant_label: Some("blue".to_owned()),
+            ..NamespaceFacts::default()
+        }],
+        ..Realm::default()
+    };
+    torn.placement = realm.place("blue");
+    let plan = planned(&torn, start());
+    assert!(
+        plan.to_string()
+            .contains("Secret blue/key can't be read: nobody may act here"),
+        "{plan}"
+    );
+    torn.repository.spec.secret_ref = None;
+    assert!(matches!(planned(&torn, start()).steps.as_slice(), [Step::Fetch(_)]));
+}

@@ -1,0 +1,261 @@
+//! A Surface's plans: what it generates at each tier, what it refuses, and how its status sums up.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_planner::surface::{Attempt, Plan, Snapshot, plan};
+use tenure_planner::{Live, Next, Object, Step, WriteAnswer, invariants};
+use tenure_tenancy::Realm;
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn snapshot(namespace: &str, spec: Value) -> Snapshot {
+    let realm: Realm = serde_json::from_value(json!({
+        "tenants": [{ "name": "blue", "uid": "t" }],
+        "namespaces": [
+            { "name": "tenure-system" },
+            { "name": "nobody" },
+            { "name": "blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
+            { "name": "blue-dev", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
+        ],
+    }))
+    .unwrap();
+    let surface = serde_json::from_value(json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
+        "metadata": { "name": "apps", "namespace": namespace, "uid": "s", "generation": 1 },
+        "spec": spec,
+    }))
+    .unwrap();
+    Snapshot {
+        placement: realm.place(namespace),
+        live: std::collections::BTreeMap::new(),
+        attempt: Attempt::begin(now(), &surface),
+        surface,
+    }
+}
+
+fn planned(snapshot: &Snapshot) -> Plan {
+    let plan = plan(snapshot, now());
+    assert_eq!(invariants::of_any(&plan), Vec::<String>::new(), "{plan}");
+    plan
+}
+
+/// Executes plans on a cluster that accepts everything, until there is nothing to do at once.
+fn settle(snapshot: &mut Snapshot) -> Plan {
+    for _ in 0..10 {
+        let plan = planned(snapshot);
+        if plan.next != Next::Again {
+            return plan;
+        }
+        for step in &plan.steps {
+            match step {
+                Step::Read(target) => {
+                    snapshot.live.entry(target.id.clone()).or_insert(Live::Absent);
+                }
+                Step::Apply(apply) => {
+                    let mut object = apply.object.0.clone();
+                    object["metadata"]["generation"] = json!(1);
+                    object["metadata"]["uid"] = json!("child");
+                    object["metadata"]["managedFields"] =
+                        json!([{ "manager": "tenure-controller", "fieldsV1": { "f:spec": {} } }]);
+                    snapshot
+                        .attempt
+                        .applied
+                        .insert(apply.id.clone(), WriteAnswer::Done(Object(object.clone())));
+                    snapshot.live.insert(apply.id.clone(), Live::Present(Object(object)));
+                }
+                Step::Delete(delete) => {
+                    snapshot
+                        .attempt
+                        .deleted
+                        .insert(delete.target.id.clone(), tenure_planner::answer::DeleteAnswer::Absent);
+                    snapshot.live.insert(delete.target.id.clone(), Live::Absent);
+                }
+                other => panic!("{other}"),
+            }
+        }
+    }
+    panic!("it never ends")
+}
+
+fn generated(snapshot: &Snapshot) -> String {
+    let objects: Vec<&Value> = snapshot.live.values().filter_map(Live::object).collect();
+    serde_json::to_string_pretty(&objects).unwrap()
+}
+
+#[test]
+fn a_tenant_surface_acts_as_the_tenant_and_orphans() {
+    let mut snapshot = snapshot(
+        "blue",
+        json!({ "sources": [
+            { "name": "base", "url": "https://example.com/base.git", "path": "deploy", "wait": true },
+            { "name": "shop", "url": "https://example.com/shop.git", "ref": { "tag": "v1" }, "secretRef": { "name": "key" },
+              "dependsOn": [{ "name": "base" }],
+              "paths": [{ "name": "dev", "path": "dev", "targetNamespace": "blue-dev" }, { "name": "live", "path": "live" }] },
+        ] }),
+    );
+    let plan = settle(&mut snapshot);
+    insta::assert_snapshot!("surface_tenant_children", generated(&snapshot));
+    insta::assert_snapshot!("surface_tenant_plan", plan.to_string());
+
+    // Nothing more to write in a new attempt.
+    snapshot.surface.status = serde_json::from_value(plan.status.unwrap()).unwrap();
+    snapshot.attempt = Attempt::begin(now(), &snapshot.surface);
+    let again = planned(&snapshot);
+    assert_eq!((again.steps.len(), again.status.as_ref()), (0, None), "{again}");
+
+    // A source that is gone takes its Kustomizations first, then its repository.
+    snapshot.surface.spec.sources.truncate(1);
+    let removed = planned(&snapshot);
+    let order: Vec<String> = removed.steps.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        order,
+        [
+            "delete Kustomization/blue/apps-shop-dev: the surface no longer has this source",
+            "delete Kustomization/blue/apps-shop-live: the surface no longer has this source",
+            "delete GitRepository/blue/apps-shop: the surface no longer has this source",
+        ]
+    );
+}
+
+#[test]
+fn a_platform_surface_names_its_identity() {
+    let mut snapshot = snapshot(
+        "tenure-system",
+        json!({ "serviceAccountName": "admin", "sources": [{ "name": "platform", "url": "https://example.com/p.git" }] }),
+    );
+    settle(&mut snapshot);
+    let text = generated(&snapshot);
+    assert!(
+        text.contains("\"serviceAccountName\": \"admin\"") && !text.contains("deletionPolicy"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_must_not_be_is_refused_and_nothing_is_generated() {
+    let source = json!({ "name": "a", "url": "https://example.com/a.git" });
+    let with = |fields: Value| {
+        let mut source = source.clone();
+        for (key, value) in fields.as_object().unwrap() {
+            source[key] = value.clone();
+        }
+        json!({ "sources": [source] })
+    };
+    let cases = [
+        ("blue-dev", with(json!({})), "create the Surface there"),
+        ("nobody", with(json!({})), "acts as nobody"),
+        ("tenure-system", with(json!({})), "must name who it acts as"),
+        (
+            "blue",
+            json!({ "serviceAccountName": "admin", "sources": [source] }),
+            "can't choose another",
+        ),
+        ("blue", json!({ "sources": [] }), "spec.sources is empty"),
+        ("blue", json!({ "sources": [source, source] }), "two sources called a"),
+        (
+            "blue",
+            with(json!({ "targetNamespace": "tenure-system" })),
+            "does not belong to tenant blue",
+        ),
+        (
+            "blue",
+            with(json!({ "paths": [{ "name": "x", "path": "x", "targetNamespace": "nobody" }] })),
+            "does not belong to tenant blue",
+        ),
+        (
+            "blue",
+            with(json!({ "path": "x", "paths": [{ "name": "x", "path": "x" }] })),
+            "path and paths are both set",
+        ),
+        (
+            "blue",
+            with(json!({ "dependsOn": [{ "name": "a" }] })),
+            "leads back to itself",
+        ),
+        (
+            "blue",
+            with(json!({ "dependsOn": [{ "name": "b" }] })),
+            "there is no source called b",
+        ),
+        ("blue", with(json!({ "name": "A_b" })), "is not a valid name"),
+        (
+            "blue",
+            with(json!({ "secretRef": { "name": "../x" } })),
+            "not a valid object name",
+        ),
+        ("blue", with(json!({ "interval": "soon" })), "is not a duration"),
+        (
+            "blue",
+            with(json!({ "name": "a".repeat(60) })),
+            "longer than 63 characters",
+        ),
+    ];
+    for (namespace, spec, message) in cases {
+        let plan = planned(&snapshot(namespace, spec));
+        assert!(
+            plan.steps.is_empty() && plan.to_string().contains(message),
+            "{message}: {plan}"
+        );
+        assert!(plan.to_string().contains("Stalled=True"), "{plan}");
+    }
+}
+
+#[test]
+fn what_somebody_else_made_is_not_taken() {
+    let mut snapshot = snapshot(
+        "blue",
+        json!({ "sources": [{ "name": "a", "url": "https://example.com/a.git" }] }),
+    );
+    let id = "blue_apps-a_kustomize.toolkit.fluxcd.io_Kustomization".parse().unwrap();
+    // The label alone does not make it the surface's.
+    let other = json!({ "metadata": { "labels": { "tenure.dev/surface": "apps" } } });
+    snapshot.live.insert(id, Live::Present(Object(other)));
+    let plan = settle(&mut snapshot);
+    assert!(
+        plan.to_string().contains("exists and was not made by this surface"),
+        "{plan}"
+    );
+}
+
+#[test]
+fn the_status_says_what_the_failing_source_says() {
+    let mut snapshot = snapshot(
+        "blue",
+        json!({ "sources": [{ "name": "a", "url": "https://example.com/a.git" }] }),
+    );
+    settle(&mut snapshot);
+    let condition = |status: &str, reason: &str, message: &str| json!({ "observedGeneration": 1, "conditions": [{ "type": "Ready", "status": status, "reason": reason, "message": message }] });
+    let set = |snapshot: &mut Snapshot, id: &str, status: Value| {
+        let Some(Live::Present(object)) = snapshot.live.get_mut(&id.parse().unwrap()) else {
+            panic!("{id}")
+        };
+        object.0["status"] = status;
+    };
+    let (repository, kustomization) = (
+        "blue_apps-a_source.toolkit.fluxcd.io_GitRepository",
+        "blue_apps-a_kustomize.toolkit.fluxcd.io_Kustomization",
+    );
+    let mut good = condition("True", "Succeeded", "stored");
+    good["artifact"] = json!({ "revision": "main@sha1:1" });
+    set(&mut snapshot, repository, good);
+    set(
+        &mut snapshot,
+        kustomization,
+        condition("False", "AccessDenied", "Namespace/x is cluster-scoped"),
+    );
+    let failed = planned(&snapshot).to_string();
+    assert!(
+        failed.contains("Ready=False AccessDenied: source a: Namespace/x is cluster-scoped"),
+        "{failed}"
+    );
+    let mut applied = condition("True", "ReconciliationSucceeded", "Applied revision: main@sha1:1");
+    applied["lastAppliedRevision"] = json!("main@sha1:1");
+    set(&mut snapshot, kustomization, applied);
+    let ready = planned(&snapshot).to_string();
+    assert!(
+        ready.contains("Ready=True ReconciliationSucceeded: 1 source is applied"),
+        "{ready}"
+    );
+}

@@ -1,0 +1,180 @@
+//! A Tenant's plans: which namespaces it takes, what it binds in them, and what it lets go.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_planner::answer::DeleteAnswer;
+use tenure_planner::tenant::{Attempt, Plan, Snapshot, plan};
+use tenure_planner::{Live, Next, Object, Step, WriteAnswer, invariants};
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
+    let tenant = serde_json::from_value(json!({
+        "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
+        "metadata": { "name": "blue", "uid": "t", "generation": 1 },
+        "spec": spec,
+    }))
+    .unwrap();
+    Snapshot {
+        realm: serde_json::from_value(json!({ "tenants": [{ "name": "blue", "uid": "t" }], "namespaces": namespaces }))
+            .unwrap(),
+        live: std::collections::BTreeMap::new(),
+        attempt: Attempt::begin(now(), &tenant),
+        tenant,
+    }
+}
+
+fn settle(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
+    let mut steps = Vec::new();
+    for _ in 0..10 {
+        let plan = plan(snapshot, now());
+        assert_eq!(invariants::of_any(&plan), Vec::<String>::new(), "{plan}");
+        if plan.next != Next::Again {
+            return (steps, plan);
+        }
+        for step in &plan.steps {
+            if !matches!(step, Step::Read(_)) {
+                steps.push(step.to_string());
+            }
+            match step {
+                Step::Read(target) => {
+                    snapshot.live.entry(target.id.clone()).or_insert(Live::Absent);
+                }
+                Step::Apply(apply) => {
+                    let mut object = apply.object.0.clone();
+                    object["metadata"]["uid"] = json!(format!("uid-{}", apply.id.name));
+                    snapshot
+                        .attempt
+                        .applied
+                        .insert(apply.id.clone(), WriteAnswer::Done(Object(object.clone())));
+                    if apply.id.kind != "Namespace" {
+                        snapshot.live.insert(apply.id.clone(), Live::Present(Object(object)));
+                    }
+                }
+                Step::Delete(delete) => {
+                    snapshot
+                        .attempt
+                        .deleted
+                        .insert(delete.target.id.clone(), DeleteAnswer::Absent);
+                    snapshot.live.insert(delete.target.id.clone(), Live::Absent);
+                }
+                other => panic!("{other}"),
+            }
+        }
+    }
+    panic!("it never ends")
+}
+
+const OWNED: &str = r#"[
+    { "name": "blue", "uid": "n1", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }
+]"#;
+
+#[test]
+fn a_new_tenant_gets_its_home_its_bindings_and_its_identity() {
+    let spec = json!({
+        "owners": [{ "kind": "User", "name": "alice" }, { "kind": "Group", "name": "devs", "clusterRoles": ["view"] }],
+        "additionalRoleBindings": [{ "clusterRoleName": "logs", "subjects": [{ "kind": "Group", "name": "ops" }] }],
+        "storageClasses": { "allowed": ["fast"] },
+    });
+    let mut snapshot = snapshot(
+        spec,
+        json!([{ "name": "blue-dev", "uid": "n2", "tenantLabel": "blue" }, { "name": "other", "uid": "n3" }]),
+    );
+    let (steps, plan) = settle(&mut snapshot);
+    insta::assert_snapshot!("tenant_new_steps", steps.join("\n"));
+    insta::assert_snapshot!("tenant_new_plan", plan.to_string());
+    let objects: Vec<&Value> = snapshot.live.values().filter_map(Live::object).collect();
+    insta::assert_snapshot!("tenant_new_objects", serde_json::to_string_pretty(&objects).unwrap());
+}
+
+#[test]
+fn an_owner_that_is_gone_loses_its_bindings_and_nothing_else_is_touched() {
+    let owner = json!({ "owners": [{ "kind": "User", "name": "alice", "clusterRoles": ["admin"] }] });
+    let mut snapshot = snapshot(owner, serde_json::from_str(OWNED).unwrap());
+    settle(&mut snapshot);
+    // The same labels, but not this Tenant's uid: somebody else's.
+    let foreign = json!({ "metadata": { "uid": "x", "labels": { "capsule.clastix.io/tenant": "blue", "app.kubernetes.io/managed-by": "tenure" } } });
+    snapshot.live.insert(
+        "other_mine_rbac.authorization.k8s.io_RoleBinding".parse().unwrap(),
+        Live::Present(Object(foreign)),
+    );
+    snapshot.tenant.spec.owners.clear();
+    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant);
+    let (steps, _) = settle(&mut snapshot);
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(
+        steps[0].starts_with("delete RoleBinding/blue/capsule:managed:"),
+        "{steps:?}"
+    );
+    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant);
+    assert_eq!(settle(&mut snapshot).0, Vec::<String>::new());
+}
+
+#[test]
+fn namespaces_that_are_not_its_are_not_taken() {
+    let cases = [
+        (
+            json!([{ "name": "blue", "uid": "n" }]),
+            json!({}),
+            "is not labelled capsule.clastix.io/tenant=blue",
+        ),
+        (
+            json!([{ "name": "blue", "uid": "n", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "older" }] }]),
+            json!({}),
+            "another Tenant owns it",
+        ),
+        (
+            json!([{ "name": "kube-system", "uid": "n", "tenantLabel": "blue" }]),
+            json!({}),
+            "it is Kubernetes' own",
+        ),
+        (
+            json!([{ "name": "tenure-system", "uid": "n", "tenantLabel": "blue" }]),
+            json!({}),
+            "it is the platform namespace",
+        ),
+        (
+            json!([{ "name": "more", "uid": "n", "tenantLabel": "blue" }]),
+            json!({ "namespaceOptions": { "quota": 1 } }),
+            "at most 1 namespaces",
+        ),
+        (
+            json!([]),
+            json!({ "owners": [{ "kind": "ServiceAccount", "name": "robot" }] }),
+            "system:serviceaccount:<namespace>:<name>",
+        ),
+        (
+            json!([]),
+            json!({ "owners": [{ "kind": "Robot", "name": "x" }] }),
+            "is not a kind of owner",
+        ),
+    ];
+    for (namespaces, spec, message) in cases {
+        let mut snapshot = snapshot(spec, namespaces);
+        let (steps, plan) = settle(&mut snapshot);
+        assert!(plan.to_string().contains(message), "{message}: {plan}");
+        assert!(plan.to_string().contains("Ready=False"), "{plan}");
+        for name in ["kube-system", "tenure-system", "more"] {
+            assert!(
+                !steps.iter().any(|step| step.contains(&format!("Namespace/{name} "))),
+                "{steps:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_administrators_service_account_takes_the_place_of_the_generated_one() {
+    let spec = json!({ "owners": [{ "kind": "ServiceAccount", "name": "system:serviceaccount:blue:deployer", "clusterRoles": ["edit"] }] });
+    let mut snapshot = snapshot(spec, serde_json::from_str(OWNED).unwrap());
+    let (steps, plan) = settle(&mut snapshot);
+    assert!(
+        !steps
+            .iter()
+            .any(|step| step.contains("ServiceAccount/") || step.contains("tenure:gitops")),
+        "{steps:?}"
+    );
+    assert!(plan.to_string().contains("Ready=True"), "{plan}");
+}
