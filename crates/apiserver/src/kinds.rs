@@ -122,21 +122,29 @@ pub(crate) fn columns(resource: &Resource) -> Columns {
 static TYPES: LazyLock<RwLock<HashMap<String, Arc<Schema>>>> = LazyLock::new(RwLock::default);
 
 fn typing(resource: &Resource) -> Typing {
-    if let Origin::Custom(custom) = &resource.origin {
-        return custom.typing.clone();
+    match &resource.origin {
+        Origin::Custom(custom) => custom.typing.clone(),
+        Origin::Builtin => builtin_typing(&resource.api_version(), &resource.kind),
     }
-    let api_version = resource.api_version();
-    let cached = TYPES.read().get(&api_version).cloned();
+}
+
+fn builtin_typing(api_version: &str, kind: &str) -> Typing {
+    let cached = TYPES.read().get(api_version).cloned();
     let schema = match cached {
         Some(schema) => schema,
         None => {
-            let definitions = BuiltinSchemas::shared().openapi_definitions(&api_version);
+            let definitions = BuiltinSchemas::shared().openapi_definitions(api_version);
             // The data is part of the program; if it can't be read, ownership falls back to deduced types.
             let built = Schema::from_openapi(&definitions).map_or_else(|_| Schema::deduced(), Arc::new);
-            TYPES.write().entry(api_version.clone()).or_insert(built).clone()
+            TYPES.write().entry(api_version.to_owned()).or_insert(built).clone()
         }
     };
-    Typing::of_kind(&schema, &api_version, &resource.kind).unwrap_or_else(Typing::deduced)
+    Typing::of_kind(&schema, api_version, kind).unwrap_or_else(Typing::deduced)
+}
+
+/// Who keeps the owners of a Scale's fields.
+pub(crate) fn scale_manager() -> FieldManager {
+    FieldManager::new(builtin_typing("autoscaling/v1", "Scale"), "autoscaling/v1", "Scale").with_subresource("scale")
 }
 
 /// Who keeps the owners of an endpoint's fields.

@@ -1,14 +1,17 @@
 //! One request from its first byte to its answer: limits, who, may they, read the body, do it.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use http::{Request, Response};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +29,11 @@ const WATCHES: usize = 20_000;
 /// How long a request waits for its turn before it is told to come again.
 const QUEUE: Duration = Duration::from_secs(10);
 
+/// How long a request's body may take to arrive.
+const BODY: Duration = Duration::from_secs(30);
+/// The share of `IN_FLIGHT` that one user may have, so that nobody starves the others.
+const IN_FLIGHT_PER_USER: usize = 200;
+
 /// What all requests share.
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
@@ -35,12 +43,29 @@ pub(crate) struct Shared {
     /// Where clients in the network find this server, `host:port`, once it is known.
     pub(crate) address: parking_lot::RwLock<String>,
     in_flight: Semaphore,
+    in_flight_by_user: Mutex<HashMap<String, Weak<Semaphore>>>,
     watches: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// The places of one user; forgotten when none of them is taken.
+    fn places_of(&self, user: &str) -> Arc<Semaphore> {
+        let mut users = self.in_flight_by_user.lock();
+        if let Some(places) = users.get(user).and_then(Weak::upgrade) {
+            return places;
+        }
+        if users.len() > IN_FLIGHT {
+            users.retain(|_, places| places.strong_count() > 0);
+        }
+        let places = Arc::new(Semaphore::new(IN_FLIGHT_PER_USER));
+        users.insert(user.to_owned(), Arc::downgrade(&places));
+        places
     }
 }
 
@@ -60,6 +85,7 @@ impl Shared {
             metrics: Metrics::default(),
             address: parking_lot::RwLock::default(),
             in_flight: Semaphore::new(IN_FLIGHT),
+            in_flight_by_user: Mutex::default(),
             watches: Arc::new(Semaphore::new(WATCHES)),
         }
     }
@@ -88,7 +114,14 @@ impl ApiService {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query.0);
-        let response = match self.answer(&info, query, &parts.headers, body).await {
+        let answering = std::panic::AssertUnwindSafe(self.answer(&info, query, &parts.headers, body)).catch_unwind();
+        let answer = answering.await.unwrap_or_else(|_| {
+            // A fault of ours ends this request, not the connection that others share.
+            Err(ApiError::internal(
+                "the request could not be answered; the server's log says why",
+            ))
+        });
+        let response = match answer {
             Ok(response) => response,
             Err(error) => {
                 if error.code >= 500 {
@@ -143,10 +176,16 @@ impl ApiService {
                 let response = routes::serve_objects(&request, Bytes::new()).await?;
                 return Ok(body::holding(response, permit));
             }
-            let _permit = tokio::time::timeout(QUEUE, shared.in_flight.acquire())
+            let places = shared.places_of(&request.user.name);
+            let _permits = tokio::time::timeout(QUEUE, async {
+                (places.acquire().await, shared.in_flight.acquire().await)
+            })
+            .await
+            .map_err(|_| ApiError::too_many_requests())?;
+            // A body that trickles in would hold the place of others.
+            let bytes = tokio::time::timeout(BODY, body::read(request_body))
                 .await
-                .map_err(|_| ApiError::too_many_requests())?;
-            let bytes = body::read(request_body).await?;
+                .map_err(|_| ApiError::new(408, "Timeout", "the request's body did not arrive in time"))??;
             return routes::serve_objects(&request, bytes).await;
         }
         Ok(self.answer_path(info, &query, headers))

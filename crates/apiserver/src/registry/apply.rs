@@ -14,7 +14,7 @@ impl Registry {
         kinds::field_manager(op).update(live, new, &op.field_manager, self.stamp())
     }
 
-    fn stamp(&self) -> Timestamp {
+    pub(super) fn stamp(&self) -> Timestamp {
         Timestamp::from_unix_seconds(self.now().as_second())
     }
 
@@ -82,7 +82,7 @@ impl Registry {
     }
 }
 
-fn refused(error: ApplyError) -> ApiError {
+pub(super) fn refused(error: ApplyError) -> ApiError {
     let message = error.to_string();
     let code = error.http_status();
     match error {

@@ -1,11 +1,13 @@
 //! The scale subresource: one number of an object, seen as an object of its own.
 
 use serde_json::{Value, json};
-use structured_merge::Managed;
+use structured_merge::{FieldPath, Managed, scale};
 
-use super::{ObjectExt, Operation, Patch, Registry, apply_patch};
+use super::apply::refused;
+use super::{ObjectExt, Operation, Patch, PatchKind, Registry, apply_patch};
 use crate::catalog::{Origin, ScalePaths};
 use crate::http::{ApiError, FieldError};
+use crate::kinds;
 
 fn paths(op: &Operation) -> ScalePaths {
     if let Origin::Custom(custom) = &op.resource.origin
@@ -66,25 +68,37 @@ impl Registry {
                 scale.name()
             )));
         }
-        self.change_scale(op, name, |_| Ok(scale.clone())).await
+        let manager = kinds::scale_manager();
+        self.change_scale(op, name, |live| {
+            Ok(manager.update(Some(live), scale.clone(), &op.field_manager, self.stamp()))
+        })
+        .await
     }
 
-    /// Changes the number by a patch of the Scale.
+    /// Changes the number by a patch of the Scale, or by applying one.
     pub(crate) async fn patch_scale(&self, op: &Operation, name: &str, patch: &Patch) -> Result<Value, ApiError> {
-        let patch = Patch {
+        let manager = kinds::scale_manager();
+        if patch.kind == PatchKind::Apply {
+            return self
+                .change_scale(op, name, |live| {
+                    let applied = manager.apply(Some(live), &patch.body, &op.field_manager, patch.force, self.stamp());
+                    Ok(applied.map_err(refused)?.into_object(Some(live)))
+                })
+                .await;
+        }
+        let mut patch = patch.clone();
+        if patch.kind == PatchKind::Strategic {
             // A Scale has no lists: the two ways of merging are the same.
-            kind: match patch.kind {
-                super::PatchKind::Json => super::PatchKind::Json,
-                _ => super::PatchKind::Merge,
-            },
-            body: patch.body.clone(),
-            repeated: Vec::new(),
-            force: patch.force,
-        };
-        self.change_scale(op, name, |scale| apply_patch(op, scale, &patch))
-            .await
+            patch.kind = PatchKind::Merge;
+        }
+        self.change_scale(op, name, |live| {
+            let patched = apply_patch(op, live, &patch)?;
+            Ok(manager.update(Some(live), patched, &op.field_manager, self.stamp()))
+        })
+        .await
     }
 
+    /// Writes the number of a Scale into the object, and its owners among the object's.
     async fn change_scale(
         &self,
         op: &Operation,
@@ -92,10 +106,14 @@ impl Registry {
         wanted: impl Fn(&Value) -> Result<Value, ApiError>,
     ) -> Result<Value, ApiError> {
         let paths = paths(op);
+        let replicas_paths = self.replicas_paths(op);
         let outcome = self
             .change(op, name, |live| {
                 let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;
-                let scale = wanted(&self.scale_of(op, live)?)?;
+                let owners = Managed::of_object(live).unwrap_or_default();
+                let mut seen = self.scale_of(op, live)?;
+                seen.set_meta("managedFields", scale::to_scale(&owners, &replicas_paths).to_value());
+                let scale = wanted(&seen)?;
                 let version = scale.resource_version();
                 if !version.is_empty() && version != live.resource_version() {
                     return Err(ApiError::modified(&op.resource, name));
@@ -111,25 +129,36 @@ impl Registry {
                 }
                 let mut new = live.clone();
                 set(&mut new, &paths.spec, replicas);
-                Ok(without_time(self.manage_fields(op, Some(live), new), &op.field_manager))
+                let scaled = Managed::of_object(&scale).unwrap_or_default();
+                let owners = scale::to_parent(&owners, &scaled, &replicas_paths, &op.resource.api_version());
+                new.set_meta("managedFields", owners.to_value());
+                Ok(new)
             })
             .await?;
         self.scale_of(op, &outcome.object)
     }
-}
 
-/// Entries that come through a Scale have no time, as a real server writes them.
-fn without_time(mut object: Value, manager: &str) -> Value {
-    let Ok(mut managed) = Managed::of_object(&object) else {
-        return object;
-    };
-    for (id, owned) in &mut managed.managers {
-        if id.subresource == "scale" && id.manager == manager {
-            owned.time = None;
-        }
+    /// Where each version of the kind keeps the number, for the owners of fields.
+    fn replicas_paths(&self, op: &Operation) -> Vec<(String, Option<FieldPath>)> {
+        let catalog = self.catalog();
+        let versions = catalog
+            .iter()
+            .filter(|resource| resource.stored_as == op.resource.stored_as);
+        versions
+            .map(|resource| {
+                let version = Operation {
+                    resource: resource.clone(),
+                    ..op.clone()
+                };
+                let path = resource.subresource("scale").map(|_| {
+                    let pointer = paths(&version).spec;
+                    let names: Vec<&str> = pointer.split('/').filter(|name| !name.is_empty()).collect();
+                    FieldPath::of_fields(&names)
+                });
+                (resource.api_version(), path)
+            })
+            .collect()
     }
-    object.set_meta("managedFields", managed.to_value());
-    object
 }
 
 /// Sets a value at a pointer, making the objects on the way.
