@@ -2,8 +2,9 @@
 //!
 //! Owns what makes a definition acceptable, which names it gets, and what its schema means for objects: pruning,
 //! defaulting, validation, columns, OpenAPI. Pure: definitions and objects in, verdicts out; the registry decides when
-//! to ask. It refuses conversion by webhook (versions convert by rewriting `apiVersion` only) and does not evaluate
-//! `x-kubernetes-validations`: such rules are stored, and [`warnings`] says so to whoever writes the definition.
+//! to ask. It does not call conversion webhooks (versions convert by rewriting `apiVersion` only) and does not evaluate
+//! `x-kubernetes-validations`: both are stored, [`warnings`] says so to whoever writes the definition, and a condition
+//! keeps saying it.
 
 mod defaulting;
 mod definition;
@@ -27,7 +28,7 @@ pub use names::{
 };
 pub use openapi::openapi_document;
 pub use schema::CustomSchema;
-pub use warnings::{UNENFORCED_CONDITION, object_warnings, warnings};
+pub use warnings::{UNCALLED_CONDITION, UNENFORCED_CONDITION, object_warnings, warnings};
 
 use crate::table::CustomColumns;
 

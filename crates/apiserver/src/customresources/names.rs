@@ -132,7 +132,7 @@ pub fn accept_names<'a>(definition: &Value, others: impl IntoIterator<Item = &'a
             now,
         );
     }
-    super::warnings::note_unenforced_rules(&mut result, now);
+    super::warnings::note_what_is_not_done(&mut result, now);
     (result != *definition).then_some(result)
 }
 

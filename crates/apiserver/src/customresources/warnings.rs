@@ -8,9 +8,19 @@ use super::{formats, names, text, versions};
 /// The condition of a definition whose validation rules are stored and not enforced.
 pub const UNENFORCED_CONDITION: &str = "ValidationRulesNotEnforced";
 
-/// Warnings about a definition: rules that are not evaluated, formats that nobody knows.
+/// The condition of a definition that asks for a conversion webhook.
+pub const UNCALLED_CONDITION: &str = "ConversionWebhookNotCalled";
+
+fn wants_webhook(definition: &Value) -> bool {
+    definition.pointer("/spec/conversion/strategy").and_then(Value::as_str) == Some("Webhook")
+}
+
+/// Warnings about a definition: rules that are not evaluated, a webhook that is not called, formats that nobody knows.
 pub fn warnings(definition: &Value) -> Vec<String> {
     let mut found = Vec::new();
+    if wants_webhook(definition) {
+        found.push("conversion webhooks are not called by this server: versions differ in apiVersion only".to_owned());
+    }
     for version in versions(definition) {
         let Some(schema) = version.pointer("/schema/openAPIV3Schema") else {
             continue;
@@ -49,8 +59,21 @@ pub fn object_warnings(object: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Sets or removes the condition about rules.
-pub(super) fn note_unenforced_rules(definition: &mut Value, now: &str) {
+/// Sets or removes the conditions about what a definition asks for and does not get.
+pub(super) fn note_what_is_not_done(definition: &mut Value, now: &str) {
+    if wants_webhook(definition) {
+        let message = "conversion webhooks are not called; objects are converted by changing apiVersion only";
+        names::set_condition(
+            definition,
+            UNCALLED_CONDITION,
+            "True",
+            "WebhooksNotCalled",
+            message,
+            now,
+        );
+    } else {
+        drop_condition(definition, UNCALLED_CONDITION);
+    }
     let ruled: Vec<String> = versions(definition)
         .filter(|version| {
             version
@@ -60,9 +83,7 @@ pub(super) fn note_unenforced_rules(definition: &mut Value, now: &str) {
         .map(|version| text(version, "name").to_owned())
         .collect();
     if ruled.is_empty() {
-        if let Some(Value::Array(conditions)) = definition.pointer_mut("/status/conditions") {
-            conditions.retain(|one| text(one, "type") != UNENFORCED_CONDITION);
-        }
+        drop_condition(definition, UNENFORCED_CONDITION);
         return;
     }
     let message = format!(
@@ -77,6 +98,12 @@ pub(super) fn note_unenforced_rules(definition: &mut Value, now: &str) {
         &message,
         now,
     );
+}
+
+fn drop_condition(definition: &mut Value, kind: &str) {
+    if let Some(Value::Array(conditions)) = definition.pointer_mut("/status/conditions") {
+        conditions.retain(|one| text(one, "type") != kind);
+    }
 }
 
 fn unknown_formats(schema: &Value, found: &mut Vec<String>) {
