@@ -189,7 +189,11 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
     if let Live::Failed(failure) = live {
         return Todo::Refused(failure.clone());
     }
-    let live_object = live.object();
+    let live_object = match attempt.deleted.get(id) {
+        // What was read is from before the delete.
+        Some(DeleteAnswer::Absent) => None,
+        _ => live.object(),
+    };
     if live_object.is_some_and(|live| live.pointer("/metadata/deletionTimestamp").is_some()) {
         return Todo::WaitGone;
     }

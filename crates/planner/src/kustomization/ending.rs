@@ -9,26 +9,25 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_api::condition::{self, Condition, ConditionStatus};
-use tenure_api::inventory::{ResourceInventory, ResourceRef, split_api_version};
-use tenure_api::kustomization::{self, KustomizationStatus};
+use tenure_api::kustomization::KustomizationStatus;
 use tenure_api::metadata::EVENT_REVISION;
-use tenure_api::{ObjectId, Time, reason};
+use tenure_api::{Time, reason};
 
 use super::context::{Context, after, subject};
 use super::desired::Desired;
+use super::history::{elapsed, go_duration, record};
 use super::prune::Pruned;
+use super::tracking::{forget_never_created, inventory_after, inventory_so_far};
 use super::types::Snapshot;
 use super::{Plan, contest};
-use crate::answer::{DeleteAnswer, Live, WriteAnswer};
+use crate::answer::{DeleteAnswer, WriteAnswer};
 use crate::plan::{Event, EventKind, Next, Watched};
 
-/// Entries of the history (Flux's).
-const HISTORY: usize = 5;
 /// The first pause after a request without an answer; doubled up to the retry interval.
 const FIRST_TRANSIENT_PAUSE: Duration = Duration::from_secs(1);
 
 /// A time with whole seconds, as statuses have it.
-fn whole_seconds(now: Timestamp) -> Time {
+pub(super) fn whole_seconds(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
@@ -214,61 +213,6 @@ fn set_contested(status: &mut KustomizationStatus, context: &Context<'_>) {
         );
         set(status, context.snapshot, context.now, entry);
     }
-}
-
-/// The inventory while it is not known that everything of it is settled: nothing of it is lost, and what was applied is in it.
-fn inventory_so_far<'w>(context: &Context<'_>, also: impl Iterator<Item = &'w Watched>) -> Option<ResourceInventory> {
-    let old = context.status().inventory;
-    let mut entries = old.clone().map(|inventory| inventory.entries).unwrap_or_default();
-    let mut add = |id: String, v: String| {
-        if !entries.iter().any(|entry| entry.id == id) {
-            entries.push(ResourceRef { id, v });
-        }
-    };
-    for (id, answer) in &context.snapshot.attempt.applied {
-        if let WriteAnswer::Done(object) = answer {
-            let api_version = object.0.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-            add(id.to_string(), split_api_version(api_version).1.to_owned());
-        }
-    }
-    for target in also {
-        add(target.id.to_string(), target.version.clone());
-    }
-    if entries.is_empty() && old.is_none() {
-        None
-    } else {
-        Some(ResourceInventory { entries })
-    }
-}
-
-/// Takes out what was named before its creation and then refused: it is known not to exist, and no write of it was sent.
-fn forget_never_created(context: &Context<'_>, status: &mut KustomizationStatus) {
-    let Some(inventory) = &mut status.inventory else { return };
-    inventory.entries.retain(|entry| {
-        let Ok(id) = entry.id.parse::<ObjectId>() else {
-            return true;
-        };
-        let absent = matches!(context.live(&id), Some(Live::Absent));
-        !absent || context.snapshot.attempt.applied.contains_key(&id)
-    });
-}
-
-/// The inventory when everything desired was applied: that, what is still being deleted, and what could not be looked at.
-fn inventory_after(context: &Context<'_>, desired: &Desired, pruned: &Pruned) -> ResourceInventory {
-    let entry = |target: &Watched| ResourceRef {
-        id: target.id.to_string(),
-        v: target.version.clone(),
-    };
-    let mut entries: Vec<ResourceRef> = desired.objects.iter().map(|object| entry(&object.target)).collect();
-    entries.extend(pruned.remaining.iter().map(entry));
-    let old = context.status().inventory.unwrap_or_default();
-    entries.extend(old.entries.into_iter().filter(|entry| {
-        desired
-            .unknown
-            .iter()
-            .any(|(unknown, _)| unknown.to_string() == entry.id)
-    }));
-    ResourceInventory { entries }
 }
 
 /// The status that is written before objects are created: the inventory names them already, so that a process that dies in between
@@ -539,38 +483,6 @@ fn report_changes(context: &mut Context<'_>) {
     ));
 }
 
-fn record(status: &mut KustomizationStatus, context: &Context<'_>, digest: &str, outcome: &str) {
-    let now = whole_seconds(context.now);
-    let took = go_duration(elapsed(context.now, context.snapshot.attempt.started));
-    let found = status
-        .history
-        .iter()
-        .position(|entry| entry.digest == digest && entry.last_reconciled_status == outcome);
-    let entry = match found {
-        Some(position) => {
-            let mut entry = status.history.remove(position);
-            entry.last_reconciled = now;
-            entry.last_reconciled_duration = took;
-            entry.total_reconciliations += 1;
-            entry
-        }
-        None => kustomization::Snapshot {
-            digest: digest.to_owned(),
-            first_reconciled: now.clone(),
-            last_reconciled: now,
-            last_reconciled_duration: took,
-            last_reconciled_status: outcome.to_owned(),
-            metadata: context
-                .revision
-                .clone()
-                .map(|revision| BTreeMap::from([("revision".to_owned(), revision)])),
-            total_reconciliations: 1,
-        },
-    };
-    status.history.insert(0, entry);
-    status.history.truncate(HISTORY);
-}
-
 /// The interval, give or take 5 % by a hash of the object and the time, so that many do not come due together; sooner when a
 /// back-off ends.
 fn next_time(context: &Context<'_>) -> Timestamp {
@@ -588,36 +500,5 @@ fn next_time(context: &Context<'_>) -> Timestamp {
     match contest::next_end(context) {
         Some(end) => at.min(end),
         None => at,
-    }
-}
-
-fn elapsed(now: Timestamp, since: Timestamp) -> Duration {
-    Duration::try_from(now.duration_since(since)).unwrap_or_default()
-}
-
-/// A duration as Go prints it, to the millisecond: `1m0s`, `250ms`.
-pub(super) fn go_duration(duration: Duration) -> String {
-    let milliseconds = duration.as_millis();
-    if milliseconds < 1_000 {
-        return if milliseconds == 0 {
-            "0s".to_owned()
-        } else {
-            format!("{milliseconds}ms")
-        };
-    }
-    let seconds = milliseconds / 1_000;
-    let rest = milliseconds % 1_000;
-    let fraction = if rest == 0 {
-        String::new()
-    } else {
-        format!(".{rest:03}").trim_end_matches('0').to_owned()
-    };
-    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 {
-        format!("{hours}h{minutes}m{seconds}{fraction}s")
-    } else if minutes > 0 {
-        format!("{minutes}m{seconds}{fraction}s")
-    } else {
-        format!("{seconds}{fraction}s")
     }
 }

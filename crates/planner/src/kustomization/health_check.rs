@@ -123,7 +123,7 @@ pub(super) fn check(context: &mut Context<'_>, desired: &Desired, pruned: &Prune
             .collect();
         let message = format!(
             "health check failed after {}: timeout waiting for: [{}]",
-            ending::go_duration(context.timeout),
+            super::history::go_duration(context.timeout),
             lines.join(", ")
         );
         return Err(ending::unhealthy(context.fork(), desired, pruned, message));

@@ -12,10 +12,12 @@ mod deletion;
 mod desired;
 mod ending;
 mod health_check;
+mod history;
 mod order;
 mod prepare;
 mod prune;
 mod takeover;
+mod tracking;
 mod types;
 
 use jiff::Timestamp;

@@ -1,0 +1,77 @@
+//! The history of a status, and how long things took.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tenure_api::kustomization::{self, KustomizationStatus};
+
+use super::context::Context;
+
+/// Entries of the history (Flux's).
+const HISTORY: usize = 5;
+
+/// Puts the end of an attempt into the history: one entry a build and outcome, newest first.
+pub(super) fn record(status: &mut KustomizationStatus, context: &Context<'_>, digest: &str, outcome: &str) {
+    let now = super::ending::whole_seconds(context.now);
+    let took = go_duration(elapsed(context.now, context.snapshot.attempt.started));
+    let found = status
+        .history
+        .iter()
+        .position(|entry| entry.digest == digest && entry.last_reconciled_status == outcome);
+    let entry = match found {
+        Some(position) => {
+            let mut entry = status.history.remove(position);
+            entry.last_reconciled = now;
+            entry.last_reconciled_duration = took;
+            entry.total_reconciliations += 1;
+            entry
+        }
+        None => kustomization::Snapshot {
+            digest: digest.to_owned(),
+            first_reconciled: now.clone(),
+            last_reconciled: now,
+            last_reconciled_duration: took,
+            last_reconciled_status: outcome.to_owned(),
+            metadata: context
+                .revision
+                .clone()
+                .map(|revision| BTreeMap::from([("revision".to_owned(), revision)])),
+            total_reconciliations: 1,
+        },
+    };
+    status.history.insert(0, entry);
+    status.history.truncate(HISTORY);
+}
+
+/// How long ago a time was.
+pub(super) fn elapsed(now: Timestamp, since: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}
+
+/// A duration as Go prints it, to the millisecond: `1m0s`, `250ms`.
+pub(super) fn go_duration(duration: Duration) -> String {
+    let milliseconds = duration.as_millis();
+    if milliseconds < 1_000 {
+        return if milliseconds == 0 {
+            "0s".to_owned()
+        } else {
+            format!("{milliseconds}ms")
+        };
+    }
+    let seconds = milliseconds / 1_000;
+    let rest = milliseconds % 1_000;
+    let fraction = if rest == 0 {
+        String::new()
+    } else {
+        format!(".{rest:03}").trim_end_matches('0').to_owned()
+    };
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 {
+        format!("{hours}h{minutes}m{seconds}{fraction}s")
+    } else if minutes > 0 {
+        format!("{minutes}m{seconds}{fraction}s")
+    } else {
+        format!("{seconds}{fraction}s")
+    }
+}

@@ -1,0 +1,71 @@
+//! The inventory: what is named in it before it is created, while an attempt is under way, and when it has ended.
+
+use tenure_api::ObjectId;
+use tenure_api::inventory::{ResourceInventory, ResourceRef, split_api_version};
+use tenure_api::kustomization::KustomizationStatus;
+
+use serde_json::Value;
+
+use super::context::Context;
+use super::desired::Desired;
+use super::prune::Pruned;
+use crate::answer::{Live, WriteAnswer};
+use crate::plan::Watched;
+
+/// The inventory while it is not known that everything of it is settled: nothing of it is lost, and what was applied is in it.
+pub(super) fn inventory_so_far<'w>(
+    context: &Context<'_>,
+    also: impl Iterator<Item = &'w Watched>,
+) -> Option<ResourceInventory> {
+    let old = context.status().inventory;
+    let mut entries = old.clone().map(|inventory| inventory.entries).unwrap_or_default();
+    let mut add = |id: String, v: String| {
+        if !entries.iter().any(|entry| entry.id == id) {
+            entries.push(ResourceRef { id, v });
+        }
+    };
+    for (id, answer) in &context.snapshot.attempt.applied {
+        if let WriteAnswer::Done(object) = answer {
+            let api_version = object.0.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+            add(id.to_string(), split_api_version(api_version).1.to_owned());
+        }
+    }
+    for target in also {
+        add(target.id.to_string(), target.version.clone());
+    }
+    if entries.is_empty() && old.is_none() {
+        None
+    } else {
+        Some(ResourceInventory { entries })
+    }
+}
+
+/// Takes out what was named before its creation and then refused: it is known not to exist, and no write of it was sent.
+pub(super) fn forget_never_created(context: &Context<'_>, status: &mut KustomizationStatus) {
+    let Some(inventory) = &mut status.inventory else { return };
+    inventory.entries.retain(|entry| {
+        let Ok(id) = entry.id.parse::<ObjectId>() else {
+            return true;
+        };
+        let absent = matches!(context.live(&id), Some(Live::Absent));
+        !absent || context.snapshot.attempt.applied.contains_key(&id)
+    });
+}
+
+/// The inventory when everything desired was applied: that, what is still being deleted, and what could not be looked at.
+pub(super) fn inventory_after(context: &Context<'_>, desired: &Desired, pruned: &Pruned) -> ResourceInventory {
+    let entry = |target: &Watched| ResourceRef {
+        id: target.id.to_string(),
+        v: target.version.clone(),
+    };
+    let mut entries: Vec<ResourceRef> = desired.objects.iter().map(|object| entry(&object.target)).collect();
+    entries.extend(pruned.remaining.iter().map(entry));
+    let old = context.status().inventory.unwrap_or_default();
+    entries.extend(old.entries.into_iter().filter(|entry| {
+        desired
+            .unknown
+            .iter()
+            .any(|(unknown, _)| unknown.to_string() == entry.id)
+    }));
+    ResourceInventory { entries }
+}
