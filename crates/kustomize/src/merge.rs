@@ -187,7 +187,7 @@ fn merge_fields(
         let merged = merge(own, change, child_field(field, &name).as_ref(), path)?;
         path.pop();
         let mut key = key.unwrap_or_else(|| Node::untyped(name.clone()));
-        key.tag = if key.style == crate::yaml::node::Style::Quoted {
+        key.tag = if key.style != crate::yaml::node::Style::Plain {
             Tag::Str
         } else {
             Tag::None

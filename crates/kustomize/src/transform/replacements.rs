@@ -401,7 +401,7 @@ fn items(node: &mut Node) -> Result<Option<&mut Vec<Node>>, String> {
 fn shown(node: &Node) -> String {
     let text = node.text();
     let forced = node.tag == Tag::Str && !matches!(resolve(text, Dialect::V3), Scalar::Text(_));
-    if node.style == Style::Quoted || forced {
+    if node.style != Style::Plain || forced {
         format!("\"{text}\"")
     } else {
         text.to_owned()

@@ -82,7 +82,7 @@ impl Emitter {
             Value::Object(map) => {
                 let indent = indent.map_or(0, |indent| indent + 2);
                 let mut entries: Vec<(&String, &Value)> = map.iter().collect();
-                entries.sort_by(|a, b| compare_keys(a.0, b.0));
+                sort(&mut entries);
                 for (key, held) in entries {
                     self.write_indent(indent);
                     self.entry(key, held, indent);
@@ -411,6 +411,11 @@ impl Facts {
     }
 }
 
+/// Tells whether yaml.v3 may write a string as a block; unlike yaml.v2, it does so with tabs.
+pub(crate) fn may_be_block(text: &str) -> bool {
+    Facts::of(&text.replace('\t', "x")).block
+}
+
 /// Tells whether a string may be written without quotes, whatever it looks like otherwise.
 pub(crate) fn may_be_plain(text: &str) -> bool {
     Facts::of(text).plain && !is_base_60(text)
@@ -454,17 +459,29 @@ fn is_base_60(text: &str) -> bool {
     sexagesimal(last) && parts.all(sexagesimal)
 }
 
-/// yaml.v2's order of keys: letters after other characters, runs of digits by their value.
-pub(crate) fn compare_keys(a: &str, b: &str) -> std::cmp::Ordering {
-    if less(a, b) {
-        std::cmp::Ordering::Less
-    } else if less(b, a) {
-        std::cmp::Ordering::Greater
-    } else {
-        a.cmp(b)
+/// Sorts entries by key, by merging: yaml.v2's order has circles (`1a` < `6` < `18` < `1a`), at which the standard sort may panic.
+fn sort(entries: &mut Vec<(&String, &Value)>) {
+    if entries.len() < 2 {
+        return;
     }
+    let mut right = entries.split_off(entries.len() / 2);
+    let mut left = std::mem::take(entries);
+    sort(&mut left);
+    sort(&mut right);
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+    while let (Some(first), Some(second)) = (left.peek(), right.peek()) {
+        let next = if less(second.0, first.0) {
+            right.next()
+        } else {
+            left.next()
+        };
+        entries.extend(next);
+    }
+    entries.extend(left);
+    entries.extend(right);
 }
 
+/// Whether yaml.v2 puts a key before another: letters after other characters, runs of digits by their value.
 fn less(a: &str, b: &str) -> bool {
     let common: usize = a
         .chars()

@@ -162,7 +162,7 @@ fn configuration_scalar(node: &Node) -> Result<Value, NotJson> {
     }
     let read = if node.tagged {
         meaning(node, Dialect::V2).map_err(|message| fail(node, message))?
-    } else if node.style == Style::Quoted {
+    } else if node.style != Style::Plain {
         Scalar::Text(node.text().to_owned())
     } else {
         resolve(node.text(), Dialect::V2)

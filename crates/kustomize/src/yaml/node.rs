@@ -4,7 +4,10 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
+    /// Quotes or a literal block.
     Quoted,
+    /// A folded block (`>`), which Go's emitter doesn't always write as it was.
+    Folded,
 }
 
 /// The type of a node, as far as it has been decided.

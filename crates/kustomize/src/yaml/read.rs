@@ -155,7 +155,11 @@ impl<'text> Reader<'text> {
                     resolve(&text, Dialect::V3).tag()
                 };
                 let mut node = Node::scalar(text, own);
-                node.style = if quoted { Style::Quoted } else { Style::Plain };
+                node.style = match style {
+                    ScalarStyle::Plain => Style::Plain,
+                    ScalarStyle::Folded => Style::Folded,
+                    _ => Style::Quoted,
+                };
                 (node, anchor, tag)
             }
             Event::SequenceStart(_, anchor, tag) => {
@@ -200,9 +204,6 @@ impl<'text> Reader<'text> {
             if name != "!" {
                 node.tagged = true;
                 node.tag = named(&name, &tag.original());
-            } else if node.is_scalar() {
-                node.tag = Tag::Str;
-                node.style = Style::Quoted;
             }
         }
         if anchor != 0 {

@@ -128,13 +128,16 @@ pub(crate) fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar, String> {
         return with_tag(text, &node.tag, dialect);
     }
     match &node.tag {
+        Tag::Str | Tag::None if node.style == Style::Folded && dialect == Dialect::V3 => {
+            Ok(Scalar::Text(super::folded::written_and_read(text)))
+        }
         Tag::Str => Ok(Scalar::Text(text.to_owned())),
-        Tag::None if node.style == Style::Quoted || text.contains('\n') => Ok(Scalar::Text(text.to_owned())),
+        Tag::None if node.style != Style::Plain || text.contains('\n') => Ok(Scalar::Text(text.to_owned())),
         Tag::None => Ok(resolve(text, dialect)),
         tag => {
             let resolved = resolve(text, dialect);
             if resolved.tag() == *tag {
-                return Ok(if node.style == Style::Quoted {
+                return Ok(if node.style != Style::Plain {
                     Scalar::Text(text.to_owned())
                 } else {
                     resolved
