@@ -9,7 +9,7 @@ use kube::core::ApiResource;
 use serde_json::Value;
 
 /// Long enough for a slow machine; a step that needs more was not seen.
-pub(super) const PATIENCE: Duration = Duration::from_secs(45);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The kinds that the demo looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,13 +109,16 @@ pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &
     Some((text("status"), text("reason"), text("message")))
 }
 
-/// What the Ready condition says, if it is about the present generation.
+/// What the Ready condition says, if it is about the present generation. The condition's own observedGeneration counts:
+/// the status' one moves on only when the generation was applied, as Flux has it.
 fn ready(object: &Value) -> Option<(&str, &str, &str)> {
     let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
-    let observed = object.pointer("/status/observedGeneration").and_then(Value::as_i64);
-    (observed.is_none() || observed == generation)
-        .then(|| condition(object, "Ready"))
-        .flatten()
+    let conditions = object.pointer("/status/conditions")?.as_array()?;
+    let observed = conditions
+        .iter()
+        .find(|condition| condition.get("type").and_then(Value::as_str) == Some("Ready"))
+        .and_then(|condition| condition.get("observedGeneration")?.as_i64());
+    (observed.is_none() || observed == generation).then(|| condition(object, "Ready")).flatten()
 }
 
 /// The object is Ready.
@@ -147,8 +150,8 @@ mod tests {
     #[test]
     fn readiness_is_about_the_present_generation() {
         let object = |generation: i64, observed: i64, status: &str| {
-            json!({"metadata": {"generation": generation}, "status": {"observedGeneration": observed,
-                   "conditions": [{"type": "Ready", "status": status, "reason": "BuildFailed", "message": "m"}]}})
+            json!({"metadata": {"generation": generation}, "status": {
+                   "conditions": [{"type": "Ready", "observedGeneration": observed, "status": status, "reason": "BuildFailed", "message": "m"}]}})
         };
         assert!(is_ready(Some(&object(2, 2, "True"))).is_some());
         assert!(is_ready(Some(&object(2, 1, "True"))).is_none());
