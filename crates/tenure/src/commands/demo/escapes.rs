@@ -174,8 +174,7 @@ pub(super) fn all(git_server: &str) -> Vec<Escape> {
 }
 
 fn surface(git_server: &str, service_account: Option<&str>) -> Value {
-    let spec =
-        json!({"sources": [{"name": "app", "url": format!("{git_server}/evil.git"), "path": "app", "targetNamespace": "evil", "interval": "1h"}]});
+    let spec = json!({"sources": [{"name": "app", "url": format!("{git_server}/evil.git"), "path": "app", "targetNamespace": "evil", "interval": "1h"}]});
     match service_account {
         Some(name) => with(spec, "serviceAccountName", json!(name)),
         None => spec,

@@ -66,14 +66,15 @@ pub(super) const EVIL: &[File] = files!("evil":
     "escapes/remote-base/control/kustomization.yaml",
     "escapes/symlink/attempt/kustomization.yaml",
     "escapes/symlink/control/kustomization.yaml",
+    "escapes/symlink/control/own.txt",
     "escapes/dot-dot/attempt/kustomization.yaml",
     "escapes/dot-dot/control/kustomization.yaml",
 );
 
-/// Evil's symbolic links: path and target. The second one stays inside the repository.
+/// Evil's symbolic links: path and target. The second one stays inside.
 pub(super) const EVIL_LINKS: &[File] = &[
     ("escapes/symlink/attempt/linked.txt", "/etc/passwd"),
-    ("escapes/symlink/control/linked.txt", "../../base/config-map.yaml"),
+    ("escapes/symlink/control/linked.txt", "own.txt"),
 ];
 
 #[cfg(test)]

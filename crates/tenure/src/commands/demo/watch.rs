@@ -118,7 +118,9 @@ fn ready(object: &Value) -> Option<(&str, &str, &str)> {
         .iter()
         .find(|condition| condition.get("type").and_then(Value::as_str) == Some("Ready"))
         .and_then(|condition| condition.get("observedGeneration")?.as_i64());
-    (observed.is_none() || observed == generation).then(|| condition(object, "Ready")).flatten()
+    (observed.is_none() || observed == generation)
+        .then(|| condition(object, "Ready"))
+        .flatten()
 }
 
 /// The object is Ready.
