@@ -53,6 +53,7 @@ pub(crate) fn operations(value: &Value) -> Result<Vec<Operation>, String> {
 pub(crate) fn apply(node: &mut Node, operations: &[Operation], place: (u32, u32)) -> Result<(), String> {
     for operation in operations {
         one(node, operation, place)
+            .and_then(|()| node.check_growth())
             .map_err(|message| format!("{} operation does not apply: {message}", operation.op))?;
     }
     Ok(())

@@ -89,7 +89,8 @@ pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection
                 }
                 for path in &target.paths {
                     let options = target.options.as_ref();
-                    if let Err(message) = write(&mut resource.node, path, &value, options) {
+                    let written = write(&mut resource.node, path, &value, options);
+                    if let Err(message) = written.and_then(|()| resource.node.check_growth()) {
                         return Err(PatchTrouble::Resource(Trouble::of(resource, message)));
                     }
                 }

@@ -78,7 +78,38 @@ impl PartialEq for Node {
     }
 }
 
+/// How deep, how big and how long in its texts a resource may become through transformations, which can copy parts of it into it.
+const MAXIMUM_DEPTH: usize = 400;
+const MAXIMUM_NODES: usize = 2_000_000;
+const MAXIMUM_TEXT: usize = 64 << 20;
+
 impl Node {
+    /// Refuses a node that has grown beyond all measure.
+    ///
+    /// # Errors
+    /// When it is nested too deep, has too many nodes or too much text.
+    pub(crate) fn check_growth(&self) -> Result<(), String> {
+        let (mut nodes, mut text) = (MAXIMUM_NODES, MAXIMUM_TEXT);
+        self.spend(0, &mut nodes, &mut text)
+    }
+
+    fn spend(&self, depth: usize, nodes: &mut usize, text: &mut usize) -> Result<(), String> {
+        if depth > MAXIMUM_DEPTH {
+            return Err(format!(
+                "the resource becomes nested deeper than {MAXIMUM_DEPTH} levels"
+            ));
+        }
+        let too_big = || "the resource becomes too big: a change copies parts of it into it".to_owned();
+        *nodes = nodes.checked_sub(1).ok_or_else(too_big)?;
+        *text = text.checked_sub(self.text().len()).ok_or_else(too_big)?;
+        self.items()
+            .iter()
+            .try_for_each(|item| item.spend(depth + 1, nodes, text))?;
+        self.entries()
+            .iter()
+            .try_for_each(|(_, value)| value.spend(depth + 1, nodes, text))
+    }
+
     fn new(data: Data, tag: Tag, style: Style) -> Self {
         Node {
             data,

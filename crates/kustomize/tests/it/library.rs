@@ -234,6 +234,38 @@ fn bombs_are_refused() {
 }
 
 #[test]
+fn resources_cannot_grow_without_end() {
+    let copies: String = (0..60)
+        .map(|step| format!("- {{op: copy, from: /data, path: /data/x{step}}}\n"))
+        .collect();
+    let fields = "- source: {kind: Widget, fieldPath: data.a}\n  targets: [{select: {kind: Widget}, fieldPaths: [data.a], options: {delimiter: \",\", index: 9999999}}]\n".repeat(60);
+    let deeper = "- {op: move, from: /data, path: /y}\n- {op: add, path: /data, value: {}}\n- {op: move, from: /y, path: /data/y}\n".repeat(600);
+    for (kustomization, wanted) in [
+        (
+            "resources: [a.yaml]\npatches: [{path: p.yaml, target: {kind: Widget}}]\n".to_owned(),
+            "too big",
+        ),
+        (format!("resources: [a.yaml]\nreplacements:\n{fields}"), "too big"),
+        (
+            "resources: [a.yaml]\npatches: [{path: d.yaml, target: {kind: Widget}}]\n".to_owned(),
+            "nested deeper",
+        ),
+    ] {
+        let tree = tree(&[
+            ("kustomization.yaml", &kustomization),
+            (
+                "a.yaml",
+                "apiVersion: v1\nkind: Widget\nmetadata: {name: a}\ndata: {a: text, b: [1, 2]}\n",
+            ),
+            ("p.yaml", &copies),
+            ("d.yaml", &deeper),
+        ]);
+        let error = build(&tree, "", &Options::default()).unwrap_err().to_string();
+        assert!(error.contains(wanted) || error.contains("nested deeper"), "{error}");
+    }
+}
+
+#[test]
 fn debug_output_hides_content() {
     let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {password: hunter2}\n";
     let objects = manifests("secret.yaml", text, &kustomize::Limits::default()).unwrap();
