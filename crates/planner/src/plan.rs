@@ -153,7 +153,7 @@ pub struct Delete {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Forecast {
-    /// Name of the stage: `definitions`, `classes`, `rest`, `prune`, `health`.
+    /// Name of the stage: `definitions`, `classes`, `roles`, `rest`, `prune`, `health`.
     pub stage: String,
     /// What is expected in it, one line each.
     pub actions: Vec<String>,

@@ -1,4 +1,4 @@
-//! In which stage an object is applied, and in which order within it: Flux's.
+//! In which stage an object is applied, and in which order within it: Flux's, and one stage more.
 
 use std::cmp::Ordering;
 
@@ -13,12 +13,15 @@ pub(super) enum Stage {
     /// refused, in a dry-run too, while its Role is not there; Flux leaves Roles to the rest, where such a pair never
     /// gets past the dry-run.
     Classes,
+    /// Roles: unless it may bind anything, an identity can't even dry-run a RoleBinding before the Role is there. (Flux has this
+    /// stage for ClusterRoles only.)
+    Roles,
     /// Everything else.
     Rest,
 }
 
 impl Stage {
-    pub(super) const ALL: [Stage; 3] = [Stage::Definitions, Stage::Classes, Stage::Rest];
+    pub(super) const ALL: [Stage; 4] = [Stage::Definitions, Stage::Classes, Stage::Roles, Stage::Rest];
 
     pub(super) fn of(id: &ObjectId) -> Self {
         let definition = matches!(
@@ -31,6 +34,8 @@ impl Stage {
             Self::Definitions
         } else if id.kind.ends_with("Class") || (id.group == "rbac.authorization.k8s.io" && id.kind == "Role") {
             Self::Classes
+        } else if id.kind == "Role" && id.group == "rbac.authorization.k8s.io" {
+            Self::Roles
         } else {
             Self::Rest
         }
@@ -40,6 +45,7 @@ impl Stage {
         match self {
             Self::Definitions => "definitions",
             Self::Classes => "classes",
+            Self::Roles => "roles",
             Self::Rest => "rest",
         }
     }
