@@ -78,13 +78,6 @@ impl Clients {
     pub fn kinds_changed(&self) {
         self.shared.mapping.invalidate();
     }
-
-    /// Drops the token of an identity that nothing uses any more.
-    pub fn forget(&self, identity: &Identity) {
-        if *identity != Identity::Controller {
-            self.shared.slots().remove(identity);
-        }
-    }
 }
 
 impl std::fmt::Debug for Clients {

@@ -119,6 +119,26 @@ impl Artifacts {
         slot.get_or_try_init(load).await.cloned()
     }
 
+    /// Namespaces and names of the sources of a kind that there are records of.
+    pub(crate) fn recorded(&self, kind: &str) -> Vec<(String, String)> {
+        let names = |folder: &Path| -> Vec<String> {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            entries
+                .filter_map(|entry| entry.file_name().into_string().ok())
+                .collect()
+        };
+        let folder = self.records.join(kind.to_ascii_lowercase());
+        let mut found = Vec::new();
+        for namespace in names(&folder) {
+            for file in names(&folder.join(&namespace)) {
+                if let Some(name) = file.strip_suffix(".json") {
+                    found.push((namespace.clone(), name.to_owned()));
+                }
+            }
+        }
+        found
+    }
+
     /// Drops the trees that were not used lately.
     pub(crate) fn sweep(&self) {
         let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,7 +24,7 @@ use crate::key::{Key, OwnKind};
 use crate::kustomization::KustomizationReconciler;
 use crate::surface::SurfaceReconciler;
 use crate::tenant::TenantReconciler;
-use crate::world::World;
+use crate::world::{World, git_source};
 
 /// How long the tasks may take to end.
 const FAREWELL: Duration = Duration::from_secs(20);
@@ -49,10 +49,13 @@ pub enum RunError {
 /// [`RunError`] when they can't start.
 pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
     let world = Arc::new(World::new(config)?);
+    let end = shutdown.child_token();
+    // If this future is dropped, so is what it started.
+    let _end = end.clone().drop_guard();
     let manager = Manager {
         world: Arc::clone(&world),
         tasks: TaskTracker::new(),
-        end: shutdown.clone(),
+        end,
     };
     manager.start().await;
     let mut sweep = tokio::time::interval(SWEEP);
@@ -137,6 +140,21 @@ impl Manager {
         }
         self.world.ready.cancel();
         self.world.realm_changed();
+        self.remove_what_is_left();
+    }
+
+    /// Removes the artifacts of sources that were deleted while nobody looked.
+    fn remove_what_is_left(&self) {
+        let world = &self.world;
+        for (namespace, name) in world.artifacts.recorded(OwnKind::GitRepository.kind()) {
+            if world.repositories.get(&namespace, &name).is_some() {
+                continue;
+            }
+            let removed = git_source(&namespace, &name).and_then(|source| world.artifacts.remove(&source));
+            if let Err(error) = removed {
+                tracing::warn!(%error, namespace, name, "the artifacts of a source that is gone could not be removed");
+            }
+        }
     }
 
     /// Keeps a cache up to date from a watch as the controller, and says what changed.

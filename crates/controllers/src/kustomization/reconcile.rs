@@ -91,6 +91,14 @@ impl KustomizationReconciler {
     /// The client to execute steps with; nothing when there is no token, which the next plan is told.
     async fn client(&mut self, identity: Option<&Identity>) -> Option<Client> {
         let identity = identity?;
+        if identity.service_account().is_none() {
+            // No plan says so. If one did, what a repository contains would be applied with the controller's rights.
+            if let Some(snapshot) = &mut self.snapshot {
+                snapshot.service_account =
+                    ServiceAccountFacts::Refused("the controller applies nothing as itself".to_owned());
+            }
+            return None;
+        }
         let facts = match self.world.clients.for_identity(identity).await {
             Ok(client) => {
                 if let Some(snapshot) = &mut self.snapshot {
@@ -229,7 +237,6 @@ impl Reconciler for KustomizationReconciler {
                         self.take(answer);
                     }
                 }
-                None if plan.next == Next::Again => {}
                 // The next plan says what is wrong with the identity.
                 None => return Ok(Some(Next::Again)),
             }
@@ -251,9 +258,8 @@ impl Reconciler for KustomizationReconciler {
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.attempt = Attempt::begin(Timestamp::now(), &kustomization);
             snapshot.service_account = ServiceAccountFacts::NotLooked;
-            snapshot
-                .kinds
-                .retain(|_, answer| matches!(answer, KindAnswer::Served(_)));
+            // Asking again costs no request, and a definition may have gone.
+            snapshot.kinds.clear();
         }
     }
 

@@ -199,3 +199,70 @@ async fn credentials_are_read_as_the_identity() {
     assert!(!message.contains("sesame"), "{message}");
     stage.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_say_what_was_done() {
+    let stage = Stage::set("lifecycle-f").await;
+    let repository = stage
+        .repository("lifecycle-f", "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    stage.kustomization("lifecycle-f", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("lifecycle-f", "app"), &first).await;
+    let about = |events: &[serde_json::Value], kind: &str, text: &str| {
+        events.iter().any(|event| {
+            event["involvedObject"]["kind"] == kind
+                && event["message"].as_str().is_some_and(|message| message.contains(text))
+        })
+    };
+    let found = tenure_testkit::eventually(tenure_testkit::SOON, || async {
+        let events = stage.admin.list(("v1", "Event"), "lifecycle-f").await.unwrap();
+        let revision = events.iter().any(|event| {
+            event["metadata"]["annotations"]["kustomize.toolkit.fluxcd.io/revision"] == format!("main@sha1:{first}")
+        });
+        let all = revision
+            && about(&events, "GitRepository", "stored artifact")
+            && about(&events, "Kustomization", "ConfigMap/lifecycle-f/a created");
+        if all { Ok(()) } else { Err(events) }
+    });
+    found.await.unwrap();
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kustomization_whose_identity_is_gone_can_be_deleted() {
+    let stage = Stage::set("lifecycle-g").await;
+    let repository = stage
+        .repository("lifecycle-g", "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "passing", "namespace": "lifecycle-g" }
+    });
+    stage.admin.apply(account).await.unwrap();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": { "name": "passing", "namespace": "lifecycle-g" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "applier" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "passing", "namespace": "lifecycle-g" }]
+    });
+    stage.admin.apply(binding).await.unwrap();
+    stage
+        .kustomization("lifecycle-g", "app", "app", json!({ "serviceAccountName": "passing" }))
+        .await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("lifecycle-g", "app"), &first).await;
+    stage
+        .admin
+        .delete(("v1", "ServiceAccount"), ("lifecycle-g", "passing"))
+        .await
+        .unwrap();
+    stage.admin.delete(KUSTOMIZATION, ("lifecycle-g", "app")).await.unwrap();
+    stage
+        .until(KUSTOMIZATION, ("lifecycle-g", "app"), |object| object.is_none())
+        .await;
+    assert!(
+        stage.get(CONFIG_MAP, ("lifecycle-g", "a")).await.is_some(),
+        "nobody may delete it"
+    );
+    stage.end().await;
+}
