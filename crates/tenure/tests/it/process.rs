@@ -34,8 +34,6 @@ pub(crate) fn fails(arguments: &[&str], code: i32, words: &[&str]) {
 /// A running `tenure up`.
 pub(crate) struct Up {
     child: Child,
-    /// Where it listens, as it printed it.
-    pub(crate) url: String,
 }
 
 impl Up {
@@ -56,7 +54,7 @@ impl Up {
         };
         let url = first.rsplit(' ').next().expect("an address").to_owned();
         assert!(url.starts_with("https://127.0.0.1:"), "{first}");
-        Self { child, url }
+        Self { child }
     }
 
     /// `kill -9`.

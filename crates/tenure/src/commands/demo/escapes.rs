@@ -62,7 +62,7 @@ fn by_field(
     control: Value,
     harm: Option<Harm>,
 ) -> Escape {
-    let base = || folder("./escapes/base");
+    let base = || folder(&format!("./escapes/own/{name}"));
     Escape {
         what,
         kind: Kind::Kustomization,
@@ -115,7 +115,7 @@ pub(super) fn all(git_server: &str) -> Vec<Escape> {
             "path",
             "path",
             json!("../../platform/tenants"),
-            json!("./escapes/dot-dot/../base"),
+            json!("./escapes/dot-dot/../own/path"),
             None,
         ),
         by_field(
@@ -140,7 +140,7 @@ pub(super) fn all(git_server: &str) -> Vec<Escape> {
             "targetNamespace",
             json!("alpha"),
             json!("evil"),
-            in_alpha("settings"),
+            in_alpha("target-namespace-settings"),
         ),
         by_field(
             "watch another tenant through dependsOn",
@@ -174,7 +174,7 @@ pub(super) fn all(git_server: &str) -> Vec<Escape> {
 }
 
 fn surface(git_server: &str, service_account: Option<&str>) -> Value {
-    let spec = json!({"sources": [{"name": "app", "url": format!("{git_server}/evil.git"), "path": "app", "targetNamespace": "evil", "interval": "1h"}]});
+    let spec = json!({"sources": [{"name": "app", "url": format!("{git_server}/evil.git"), "path": "escapes/own/chosen-identity", "interval": "1h"}]});
     match service_account {
         Some(name) => with(spec, "serviceAccountName", json!(name)),
         None => spec,

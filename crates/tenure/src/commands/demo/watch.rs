@@ -14,7 +14,6 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The kinds that the demo looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    Namespace,
     ConfigMap,
     Service,
     Deployment,
@@ -29,7 +28,6 @@ pub(super) enum Kind {
 impl Kind {
     fn resource(self) -> ApiResource {
         let (group, version, kind, plural) = match self {
-            Self::Namespace => ("", "v1", "Namespace", "namespaces"),
             Self::ConfigMap => ("", "v1", "ConfigMap", "configmaps"),
             Self::Service => ("", "v1", "Service", "services"),
             Self::Deployment => ("apps", "v1", "Deployment", "deployments"),
