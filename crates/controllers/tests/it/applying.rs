@@ -111,6 +111,10 @@ async fn drift_is_put_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dependency_comes_first() {
     let stage = Stage::set("applying-c").await;
+    for name in ["one", "two"] {
+        // An existing cluster may hold them from an earlier run.
+        stage.admin.delete(CONFIG_MAP, ("applying-c", name)).await.unwrap();
+    }
     let one = config_map("one", "1");
     let two = config_map("two", "1");
     let repository = stage
