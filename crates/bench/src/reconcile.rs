@@ -184,7 +184,7 @@ fn kustomizations(client: &kube::Client) -> Api<DynamicObject> {
 }
 
 async fn create(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
-    let kind = object["kind"].as_str().context("kind")?;
+    let kind = text(object, "/kind");
     let plural = match kind {
         "Namespace" => "namespaces",
         "ServiceAccount" => "serviceaccounts",
@@ -193,13 +193,13 @@ async fn create(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
         "Kustomization" => "kustomizations",
         other => bail!("no plural for {other}"),
     };
-    let base = match object["apiVersion"].as_str().context("apiVersion")? {
+    let base = match text(object, "/apiVersion") {
         "v1" => "/api/v1".to_owned(),
         other => format!("/apis/{other}"),
     };
-    let path = match object["metadata"]["namespace"].as_str() {
-        Some(namespace) => format!("{base}/namespaces/{namespace}/{plural}"),
-        None => format!("{base}/{plural}"),
+    let path = match text(object, "/metadata/namespace") {
+        "" => format!("{base}/{plural}"),
+        namespace => format!("{base}/namespaces/{namespace}/{plural}"),
     };
     let request = http::Request::post(path)
         .header("content-type", "application/json")
@@ -211,12 +211,16 @@ async fn create(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
 fn ready(object: &DynamicObject) -> bool {
     let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
     conditions.is_some_and(|conditions| {
         conditions
             .iter()
-            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+            .any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True")
     })
 }
 
@@ -251,7 +255,13 @@ async fn watch_until(
             .values()
             .filter(|object| !ready(object))
             .take(3)
-            .map(|object| object.data["status"]["conditions"].to_string())
+            .map(|object| {
+                object
+                    .data
+                    .pointer("/status/conditions")
+                    .map(Value::to_string)
+                    .unwrap_or_default()
+            })
             .collect();
         bail!("not there after {PATIENCE:?}; waiting for {waiting:?}")
     })

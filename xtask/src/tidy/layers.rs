@@ -109,13 +109,16 @@ const PURE_BANS: &[&str] = &[
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let metadata = metadata(root)?;
     let mut findings = Vec::new();
-    let packages = metadata["packages"].as_array().context("cargo metadata: no packages")?;
+    let packages = metadata
+        .get("packages")
+        .and_then(Value::as_array)
+        .context("cargo metadata: no packages")?;
     let ours: Vec<&str> = packages
         .iter()
-        .filter(|package| package["source"].is_null())
+        .filter(|package| is_null(package, "source"))
         .filter_map(name)
         .collect();
-    for package in packages.iter().filter(|package| package["source"].is_null()) {
+    for package in packages.iter().filter(|package| is_null(package, "source")) {
         let Some(package_name) = name(package) else { continue };
         let Some((_, folder, allowed)) = LAYERS.iter().find(|(layer, ..)| *layer == package_name) else {
             findings.push(Finding::new(
@@ -124,11 +127,12 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
             ));
             continue;
         };
-        let dependencies = package["dependencies"]
-            .as_array()
+        let dependencies = package
+            .get("dependencies")
+            .and_then(Value::as_array)
             .map(Vec::as_slice)
             .unwrap_or_default();
-        for dependency in dependencies.iter().filter(|dependency| dependency["kind"].is_null()) {
+        for dependency in dependencies.iter().filter(|dependency| is_null(dependency, "kind")) {
             let Some(dependency_name) = name(dependency) else {
                 continue;
             };
@@ -207,8 +211,12 @@ fn purity(root: &Path, package: &str) -> anyhow::Result<Vec<Finding>> {
         .collect())
 }
 
+fn is_null(value: &Value, field: &str) -> bool {
+    value.get(field).is_none_or(Value::is_null)
+}
+
 fn name(value: &Value) -> Option<&str> {
-    value["name"].as_str()
+    value.get("name")?.as_str()
 }
 
 fn metadata(root: &Path) -> anyhow::Result<Value> {
