@@ -19,7 +19,11 @@ use crate::process::{Up, client};
 /// Long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const NAMESPACE: &str = "real";
+/// Where sources and Kustomizations live.
+const NAMESPACE: &str = "gitops";
+
+/// Where everything is applied.
+const TARGET: &str = "real";
 
 #[tokio::test]
 async fn every_buildable_folder_is_what_kustomize_prints() {
@@ -117,7 +121,7 @@ fn expected(tree: &Path, path: &Path) -> Option<Vec<Value>> {
         return None;
     }
     let edited = Command::new("kustomize")
-        .args(["edit", "set", "namespace", NAMESPACE])
+        .args(["edit", "set", "namespace", TARGET])
         .current_dir(&folder)
         .output()
         .unwrap();
@@ -214,6 +218,27 @@ impl Cluster {
         self.create("clusterrolebindings", false, binding).await;
     }
 
+    /// The target namespace. A tree with a Namespace of its own renames it to ours (as kustomize does), and prunes it at the end.
+    async fn ensure_target(&self) {
+        let namespaces: Api<DynamicObject> =
+            Api::all_with(self.client.clone(), &resource("v1", "Namespace", "namespaces"));
+        let gone = async {
+            let mut changes = std::pin::pin!(kube::runtime::watcher::watch_object(namespaces.clone(), TARGET));
+            while let Some(change) = changes.next().await {
+                match change.unwrap() {
+                    None => return false,
+                    Some(namespace) if namespace.metadata.deletion_timestamp.is_none() => return true,
+                    Some(_) => {}
+                }
+            }
+            false
+        };
+        if !tokio::time::timeout(PATIENCE, gone).await.expect("the namespace ends") {
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TARGET}});
+            self.create("namespaces", false, object).await;
+        }
+    }
+
     async fn create_source(&self, name: &str, url: &str) {
         let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": name},
             "spec": {"interval": "1h", "url": url, "ref": {"branch": "main"}, "ignore": ""}});
@@ -222,8 +247,9 @@ impl Cluster {
 
     /// Reconciles one folder, compares, and removes it again.
     async fn reconcile(&self, source: &str, path: &Path, wanted: &[Value]) -> Result<(), String> {
+        self.ensure_target().await;
         let kustomization = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"name": "folder"},
-            "spec": {"interval": "1h", "prune": true, "path": path.to_str().unwrap(), "targetNamespace": NAMESPACE,
+            "spec": {"interval": "1h", "prune": true, "path": path.to_str().unwrap(), "targetNamespace": TARGET,
                      "serviceAccountName": "gitops", "sourceRef": {"kind": "GitRepository", "name": source}}});
         self.create("kustomizations", true, kustomization).await;
         let (status, message) = self.outcome().await;
@@ -258,7 +284,7 @@ impl Cluster {
             let api: Api<DynamicObject> = if namespaced {
                 Api::namespaced_with(
                     self.client.clone(),
-                    object["metadata"]["namespace"].as_str().unwrap_or(NAMESPACE),
+                    object["metadata"]["namespace"].as_str().unwrap_or(TARGET),
                     &resource,
                 )
             } else {
@@ -367,6 +393,19 @@ fn compare(wanted: &Value, live: &Value, place: &str, problems: &mut Vec<String>
             }
         }
         _ if wanted == live => {}
+        // Kubernetes writes quantities in their shortest form: "2000m" is stored as "2".
+        _ if place.contains(".resources.")
+            && thousandths(wanted).is_some()
+            && thousandths(wanted) == thousandths(live) => {}
         _ => problems.push(format!("{place}: kustomize has {wanted}, the control plane {live}")),
+    }
+}
+
+/// A quantity in thousandths, when it is a plain number or one of thousandths.
+fn thousandths(quantity: &Value) -> Option<u64> {
+    let text = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
+    match text.strip_suffix('m') {
+        Some(number) => number.parse().ok(),
+        None => text.parse::<u64>().ok()?.checked_mul(1000),
     }
 }
