@@ -38,6 +38,21 @@ impl Admin {
         self.client.clone()
     }
 
+    /// What a user without groups may ask, by impersonation: the same requests, with that user's rights.
+    ///
+    /// # Errors
+    /// [`AdminError::Incomplete`] when the name can't stand in a header.
+    pub fn impersonating(&self, user: &str) -> Result<Self, AdminError> {
+        let user = http::HeaderValue::from_str(user).map_err(|_| AdminError::Incomplete("user name"))?;
+        let client = self.client();
+        let service = tower::service_fn(move |mut request: http::Request<kube::client::Body>| {
+            let client = client.clone();
+            request.headers_mut().insert("impersonate-user", user.clone());
+            async move { client.send(request).await }
+        });
+        Ok(Self::new(kube::Client::new(service, "default")))
+    }
+
     async fn api(&self, api_version: &str, kind: &str, namespace: &str) -> Result<Api<DynamicObject>, AdminError> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = GroupVersionKind::gvk(group, version, kind);

@@ -10,6 +10,7 @@
 )]
 
 mod applying;
+mod attacks;
 mod failing;
 mod lifecycle;
 mod stage;

@@ -29,6 +29,11 @@ pub(crate) struct Stage {
 impl Stage {
     /// Everything running, and a namespace in which the ServiceAccount `default` may do what an editor may.
     pub(crate) async fn set(namespace: &str) -> Self {
+        Self::set_allowing(namespace, &[]).await
+    }
+
+    /// As [`Stage::set`], with more addresses that an administrator allows sources to fetch from.
+    pub(crate) async fn set_allowing(namespace: &str, more: &[String]) -> Self {
         let cluster = Cluster::start().await.unwrap();
         let git = GitServer::start(cluster.folder().join("git"), Options::default())
             .await
@@ -37,8 +42,9 @@ impl Stage {
             .await
             .unwrap();
         let allow = [&git, &private].map(|server| format!("http://{}", server.http_address()).parse().unwrap());
+        let more = more.iter().map(|endpoint| endpoint.parse().unwrap());
         let policy = Policy {
-            allow: allow.to_vec(),
+            allow: allow.into_iter().chain(more).collect(),
             cluster: Vec::new(),
         };
         let (end, running) = start(&cluster, &policy);

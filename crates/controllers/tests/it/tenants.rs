@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, condition, config_map};
 
-const SURFACE: (&str, &str) = ("tenure.dev/v1alpha1", "Surface");
-const TENANT: (&str, &str) = ("capsule.clastix.io/v1beta2", "Tenant");
+pub(crate) const SURFACE: (&str, &str) = ("tenure.dev/v1alpha1", "Surface");
+pub(crate) const TENANT: (&str, &str) = ("capsule.clastix.io/v1beta2", "Tenant");
 
 /// A Tenant with a namespace of its name.
-async fn tenant(stage: &Stage, name: &str) {
+pub(crate) async fn tenant(stage: &Stage, name: &str) {
     stage
         .admin
         .apply(json!({
@@ -40,7 +40,7 @@ async fn tenant(stage: &Stage, name: &str) {
 }
 
 /// A Surface with one source, of a repository with these files; `source` is laid over the usual.
-async fn surface(stage: &Stage, namespace: &str, name: &str, files: &[(&str, &str)], source: Value) {
+pub(crate) async fn surface(stage: &Stage, namespace: &str, name: &str, files: &[(&str, &str)], source: Value) {
     let repository = stage.git.create(&format!("{namespace}-{name}")).await.unwrap();
     repository.commit(files.iter().copied(), "first").await.unwrap();
     let mut usual = json!({
@@ -61,7 +61,7 @@ async fn surface(stage: &Stage, namespace: &str, name: &str, files: &[(&str, &st
         .unwrap();
 }
 
-async fn surface_ready(stage: &Stage, target: (&str, &str)) -> Value {
+pub(crate) async fn surface_ready(stage: &Stage, target: (&str, &str)) -> Value {
     stage
         .until(SURFACE, target, |surface| {
             surface

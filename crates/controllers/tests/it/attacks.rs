@@ -1,0 +1,205 @@
+//! Attacks by a tenant: as an owner who may also write Flux's kinds and their statuses in the home namespace, and as what the
+//! tenant's repository contains. Every denial stands beside a control, the same thing within the tenant's rights, that succeeds:
+//! a denial by something that never works proves nothing.
+//!
+//! `EVIL` and `ALPHA` in what is tried stand for the names of the attacker's and the other tenant, which are also the names of
+//! their home namespaces.
+
+mod contents;
+mod fields;
+mod forgery;
+mod places;
+
+use serde_json::{Value, json};
+use tenure_testkit::{Admin, SOON, eventually};
+
+use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, Stage, condition};
+use crate::tenants::{SURFACE, tenant};
+
+/// Two tenants, and the owner of one of them.
+struct Scene {
+    stage: Stage,
+    evil: String,
+    alpha: String,
+    /// The owner of `EVIL`.
+    mallory: Admin,
+}
+
+/// One way out, and the way that is allowed.
+struct Attack {
+    /// Names the attempt; the control is `<name>-control`.
+    name: &'static str,
+    /// Laid over the spec of the attempt.
+    attempt: Value,
+    /// What mallory reads, from the API server or in the Ready condition.
+    expected: &'static str,
+    /// Laid over the spec of the control.
+    control: Value,
+}
+
+fn attack(name: &'static str, attempt: Value, expected: &'static str, control: Value) -> Attack {
+    Attack {
+        name,
+        attempt,
+        expected,
+        control,
+    }
+}
+
+impl Scene {
+    async fn set(prefix: &str) -> Self {
+        Self::set_allowing(prefix, &[]).await
+    }
+
+    async fn set_allowing(prefix: &str, allow: &[String]) -> Self {
+        let stage = Stage::set_allowing(prefix, allow).await;
+        let (evil, alpha) = (format!("{prefix}-evil"), format!("{prefix}-alpha"));
+        tenant(&stage, &evil).await;
+        tenant(&stage, &alpha).await;
+        let owner = format!("{evil}-owner");
+        for object in [
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+                "metadata": { "name": "flux", "namespace": evil },
+                "rules": [{
+                    "apiGroups": ["kustomize.toolkit.fluxcd.io", "source.toolkit.fluxcd.io", "tenure.dev"],
+                    "resources": ["*"], "verbs": ["*"]
+                }]
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                "metadata": { "name": "flux", "namespace": evil },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "flux" },
+                "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": owner }]
+            }),
+        ] {
+            stage.admin.apply(object).await.unwrap();
+        }
+        let mallory = stage.admin.impersonating(&owner).unwrap();
+        Self {
+            stage,
+            evil,
+            alpha,
+            mallory,
+        }
+    }
+
+    fn fill(&self, text: &str) -> String {
+        text.replace("EVIL", &self.evil).replace("ALPHA", &self.alpha)
+    }
+
+    fn value(&self, value: &Value) -> Value {
+        serde_json::from_str(&self.fill(&value.to_string())).unwrap()
+    }
+
+    /// A repository of mallory's on the Git server.
+    async fn repository(&self, name: &str, files: &[(String, String)]) -> tenure_git_server::Repository {
+        let repository = self.stage.git.create(&self.fill(name)).await.unwrap();
+        let files = files.iter().map(|(path, text)| (path.clone(), self.fill(text)));
+        repository.commit(files, "first").await.unwrap();
+        repository
+    }
+
+    /// A GitRepository of mallory's; `spec` is laid over the usual.
+    fn source(&self, name: &str, repository: &str, spec: &Value) -> Value {
+        let usual = json!({
+            "url": self.stage.git.http_url(&self.fill(repository)), "ref": { "branch": "main" }, "interval": "1s"
+        });
+        self.object(GIT_REPOSITORY, name, usual, spec)
+    }
+
+    /// A Kustomization of mallory's of the source `files`; `spec` is laid over the usual.
+    fn kustomization(&self, name: &str, spec: &Value) -> Value {
+        let usual = json!({
+            "interval": "10m", "retryInterval": "1s", "timeout": "30s", "prune": true, "path": "./",
+            "serviceAccountName": "EVIL-gitops", "targetNamespace": "EVIL",
+            "sourceRef": { "kind": "GitRepository", "name": "files" }
+        });
+        self.object(KUSTOMIZATION, name, usual, spec)
+    }
+
+    fn object(&self, kind: (&str, &str), name: &str, usual: Value, spec: &Value) -> Value {
+        let mut laid = usual;
+        for (key, value) in spec.as_object().unwrap() {
+            laid[key] = value.clone();
+        }
+        laid.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        self.value(&json!({
+            "apiVersion": kind.0, "kind": kind.1, "metadata": { "name": name, "namespace": "EVIL" }, "spec": laid
+        }))
+    }
+
+    /// Tries all, and waits until every attempt is refused as expected and every control is ready.
+    async fn check(&self, attacks: &[Attack], make: impl Fn(&Attack, &str, &Value) -> Value) {
+        let mut pending: Vec<(Value, Option<&str>)> = Vec::new();
+        for attack in attacks {
+            let attempt = make(attack, attack.name, &attack.attempt);
+            match self.mallory.apply(attempt.clone()).await {
+                Ok(_) => pending.push((attempt, Some(attack.expected))),
+                Err(error) => {
+                    let message = error.to_string();
+                    assert!(message.contains(attack.expected), "{}: {message}", attack.name);
+                }
+            }
+            let control = make(attack, &format!("{}-control", attack.name), &attack.control);
+            self.mallory.apply(control.clone()).await.unwrap();
+            pending.push((control, None));
+        }
+        let looked = eventually(SOON, || async {
+            let mut unmet = Vec::new();
+            for (object, expected) in &pending {
+                let (kind, name) = (
+                    object["kind"].as_str().unwrap(),
+                    object["metadata"]["name"].as_str().unwrap(),
+                );
+                let live = self.stage.get(kind_of(kind), (&self.evil, name)).await;
+                let ready = live.as_ref().and_then(|live| condition(live, "Ready")).cloned();
+                let met = ready.as_ref().is_some_and(|ready| match expected {
+                    Some(expected) => {
+                        ready["status"] == "False" && ready["message"].as_str().unwrap().contains(&self.fill(expected))
+                    }
+                    None => ready["status"] == "True",
+                });
+                if !met {
+                    unmet.push(format!("{name}: wanted {expected:?}, is {ready:?}"));
+                }
+            }
+            if unmet.is_empty() {
+                Ok(())
+            } else {
+                Err(unmet.join("\n"))
+            }
+        });
+        if let Err(unmet) = looked.await {
+            panic!("{unmet}");
+        }
+    }
+
+    /// Asserts that none of these is there, seen with an administrator's eyes.
+    async fn absent(&self, objects: &[((&str, &str), &str, &str)]) {
+        for (kind, namespace, name) in objects {
+            let found = self.stage.get(*kind, (&self.fill(namespace), &self.fill(name))).await;
+            assert!(found.is_none(), "{found:#?}");
+        }
+    }
+}
+
+fn kind_of(kind: &str) -> (&'static str, &'static str) {
+    [GIT_REPOSITORY, KUSTOMIZATION, SURFACE]
+        .into_iter()
+        .find(|known| known.1 == kind)
+        .unwrap()
+}
+
+/// A folder `own/<name>` with a ConfigMap of that name, for every attack.
+fn own_folders(attacks: &[Attack]) -> Vec<(String, String)> {
+    attacks
+        .iter()
+        .map(|attack| {
+            (
+                format!("own/{}/a.yaml", attack.name),
+                crate::stage::config_map(attack.name, "1"),
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,460 @@
+//! What a tenant's repository contains.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use super::{Attack, Scene, attack};
+use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, config_map};
+use crate::tenants::{SURFACE, TENANT, surface, surface_ready};
+
+/// A folder's files that try something, and those of the control.
+struct Contents {
+    name: &'static str,
+    attempt: Vec<(&'static str, String)>,
+    expected: &'static str,
+    control: Vec<(&'static str, String)>,
+}
+
+fn object(api_version: &str, kind: &str, name: &str, namespace: &str, rest: &str) -> String {
+    let namespace = if namespace.is_empty() {
+        String::new()
+    } else {
+        format!("  namespace: {namespace}\n")
+    };
+    format!("apiVersion: {api_version}\nkind: {kind}\nmetadata:\n  name: {name}\n{namespace}{rest}")
+}
+
+/// One file that tries, and a ConfigMap as control.
+fn one(name: &'static str, file: String, expected: &'static str) -> Contents {
+    Contents {
+        name,
+        attempt: vec![("a.yaml", file)],
+        expected,
+        control: vec![("a.yaml", config_map(name, "1"))],
+    }
+}
+
+/// A kustomization file that tries, beside a ConfigMap; the control has the ConfigMap alone.
+fn file(name: &'static str, kustomization: &str, expected: &'static str) -> Contents {
+    Contents {
+        name,
+        attempt: vec![
+            ("kustomization.yaml", format!("resources: [a.yaml]\n{kustomization}")),
+            ("a.yaml", config_map(name, "1")),
+        ],
+        expected,
+        control: vec![
+            ("kustomization.yaml", "resources: [a.yaml]\n".to_owned()),
+            ("a.yaml", config_map(name, "1")),
+        ],
+    }
+}
+
+fn role(name: &str, rule: &str) -> String {
+    object(
+        "rbac.authorization.k8s.io/v1",
+        "Role",
+        name,
+        "",
+        &format!("rules:\n  - {rule}\n"),
+    )
+}
+
+fn binding(name: &str, kind: &str, role: &str, subject: &str) -> String {
+    let rest = format!(
+        "roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: {kind}, name: {role}}}\nsubjects:\n  - {subject}\n"
+    );
+    object("rbac.authorization.k8s.io/v1", "RoleBinding", name, "", &rest)
+}
+
+fn pairs() -> Vec<Contents> {
+    let child = "spec: {interval: 1m, prune: true, path: ./, sourceRef: {kind: GitRepository, name: files}}\n";
+    let own = "{kind: ServiceAccount, name: EVIL-gitops, namespace: EVIL}";
+    let other = "{kind: ServiceAccount, name: ALPHA-gitops, namespace: ALPHA}";
+    let narrow = "{apiGroups: [\"\"], resources: [configmaps], verbs: [get]}";
+    let escalation = |name: &'static str, rule: &str| Contents {
+        name,
+        attempt: vec![("a.yaml", role(name, rule))],
+        expected: "is attempting to grant RBAC permissions not currently held",
+        control: vec![("a.yaml", role(&format!("{name}-narrow"), narrow))],
+    };
+    let foreign = "does not belong to tenant EVIL";
+    let cluster_wide = "cluster-scoped";
+    vec![
+        one(
+            "child-kustomization",
+            object(KUSTOMIZATION.0, KUSTOMIZATION.1, "child", "", child),
+            "kustomizations",
+        ),
+        one(
+            "child-source",
+            object(
+                GIT_REPOSITORY.0,
+                GIT_REPOSITORY.1,
+                "child",
+                "",
+                "spec: {interval: 1m, url: \"http://example.com/x\"}\n",
+            ),
+            "gitrepositories",
+        ),
+        one(
+            "child-surface",
+            object(
+                SURFACE.0,
+                SURFACE.1,
+                "child",
+                "",
+                "spec: {sources: [{name: a, url: \"http://example.com/x\"}]}\n",
+            ),
+            "surfaces",
+        ),
+        one(
+            "tenant",
+            object(
+                TENANT.0,
+                TENANT.1,
+                "child",
+                "",
+                "spec: {owners: [{kind: User, name: EVIL-owner}]}\n",
+            ),
+            cluster_wide,
+        ),
+        one(
+            "namespace",
+            object("v1", "Namespace", "EVIL-more", "", ""),
+            cluster_wide,
+        ),
+        one(
+            "own-namespace",
+            object(
+                "v1",
+                "Namespace",
+                "EVIL",
+                "",
+                "  labels: {capsule.clastix.io/tenant: ALPHA}\n",
+            ),
+            cluster_wide,
+        ),
+        one(
+            "webhook",
+            object(
+                "admissionregistration.k8s.io/v1",
+                "MutatingWebhookConfiguration",
+                "evil",
+                "",
+                "webhooks: []\n",
+            ),
+            cluster_wide,
+        ),
+        one(
+            "quota",
+            object("v1", "ResourceQuota", "none", "", "spec: {hard: {pods: \"999\"}}\n"),
+            "resourcequotas",
+        ),
+        one(
+            "name-dots",
+            object("v1", "ConfigMap", "../../tenure-system/configmaps/x", "", ""),
+            "name",
+        ),
+        one("name-newline", object("v1", "ConfigMap", "\"a\\nb\"", "", ""), "name"),
+        one(
+            "name-query",
+            object("v1", "ConfigMap", "\"a?dryRun=All\"", "", ""),
+            "name",
+        ),
+        escalation(
+            "grant-token",
+            "{apiGroups: [\"\"], resources: [serviceaccounts/token], verbs: [create]}",
+        ),
+        escalation(
+            "grant-impersonate",
+            "{apiGroups: [\"\"], resources: [serviceaccounts, users, groups], verbs: [impersonate]}",
+        ),
+        escalation(
+            "grant-flux",
+            "{apiGroups: [kustomize.toolkit.fluxcd.io], resources: [kustomizations], verbs: [create]}",
+        ),
+        escalation(
+            "grant-status",
+            "{apiGroups: [kustomize.toolkit.fluxcd.io], resources: [kustomizations/status], verbs: [patch]}",
+        ),
+        escalation(
+            "grant-exec",
+            "{apiGroups: [\"\"], resources: [pods/exec], verbs: [create]}",
+        ),
+        escalation("grant-all", "{apiGroups: [\"*\"], resources: [\"*\"], verbs: [\"*\"]}"),
+        Contents {
+            name: "bind-edit",
+            attempt: vec![("a.yaml", binding("bind-edit", "ClusterRole", "edit", own))],
+            expected: "is attempting to grant RBAC permissions not currently held",
+            // To whom it gives what it has is the tenant's own business: another tenant's ServiceAccount too.
+            control: vec![
+                ("a.yaml", role("bind-edit", narrow)),
+                ("b.yaml", binding("bind-edit-control", "Role", "bind-edit", other)),
+            ],
+        },
+    ]
+    .into_iter()
+    .chain(foreign_objects(foreign, child))
+    .chain(kustomization_files())
+    .collect()
+}
+
+/// Namespaces are not set for these, so that what the files say stands.
+fn foreign_objects(foreign: &'static str, child: &str) -> Vec<Contents> {
+    let owned = |contents: Contents| Contents {
+        control: vec![(
+            "a.yaml",
+            config_map(contents.name, "1").replace("metadata:\n", "metadata:\n  namespace: EVIL\n"),
+        )],
+        ..contents
+    };
+    vec![
+        owned(one(
+            "foreign-child",
+            object(KUSTOMIZATION.0, KUSTOMIZATION.1, "child", "ALPHA", child),
+            foreign,
+        )),
+        owned(one(
+            "foreign-platform",
+            object(KUSTOMIZATION.0, KUSTOMIZATION.1, "child", "tenure-system", child),
+            foreign,
+        )),
+        owned(one(
+            "foreign-list",
+            format!(
+                "apiVersion: v1\nkind: List\nitems:\n  - {{apiVersion: v1, kind: ConfigMap, metadata: {{name: planted, namespace: ALPHA}}}}\n  - {{apiVersion: v1, kind: ConfigMap, metadata: {{name: {}, namespace: EVIL}}}}\n",
+                "planted"
+            ),
+            foreign,
+        )),
+        owned(one(
+            "foreign-slash",
+            object("v1", "ConfigMap", "planted", "EVIL/../ALPHA", ""),
+            "namespace",
+        )),
+        owned(one(
+            "foreign-role",
+            object(
+                "rbac.authorization.k8s.io/v1",
+                "RoleBinding",
+                "planted",
+                "ALPHA",
+                "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}\nsubjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: EVIL-owner}]\n",
+            ),
+            foreign,
+        )),
+        owned(Contents {
+            attempt: vec![
+                (
+                    "kustomization.yaml",
+                    "namespace: ALPHA\nresources: [a.yaml]\n".to_owned(),
+                ),
+                ("a.yaml", config_map("planted", "1")),
+            ],
+            ..one("foreign-transformer", String::new(), foreign)
+        }),
+    ]
+}
+
+fn kustomization_files() -> Vec<Contents> {
+    let exec = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: run\n  annotations:\n    config.kubernetes.io/function: |\n      exec:\n        path: /bin/sh\n";
+    let mut executed = file("generator-exec", "generators: [run.yaml]\n", "");
+    executed.attempt.push(("run.yaml", exec.to_owned()));
+    vec![
+        executed,
+        file(
+            "helm",
+            "helmCharts: [{name: x, repo: \"https://example.com\"}]\n",
+            "helm",
+        ),
+        file(
+            "remote-patch",
+            "patches: [{path: \"https://example.com/p.yaml\"}]\n",
+            "https://example.com/p.yaml",
+        ),
+        file(
+            "remote-schema",
+            "openapi: {path: \"https://example.com/s.json\"}\n",
+            "openapi.path",
+        ),
+        file(
+            "remote-crd",
+            "crds: [\"https://example.com/c.json\"]\n",
+            "https://example.com/c.json",
+        ),
+        file(
+            "remote-component",
+            "components: [\"git::ssh://git@example.com/x\"]\n",
+            "example.com",
+        ),
+        file("file-base", "components: [\"file:///etc\"]\n", "file:///etc"),
+        file(
+            "generator-passwd",
+            "configMapGenerator: [{name: x, files: [/etc/passwd]}]\n",
+            "/etc/passwd",
+        ),
+        file(
+            "generator-up",
+            "configMapGenerator: [{name: x, files: [../../../../../../etc/passwd]}]\n",
+            "etc/passwd",
+        ),
+        file(
+            "generator-neighbour",
+            "configMapGenerator: [{name: x, files: [../../../own.txt]}]\n",
+            "own.txt",
+        ),
+        file(
+            "environment",
+            "configMapGenerator: [{name: x, envs: [/proc/self/environ]}]\n",
+            "/proc/self/environ",
+        ),
+        file(
+            "replacement",
+            "replacements: [{path: \"https://example.com/r.yaml\"}]\n",
+            "https://example.com/r.yaml",
+        ),
+    ]
+}
+
+fn files_of(pairs: &[Contents]) -> Vec<(String, String)> {
+    let mut files = vec![("own.txt".to_owned(), "a neighbour".to_owned())];
+    for contents in pairs {
+        for (folder, side) in [("attempt", &contents.attempt), ("control", &contents.control)] {
+            for (path, text) in side {
+                files.push((format!("{}/{folder}/{path}", contents.name), text.clone()));
+            }
+        }
+    }
+    files
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_in_a_repository_leads_out() {
+    let scene = Scene::set("attacks-c").await;
+    let pairs = pairs();
+    scene.repository("EVIL-files", &files_of(&pairs)).await;
+    scene
+        .mallory
+        .apply(scene.source("files", "EVIL-files", &json!({})))
+        .await
+        .unwrap();
+    let attacks: Vec<Attack> = pairs
+        .iter()
+        .map(|contents| {
+            let at = |side: &str| {
+                let path = format!("./{}/{side}", contents.name);
+                // What the files say of namespaces stands only if nothing is laid over it.
+                let target = (!contents.name.starts_with("foreign-")).then_some("EVIL");
+                json!({ "path": path, "targetNamespace": target })
+            };
+            attack(contents.name, at("attempt"), contents.expected, at("control"))
+        })
+        .collect();
+    scene
+        .check(&attacks, |_, name, spec| scene.kustomization(name, spec))
+        .await;
+    scene
+        .absent(&[
+            (KUSTOMIZATION, "EVIL", "child"),
+            (KUSTOMIZATION, "ALPHA", "child"),
+            (KUSTOMIZATION, "tenure-system", "child"),
+            (GIT_REPOSITORY, "EVIL", "child"),
+            (SURFACE, "EVIL", "child"),
+            (TENANT, "", "child"),
+            (("v1", "Namespace"), "", "EVIL-more"),
+            (CONFIG_MAP, "ALPHA", "planted"),
+            (CONFIG_MAP, "tenure-system", "x"),
+            (("rbac.authorization.k8s.io/v1", "RoleBinding"), "ALPHA", "planted"),
+            (("rbac.authorization.k8s.io/v1", "RoleBinding"), "EVIL", "bind-edit"),
+            (("rbac.authorization.k8s.io/v1", "Role"), "EVIL", "grant-all"),
+        ])
+        .await;
+    scene.stage.end().await;
+}
+
+/// Files that are small to store and large, deep or endless to read.
+fn bombs() -> Vec<Contents> {
+    let mut aliases = String::from("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\na0: &a0 [x, x]\n");
+    for level in 1..40 {
+        let before = level - 1;
+        let _ = writeln!(
+            aliases,
+            "a{level}: &a{level} [*a{before}, *a{before}, *a{before}, *a{before}]"
+        );
+    }
+    let deep = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: bomb}}\ndata: {}{}\n",
+        "[".repeat(200_000),
+        "]".repeat(200_000)
+    );
+    let block: String = (0..3_000).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
+    let merge = "apiVersion: v1\nkind: ConfigMap\nmetadata: &m\n  name: bomb\n  <<: *m\n";
+    let ring = |name, other: &str| Contents {
+        attempt: vec![
+            ("kustomization.yaml", format!("resources: [{other}]\n")),
+            ("other/kustomization.yaml", "resources: [../]\n".to_owned()),
+        ],
+        ..one(name, String::new(), "")
+    };
+    let json = format!("{}{}", "{\"a\":".repeat(100_000), "}".repeat(100_000));
+    vec![
+        one("bomb-aliases", aliases, ""),
+        one("bomb-deep", deep, ""),
+        one("bomb-block", block, ""),
+        one("bomb-merge", merge.to_owned(), ""),
+        one("bomb-json", json, ""),
+        one("bomb-junk", "\u{feff}%YAML 9.9\n--- !!binary |\n  ".repeat(2_000), ""),
+        ring("bomb-ring", "other"),
+        ring("bomb-self", "../attempt"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bomb_goes_off_in_its_own_lane_only() {
+    let scene = Scene::set("attacks-d").await;
+    let bombs = bombs();
+    scene.repository("EVIL-files", &files_of(&bombs)).await;
+    scene
+        .mallory
+        .apply(scene.source("files", "EVIL-files", &json!({})))
+        .await
+        .unwrap();
+    let attacks: Vec<Attack> = bombs
+        .iter()
+        .map(|contents| {
+            let at = |side: &str| json!({ "path": format!("./{}/{side}", contents.name) });
+            attack(contents.name, at("attempt"), contents.expected, at("control"))
+        })
+        .collect();
+    let alpha = scene.alpha.clone();
+    let others = async {
+        surface(
+            &scene.stage,
+            &alpha,
+            "apps",
+            &[("a.yaml", &config_map("a", "1"))],
+            json!({}),
+        )
+        .await;
+        surface_ready(&scene.stage, (&alpha, "apps")).await;
+    };
+    let attempts = scene.check(&attacks, |_, name, spec| scene.kustomization(name, spec));
+    tokio::join!(others, attempts);
+
+    // A file that is larger than a file may be: the source says so, and what mallory had stays.
+    let huge = vec![b'#'; (64 << 20) + 1];
+    let repository = scene.stage.git.create(&scene.fill("EVIL-huge")).await.unwrap();
+    repository.commit([("a.yaml", huge)], "huge").await.unwrap();
+    let attempt = attack(
+        "huge",
+        json!({ "url": scene.stage.git.http_url(&scene.fill("EVIL-huge")) }),
+        "64 MiB",
+        json!({}),
+    );
+    scene
+        .check(&[attempt], |_, name, spec| scene.source(name, "EVIL-files", spec))
+        .await;
+    scene.stage.end().await;
+}

@@ -1,0 +1,317 @@
+//! What the fields of Flux's kinds can be made to say.
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::{Attack, Scene, attack, own_folders};
+use crate::stage::{CONFIG_MAP, KUSTOMIZATION};
+
+fn kustomizations() -> Vec<Attack> {
+    let account = |name: &'static str, value: &str| {
+        attack(
+            name,
+            json!({ "serviceAccountName": value }),
+            "spec.serviceAccountName",
+            json!({ "serviceAccountName": "EVIL-gitops" }),
+        )
+    };
+    let path =
+        |name: &'static str, value: &str, control: Value| attack(name, json!({ "path": value }), "spec.path", control);
+    let duration = |name: &'static str, field: &str, value: &str, expected: &'static str| {
+        attack(name, json!({ field: value }), expected, json!({ field: "1h0.5m" }))
+    };
+    let target = |name: &'static str, value: &str| {
+        attack(
+            name,
+            json!({ "targetNamespace": value }),
+            "spec.targetNamespace",
+            json!({ "targetNamespace": "EVIL" }),
+        )
+    };
+    vec![
+        account("account-colon", "ALPHA:ALPHA-gitops"),
+        account("account-user", "system:serviceaccount:tenure-system:tenure-controller"),
+        account("account-dots", "../../tenure-system/serviceaccounts/tenure-controller"),
+        account("account-newline", "default\nImpersonate-Group: system:masters"),
+        account("account-empty", ""),
+        account("account-blank", " "),
+        attack(
+            "account-nobody",
+            json!({ "serviceAccountName": null }),
+            "system:serviceaccount:EVIL:default",
+            json!({}),
+        ),
+        attack(
+            "kube-config-secret",
+            json!({ "kubeConfig": { "secretRef": { "name": "anywhere" } } }),
+            "spec.kubeConfig",
+            json!({}),
+        ),
+        attack(
+            "kube-config-map",
+            json!({ "kubeConfig": { "configMapRef": { "name": "anywhere" } } }),
+            "spec.kubeConfig",
+            json!({}),
+        ),
+        attack(
+            "substitute-from",
+            json!({ "postBuild": { "substituteFrom": [{ "kind": "Secret", "name": "unreadable" }] } }),
+            "spec.postBuild",
+            json!({}),
+        ),
+        attack(
+            "decryption",
+            json!({ "decryption": { "provider": "sops", "secretRef": { "name": "keys" } } }),
+            "spec.decryption",
+            json!({}),
+        ),
+        attack(
+            "components",
+            json!({ "components": ["https://example.com/component"] }),
+            "spec.components",
+            json!({}),
+        ),
+        path("path-up", "../../../etc", json!({ "path": "own/../own/path-up" })),
+        path("path-root-up", "/../etc", json!({ "path": "/own/path-root-up" })),
+        path("path-later", "./own/../../x", json!({ "path": "./own/./path-later/" })),
+        path("path-newline", "own\n/path-newline", json!({})),
+        attack(
+            "path-machine",
+            json!({ "path": "/etc" }),
+            "not in the source",
+            json!({}),
+        ),
+        duration("interval-negative", "interval", "-1h", "spec.interval"),
+        duration("interval-huge", "interval", "99999999999999h", "spec.interval"),
+        duration("interval-newline", "interval", "1h\n", "spec.interval"),
+        duration("timeout-negative", "timeout", "-1s", "spec.timeout"),
+        duration(
+            "retry-huge",
+            "retryInterval",
+            "9999999999999999999999h",
+            "spec.retryInterval",
+        ),
+        target("target-alpha", "ALPHA"),
+        target("target-platform", "tenure-system"),
+        target("target-system", "kube-system"),
+        target("target-colon", "EVIL:x"),
+        target("target-newline", "EVIL\n"),
+        attack(
+            "health-alpha",
+            json!({ "healthChecks": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "namespace": "ALPHA" }] }),
+            "can't check the health",
+            json!({ "healthChecks": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "health-alpha", "namespace": "EVIL" }] }),
+        ),
+        attack(
+            "health-cluster",
+            json!({ "healthChecks": [{ "apiVersion": "v1", "kind": "Namespace", "name": "ALPHA" }] }),
+            "cluster-scoped",
+            json!({}),
+        ),
+        attack(
+            "depends-expression",
+            json!({ "dependsOn": [{ "name": "x", "namespace": "ALPHA", "readyExpr": "dep.status.x == 1" }] }),
+            "readyExpr",
+            json!({ "dependsOn": [{ "name": "decryption-control", "namespace": "EVIL" }] }),
+        ),
+        attack(
+            "depends-slash",
+            json!({ "dependsOn": [{ "name": "../ALPHA/files" }] }),
+            "not found",
+            json!({ "dependsOn": [{ "name": "decryption-control" }] }),
+        ),
+        attack(
+            "source-dots",
+            json!({ "sourceRef": { "kind": "GitRepository", "name": "../ALPHA/files" } }),
+            "Source",
+            json!({}),
+        ),
+        attack(
+            "source-external",
+            json!({ "sourceRef": { "kind": "ExternalArtifact", "name": "files" } }),
+            "spec.sourceRef.kind",
+            json!({}),
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_field_of_a_kustomization_leads_out() {
+    let scene = Scene::set("attacks-a").await;
+    let attacks = kustomizations();
+    scene.repository("EVIL-files", &own_folders(&attacks)).await;
+    scene
+        .mallory
+        .apply(scene.source("files", "EVIL-files", &json!({})))
+        .await
+        .unwrap();
+    scene
+        .check(&attacks, |attack, name, spec| {
+            let mut laid = json!({ "path": format!("./own/{}", attack.name) });
+            for (key, value) in spec.as_object().unwrap() {
+                laid[key] = value.clone();
+            }
+            scene.kustomization(name, &laid)
+        })
+        .await;
+    let harm: Vec<_> = attacks
+        .iter()
+        .flat_map(|attack| {
+            ["ALPHA", "tenure-system", "kube-system"].map(|namespace| (CONFIG_MAP, namespace, attack.name))
+        })
+        .collect();
+    scene.absent(&harm).await;
+
+    // Names that would be something else in a user name, a header or an inventory.
+    for name in ["a:b", "a\nb", "../b", "a_b", "a/b", "A"] {
+        let mut object = scene.kustomization("named", &json!({ "path": "./own/decryption" }));
+        object["metadata"]["name"] = json!(name);
+        let refused = scene.mallory.create(object).await.unwrap_err().to_string();
+        assert!(refused.contains("metadata.name"), "{name:?}: {refused}");
+    }
+    let named = scene.kustomization("a.b-c", &json!({ "path": "./own/decryption", "suspend": true }));
+    scene.mallory.create(named).await.unwrap();
+    assert!(scene.stage.get(KUSTOMIZATION, (&scene.evil, "a.b-c")).await.is_some());
+    scene.stage.end().await;
+}
+
+/// Answers every request with a redirect to an address.
+async fn redirector(listener: TcpListener, location: String) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let mut request = Vec::new();
+        let mut buffer = [0; 4096];
+        while !request.windows(4).any(|window| window == b"\r\n\r\n") {
+            match stream.read(&mut buffer).await {
+                Ok(read) if read > 0 => request.extend_from_slice(&buffer[..read]),
+                _ => break,
+            }
+        }
+        let answer =
+            format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        let _ = stream.write_all(answer.as_bytes()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_field_of_a_source_leads_out() {
+    const TAIL: &str = "/info/refs?service=git-upload-pack";
+    let mut listeners = Vec::new();
+    for _ in 0..3 {
+        listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+    }
+    let hosts: Vec<String> = listeners
+        .iter()
+        .map(|listener| format!("http://{}", listener.local_addr().unwrap()))
+        .collect();
+    let scene = Scene::set_allowing("attacks-b", &hosts).await;
+    scene
+        .repository("EVIL-files", &[("a.yaml".to_owned(), "a: b\n".to_owned())])
+        .await;
+    let good = scene.stage.git.http_url(&scene.fill("EVIL-files"));
+    let port = scene.stage.git.http_address().port();
+    let targets = [
+        // Allowed is 127.0.0.1 with this port, as a URL writes it; localhost with the same port is another endpoint.
+        format!("http://localhost:{port}/{}.git{TAIL}", scene.fill("EVIL-files")),
+        format!("http://169.254.169.254/latest{TAIL}"),
+        format!("{good}{TAIL}"),
+    ];
+    let mut ended = Vec::new();
+    for (listener, target) in listeners.into_iter().zip(targets) {
+        ended.push(tokio::spawn(redirector(listener, target)));
+    }
+    let url = |name: &'static str, url: &str, expected: &'static str| {
+        attack(name, json!({ "url": url }), expected, json!({ "url": good }))
+    };
+    let attacks = vec![
+        attack(
+            "redirect-loopback",
+            json!({ "url": format!("{}/x", hosts[0]) }),
+            "loopback",
+            json!({ "url": format!("{}/x", hosts[2]) }),
+        ),
+        attack(
+            "redirect-metadata",
+            json!({ "url": format!("{}/x", hosts[1]) }),
+            "metadata",
+            json!({ "url": format!("{}/x", hosts[2]) }),
+        ),
+        url("loopback", &format!("http://localhost:{port}/x"), "loopback"),
+        url("loopback-six", "http://[::1]/x", "loopback"),
+        url("loopback-number", "http://2130706433/x", "loopback"),
+        url("loopback-octal", "http://0177.0.0.1/x", "loopback"),
+        url("mapped-metadata", "http://[::ffff:169.254.169.254]/x", "metadata"),
+        url("link-local", "https://169.254.1.1/x", "link-local"),
+        url("private", "ssh://git@10.0.0.1/x", ""),
+        url("file", "file:///etc/passwd", "spec.url"),
+        url("git", "git://example.com/x", "spec.url"),
+        url("double", "git::https://example.com/x", "spec.url"),
+        url("extension", "ext::sh -c id", "spec.url"),
+        url("option", "--upload-pack=touch /tmp/x", "spec.url"),
+        url("option-host", "ssh://-oProxyCommand=id/x", ""),
+        url("option-path", "https://example.com/-x", "dash"),
+        url("option-user", "ssh://-oProxyCommand=id@example.com/x", ""),
+        url("newline", "https://example.com/x\nHost: y", ""),
+        attack(
+            "option-branch",
+            json!({ "ref": { "branch": "--upload-pack=id" } }),
+            "ref",
+            json!({ "ref": { "branch": "main" } }),
+        ),
+        attack(
+            "reference-newline",
+            json!({ "ref": { "name": "refs/heads/main\n0000" } }),
+            "ref",
+            json!({ "ref": { "name": "refs/heads/main" } }),
+        ),
+        attack(
+            "commit-option",
+            json!({ "ref": { "commit": "--help" } }),
+            "commit",
+            json!({ "ref": { "branch": "main" } }),
+        ),
+        attack(
+            "interval-negative",
+            json!({ "interval": "-1h" }),
+            "spec.interval",
+            json!({ "interval": "1h" }),
+        ),
+        attack(
+            "timeout-huge",
+            json!({ "timeout": "99999999999999h" }),
+            "spec.timeout",
+            json!({ "timeout": "59m" }),
+        ),
+        attack(
+            "include",
+            json!({ "include": [{ "repository": { "name": "x" }, "toPath": "../x" }] }),
+            "spec.include",
+            json!({}),
+        ),
+        attack(
+            "submodules",
+            json!({ "recurseSubmodules": true }),
+            "spec.recurseSubmodules",
+            json!({ "recurseSubmodules": false }),
+        ),
+        attack(
+            "proxy",
+            json!({ "proxySecretRef": { "name": "x" } }),
+            "spec.proxySecretRef",
+            json!({}),
+        ),
+        attack(
+            "secret-dots",
+            json!({ "secretRef": { "name": "../../ALPHA/secrets/x" } }),
+            "secretRef",
+            json!({}),
+        ),
+    ];
+    scene
+        .check(&attacks, |_, name, spec| scene.source(name, "EVIL-files", spec))
+        .await;
+    for task in ended {
+        task.abort();
+    }
+    scene.stage.end().await;
+}

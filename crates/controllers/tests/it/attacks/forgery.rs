@@ -1,0 +1,199 @@
+//! Statuses, labels and owners that were written by somebody who gains by it.
+
+use serde_json::{Value, json};
+
+use super::Scene;
+use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, condition, config_map};
+use crate::tenants::{surface, surface_ready};
+
+fn entries(ids: &[&str]) -> Value {
+    let entries: Vec<Value> = ids.iter().map(|id| json!({ "id": id, "v": "v1" })).collect();
+    json!({ "status": { "inventory": { "entries": entries } } })
+}
+
+/// Everything that a forged inventory names, and that has to survive it.
+const FOREIGN: [(&str, &str, &str); 5] = [
+    ("v1", "ConfigMap", "ALPHA"),
+    ("v1", "ConfigMap", "tenure-system"),
+    ("v1", "ServiceAccount", "ALPHA"),
+    ("v1", "Namespace", ""),
+    ("capsule.clastix.io/v1beta2", "Tenant", ""),
+];
+
+fn named(kind: &str) -> &'static str {
+    match kind {
+        "ServiceAccount" => "ALPHA-gitops",
+        "Namespace" | "Tenant" => "ALPHA",
+        _ => "precious",
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_inventory_deletes_nothing_of_others() {
+    let scene = Scene::set("attacks-h").await;
+    let (evil, stage) = (scene.evil.as_str(), &scene.stage);
+    let labels = json!({ "kustomize.toolkit.fluxcd.io/name": "app", "kustomize.toolkit.fluxcd.io/namespace": "EVIL" });
+    // What others have bears the attacker's owner labels: copied there, or applied under a colliding name.
+    for (api_version, kind, namespace) in FOREIGN {
+        let patch = scene.value(&json!({ "metadata": { "labels": labels } }));
+        let target = (scene.fill(namespace), scene.fill(named(kind)));
+        if kind == "ConfigMap" {
+            let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": target.1, "namespace": target.0 } });
+            stage.admin.apply(object).await.unwrap();
+        }
+        stage
+            .admin
+            .patch((api_version, kind), (&target.0, &target.1), patch)
+            .await
+            .unwrap();
+    }
+    // Its own: one that it applied once and may prune, and one that bears another Kustomization's labels.
+    for (name, owner) in [("mine", "app"), ("not-mine", "another")] {
+        let object = scene.value(&json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": name, "namespace": "EVIL", "labels": {
+                "kustomize.toolkit.fluxcd.io/name": owner, "kustomize.toolkit.fluxcd.io/namespace": "EVIL"
+            } }
+        }));
+        scene.mallory.apply(object).await.unwrap();
+    }
+    let repository = scene
+        .repository("EVIL-files", &[("a.yaml".to_owned(), config_map("a", "1"))])
+        .await;
+    scene
+        .mallory
+        .apply(scene.source("files", "EVIL-files", &json!({})))
+        .await
+        .unwrap();
+    scene
+        .mallory
+        .apply(scene.kustomization("app", &json!({})))
+        .await
+        .unwrap();
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied((evil, "app"), &first).await;
+
+    let forged = [
+        "ALPHA_precious__ConfigMap",
+        "tenure-system_precious__ConfigMap",
+        "ALPHA_ALPHA-gitops__ServiceAccount",
+        "_ALPHA__Namespace",
+        "_ALPHA_capsule.clastix.io_Tenant",
+        "EVIL_not-mine__ConfigMap",
+        "EVIL_mine__ConfigMap",
+        "EVIL_../../ALPHA/configmaps/precious__ConfigMap",
+        "EVIL/../ALPHA_precious__ConfigMap",
+        "nonsense",
+        "",
+    ];
+    let patch = scene.value(&entries(&forged));
+    scene
+        .mallory
+        .patch_status(KUSTOMIZATION, (evil, "app"), patch.clone())
+        .await
+        .unwrap();
+    let second = crate::stage::commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
+    stage.applied((evil, "app"), &second).await;
+    // The control: what is within the rights and bears the labels is pruned, so the inventory was used.
+    stage.until(CONFIG_MAP, (evil, "mine"), |object| object.is_none()).await;
+    survived(&scene).await;
+
+    // Deletion of the Kustomization goes the same way.
+    scene
+        .mallory
+        .patch_status(KUSTOMIZATION, (evil, "app"), patch)
+        .await
+        .unwrap();
+    scene.mallory.delete(KUSTOMIZATION, (evil, "app")).await.unwrap();
+    stage
+        .until(KUSTOMIZATION, (evil, "app"), |object| object.is_none())
+        .await;
+    survived(&scene).await;
+    scene.stage.end().await;
+}
+
+async fn survived(scene: &Scene) {
+    for (api_version, kind, namespace) in FOREIGN {
+        let target = (scene.fill(namespace), scene.fill(named(kind)));
+        let object = scene.stage.get((api_version, kind), (&target.0, &target.1)).await;
+        let object = object.unwrap_or_else(|| panic!("{kind} {target:?} is gone"));
+        assert!(object["metadata"].get("deletionTimestamp").is_none(), "{object:#?}");
+    }
+    assert!(scene.stage.get(CONFIG_MAP, (&scene.evil, "not-mine")).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_artifact_is_not_rendered() {
+    let scene = Scene::set("attacks-i").await;
+    let (evil, alpha, stage) = (scene.evil.as_str(), scene.alpha.as_str(), &scene.stage);
+    surface(
+        stage,
+        alpha,
+        "apps",
+        &[("a.yaml", &config_map("secret-plan", "1"))],
+        json!({}),
+    )
+    .await;
+    surface_ready(stage, (alpha, "apps")).await;
+    let theirs = stage.get(GIT_REPOSITORY, (alpha, "apps-app")).await.unwrap()["status"]["artifact"].clone();
+
+    // A source that never fetched anything, with the status of one that did.
+    let broken = json!({ "url": "http://git.example.invalid/none.git", "suspend": true });
+    scene.mallory.apply(scene.source("files", "x", &broken)).await.unwrap();
+    let ready = json!([{ "type": "Ready", "status": "True", "reason": "Succeeded", "message": "stored", "lastTransitionTime": "2024-01-01T00:00:00Z" }]);
+    let mut moved = theirs.clone();
+    moved["path"] = json!("../../../etc/passwd");
+    moved["url"] = json!("http://169.254.169.254/latest/meta-data/");
+    for (name, artifact) in [("copied", &theirs), ("moved", &moved)] {
+        let status = json!({ "status": { "artifact": artifact, "conditions": ready, "observedGeneration": 1 } });
+        scene
+            .mallory
+            .patch_status(GIT_REPOSITORY, (evil, "files"), status)
+            .await
+            .unwrap();
+        scene
+            .mallory
+            .apply(scene.kustomization(name, &json!({})))
+            .await
+            .unwrap();
+        let message = stage
+            .ready(KUSTOMIZATION, (evil, name), "False", "ArtifactFailed")
+            .await;
+        assert!(message.contains("files"), "{message}");
+    }
+    scene.absent(&[(CONFIG_MAP, "EVIL", "secret-plan")]).await;
+
+    // The control: the source fetches, then its status is forged; its own files are rendered all the same.
+    scene
+        .repository("EVIL-files", &[("a.yaml".to_owned(), config_map("own", "1"))])
+        .await;
+    scene
+        .mallory
+        .apply(scene.source("files", "EVIL-files", &json!({ "interval": "1h" })))
+        .await
+        .unwrap();
+    stage
+        .ready(KUSTOMIZATION, (evil, "copied"), "True", "ReconciliationSucceeded")
+        .await;
+    let status = json!({ "status": { "artifact": theirs } });
+    scene
+        .mallory
+        .patch_status(GIT_REPOSITORY, (evil, "files"), status)
+        .await
+        .unwrap();
+    scene
+        .mallory
+        .apply(scene.kustomization("later", &json!({})))
+        .await
+        .unwrap();
+    stage
+        .until(KUSTOMIZATION, (evil, "later"), |object| {
+            object
+                .and_then(|object| condition(object, "Ready"))
+                .is_some_and(|ready| ready["reason"] != "Progressing")
+        })
+        .await;
+    assert!(stage.get(CONFIG_MAP, (evil, "own")).await.is_some());
+    scene.absent(&[(CONFIG_MAP, "EVIL", "secret-plan")]).await;
+    scene.stage.end().await;
+}
