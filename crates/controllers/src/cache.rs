@@ -6,6 +6,8 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kube::{Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// One kind's objects by namespace and name.
 #[derive(Debug)]
@@ -98,4 +100,28 @@ fn revision<K: Resource>(object: &K) -> u64 {
 /// A `resourceVersion` as a number; 0 when it is none.
 pub(crate) fn number(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or(0)
+}
+
+/// Reads an object; without its status when that can't be read. Whoever may write a status must not be able to hide an object with
+/// it: its controller would go on by the spec that it saw last, and neither suspend nor delete it.
+pub(crate) fn read<K: DeserializeOwned>(mut object: Value) -> Option<K> {
+    // Nothing reads them, and they are most of an object.
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    let kind = std::any::type_name::<K>();
+    let error = match K::deserialize(&object) {
+        Ok(read) => return Some(read),
+        Err(error) => error,
+    };
+    let had_status = object
+        .as_object_mut()
+        .and_then(|object| object.remove("status"))
+        .is_some();
+    if had_status && let Ok(read) = serde_json::from_value(object) {
+        tracing::warn!(%error, kind, "an object's status can't be read: it counts as none, and is written anew");
+        return Some(read);
+    }
+    tracing::warn!(%error, kind, "an object can't be read; it is left alone");
+    None
 }

@@ -16,7 +16,7 @@ use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::cache::Cache;
+use crate::cache::{self, Cache};
 use crate::config::Config;
 use crate::drive::drive;
 use crate::git_repository::GitRepositoryReconciler;
@@ -300,27 +300,16 @@ struct Change<K> {
 }
 
 /// Takes an object from a watch.
-fn observe<K: Resource + DeserializeOwned>(cache: &Cache<K>, mut object: Value) -> Option<Change<K>> {
-    // Nothing reads them, and they are most of an object.
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
-    match serde_json::from_value::<K>(object) {
-        Ok(object) => {
-            let namespace = object.meta().namespace.clone().unwrap_or_default();
-            let name = object.meta().name.clone().unwrap_or_default();
-            let old = cache.observe(object);
-            let new = cache.get(&namespace, &name);
-            Some(Change {
-                namespace,
-                name,
-                old,
-                new,
-            })
-        }
-        Err(error) => {
-            tracing::warn!(%error, kind = std::any::type_name::<K>(), "an object can't be read; it is left alone");
-            None
-        }
-    }
+fn observe<K: Resource + DeserializeOwned>(objects: &Cache<K>, object: Value) -> Option<Change<K>> {
+    let object: K = cache::read(object)?;
+    let namespace = object.meta().namespace.clone().unwrap_or_default();
+    let name = object.meta().name.clone().unwrap_or_default();
+    let old = objects.observe(object);
+    let new = objects.get(&namespace, &name);
+    Some(Change {
+        namespace,
+        name,
+        old,
+        new,
+    })
 }

@@ -14,7 +14,7 @@ use tenure_tenancy::{Placement, Realm, Settings};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
-use crate::cache::Cache;
+use crate::cache::{self, Cache};
 use crate::config::Config;
 use crate::key::OwnKind;
 use crate::lanes::Lanes;
@@ -135,10 +135,9 @@ impl World {
 
     /// Takes an object of a reconciled kind from the answer to a write.
     pub(crate) fn written(&self, kind: OwnKind, object: Value) {
-        fn take<K: kube::Resource + serde::de::DeserializeOwned>(cache: &Cache<K>, object: Value) {
-            match serde_json::from_value(object) {
-                Ok(object) => cache.written(object),
-                Err(error) => tracing::warn!(%error, "an object that was written can't be read back"),
+        fn take<K: kube::Resource + serde::de::DeserializeOwned>(objects: &Cache<K>, object: Value) {
+            if let Some(object) = cache::read(object) {
+                objects.written(object);
             }
         }
         match kind {

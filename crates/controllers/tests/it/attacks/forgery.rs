@@ -197,3 +197,64 @@ async fn a_forged_artifact_is_not_rendered() {
     scene.absent(&[(CONFIG_MAP, "EVIL", "secret-plan")]).await;
     scene.stage.end().await;
 }
+
+/// Statuses that the schema may let through, and that must not keep a Kustomization from being seen: a change of its spec (an
+/// administrator's `suspend`, say) and its deletion still count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_status_hides_an_object_from_its_controller() {
+    let scene = Scene::set("attacks-j").await;
+    let (evil, stage) = (scene.evil.as_str(), &scene.stage);
+    let condition_with = |field: &str, value: Value| {
+        let mut condition = json!({ "type": "Odd", "status": "True", "reason": "A", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z" });
+        condition[field] = value;
+        json!({ "conditions": [condition] })
+    };
+    let statuses = [
+        json!({ "observedGeneration": 1.0 }),
+        json!({ "observedGeneration": 1e18 }),
+        json!({ "observedGeneration": 9_223_372_036_854_775_808_u64 }),
+        json!({ "observedGeneration": -9 }),
+        condition_with("lastTransitionTime", json!("0000-01-01T00:00:00Z")),
+        condition_with("lastTransitionTime", json!("9999-12-31T23:59:60Z")),
+        condition_with("lastTransitionTime", json!("2024-01-01t00:00:00.123456789123z")),
+        condition_with("lastTransitionTime", json!("2024-01-01T00:00:00+23:59")),
+        condition_with("lastTransitionTime", json!("soon")),
+        condition_with("status", json!("Perhaps")),
+        condition_with("observedGeneration", json!(2.0)),
+        json!({ "inventory": {} }),
+        json!({ "inventory": { "entries": [{}] } }),
+        json!({ "history": [{}] }),
+        json!({ "unknown": { "deep": 1 } }),
+    ];
+    let files: Vec<(String, String)> = (0..=statuses.len())
+        .map(|number| (format!("v{number}/a.yaml"), config_map("a", &number.to_string())))
+        .collect();
+    scene.repository("EVIL-files", &files).await;
+    let source = scene.source("files", "EVIL-files", &json!({ "interval": "1h" }));
+    scene.mallory.apply(source).await.unwrap();
+    scene
+        .mallory
+        .apply(scene.kustomization("app", &json!({ "path": "./v0" })))
+        .await
+        .unwrap();
+    let app = (evil, "app");
+    stage.ready(KUSTOMIZATION, app, "True", "ReconciliationSucceeded").await;
+    let mut let_through = 0;
+    for (number, status) in (1..).zip(&statuses) {
+        let forged = json!({ "status": status });
+        if scene.mallory.patch_status(KUSTOMIZATION, app, forged).await.is_err() {
+            continue;
+        }
+        let_through += 1;
+        // Only who sees the object as it is now does what it says now.
+        let spec = json!({ "spec": { "path": format!("./v{number}") } });
+        stage.admin.patch(KUSTOMIZATION, app, spec).await.unwrap();
+        let value = number.to_string();
+        let seen = |object: Option<&Value>| object.is_some_and(|object| object["data"]["value"] == value);
+        stage.until(CONFIG_MAP, (evil, "a"), seen).await;
+    }
+    assert!(let_through > 0, "no status was let through: nothing was tried");
+    scene.mallory.delete(KUSTOMIZATION, app).await.unwrap();
+    stage.until(KUSTOMIZATION, app, |object| object.is_none()).await;
+    scene.stage.end().await;
+}
