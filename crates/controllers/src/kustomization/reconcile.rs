@@ -219,7 +219,10 @@ impl Reconciler for KustomizationReconciler {
             }
         }
         let ends = matches!(plan.next, Next::Wait(_) | Next::Done(_));
-        if ends && let Some(identity) = &plan.identity {
+        // Before anything is applied: a watch that others hold already tells of a change once, to whom it knows then.
+        if (ends || !plan.watch.is_empty())
+            && let Some(identity) = &plan.identity
+        {
             self.world
                 .live
                 .hold(&key, &self.world.clients, identity, &plan.watch)
