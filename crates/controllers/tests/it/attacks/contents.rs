@@ -1,19 +1,17 @@
 //! What a tenant's repository contains.
 
-use std::fmt::Write as _;
-
 use serde_json::json;
 
 use super::{Attack, Scene, attack};
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, config_map};
-use crate::tenants::{SURFACE, TENANT, surface, surface_ready};
+use crate::tenants::{SURFACE, TENANT};
 
 /// A folder's files that try something, and those of the control.
-struct Contents {
-    name: &'static str,
-    attempt: Vec<(&'static str, String)>,
-    expected: &'static str,
-    control: Vec<(&'static str, String)>,
+pub(super) struct Contents {
+    pub(super) name: &'static str,
+    pub(super) attempt: Vec<(&'static str, String)>,
+    pub(super) expected: &'static str,
+    pub(super) control: Vec<(&'static str, String)>,
 }
 
 fn object(api_version: &str, kind: &str, name: &str, namespace: &str, rest: &str) -> String {
@@ -26,7 +24,7 @@ fn object(api_version: &str, kind: &str, name: &str, namespace: &str, rest: &str
 }
 
 /// One file that tries, and a ConfigMap as control.
-fn one(name: &'static str, file: String, expected: &'static str) -> Contents {
+pub(super) fn one(name: &'static str, file: String, expected: &'static str) -> Contents {
     Contents {
         name,
         attempt: vec![("a.yaml", file)],
@@ -318,7 +316,7 @@ fn kustomization_files() -> Vec<Contents> {
     ]
 }
 
-fn files_of(pairs: &[Contents]) -> Vec<(String, String)> {
+pub(super) fn files_of(pairs: &[Contents]) -> Vec<(String, String)> {
     let mut files = vec![("own.txt".to_owned(), "a neighbour".to_owned())];
     for contents in pairs {
         for (folder, side) in [("attempt", &contents.attempt), ("control", &contents.control)] {
@@ -370,91 +368,6 @@ async fn nothing_in_a_repository_leads_out() {
             (("rbac.authorization.k8s.io/v1", "RoleBinding"), "EVIL", "bind-edit"),
             (("rbac.authorization.k8s.io/v1", "Role"), "EVIL", "grant-all"),
         ])
-        .await;
-    scene.stage.end().await;
-}
-
-/// Files that are small to store and large, deep or endless to read.
-fn bombs() -> Vec<Contents> {
-    let mut aliases = String::from("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\na0: &a0 [x, x]\n");
-    for level in 1..40 {
-        let before = level - 1;
-        let _ = writeln!(
-            aliases,
-            "a{level}: &a{level} [*a{before}, *a{before}, *a{before}, *a{before}]"
-        );
-    }
-    let deep = format!(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: bomb}}\ndata: {}{}\n",
-        "[".repeat(200_000),
-        "]".repeat(200_000)
-    );
-    let block: String = (0..3_000).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
-    let merge = "apiVersion: v1\nkind: ConfigMap\nmetadata: &m\n  name: bomb\n  <<: *m\n";
-    let ring = |name, other: &str| Contents {
-        attempt: vec![
-            ("kustomization.yaml", format!("resources: [{other}]\n")),
-            ("other/kustomization.yaml", "resources: [../]\n".to_owned()),
-        ],
-        ..one(name, String::new(), "")
-    };
-    let json = format!("{}{}", "{\"a\":".repeat(100_000), "}".repeat(100_000));
-    vec![
-        one("bomb-aliases", aliases, ""),
-        one("bomb-deep", deep, ""),
-        one("bomb-block", block, ""),
-        one("bomb-merge", merge.to_owned(), ""),
-        one("bomb-json", json, ""),
-        one("bomb-junk", "\u{feff}%YAML 9.9\n--- !!binary |\n  ".repeat(2_000), ""),
-        ring("bomb-ring", "other"),
-        ring("bomb-self", "../attempt"),
-    ]
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bomb_goes_off_in_its_own_lane_only() {
-    let scene = Scene::set("attacks-d").await;
-    let bombs = bombs();
-    scene.repository("EVIL-files", &files_of(&bombs)).await;
-    scene
-        .mallory
-        .apply(scene.source("files", "EVIL-files", &json!({})))
-        .await
-        .unwrap();
-    let attacks: Vec<Attack> = bombs
-        .iter()
-        .map(|contents| {
-            let at = |side: &str| json!({ "path": format!("./{}/{side}", contents.name) });
-            attack(contents.name, at("attempt"), contents.expected, at("control"))
-        })
-        .collect();
-    let alpha = scene.alpha.clone();
-    let others = async {
-        surface(
-            &scene.stage,
-            &alpha,
-            "apps",
-            &[("a.yaml", &config_map("a", "1"))],
-            json!({}),
-        )
-        .await;
-        surface_ready(&scene.stage, (&alpha, "apps")).await;
-    };
-    let attempts = scene.check(&attacks, |_, name, spec| scene.kustomization(name, spec));
-    tokio::join!(others, attempts);
-
-    // A file that is larger than a file may be: the source says so, and what mallory had stays.
-    let huge = vec![b'#'; (64 << 20) + 1];
-    let repository = scene.stage.git.create(&scene.fill("EVIL-huge")).await.unwrap();
-    repository.commit([("a.yaml", huge)], "huge").await.unwrap();
-    let attempt = attack(
-        "huge",
-        json!({ "url": scene.stage.git.http_url(&scene.fill("EVIL-huge")) }),
-        "64 MiB",
-        json!({}),
-    );
-    scene
-        .check(&[attempt], |_, name, spec| scene.source(name, "EVIL-files", spec))
         .await;
     scene.stage.end().await;
 }

@@ -198,7 +198,7 @@ async fn a_forged_artifact_is_not_rendered() {
     scene.stage.end().await;
 }
 
-/// Statuses that the schema may let through, and that must not keep a Kustomization from being seen: a change of its spec (an
+/// Statuses and metadata that the schema may let through, and that must not keep a Kustomization from being seen: a change of its spec (an
 /// administrator's `suspend`, say) and its deletion still count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_status_hides_an_object_from_its_controller() {
@@ -226,7 +226,25 @@ async fn no_status_hides_an_object_from_its_controller() {
         json!({ "history": [{}] }),
         json!({ "unknown": { "deep": 1 } }),
     ];
-    let files: Vec<(String, String)> = (0..=statuses.len())
+    let metadata = [
+        json!({ "generation": 1.0 }),
+        json!({ "generation": -1 }),
+        json!({ "deletionGracePeriodSeconds": 1.0 }),
+        json!({ "creationTimestamp": "0000-01-01T00:00:00Z" }),
+        json!({ "deletionTimestamp": "soon" }),
+        json!({ "labels": { "a": 1 } }),
+        json!({ "annotations": { "a": { "b": [] } } }),
+        json!({ "annotations": { "reconcile.fluxcd.io/requestedAt": "\u{0}\n" } }),
+        json!({ "finalizers": [1] }),
+        json!({ "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "x", "controller": "yes" }] }),
+        json!({ "unknown": 1 }),
+    ];
+    let tries: Vec<Value> = statuses
+        .into_iter()
+        .map(|status| json!({ "status": status }))
+        .chain(metadata.into_iter().map(|metadata| json!({ "metadata": metadata })))
+        .collect();
+    let files: Vec<(String, String)> = (0..=tries.len())
         .map(|number| (format!("v{number}/a.yaml"), config_map("a", &number.to_string())))
         .collect();
     scene.repository("EVIL-files", &files).await;
@@ -240,9 +258,13 @@ async fn no_status_hides_an_object_from_its_controller() {
     let app = (evil, "app");
     stage.ready(KUSTOMIZATION, app, "True", "ReconciliationSucceeded").await;
     let mut let_through = 0;
-    for (number, status) in (1..).zip(&statuses) {
-        let forged = json!({ "status": status });
-        if scene.mallory.patch_status(KUSTOMIZATION, app, forged).await.is_err() {
+    for (number, forged) in (1..).zip(tries) {
+        let patched = if forged.get("status").is_some() {
+            scene.mallory.patch_status(KUSTOMIZATION, app, forged.clone()).await
+        } else {
+            scene.mallory.patch(KUSTOMIZATION, app, forged.clone()).await
+        };
+        if patched.is_err() {
             continue;
         }
         let_through += 1;
