@@ -1,7 +1,5 @@
 //! Contents of a repository that cost more to read than to write.
 
-use std::fmt::Write as _;
-
 use serde_json::json;
 
 use super::contents::{Contents, files_of, one};
@@ -11,14 +9,6 @@ use crate::tenants::{surface, surface_ready};
 
 /// Files that are small to store and large, deep or endless to read.
 fn bombs() -> Vec<Contents> {
-    let mut aliases = String::from("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\na0: &a0 [x, x]\n");
-    for level in 1..40 {
-        let before = level - 1;
-        let _ = writeln!(
-            aliases,
-            "a{level}: &a{level} [*a{before}, *a{before}, *a{before}, *a{before}]"
-        );
-    }
     let deep = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: bomb}}\ndata: {}{}\n",
         "[".repeat(200_000),
@@ -31,16 +21,19 @@ fn bombs() -> Vec<Contents> {
             ("kustomization.yaml", format!("resources: [{other}]\n")),
             ("other/kustomization.yaml", "resources: [../]\n".to_owned()),
         ],
-        ..one(name, String::new(), "")
+        ..one(name, String::new(), "cycle detected")
     };
     let json = format!("{}{}", "{\"a\":".repeat(100_000), "}".repeat(100_000));
     vec![
-        one("bomb-aliases", aliases, ""),
-        one("bomb-deep", deep, ""),
-        one("bomb-block", block, ""),
-        one("bomb-merge", merge.to_owned(), ""),
-        one("bomb-json", json, ""),
-        one("bomb-junk", "\u{feff}%YAML 9.9\n--- !!binary |\n  ".repeat(2_000), ""),
+        one("bomb-deep", deep, "recursion limit"),
+        one("bomb-block", block, "nested deeper"),
+        one("bomb-merge", merge.to_owned(), "contains itself"),
+        one("bomb-json", json, "nested deeper"),
+        one(
+            "bomb-junk",
+            "\u{feff}%YAML 9.9\n--- !!binary |\n  ".repeat(2_000),
+            "malformed YAML",
+        ),
         ring("bomb-ring", "other"),
         ring("bomb-self", "../attempt"),
     ]
