@@ -10,6 +10,9 @@ use super::scalar::{Dialect, resolve};
 /// The deepest nesting that a document may have.
 const MAXIMUM_DEPTH: usize = 200;
 
+/// The most nodes that the aliases of one document may stand for together. yaml.v3 begins to refuse there, too.
+const MAXIMUM_ALIASED: usize = 400_000;
+
 /// Why text couldn't be read.
 #[derive(Debug)]
 pub(crate) struct ReadError {
@@ -45,6 +48,7 @@ pub(crate) fn first_document(text: &str, source: Source) -> Result<Option<Node>,
         source,
         anchors: HashMap::new(),
         left: source.maximum_nodes,
+        aliased: 0,
     };
     loop {
         let Some((event, span)) = reader.next()? else {
@@ -66,8 +70,18 @@ struct Reader<'text> {
     parser: Parser<'text, granit_parser::StrInput<'text>>,
     text: &'text str,
     source: Source,
-    anchors: HashMap<usize, Option<Node>>,
+    /// What each anchor stands for; nothing while it is being read.
+    anchors: HashMap<usize, Option<Anchored>>,
     left: usize,
+    /// Nodes that aliases have stood for so far.
+    aliased: usize,
+}
+
+/// An anchor's node, measured once: a bomb is refused before anything of it is copied or walked.
+struct Anchored {
+    node: Node,
+    size: usize,
+    depth: usize,
 }
 
 impl<'text> Reader<'text> {
@@ -122,18 +136,7 @@ impl<'text> Reader<'text> {
         let line = self.line(&span);
         let (mut node, anchor, tag) = match event {
             Event::Alias(id) => {
-                return match self.anchors.get(&id) {
-                    Some(Some(node)) => {
-                        let copy = node.clone();
-                        self.spend(size(&copy), &span)?;
-                        if depth + deep(&copy) > MAXIMUM_DEPTH {
-                            return self.fail(&span, format!("nested deeper than {MAXIMUM_DEPTH} levels"));
-                        }
-                        Ok(copy)
-                    }
-                    Some(None) => self.fail(&span, "an anchor's value contains itself"),
-                    None => self.fail(&span, "unknown anchor"),
-                };
+                return self.alias(id, &span, depth);
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let quoted = style != ScalarStyle::Plain;
@@ -207,9 +210,40 @@ impl<'text> Reader<'text> {
             }
         }
         if anchor != 0 {
-            self.anchors.insert(anchor, Some(node.clone()));
+            let anchored = Anchored {
+                size: size(&node),
+                depth: deep(&node),
+                node: node.clone(),
+            };
+            self.anchors.insert(anchor, Some(anchored));
         }
         Ok(node)
+    }
+
+    /// A copy of what an alias stands for.
+    fn alias(&mut self, id: usize, span: &Span, depth: usize) -> Result<Node, ReadError> {
+        let (size, deep) = match self.anchors.get(&id) {
+            Some(Some(anchored)) => (anchored.size, anchored.depth),
+            Some(None) => return self.fail(span, "an anchor's value contains itself"),
+            None => return self.fail(span, "unknown anchor"),
+        };
+        self.aliased = self.aliased.saturating_add(size);
+        if self.aliased > MAXIMUM_ALIASED {
+            return self.fail(
+                span,
+                format!(
+                    "the document's aliases stand for more than {MAXIMUM_ALIASED} nodes: write less of it by aliases"
+                ),
+            );
+        }
+        self.spend(size, span)?;
+        if depth + deep > MAXIMUM_DEPTH {
+            return self.fail(span, format!("nested deeper than {MAXIMUM_DEPTH} levels"));
+        }
+        match self.anchors.get(&id) {
+            Some(Some(anchored)) => Ok(anchored.node.clone()),
+            _ => self.fail(span, "unknown anchor"),
+        }
     }
 
     /// Tells whether a block scalar's last line is the last of the text and has no line break: then, in Go, its value has none.

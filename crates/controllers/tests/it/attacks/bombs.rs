@@ -15,6 +15,13 @@ fn bombs() -> Vec<Contents> {
         "]".repeat(200_000)
     );
     let block: String = (0..3_000).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
+    let aliases: String = (1..40).fold(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\nl0: &a0 [x]\n".to_owned(),
+        |text, level| {
+            let below = level - 1;
+            format!("{text}l{level}: &a{level} [*a{below}, *a{below}, *a{below}, *a{below}]\n")
+        },
+    );
     let merge = "apiVersion: v1\nkind: ConfigMap\nmetadata: &m\n  name: bomb\n  <<: *m\n";
     let ring = |name, other: &str| Contents {
         attempt: vec![
@@ -27,6 +34,7 @@ fn bombs() -> Vec<Contents> {
     vec![
         one("bomb-deep", deep, "recursion limit"),
         one("bomb-block", block, "nested deeper"),
+        one("bomb-aliases", aliases, "aliases stand for more"),
         one("bomb-merge", merge.to_owned(), "contains itself"),
         one("bomb-json", json, "nested deeper"),
         one(
