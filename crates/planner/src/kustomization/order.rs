@@ -9,9 +9,7 @@ use tenure_api::ObjectId;
 pub(super) enum Stage {
     /// CustomResourceDefinitions, Namespaces and ClusterRoles: others cannot be stored, or not be allowed, without them.
     Definitions,
-    /// Kinds that end in `Class`, and Roles: others refer to them by name. A RoleBinding by whom may not bind everything is
-    /// refused, in a dry-run too, while its Role is not there; Flux leaves Roles to the rest, where such a pair never
-    /// gets past the dry-run.
+    /// Kinds that end in `Class`: others refer to them by name.
     Classes,
     /// Roles: unless it may bind anything, an identity can't even dry-run a RoleBinding before the Role is there. (Flux has this
     /// stage for ClusterRoles only.)
@@ -32,7 +30,7 @@ impl Stage {
         );
         if definition {
             Self::Definitions
-        } else if id.kind.ends_with("Class") || (id.group == "rbac.authorization.k8s.io" && id.kind == "Role") {
+        } else if id.kind.ends_with("Class") {
             Self::Classes
         } else if id.kind == "Role" && id.group == "rbac.authorization.k8s.io" {
             Self::Roles
