@@ -78,7 +78,7 @@ pub(crate) async fn measure(program: &Path, count: usize, report: &mut Report) -
         "0",
     );
 
-    let mut commits = commits(&client, &repository).await?;
+    let (mut commits, last) = commits(&client, &repository).await?;
     report.add(
         format!("commit to applied, source asked every 1 s, {count} Kustomizations (p50, p99 of {COMMITS})"),
         format!(
@@ -89,6 +89,8 @@ pub(crate) async fn measure(program: &Path, count: usize, report: &mut Report) -
         None,
         "",
     );
+    // All of them have to be at rest: a drift behind a queue of other work would measure the queue.
+    until_applied(&client, count, &last).await?;
     let mut drifts = drifts(&client).await?;
     report.add(
         format!("drift put back, {count} Kustomizations (p50, p99 of {DRIFTS})"),
@@ -231,6 +233,20 @@ async fn until_ready(client: &kube::Client, count: usize) -> anyhow::Result<()> 
     .await
 }
 
+async fn until_applied(client: &kube::Client, count: usize, commit: &str) -> anyhow::Result<()> {
+    let applied = |object: &DynamicObject| {
+        let revision = object
+            .data
+            .pointer("/status/lastAppliedRevision")
+            .and_then(Value::as_str);
+        ready(object) && revision.is_some_and(|revision| revision.ends_with(commit))
+    };
+    watch_until(kustomizations(client), |objects| {
+        objects.len() == count && objects.values().all(applied)
+    })
+    .await
+}
+
 async fn watch_until(
     api: Api<DynamicObject>,
     done: impl Fn(&BTreeMap<String, DynamicObject>) -> bool,
@@ -284,12 +300,14 @@ async fn revision(client: &kube::Client) -> anyhow::Result<u64> {
         .context("resourceVersion")
 }
 
-async fn commits(client: &kube::Client, repository: &Repository) -> anyhow::Result<Vec<Duration>> {
+/// The times, and the last commit.
+async fn commits(client: &kube::Client, repository: &Repository) -> anyhow::Result<(Vec<Duration>, String)> {
     let mut samples = Vec::new();
+    let mut last = String::new();
     for number in 1..=COMMITS {
         let text =
             format!("resources:\n  - all.yaml\nimages:\n  - name: registry.example/app\n    newTag: v{number}\n");
-        repository
+        last = repository
             .commit([("base/kustomization.yaml", text)], "another tag")
             .await?;
         let started = Instant::now();
@@ -297,7 +315,7 @@ async fn commits(client: &kube::Client, repository: &Repository) -> anyhow::Resu
         deployment_until(client, |deployment| image(deployment) == Some(wanted.as_str())).await?;
         samples.push(started.elapsed());
     }
-    Ok(samples)
+    Ok((samples, last))
 }
 
 /// The store's revision. Opaque to clients; here the server is ours.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::http::FieldError;
@@ -81,18 +82,32 @@ fn allocate(object: &mut Value, view: &View) {
     family(spec);
 }
 
+/// The address in a stored Service. Every create asks all Services, so nothing else of them is read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Stored {
+    spec: StoredSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StoredSpec {
+    #[serde(rename = "clusterIP")]
+    cluster_ip: String,
+}
+
+fn taken(view: &View) -> impl Iterator<Item = String> {
+    let stored: Vec<Stored> = view.parts("", "services");
+    stored.into_iter().map(|service| service.spec.cluster_ip)
+}
+
 fn free_address(view: &View) -> Option<String> {
-    let taken: BTreeSet<String> = view
-        .list("", "services", None)
-        .iter()
-        .map(address)
-        .filter(|address| !address.is_empty())
-        .map(str::to_owned)
-        .collect();
+    let taken: BTreeSet<Ipv4Addr> = taken(view).filter_map(|address| address.parse().ok()).collect();
     let start = u32::from(RANGE_START);
     (1..RANGE_SIZE - 1)
-        .map(|offset| Ipv4Addr::from(start + offset).to_string())
+        .map(|offset| Ipv4Addr::from(start + offset))
         .find(|candidate| !taken.contains(candidate))
+        .map(|free| free.to_string())
 }
 
 /// Faults of the address.
@@ -118,10 +133,7 @@ pub(super) fn validate(object: &Value, live: Option<&Value>, view: &View) -> Vec
         ));
     }
     if !new.is_empty() && new != "None" {
-        let taken = view
-            .list("", "services", None)
-            .iter()
-            .any(|other| address(other) == new);
+        let taken = taken(view).any(|other| other == new);
         if taken {
             errors.push(FieldError::invalid(
                 "spec.clusterIPs",
