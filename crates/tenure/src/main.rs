@@ -89,7 +89,9 @@ fn start_logging(filter: &str) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         Failure::usage(format!("--log: {error}")).hint("try --log info, or --log tenure_controllers=debug")
     })?;
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt()
+        .with_ansi(terminal)
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .init();
