@@ -22,9 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Where sources and Kustomizations live.
 const NAMESPACE: &str = "gitops";
 
-/// Where everything is applied.
-const TARGET: &str = "real";
-
 #[tokio::test]
 async fn every_buildable_folder_is_what_kustomize_prints() {
     let Some(trees) = std::env::var_os("TENURE_REAL_REPOS").map(PathBuf::from) else {
@@ -62,9 +59,12 @@ async fn every_buildable_folder_is_what_kustomize_prints() {
         repository.import(&tree, "as it is").await.unwrap();
         cluster.create_source(&name, &git.http_url(&name)).await;
         for path in kustomizations {
-            let Some(wanted) = expected(&tree, &path) else { continue };
+            let target = format!("real-{reconciled}");
+            let Some(wanted) = expected(&tree, &path, &target) else {
+                continue;
+            };
             reconciled += 1;
-            if let Err(difference) = cluster.reconcile(&name, &path, &wanted).await {
+            if let Err(difference) = cluster.reconcile(&name, &path, &target, &wanted).await {
                 differences.push(format!("{name}/{}: {difference}", path.display()));
             }
         }
@@ -112,7 +112,7 @@ fn kustomizations(tree: &Path) -> Vec<PathBuf> {
 }
 
 /// What the real kustomize makes of the folder with our namespace set in it; none where it can't build it.
-fn expected(tree: &Path, path: &Path) -> Option<Vec<Value>> {
+fn expected(tree: &Path, path: &Path, target: &str) -> Option<Vec<Value>> {
     let copy = tempfile::tempdir().unwrap();
     copy_tree(tree, copy.path());
     let folder = copy.path().join(path);
@@ -121,7 +121,7 @@ fn expected(tree: &Path, path: &Path) -> Option<Vec<Value>> {
         return None;
     }
     let edited = Command::new("kustomize")
-        .args(["edit", "set", "namespace", TARGET])
+        .args(["edit", "set", "namespace", target])
         .current_dir(&folder)
         .output()
         .unwrap();
@@ -218,27 +218,6 @@ impl Cluster {
         self.create("clusterrolebindings", false, binding).await;
     }
 
-    /// The target namespace. A tree with a Namespace of its own renames it to ours (as kustomize does), and prunes it at the end.
-    async fn ensure_target(&self) {
-        let namespaces: Api<DynamicObject> =
-            Api::all_with(self.client.clone(), &resource("v1", "Namespace", "namespaces"));
-        let gone = async {
-            let mut changes = std::pin::pin!(kube::runtime::watcher::watch_object(namespaces.clone(), TARGET));
-            while let Some(change) = changes.next().await {
-                match change.unwrap() {
-                    None => return false,
-                    Some(namespace) if namespace.metadata.deletion_timestamp.is_none() => return true,
-                    Some(_) => {}
-                }
-            }
-            false
-        };
-        if !tokio::time::timeout(PATIENCE, gone).await.expect("the namespace ends") {
-            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TARGET}});
-            self.create("namespaces", false, object).await;
-        }
-    }
-
     async fn create_source(&self, name: &str, url: &str) {
         let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": name},
             "spec": {"interval": "1h", "url": url, "ref": {"branch": "main"}, "ignore": ""}});
@@ -246,10 +225,11 @@ impl Cluster {
     }
 
     /// Reconciles one folder, compares, and removes it again.
-    async fn reconcile(&self, source: &str, path: &Path, wanted: &[Value]) -> Result<(), String> {
-        self.ensure_target().await;
+    async fn reconcile(&self, source: &str, path: &Path, target: &str, wanted: &[Value]) -> Result<(), String> {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": target}});
+        self.create("namespaces", false, namespace).await;
         let kustomization = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"name": "folder"},
-            "spec": {"interval": "1h", "prune": true, "path": path.to_str().unwrap(), "targetNamespace": TARGET,
+            "spec": {"interval": "1h", "prune": true, "path": path.to_str().unwrap(), "targetNamespace": target,
                      "serviceAccountName": "gitops", "sourceRef": {"kind": "GitRepository", "name": source}}});
         self.create("kustomizations", true, kustomization).await;
         let (status, message) = self.outcome().await;
@@ -284,7 +264,7 @@ impl Cluster {
             let api: Api<DynamicObject> = if namespaced {
                 Api::namespaced_with(
                     self.client.clone(),
-                    object["metadata"]["namespace"].as_str().unwrap_or(TARGET),
+                    object["metadata"]["namespace"].as_str().unwrap_or(target),
                     &resource,
                 )
             } else {
