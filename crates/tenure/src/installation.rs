@@ -1,6 +1,7 @@
 //! What is put into the embedded control plane at every start, and the controllers on top of it. Owns no list of its
 //! own: the objects are `tenure_api::installation`, and the controllers choose nothing that is not in their Config.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
@@ -25,6 +26,20 @@ pub(crate) fn allowances(texts: &[String]) -> Result<Vec<Endpoint>, Failure> {
             Failure::usage(format!("--allow-source: {error}"))
                 .hint("an allowance is exact: scheme, host and port, such as http://127.0.0.1:3000")
         })
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// Reads who acts by default, by namespace.
+pub(crate) fn default_service_accounts(texts: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let parse = |text: &String| match text.split_once('=') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+            Ok((namespace.to_owned(), name.to_owned()))
+        }
+        _ => Err(
+            Failure::usage(format!("--default-service-account {text:?}: NAMESPACE=NAME is wanted"))
+                .hint("such as tenure-system=platform-gitops"),
+        ),
     };
     texts.iter().map(parse).collect()
 }
@@ -72,6 +87,7 @@ pub(crate) fn start_controllers(
     server: &Server,
     data: &Path,
     allowed: Vec<Endpoint>,
+    defaults: BTreeMap<String, String>,
     shutdown: CancellationToken,
 ) -> Result<JoinHandle<()>, Failure> {
     let namespace = tenure_api::metadata::PLATFORM_NAMESPACE;
@@ -83,6 +99,7 @@ pub(crate) fn start_controllers(
     let mut config = tenure_controllers::Config::new(connection, data.join("artifacts"));
     config.platform_sources.allow.clone_from(&allowed);
     config.tenant_sources.allow = allowed;
+    config.settings.default_service_accounts = defaults;
     Ok(tokio::spawn(async move {
         if let Err(error) = tenure_controllers::run(config, shutdown).await {
             tracing::error!(error = chain(&error), "the controllers ended");

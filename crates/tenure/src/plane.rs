@@ -23,6 +23,8 @@ pub(crate) struct Options {
     pub(crate) workload_status: bool,
     /// Addresses that sources may reach although they are denied by default, as `scheme://host:port`.
     pub(crate) allowed_sources: Vec<String>,
+    /// Who Kustomizations that name nobody act as, as `namespace=name`.
+    pub(crate) default_service_accounts: Vec<String>,
 }
 
 /// A running control plane.
@@ -41,6 +43,7 @@ impl Plane {
     pub(crate) async fn start(options: Options) -> Result<Self, Failure> {
         let started = Instant::now();
         let allowed = installation::allowances(&options.allowed_sources)?;
+        let defaults = installation::default_service_accounts(&options.default_service_accounts)?;
         prepare(&options.data)?;
         let listener = listen(options.address).await?;
         let address = listener
@@ -63,7 +66,7 @@ impl Plane {
             .map_err(|error| Failure::environment(format!("{}: {}", kubeconfig.display(), chain(&error))))?;
         let ready = started.elapsed();
         let shutdown = CancellationToken::new();
-        let controlling = installation::start_controllers(&server, &options.data, allowed, shutdown.clone())?;
+        let controlling = installation::start_controllers(&server, &options.data, allowed, defaults, shutdown.clone())?;
         Ok(Self {
             server,
             address,

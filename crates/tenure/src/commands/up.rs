@@ -28,6 +28,9 @@ pub(crate) struct Up {
     /// Allow sources to reach an address that is denied by default (loopback, link-local, private): exactly this scheme, host and port.
     #[arg(long = "allow-source", value_name = "SCHEME://HOST:PORT")]
     allowed_sources: Vec<String>,
+    /// The ServiceAccount that Kustomizations of a namespace act as when they name none; `default` where nothing is set.
+    #[arg(long = "default-service-account", value_name = "NAMESPACE=NAME")]
+    default_service_accounts: Vec<String>,
 }
 
 impl Up {
@@ -37,6 +40,7 @@ impl Up {
             address: SocketAddr::new(self.bind, self.port),
             workload_status: self.workload_status,
             allowed_sources: self.allowed_sources,
+            default_service_accounts: self.default_service_accounts,
         })
         .await?;
         output::line(format!("ready in {} ms at {}", plane.ready().as_millis(), plane.url()));

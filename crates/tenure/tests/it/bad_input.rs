@@ -67,6 +67,7 @@ fn wrong_usage() {
         ),
         (&["get"], &["kubeconfig", "hint:"]),
         (&["up", "--allow-source", "git.example"], &["git.example", "scheme"]),
+        (&["up", "--default-service-account", "x"], &["NAMESPACE=NAME", "hint:"]),
         (&["--log", "=", "version"], &["--log"]),
         (&["events", "--for", "ks"], &["kubeconfig"]),
         (&["frobnicate"], &["frobnicate"]),

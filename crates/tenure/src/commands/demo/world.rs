@@ -81,6 +81,7 @@ impl World {
             address: ([127, 0, 0, 1], port).into(),
             workload_status: true,
             allowed_sources: vec![git_address.clone()],
+            default_service_accounts: Vec::new(),
         })
         .await?;
         let admin = plane.client().await?;
