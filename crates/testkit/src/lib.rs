@@ -2,16 +2,19 @@
 //!
 //! A [`Cluster`] is an embedded control plane in a temporary folder, with Tenure's kinds installed, or the cluster of the kubeconfig
 //! that `TENURE_TEST_KUBECONFIG` names: then the same tests run against another API server (one at a time: `--test-threads=1`).
+//! [`Kubernetes`] is a real kube-apiserver with a real etcd, where their binaries are to be had.
 //! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
 
 mod admin;
 mod cluster;
+mod kubernetes;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 pub use admin::{Admin, AdminError};
 pub use cluster::Cluster;
+pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};
 
 /// How long tests wait for what should happen soon. Long, since it only matters when something is broken.
 pub const SOON: Duration = Duration::from_secs(60);
