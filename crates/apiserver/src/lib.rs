@@ -35,6 +35,6 @@ mod yaml;
 
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};
-pub use registry::{DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, View};
+pub use registry::{DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, Sent, View};
 pub use server::{Config, Server, ServerError};
 pub use service::ApiService;

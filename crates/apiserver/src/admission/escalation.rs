@@ -2,18 +2,13 @@
 
 use serde_json::Value;
 
+use super::{Action, Attributes};
 use crate::access::Rights;
 use crate::authorization::{RbacKind, Write, check_escalation};
 use crate::http::ApiError;
-use crate::registry::Operation;
 
-pub(super) fn check(
-    rights: &Rights,
-    op: &Operation,
-    path_name: &str,
-    object: &Value,
-    live: Option<&Value>,
-) -> Result<(), ApiError> {
+pub(super) fn check(rights: &Rights, attributes: &Attributes<'_>, object: &Value) -> Result<(), ApiError> {
+    let op = attributes.op;
     if op.resource.group != "rbac.authorization.k8s.io" {
         return Ok(());
     }
@@ -24,9 +19,14 @@ pub(super) fn check(
         user: &op.user,
         kind,
         namespace: op.namespace.as_deref().unwrap_or_default(),
-        path_name,
+        // The URL of a create names no object, and rights on single names don't reach it.
+        path_name: if attributes.action == Action::Create {
+            ""
+        } else {
+            attributes.name
+        },
         object,
-        old: live,
+        old: attributes.old,
     };
     rights
         .with(|rbac| check_escalation(write, rbac))

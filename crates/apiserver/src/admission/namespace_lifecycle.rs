@@ -2,14 +2,16 @@
 
 use serde_json::{Value, json};
 
+use super::Attributes;
 use crate::authentication::Lookup;
 use crate::http::ApiError;
-use crate::registry::{ObjectExt, Operation, View};
+use crate::registry::{ObjectExt, View};
 
 /// The namespaces that Kubernetes itself needs.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-pub(super) fn on_create(op: &Operation, view: &View, name: &str) -> Result<(), ApiError> {
+pub(super) fn on_create(attributes: &Attributes<'_>, view: &View) -> Result<(), ApiError> {
+    let op = attributes.op;
     let Some(namespace) = op.namespace.as_deref().filter(|_| op.resource.namespaced) else {
         return Ok(());
     };
@@ -24,7 +26,7 @@ pub(super) fn on_create(op: &Operation, view: &View, name: &str) -> Result<(), A
     }
     let mut error = ApiError::denied(
         &op.resource,
-        name,
+        attributes.name,
         &format!("unable to create new content in namespace {namespace} because it is being terminated"),
     );
     error.details.insert(
@@ -38,11 +40,11 @@ pub(super) fn on_create(op: &Operation, view: &View, name: &str) -> Result<(), A
     Err(error)
 }
 
-pub(super) fn on_delete(op: &Operation, name: &str) -> Result<(), ApiError> {
-    if op.resource.group.is_empty() && op.resource.plural == "namespaces" && IMMORTAL.contains(&name) {
+pub(super) fn on_delete(attributes: &Attributes<'_>) -> Result<(), ApiError> {
+    if attributes.is("", "namespaces") && IMMORTAL.contains(&attributes.name) {
         return Err(ApiError::denied(
-            &op.resource,
-            name,
+            attributes.resource(),
+            attributes.name,
             "this namespace may not be deleted",
         ));
     }

@@ -7,11 +7,15 @@ use tenure_store::{Change, Expect, Write, WriteError};
 use super::encode::{decode_stored, encode, from_storage, to_storage};
 use super::state::storage_error;
 use super::{ObjectExt, Operation, Outcome, Registry};
+use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
 use crate::{admission, kinds, strategy};
 
 /// How often a generated name that is taken is replaced by another.
 const NAME_ATTEMPTS: usize = 8;
+
+/// How often something is allocated anew that was given away meanwhile.
+const ALLOCATION_ATTEMPTS: usize = 8;
 
 impl Registry {
     /// Creates an object from what a client sent.
@@ -28,6 +32,8 @@ impl Registry {
 
     /// Creates an object whose fields are already owned.
     pub(crate) async fn insert(&self, op: &Operation, object: Value) -> Result<Outcome, ApiError> {
+        let name = object.name().to_owned();
+        let object = admission::mutate(self, &Attributes::create(op, &name), object).await?;
         let generated = object.name().is_empty() && !object.meta_str("generateName").is_empty();
         let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
         loop {
@@ -46,11 +52,6 @@ impl Registry {
 
     async fn insert_named(&self, op: &Operation, mut object: Value) -> Result<Outcome, ApiError> {
         let resource = &op.resource;
-        let _allocation = if strategy::allocates(resource) {
-            Some(self.allocation().lock().await)
-        } else {
-            None
-        };
         let now = self.now();
         object.set_meta("uid", Value::from(uuid::Uuid::new_v4().to_string()));
         object.set_meta("creationTimestamp", Value::from(timestamp(now)));
@@ -69,9 +70,29 @@ impl Registry {
         if strategy::has_generation(resource) {
             object.set_meta("generation", json!(1));
         }
+        for _ in 0..ALLOCATION_ATTEMPTS {
+            if let Some(outcome) = self.insert_prepared(op, object.clone(), now).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(ApiError::unavailable(format!(
+            "what {} {:?} needs was given away again and again while it was admitted; try again",
+            resource.qualified(),
+            object.name()
+        )))
+    }
+
+    /// Stores a new object; `None` if what was allocated to it went to another one while others were asked about it.
+    async fn insert_prepared(
+        &self,
+        op: &Operation,
+        mut object: Value,
+        now: jiff::Timestamp,
+    ) -> Result<Option<Outcome>, ApiError> {
+        let resource = &op.resource;
+        let mut turn = self.allocation_turn(resource).await;
         let view = self.view();
         strategy::prepare_create(resource, &mut object, &view, now);
-        admission::admit_create(self, op, &view, &mut object)?;
         let mut errors = kinds::validate(resource, &object);
         errors.extend(strategy::validate_create(resource, &object, &view));
         refuse(op, object.name(), errors)?;
@@ -80,11 +101,27 @@ impl Registry {
             .for_each(|text| op.warn(text));
         let name = object.name().to_owned();
         let key = op.key(&name);
+        let attributes = Attributes::create(op, &name);
+        // Others are not asked while everybody waits for a turn, and may themselves want to write.
+        let gave_up_turn = turn.is_some() && admission::asks_others(self, &attributes);
+        if gave_up_turn {
+            turn = None;
+        }
+        let charge = admission::validate(self, &attributes, Some(&object)).await?;
+        if gave_up_turn {
+            turn = self.allocation_turn(resource).await;
+            let view = self.view();
+            let mut again = object.clone();
+            strategy::prepare_create(resource, &mut again, &view, now);
+            if again != object || !strategy::validate_create(resource, &again, &view).is_empty() {
+                return Ok(None);
+            }
+        }
         if op.dry_run {
             if view.exists_key(&key) {
                 return Err(ApiError::already_exists(resource, &name));
             }
-            return Ok(Outcome { object, created: true });
+            return Ok(Some(Outcome { object, created: true }));
         }
         let payload = encode(&to_storage(object, resource))?;
         let write = Write {
@@ -92,11 +129,13 @@ impl Registry {
             expect: Expect::Absent,
             change: Change::Put(payload),
         };
-        match self.commit(resource, write).await {
-            Ok(entry) => Ok(Outcome {
+        let committed = self.commit(resource, write).await;
+        drop((charge, turn));
+        match committed {
+            Ok(entry) => Ok(Some(Outcome {
                 object: from_storage(decode_stored(&entry)?, resource),
                 created: true,
-            }),
+            })),
             Err(WriteError::Conflict { .. }) => Err(ApiError::already_exists(resource, &name)),
             Err(error) => Err(storage_error(&error)),
         }

@@ -7,6 +7,7 @@ use super::create::timestamp;
 use super::encode::{decode_stored, encode, to_storage};
 use super::state::storage_error;
 use super::{ObjectExt, Operation, Registry};
+use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
 use crate::{admission, strategy};
 
@@ -109,8 +110,9 @@ impl Registry {
             let snapshot = self.store().snapshot();
             let entry = snapshot.get(&key).ok_or_else(|| ApiError::not_found(resource, name))?;
             let live = self.present(op, entry)?;
-            admission::admit_delete(self, op, &live)?;
             check_preconditions(op, name, options, &live)?;
+            let attributes = Attributes::delete(op, &live);
+            admission::admit_delete(self, &attributes).await?;
             let finalizers = options.finalizers(&live);
             let mut new = live.clone();
             if finalizers.is_empty() {

@@ -1,5 +1,5 @@
 //! The generic verbs over all resources, built in or custom: one code path for every kind, with the few
-//! differences of kinds in `strategy` and the rules about other objects in `admission`.
+//! differences of kinds in `strategy` and the rules about other objects, and others' rules, in `admission`.
 //!
 //! Nothing here knows HTTP. Authorization has happened before, except where a rule of the kind needs the
 //! caller (RBAC escalation).
@@ -32,7 +32,7 @@ pub(crate) use encode::{decode_stored, kind_prefix, without_kind};
 pub(crate) use list::Item;
 pub(crate) use list::{ListOptions, ListResult, RevisionMatch};
 pub(crate) use metadata::ObjectExt;
-pub use operation::{FieldValidation, Operation};
+pub use operation::{FieldValidation, Operation, Sent};
 pub(crate) use patch::apply_patch;
 pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use selector::Selectors;

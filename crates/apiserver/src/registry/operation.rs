@@ -19,6 +19,15 @@ pub enum FieldValidation {
     Strict,
 }
 
+/// Which options a client named, rather than left to their defaults: admission shows only those to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sent {
+    /// `fieldManager`.
+    pub field_manager: bool,
+    /// `fieldValidation`.
+    pub field_validation: bool,
+}
+
 /// One request to the registry.
 #[derive(Debug, Clone)]
 pub struct Operation {
@@ -36,6 +45,8 @@ pub struct Operation {
     pub field_manager: String,
     /// What happens to unknown fields.
     pub field_validation: FieldValidation,
+    /// Which of these the client named.
+    pub sent: Sent,
     /// Texts for the answer's Warning headers.
     pub warnings: Arc<Mutex<Vec<String>>>,
 }
@@ -52,6 +63,7 @@ impl Operation {
             dry_run: false,
             field_manager: field_manager.to_owned(),
             field_validation: FieldValidation::default(),
+            sent: Sent::default(),
             warnings: Arc::default(),
         }
     }

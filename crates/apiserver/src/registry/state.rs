@@ -80,8 +80,13 @@ impl Registry {
         &self.inner.rights
     }
 
-    pub(crate) fn allocation(&self) -> &tokio::sync::Mutex<()> {
-        &self.inner.allocation
+    /// Waits for the turn of a request that takes from something finite; at once for all others.
+    pub(super) async fn allocation_turn(&self, resource: &Resource) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        if strategy::allocates(resource) {
+            Some(self.inner.allocation.lock().await)
+        } else {
+            None
+        }
     }
 
     /// A consistent view of all objects.

@@ -8,6 +8,7 @@ use super::create::refuse;
 use super::encode::{decode_stored, encode, from_storage, to_storage};
 use super::state::storage_error;
 use super::{ObjectExt, Operation, Outcome, Registry};
+use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
 use crate::{admission, kinds, strategy};
 
@@ -79,7 +80,12 @@ impl Registry {
             };
             let live = self.present(op, entry)?;
             let new = compute(Some(&live))?;
-            match self.replace(op, name, entry, &live, new).await {
+            let mut admitted = admission::mutate(self, &Attributes::update(op, &live), new.clone()).await?;
+            if admitted != new {
+                // Who admits a request may change no more than the request may.
+                admitted = strategy::reset_fields(op, &live, admitted);
+            }
+            match self.replace(op, name, entry, &live, admitted).await {
                 Err(Refusal::Raced) => {}
                 Err(Refusal::Error(error)) => return Err(error),
                 Ok(object) => return Ok(Outcome { object, created: false }),
@@ -97,26 +103,40 @@ impl Registry {
         mut new: Value,
     ) -> Result<Value, Refusal> {
         let resource = &op.resource;
-        let _allocation = if strategy::allocates(resource) {
-            Some(self.allocation().lock().await)
-        } else {
-            None
-        };
+        let mut turn = self.allocation_turn(resource).await;
         check_uid(op, name, live, &new)?;
         keep_system_fields(live, &mut new);
         let view = self.view();
-        strategy::prepare_update(op, live, &mut new, &view, self.now());
-        admission::admit_update(self, op, &view, live, &mut new)?;
-        if same_but_times(live, &new) {
+        let now = self.now();
+        strategy::prepare_update(op, live, &mut new, &view, now);
+        let same = same_but_times(live, &new);
+        if !same {
+            strategy::bump_generation(op, live, &mut new);
+            let mut errors = kinds::validate_update(op, live, &new);
+            errors.extend(strategy::validate_update(op, live, &new, &view));
+            refuse(op, name, errors)?;
+            kinds::warnings(resource, &new)
+                .into_iter()
+                .for_each(|text| op.warn(text));
+        }
+        let attributes = Attributes::update(op, live);
+        let gave_up_turn = turn.is_some() && admission::asks_others(self, &attributes);
+        if gave_up_turn {
+            turn = None;
+        }
+        let charge = admission::validate(self, &attributes, Some(&new)).await?;
+        if same {
             return Ok(live.clone());
         }
-        strategy::bump_generation(op, live, &mut new);
-        let mut errors = kinds::validate_update(op, live, &new);
-        errors.extend(strategy::validate_update(op, live, &new, &view));
-        refuse(op, name, errors)?;
-        kinds::warnings(resource, &new)
-            .into_iter()
-            .for_each(|text| op.warn(text));
+        if gave_up_turn {
+            turn = self.allocation_turn(resource).await;
+            let view = self.view();
+            let mut again = new.clone();
+            strategy::prepare_update(op, live, &mut again, &view, now);
+            if again != new || !strategy::validate_update(op, live, &again, &view).is_empty() {
+                return Err(Refusal::Raced);
+            }
+        }
         let gone = new.is_deleting() && strategy::is_finalized(resource, &new);
         if op.dry_run {
             return Ok(new);
@@ -132,7 +152,9 @@ impl Registry {
             expect: Expect::Revision(entry.revision),
             change,
         };
-        match self.commit(resource, write).await {
+        let committed = self.commit(resource, write).await;
+        drop((charge, turn));
+        match committed {
             // Who removes the last finalizer gets the object as of before it went.
             Ok(_) if gone => Ok(new),
             Ok(entry) => Ok(from_storage(decode_stored(&entry)?, resource)),

@@ -13,7 +13,7 @@ use crate::authentication::UserInfo;
 use crate::http::negotiate::view;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
-use crate::registry::{Operation, Registry};
+use crate::registry::{Operation, Registry, Sent};
 
 /// One request about objects, admitted.
 pub(crate) struct ObjectRequest {
@@ -86,6 +86,10 @@ pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Respon
             options::field_validation(query, kind)?
         } else {
             Default::default()
+        },
+        sent: Sent {
+            field_manager: query.get("fieldManager").is_some(),
+            field_validation: query.get("fieldValidation").is_some(),
         },
         warnings: Arc::default(),
         resource: resource.clone(),
