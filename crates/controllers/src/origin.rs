@@ -7,6 +7,7 @@ use std::path::Path;
 
 use kustomize::BuiltResource;
 use tenure_api::{Kustomization, ObjectId};
+use tenure_planner::Overlay;
 use tenure_sources::{Limits, StorageError};
 
 use crate::artifacts::Artifacts;
@@ -66,8 +67,8 @@ pub fn built_object(
         .load(&source, &record.stored.digest, &artifacts.limits)?;
     let path = kustomization.spec.path.as_deref().unwrap_or_default();
     let path = path.trim_start_matches("./");
-    let built =
-        render::build(&tree, path, kustomization.spec.target_namespace.as_deref()).map_err(OriginError::NotBuilt)?;
+    let overlay = Overlay::of(&kustomization.spec).map_err(OriginError::NotBuilt)?;
+    let built = render::build(&tree, path, &overlay).map_err(OriginError::NotBuilt)?;
     let is_it = |resource: &BuiltResource| {
         ObjectId::of(&resource.object).is_ok_and(|found| {
             // A namespace that the file does not say may still have been given when it was applied.

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kustomize::{Build, FileTree, Options, Overrides};
+use kustomize::{Build, FileTree, ImageOverride, Options, Overrides, PatchOverride, PatchTarget};
+use tenure_api::selector::Selector;
 use tenure_planner::kustomization::{RenderFailure, Rendered};
 use tenure_planner::plan::RenderRequest;
-use tenure_planner::{Object, Origin, RenderedObject};
+use tenure_planner::{Object, Origin, Overlay, RenderedObject};
 use tenure_sources::{SourceKey, StorageError, Tree};
 use tokio::sync::Semaphore;
 
@@ -25,7 +26,7 @@ pub(crate) async fn render(
     Rendered {
         artifact_digest: request.artifact_digest.clone(),
         path: request.path.clone(),
-        target_namespace: request.target_namespace.clone(),
+        overlay: request.overlay.clone(),
         outcome,
     }
 }
@@ -66,9 +67,9 @@ async fn objects(
             timeout.as_secs()
         ))
     })?;
-    let (path, namespace) = (request.path.clone(), request.target_namespace.clone());
+    let (path, overlay) = (request.path.clone(), request.overlay.clone());
     let rendering = tokio::task::spawn_blocking(move || {
-        let outcome = build(&tree, &path, namespace.as_deref()).map(rendered);
+        let outcome = build(&tree, &path, &overlay).map(rendered);
         // Held until here, also when nobody waits for the outcome any more.
         drop(permit);
         outcome
@@ -85,7 +86,7 @@ async fn objects(
 ///
 /// # Errors
 /// A message with file and line where there is one.
-pub(crate) fn build(tree: &Tree, path: &str, target_namespace: Option<&str>) -> Result<Build, String> {
+pub(crate) fn build(tree: &Tree, path: &str, overlay: &Overlay) -> Result<Build, String> {
     let folder = path.trim_matches('/');
     let folder = if folder == "." { "" } else { folder };
     let files = Files(tree);
@@ -94,7 +95,7 @@ pub(crate) fn build(tree: &Tree, path: &str, target_namespace: Option<&str>) -> 
         Some(_) => return Err(format!("kustomization path {path:?} is not a folder of the source")),
         None => return Err(format!("kustomization path not found: {path:?} is not in the source")),
     }
-    kustomize::build(&files, folder, &options(target_namespace)).map_err(|error| error.to_string())
+    kustomize::build(&files, folder, &options(overlay)).map_err(|error| error.to_string())
 }
 
 fn rendered(built: Build) -> Vec<RenderedObject> {
@@ -110,12 +111,41 @@ fn rendered(built: Build) -> Vec<RenderedObject> {
         .collect()
 }
 
-fn options(target_namespace: Option<&str>) -> Options {
+fn options(overlay: &Overlay) -> Options {
+    let common = overlay.common_metadata.clone().unwrap_or_default();
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let target = |selector: &Selector| PatchTarget {
+        group: text(&selector.group),
+        version: text(&selector.version),
+        kind: text(&selector.kind),
+        name: text(&selector.name),
+        namespace: text(&selector.namespace),
+        label_selector: text(&selector.label_selector),
+        annotation_selector: text(&selector.annotation_selector),
+    };
+    let patches = overlay.patches.iter().map(|patch| PatchOverride {
+        patch: patch.patch.clone(),
+        target: patch.target.as_ref().map(target),
+    });
+    let images = overlay.images.iter().map(|image| ImageOverride {
+        name: image.name.clone(),
+        new_name: text(&image.new_name),
+        new_tag: text(&image.new_tag),
+        digest: text(&image.digest),
+    });
     Options {
         generate_missing: true,
         overrides: Overrides {
-            namespace: target_namespace.map(str::to_owned),
-            ..Overrides::default()
+            namespace: overlay.target_namespace.clone(),
+            name_prefix: overlay.name_prefix.clone(),
+            name_suffix: overlay.name_suffix.clone(),
+            patches: patches.collect(),
+            images: images.collect(),
+            components: overlay.components.clone(),
+            ignore_missing_components: overlay.ignore_missing_components,
+            build_metadata: overlay.build_metadata.clone(),
+            labels: common.labels.unwrap_or_default(),
+            annotations: common.annotations.unwrap_or_default(),
         },
         ..Options::default()
     }

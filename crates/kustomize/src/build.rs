@@ -242,9 +242,12 @@ fn overlay(builder: &Builder<'_>, root: &str, k: &mut Kustomization, overrides: 
             tag_suffix: String::new(),
         };
         match k.images.iter_mut().find(|known| known.value.name == image.name) {
-            Some(known) => *known = Spot::new(image, 0),
+            Some(known) => merge_image(&mut known.value, image),
             None => k.images.push(Spot::new(image, 0)),
         }
+    }
+    if !overrides.build_metadata.is_empty() {
+        k.build_metadata = overrides.build_metadata.iter().map(|name| text(name)).collect();
     }
     for component in &overrides.components {
         if k.components.iter().any(|known| known.value == *component) {
@@ -261,6 +264,17 @@ fn overlay(builder: &Builder<'_>, root: &str, k: &mut Kustomization, overrides: 
         k.components.push(text(component));
     }
     Ok(())
+}
+
+/// Fields that the caller sets win; tag and digest both say which version is meant and change together.
+fn merge_image(known: &mut Image, over: Image) {
+    if !over.new_name.is_empty() {
+        known.new_name = over.new_name;
+    }
+    if !over.new_tag.is_empty() || !over.digest.is_empty() {
+        known.new_tag = over.new_tag;
+        known.digest = over.digest;
+    }
 }
 
 /// Puts the caller's labels and annotations on a finished resource.

@@ -85,7 +85,7 @@ pub struct ImageOverride {
 }
 
 /// What a reconciler lays over the root kustomization, in the way Flux's kustomize-controller does: scalar fields are
-/// overwritten, patches and components appended, images replaced by name or appended.
+/// overwritten, patches and components appended, images merged by name or appended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `namespace`; Flux calls it targetNamespace.
@@ -102,6 +102,8 @@ pub struct Overrides {
     pub components: Vec<String>,
     /// Leaves out components whose directory doesn't exist.
     pub ignore_missing_components: bool,
+    /// Replaces `buildMetadata`, unless empty.
+    pub build_metadata: Vec<String>,
     /// Labels put on every resource after the build; they win over others.
     pub labels: BTreeMap<String, String>,
     /// Annotations put on every resource after the build; they win over others.

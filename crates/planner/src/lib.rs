@@ -24,10 +24,12 @@ pub mod invariants;
 pub mod jitter;
 pub mod kustomization;
 pub mod object;
+pub mod overlay;
 pub mod plan;
 pub mod surface;
 pub mod tenant;
 
 pub use answer::{Failure, Live, WriteAnswer};
 pub use object::{Object, Origin, RenderedObject};
+pub use overlay::Overlay;
 pub use plan::{Event, EventKind, FinalizerChange, Next, Plan, Step, Withheld};

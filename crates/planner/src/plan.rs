@@ -9,6 +9,7 @@ use tenure_api::ObjectId;
 use tenure_tenancy::Identity;
 
 use crate::object::{Object, Origin};
+use crate::overlay::Overlay;
 
 /// A plan. `M` is what the shell carries from plan to plan for this object besides what can be observed; it may be lost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -103,8 +104,9 @@ pub struct RenderRequest {
     pub revision: String,
     /// Folder within it, checked to stay within it.
     pub path: String,
-    /// Namespace set on every namespaced object.
-    pub target_namespace: Option<String>,
+    /// What is laid over it.
+    #[serde(flatten)]
+    pub overlay: Overlay,
 }
 
 /// A server-side apply.

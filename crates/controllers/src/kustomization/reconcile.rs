@@ -119,7 +119,7 @@ impl KustomizationReconciler {
         let same = |rendered: &&Rendered| {
             rendered.artifact_digest == request.artifact_digest
                 && rendered.path == request.path
-                && rendered.target_namespace == request.target_namespace
+                && rendered.overlay == request.overlay
                 && rendered.outcome.is_ok()
         };
         let rendered = match self.rendered.as_ref().filter(same) {

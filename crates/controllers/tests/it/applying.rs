@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, condition, config_map};
+use crate::stage::{CONFIG_MAP, DEPLOYMENT, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, condition, config_map};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repository_is_applied_updated_and_pruned() {
@@ -244,5 +244,60 @@ async fn a_new_process_writes_nothing_that_is_there() {
     stage.applied(("applying-f", "app"), &second).await;
     let after = stage.get(CONFIG_MAP, ("applying-f", "a")).await.unwrap();
     assert_eq!(after["metadata"]["resourceVersion"], map["metadata"]["resourceVersion"]);
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_spec_lays_over_the_folder_is_built_in() {
+    let stage = Stage::set("applying-overlay").await;
+    let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 0\n  \
+                      selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    \
+                      spec: {containers: [{name: web, image: nginx:1}]}\n";
+    let component =
+        "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\ncommonAnnotations: {from: component}\n";
+    let files = [
+        ("app/web.yaml", deployment),
+        ("app/kustomization.yaml", "resources: [web.yaml]\n"),
+        ("shared/kustomization.yaml", component),
+    ];
+    let repository = stage.repository("applying-overlay", "app", &files).await;
+    let spec = json!({
+        "path": "./app",
+        "namePrefix": "blue-",
+        "nameSuffix": "-v2",
+        "images": [{ "name": "nginx", "newName": "mirror.example/nginx", "newTag": "2" }],
+        "patches": [{
+            "patch": "- op: add\n  path: /spec/revisionHistoryLimit\n  value: 3\n",
+            "target": { "kind": "Deployment" },
+        }],
+        "components": ["../shared", "../missing"],
+        "ignoreMissingComponents": true,
+        "buildMetadata": ["originAnnotations"],
+        // Who applied an object is for the controller to say, not for the Kustomization's author.
+        "commonMetadata": {
+            "labels": { "team": "blue", "kustomize.toolkit.fluxcd.io/name": "somebody-else" },
+            "annotations": { "note": "common" },
+        },
+    });
+    stage.kustomization("applying-overlay", "app", "app", spec).await;
+    let head = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("applying-overlay", "app"), &head).await;
+
+    let web = stage
+        .get(DEPLOYMENT, ("applying-overlay", "blue-web-v2"))
+        .await
+        .unwrap();
+    let container = &web["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "mirror.example/nginx:2");
+    assert_eq!(web["spec"]["revisionHistoryLimit"], 3);
+    let metadata = &web["metadata"];
+    assert_eq!(metadata["annotations"]["from"], "component");
+    assert_eq!(metadata["annotations"]["note"], "common");
+    assert_eq!(
+        metadata["annotations"]["config.kubernetes.io/origin"],
+        "path: web.yaml\n"
+    );
+    assert_eq!(metadata["labels"]["team"], "blue");
+    assert_eq!(metadata["labels"]["kustomize.toolkit.fluxcd.io/name"], "app");
     stage.end().await;
 }

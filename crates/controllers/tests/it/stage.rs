@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
 pub(crate) const GIT_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
 pub(crate) const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
+pub(crate) const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 
 pub(crate) struct Stage {
     pub(crate) admin: Admin,

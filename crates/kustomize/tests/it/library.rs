@@ -55,7 +55,7 @@ fn overrides_are_laid_over_the_root() {
     let tree = tree(&[
         (
             "kustomization.yaml",
-            "namespace: own\nresources: [web.yaml]\nimages:\n- {name: nginx, newTag: \"1\"}\n",
+            "namespace: own\nresources: [web.yaml]\nimages:\n- {name: nginx, newName: mirror/nginx, newTag: \"1\"}\n",
         ),
         ("web.yaml", DEPLOYMENT),
         (
@@ -81,6 +81,7 @@ fn overrides_are_laid_over_the_root() {
         }],
         components: vec!["more".to_owned(), "missing".to_owned()],
         ignore_missing_components: true,
+        build_metadata: vec!["originAnnotations".to_owned()],
         labels: [("owner".to_owned(), "me".to_owned())].into(),
         annotations: [("seen".to_owned(), "yes".to_owned())].into(),
     };
@@ -99,8 +100,15 @@ fn overrides_are_laid_over_the_root() {
     assert_eq!(object["metadata"]["labels"]["owner"], "me");
     assert_eq!(object["metadata"]["annotations"]["seen"], "yes");
     assert_eq!(object["metadata"]["annotations"]["from"], "component");
+    assert_eq!(
+        object["metadata"]["annotations"]["config.kubernetes.io/origin"],
+        "path: web.yaml\n"
+    );
     assert_eq!(object["spec"]["replicas"], 9);
-    assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "nginx:2");
+    assert_eq!(
+        object["spec"]["template"]["spec"]["containers"][0]["image"],
+        "mirror/nginx:2"
+    );
     assert!(built.warnings.iter().any(|warning| warning.contains("'missing'")));
 }
 

@@ -10,6 +10,7 @@ use tenure_tenancy::{identity, reach, reference};
 use super::context::{Context, subject};
 use super::types::{ServiceAccountFacts, Snapshot};
 use super::{Phase, Plan, ending};
+use crate::overlay::Overlay;
 use crate::plan::{FinalizerChange, Next, Watched, Withheld};
 
 /// How soon it is asked again who may act, when nothing told that it changed.
@@ -100,6 +101,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     let retry_interval = duration("spec.retryInterval", spec.effective_retry_interval())?;
     let path = normalise(spec.path.as_deref().unwrap_or_default())
         .map_err(|message| stalled(reason::INVALID_SPEC, message))?;
+    let overlay = Overlay::of(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let identity = identity::of_kustomization(&snapshot.placement, namespace, spec.service_account_name.as_deref())
         .map_err(denied)?;
 
@@ -120,6 +122,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         retry_interval: retry_interval.max(Duration::from_secs(1)),
         timeout,
         path,
+        overlay,
         memory,
         withheld: Vec::new(),
         events: Vec::new(),
@@ -168,9 +171,6 @@ pub(super) fn add_finalizer(snapshot: &Snapshot, plan: &mut Plan) {
 /// The fields that are set and not implemented.
 fn unimplemented(spec: &KustomizationSpec) -> Vec<&'static str> {
     let set = [
-        ("spec.buildMetadata", !spec.build_metadata.is_empty()),
-        ("spec.commonMetadata", spec.common_metadata.is_some()),
-        ("spec.components", !spec.components.is_empty()),
         ("spec.decryption", spec.decryption.is_some()),
         (
             "spec.dependsOn[].readyExpr",
@@ -178,11 +178,6 @@ fn unimplemented(spec: &KustomizationSpec) -> Vec<&'static str> {
         ),
         ("spec.healthCheckExprs", !spec.health_check_exprs.is_empty()),
         ("spec.ignore", !spec.ignore.is_empty()),
-        ("spec.ignoreMissingComponents", spec.ignore_missing_components),
-        ("spec.images", !spec.images.is_empty()),
-        ("spec.namePrefix", spec.name_prefix.is_some()),
-        ("spec.nameSuffix", spec.name_suffix.is_some()),
-        ("spec.patches", !spec.patches.is_empty()),
         ("spec.postBuild", spec.post_build.is_some()),
     ];
     set.into_iter()

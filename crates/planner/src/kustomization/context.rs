@@ -10,6 +10,7 @@ use tenure_tenancy::Identity;
 use super::Plan;
 use super::types::{Memory, Snapshot};
 use crate::answer::Live;
+use crate::overlay::Overlay;
 use crate::plan::{Event, Next, Step, Watched, Withheld};
 
 /// A plan in the making.
@@ -24,6 +25,8 @@ pub(super) struct Context<'a> {
     pub(super) timeout: Duration,
     /// Folder to render, normalised.
     pub(super) path: String,
+    /// What is laid over it.
+    pub(super) overlay: Overlay,
     pub(super) memory: Memory,
     pub(super) withheld: Vec<Withheld>,
     pub(super) events: Vec<Event>,
@@ -84,6 +87,7 @@ impl<'a> Context<'a> {
             retry_interval: self.retry_interval,
             timeout: self.timeout,
             path: self.path.clone(),
+            overlay: self.overlay.clone(),
             memory: self.memory.clone(),
             withheld: self.withheld.clone(),
             events: self.events.clone(),

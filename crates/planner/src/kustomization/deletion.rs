@@ -10,6 +10,7 @@ use super::context::{Context, deletes_objects, subject};
 use super::prune::{self, Verdict};
 use super::types::{ServiceAccountFacts, Snapshot};
 use super::{Plan, ending};
+use crate::overlay::Overlay;
 use crate::plan::{Event, EventKind, FinalizerChange, Next, Step, Withheld};
 
 /// What to do about a Kustomization that is being deleted.
@@ -68,6 +69,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             .unwrap_or(std::time::Duration::from_secs(60)),
         timeout: spec.effective_timeout().unwrap_or(std::time::Duration::from_secs(300)),
         path: String::new(),
+        overlay: Overlay::default(),
         memory: snapshot.memory.clone(),
         withheld: Vec::new(),
         events: Vec::new(),

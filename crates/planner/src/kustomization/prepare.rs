@@ -101,19 +101,18 @@ pub(super) fn dependencies(context: &Context<'_>, artifact: &ArtifactFacts) -> P
 pub(super) fn render<'a>(context: &Context<'a>, artifact: &ArtifactFacts) -> Phase<&'a [RenderedObject]> {
     let mut context = context.fork();
     context.revision = Some(artifact.revision.clone());
-    let target_namespace = context.spec().target_namespace.clone();
     let Some(rendered) = &context.snapshot.attempt.rendered else {
         let request = RenderRequest {
             artifact_digest: artifact.digest.clone(),
             revision: artifact.revision.clone(),
             path: context.path.clone(),
-            target_namespace,
+            overlay: context.overlay.clone(),
         };
         return Err(context.again(vec![Step::Render(request)]));
     };
     if rendered.artifact_digest != artifact.digest
         || rendered.path != context.path
-        || rendered.target_namespace != target_namespace
+        || rendered.overlay != context.overlay
     {
         // The source has moved on while this attempt was under way: what it waits for no longer matters.
         return Err(Box::new(context.finish(Next::Restart)));

@@ -9,6 +9,7 @@ use tenure_tenancy::Placement;
 
 use crate::answer::{DeleteAnswer, KindAnswer, Live, WriteAnswer};
 use crate::object::RenderedObject;
+use crate::overlay::Overlay;
 use crate::plan::KindReference;
 
 /// What is known when a plan is made.
@@ -187,9 +188,9 @@ pub struct Rendered {
     pub artifact_digest: String,
     /// Folder that was rendered.
     pub path: String,
-    /// Namespace that was set on every namespaced object.
-    #[serde(default)]
-    pub target_namespace: Option<String>,
+    /// What was laid over it.
+    #[serde(flatten)]
+    pub overlay: Overlay,
     /// The objects in kustomize's order, or why there are none.
     pub outcome: Result<Vec<RenderedObject>, RenderFailure>,
 }

@@ -377,13 +377,13 @@ impl Player {
                     Build::Objects(objects) => Ok(objects
                         .iter()
                         .enumerate()
-                        .map(|(index, object)| rendered(object, index, request.target_namespace.as_deref()))
+                        .map(|(index, object)| rendered(object, index, request.overlay.target_namespace.as_deref()))
                         .collect()),
                 };
                 self.snapshot.attempt.rendered = Some(Rendered {
                     artifact_digest: request.artifact_digest.clone(),
                     path: request.path.clone(),
-                    target_namespace: request.target_namespace.clone(),
+                    overlay: request.overlay.clone(),
                     outcome,
                 });
             }

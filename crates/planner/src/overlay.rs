@@ -1,0 +1,83 @@
+//! What a Kustomization lays over the root kustomization of its folder before it is built. Owns which fields of the spec these are and
+//! what they may say; how they are laid over is kustomize's (`kustomize::Overrides`). It refuses components that are not local and
+//! relative, as Flux does: nothing is fetched while rendering.
+
+use serde::{Deserialize, Serialize};
+use tenure_api::KustomizationSpec;
+use tenure_api::kustomization::CommonMetadata;
+use tenure_api::selector::{Image, Patch};
+
+/// The fields of a Kustomization that change what its folder builds to. Scalars overwrite, lists are appended, images are merged by
+/// name, common metadata is put on what was built.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Overlay {
+    /// Namespace set on every namespaced object.
+    pub target_namespace: Option<String>,
+    /// Put before every object's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_prefix: Option<String>,
+    /// Put after every object's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_suffix: Option<String>,
+    /// Appended to the patches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub patches: Vec<Patch>,
+    /// Merged into the images.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
+    /// Appended to the components; relative to the folder.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<String>,
+    /// Leaves out components whose folder doesn't exist.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_missing_components: bool,
+    /// Which annotations kustomize leaves on what it builds; overwrites, unless empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub build_metadata: Vec<String>,
+    /// Labels and annotations of every object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub common_metadata: Option<CommonMetadata>,
+}
+
+impl Overlay {
+    /// What a spec lays over.
+    ///
+    /// # Errors
+    /// A message that names the field: a component that is not a local, relative path, or an image without a name.
+    pub fn of(spec: &KustomizationSpec) -> Result<Self, String> {
+        for (index, component) in spec.components.iter().enumerate() {
+            if !is_local_and_relative(component) {
+                return Err(format!(
+                    "spec.components[{index}]: {component:?} must be a local and relative path: a component comes from the same source"
+                ));
+            }
+        }
+        if let Some(index) = spec.images.iter().position(|image| image.name.is_empty()) {
+            return Err(format!(
+                "spec.images[{index}].name is empty: name the image as the files have it, without its tag"
+            ));
+        }
+        Ok(Self {
+            target_namespace: spec.target_namespace.clone(),
+            name_prefix: spec.name_prefix.clone(),
+            name_suffix: spec.name_suffix.clone(),
+            patches: spec.patches.clone(),
+            images: spec.images.clone(),
+            components: spec.components.clone(),
+            ignore_missing_components: spec.ignore_missing_components,
+            build_metadata: spec.build_metadata.clone(),
+            common_metadata: spec.common_metadata.clone(),
+        })
+    }
+}
+
+/// Whether a path is neither absolute nor, by its beginning, an address as kustomize knows them.
+fn is_local_and_relative(path: &str) -> bool {
+    let lower = path.to_ascii_lowercase();
+    let remote = ["git::", "gh:", "git@", "github.com:", "github.com/"];
+    !path.is_empty()
+        && !path.starts_with('/')
+        && !lower.contains("://")
+        && !remote.iter().any(|start| lower.starts_with(start))
+}
