@@ -15,6 +15,8 @@ use crate::patch::PatchTrouble;
 use crate::resource::Resource;
 use crate::steps::{self, Step};
 use crate::tree::{Entry, Found, is_within, resolve};
+use crate::yaml::json::configuration_value;
+use crate::yaml::read::Lines;
 
 /// What has been accumulated so far.
 #[derive(Debug, Default)]
@@ -82,7 +84,7 @@ impl Builder<'_> {
     }
 
     pub(crate) fn read_kustomization(&self, path: &str, text: &str) -> Result<Kustomization, Error> {
-        let Some(node) = self.loader.configuration(path, text)? else {
+        let Some(node) = self.loader.configuration(path, text, Lines::After(0))? else {
             return Err(Error::Field {
                 path: path.to_owned(),
                 line: 1,
@@ -145,7 +147,7 @@ impl Builder<'_> {
     }
 
     /// Adds what one entry of `resources` names: a file's resources, or a base.
-    fn resource(
+    pub(crate) fn resource(
         &self,
         frame: &Frame,
         kustomization: &Kustomization,
@@ -166,7 +168,7 @@ impl Builder<'_> {
         {
             Some((found, bytes)) => {
                 let text = Loader::text(&found, bytes)?;
-                let mut resources = self.loader.resources(&found, text, 0)?;
+                let mut resources = self.loader.resources(&found, text, Lines::After(0))?;
                 if let Some(origin) = &frame.origin {
                     let origin = origin.appended(path).to_text();
                     resources
@@ -259,6 +261,8 @@ impl Builder<'_> {
             });
         }
         let sub = self.open(&directory).map_err(|error| error.through(place.clone()))?;
+        self.take_schema(&directory, &sub)
+            .map_err(|error| error.through(place.clone()))?;
         if sub.is_component != component {
             let message = if component {
                 format!("expected kind 'Component' for path '{directory}' but got 'Kustomization'")
@@ -278,6 +282,40 @@ impl Builder<'_> {
             },
             sub,
         ))
+    }
+
+    /// Takes the schema that a kustomization brings.
+    pub(crate) fn take_schema(&self, directory: &str, kustomization: &Kustomization) -> Result<(), Error> {
+        let Some(openapi) = &kustomization.openapi else {
+            return Ok(());
+        };
+        let at = |message: String| field_error(kustomization, openapi.line, "openapi", message);
+        for key in openapi
+            .value
+            .keys()
+            .filter(|key| !matches!(key.as_str(), "path" | "version"))
+        {
+            self.warnings.borrow_mut().push(format!(
+                "{}:{}: openapi: unknown name '{key}'",
+                kustomization.path, openapi.line
+            ));
+        }
+        let document = match openapi.value.get("path") {
+            None => None,
+            Some(path) => {
+                let (found, bytes) = self
+                    .loader
+                    .read(directory, path)
+                    .map_err(|error| at(error.to_string()))?;
+                let text = Loader::text(&found, bytes)?;
+                let node = self
+                    .loader
+                    .configuration(&found, text, Lines::After(0))?
+                    .ok_or_else(|| at(format!("invalid schema file: '{found}' is empty")))?;
+                Some(configuration_value(&node).map_err(|problem| at(problem.message))?)
+            }
+        };
+        self.loader.schema.set(&openapi.value, document).map_err(at)
     }
 
     /// The kustomization of a directory, generated when it has none and the caller wants that.
@@ -316,7 +354,7 @@ impl Builder<'_> {
                 .read(&frame.root, &reference.value)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&path, bytes)?;
-            let Some(node) = self.loader.configuration(&path, text)? else {
+            let Some(node) = self.loader.configuration(&path, text, Lines::After(0))? else {
                 continue;
             };
             let decoder = Decoder::new(&path, true);
@@ -332,7 +370,7 @@ impl Builder<'_> {
                 .read(&frame.root, &reference.value)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&path, bytes)?;
-            let mut read = match self.loader.configuration(&path, text)? {
+            let mut read = match self.loader.configuration(&path, text, Lines::After(0))? {
                 Some(node) => crate::crds::configuration(&node).map_err(at)?,
                 None => continue,
             };

@@ -41,6 +41,7 @@ pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<
         generate_missing: options.generate_missing,
     };
     let mut kustomization = builder.open(&root)?;
+    builder.take_schema(&root, &kustomization)?;
     overlay(&builder, &root, &mut kustomization, &options.overrides)?;
     let kept = |name: &str| kustomization.build_metadata.iter().any(|kept| kept.value == name);
     for (index, kept) in kustomization.build_metadata.iter().enumerate() {
@@ -166,6 +167,7 @@ impl Builder<'_> {
         for (index, var) in kustomization.vars.iter().enumerate() {
             let at = |message: String| field_error(kustomization, var.line, &format!("vars[{index}]"), message);
             let wanted = crate::id::ResourceId::new(
+                &self.loader.schema,
                 var.value.gvk.clone(),
                 var.value.object_name.clone(),
                 var.value.object_namespace.clone(),
@@ -226,7 +228,7 @@ fn overlay(builder: &Builder<'_>, root: &str, k: &mut Kustomization, overrides: 
         });
         k.patches.push(Spot::new(
             Patch {
-                patch: patch.patch.clone(),
+                patch: text(&patch.patch),
                 target,
                 ..Patch::default()
             },

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::yaml::json::{configuration_key, configuration_value};
-use crate::yaml::node::{Data, Node, Tag};
+use crate::yaml::node::{Data, Node, Style, Tag};
+use crate::yaml::read::Lines;
 
 /// A value and the line that it was written on.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -16,11 +17,26 @@ pub(crate) struct Spot<T> {
     pub(crate) value: T,
     /// From 1; 0 when the caller of the build added it.
     pub(crate) line: u32,
+    /// It is the text of a literal block, whose lines stand in the file one by one after the first.
+    block: bool,
 }
 
 impl<T> Spot<T> {
     pub(crate) fn new(value: T, line: u32) -> Self {
-        Spot { value, line }
+        Spot {
+            value,
+            line,
+            block: false,
+        }
+    }
+
+    /// How to count the lines of the text, which may be a document of its own.
+    pub(crate) fn lines(&self) -> Lines {
+        if self.block {
+            Lines::After(self.line)
+        } else {
+            Lines::On(self.line)
+        }
     }
 }
 
@@ -87,7 +103,11 @@ impl<'file> Decoder<'file> {
     }
 
     pub(crate) fn spot(&self, node: &Node, field: &str) -> Spot<String> {
-        Spot::new(self.text(node, field), node.line)
+        Spot {
+            value: self.text(node, field),
+            line: node.line,
+            block: node.style == Style::Literal,
+        }
     }
 
     pub(crate) fn truth(&self, node: &Node, field: &str) -> bool {

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::decode::{Decoder, Spot};
+use crate::fieldspec::split_path;
 use crate::id::Gvk;
+use crate::selector::Matcher;
+use crate::transform::value_add::Target;
 use crate::yaml::node::Node;
 
 /// A field of certain kinds.
@@ -102,9 +105,8 @@ impl Selector {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Patch {
     pub(crate) path: String,
-    pub(crate) patch: String,
-    /// The line of the inline patch's field, from 1.
-    pub(crate) patch_line: u32,
+    /// The patch itself, when it is written in the kustomization.
+    pub(crate) patch: Spot<String>,
     pub(crate) target: Option<Selector>,
     pub(crate) allow_name_change: bool,
     pub(crate) allow_kind_change: bool,
@@ -117,10 +119,7 @@ impl Patch {
             let at = format!("{at}.{name}");
             match name {
                 "path" => patch.path = decoder.text(value, &at),
-                "patch" => {
-                    patch.patch = decoder.text(value, &at);
-                    patch.patch_line = value.line;
-                }
+                "patch" => patch.patch = decoder.spot(value, &at),
                 "target" if value.is_null() => {}
                 "target" => patch.target = Some(Selector::read(decoder, value, &at)),
                 _ => {
@@ -163,6 +162,47 @@ impl Image {
             }
         }
         image
+    }
+}
+
+/// One element of a ValueAddTransformer's `targets`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ValueTarget {
+    selector: Option<Selector>,
+    field_path: String,
+    position: i64,
+}
+
+impl ValueTarget {
+    pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
+        let mut target = ValueTarget::default();
+        for (name, value) in decoder.fields(node, at, &["selector", "fieldPath", "filePathPosition"]) {
+            let at = format!("{at}.{name}");
+            match name {
+                "selector" if value.is_null() => {}
+                "selector" => target.selector = Some(Selector::read(decoder, value, &at)),
+                "fieldPath" => target.field_path = decoder.text(value, &at),
+                _ => target.position = decoder.integer(value, &at),
+            }
+        }
+        target
+    }
+
+    /// The target, ready to apply.
+    ///
+    /// # Errors
+    /// When it has no path, a negative position, or a pattern that can't be read.
+    pub(crate) fn prepare(&self) -> Result<Target, String> {
+        if self.field_path.is_empty() {
+            return Err("fieldPath cannot be empty".to_owned());
+        }
+        let position = usize::try_from(self.position)
+            .map_err(|_| format!("value of FilePathPosition ({}) cannot be negative", self.position))?;
+        Ok(Target {
+            select: self.selector.as_ref().map(Matcher::new).transpose()?,
+            path: split_path(&self.field_path, '/'),
+            position,
+        })
     }
 }
 

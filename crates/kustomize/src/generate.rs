@@ -101,7 +101,7 @@ pub(crate) fn resource(
         }
     }
     fill_places(&mut node, place.source, place.line);
-    let mut resource = Resource::new(node);
+    let mut resource = loader.resource(node);
     resource.notes.needs_hash = !options.is_some_and(|options| options.disable_name_suffix_hash);
     resource.notes.is_generated = true;
     resource.notes.behavior = Behavior::named(&arguments.behavior);

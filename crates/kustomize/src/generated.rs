@@ -7,6 +7,7 @@ use crate::load::Loader;
 use crate::options::{Limits, LoadRestrictor};
 use crate::tree::{Entry, FileTree, clean};
 use crate::yaml::emit;
+use crate::yaml::read::Lines;
 
 /// Writes the kustomization that a directory without one stands for.
 ///
@@ -76,7 +77,7 @@ fn collect(
             }
             Some(Entry::File(bytes)) if has_manifest_name(&name) => {
                 // Reading it now names the file that is no manifest, where the build would only name the generated list.
-                loader.resources(&path, Loader::text(&path, bytes)?, 0)?;
+                loader.resources(&path, Loader::text(&path, bytes)?, Lines::After(0))?;
                 resources.push(relative);
             }
             _ => {}

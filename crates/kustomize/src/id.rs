@@ -1,16 +1,8 @@
-//! Owns how resources are named: group, version and kind, names and namespaces, and which kinds are cluster-scoped.
+//! Owns how resources are named: group, version and kind, names and namespaces.
 
-use std::collections::HashSet;
 use std::fmt;
-use std::sync::LazyLock;
 
-/// Kinds that are known to be cluster-scoped; every other kind counts as namespaced, custom ones too.
-static CLUSTER_SCOPED: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
-    include_str!("../data/cluster-scoped.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .collect()
-});
+use crate::schema::Schema;
 
 /// The namespace that cluster-scoped resources are compared in.
 const NO_NAMESPACE: &str = "_non_namespaceable_";
@@ -47,10 +39,6 @@ impl Gvk {
         let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
         fits(&selector.group, &self.group) && fits(&selector.version, &self.version) && fits(&selector.kind, &self.kind)
     }
-
-    pub(crate) fn is_cluster_scoped(&self) -> bool {
-        CLUSTER_SCOPED.contains(format!("{} {}", self.api_version(), self.kind).as_str())
-    }
 }
 
 impl fmt::Display for Gvk {
@@ -83,8 +71,8 @@ pub(crate) struct ResourceId {
 }
 
 impl ResourceId {
-    pub(crate) fn new(gvk: Gvk, name: impl Into<String>, namespace: impl Into<String>) -> Self {
-        let cluster_scoped = gvk.is_cluster_scoped();
+    pub(crate) fn new(schema: &Schema, gvk: Gvk, name: impl Into<String>, namespace: impl Into<String>) -> Self {
+        let cluster_scoped = schema.is_cluster_scoped(&gvk);
         ResourceId {
             gvk,
             name: name.into(),

@@ -12,21 +12,24 @@ pub(crate) struct Operation {
     path: String,
     from: String,
     value: Option<Value>,
+    /// The value as it was written, which says the lines of all its fields.
+    written: Option<Node>,
     /// The line of the operation in its source, from 1.
-    pub(crate) line: u32,
+    line: u32,
 }
 
-/// Reads the operations of a patch.
+/// Reads the operations of a patch; `node` is what `value` was read from.
 ///
 /// # Errors
 /// When it isn't a list of operations.
-pub(crate) fn operations(value: &Value) -> Result<Vec<Operation>, String> {
+pub(crate) fn operations(value: &Value, node: &Node) -> Result<Vec<Operation>, String> {
     let Value::Array(items) = value else {
         return Err("a JSON patch is a list of operations".to_owned());
     };
     items
         .iter()
-        .map(|item| {
+        .zip(node.items())
+        .map(|(item, written)| {
             let Value::Object(map) = item else {
                 return Err("an operation is a mapping with op and path".to_owned());
             };
@@ -40,7 +43,8 @@ pub(crate) fn operations(value: &Value) -> Result<Vec<Operation>, String> {
                 path: text("path")?,
                 from: text("from")?,
                 value: map.get("value").cloned(),
-                line: 0,
+                written: written.get("value").cloned(),
+                line: written.line,
             })
         })
         .collect()
@@ -66,6 +70,9 @@ fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Re
             .as_ref()
             .map_or_else(|| from_value(&Value::Null), from_value);
         made.place_all(source, if operation.line == 0 { line } else { operation.line });
+        if let Some(written) = &operation.written {
+            made.place_as(written);
+        }
         made
     };
     let path = operation.path.as_str();

@@ -1,13 +1,15 @@
 //! Owns reading files of the tree into documents and resources, within the load restriction and the limits.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use crate::error::{Error, shown};
 use crate::options::{Limits, LoadRestrictor};
 use crate::resource::Resource;
+use crate::schema::Schema;
 use crate::tree::{FileTree, Found, is_within, resolve};
 use crate::yaml::node::{Data, Node};
-use crate::yaml::read::{ReadError, Source, documents, first_document};
+use crate::yaml::read::{Lines, ReadError, Source, documents, first_document};
 use crate::yaml::{json, merge_keys};
 
 /// Reads files for one build.
@@ -19,6 +21,8 @@ pub(crate) struct Loader<'tree> {
     sources: RefCell<Vec<String>>,
     nodes_left: Cell<usize>,
     documents_left: Cell<usize>,
+    /// What the build knows of kinds.
+    pub(crate) schema: Arc<Schema>,
     bytes_left: Cell<usize>,
 }
 
@@ -29,10 +33,16 @@ impl<'tree> Loader<'tree> {
             restrictor,
             limits,
             sources: RefCell::new(Vec::new()),
+            schema: Arc::default(),
             nodes_left: Cell::new(limits.nodes),
             documents_left: Cell::new(limits.documents),
             bytes_left: Cell::new(limits.bytes),
         }
+    }
+
+    /// A resource of this build.
+    pub(crate) fn resource(&self, node: Node) -> Resource {
+        Resource::new(node, &self.schema)
     }
 
     /// The number of a file.
@@ -137,12 +147,12 @@ impl<'tree> Loader<'tree> {
     }
 
     /// The only document of a configuration file, as it was written; `None` when it is empty.
-    pub(crate) fn configuration(&self, path: &str, text: &str) -> Result<Option<Node>, Error> {
+    pub(crate) fn configuration(&self, path: &str, text: &str, lines: Lines) -> Result<Option<Node>, Error> {
         let file = self.source(path);
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let source = Source {
             file,
-            lines_before: 0,
+            lines,
             maximum_nodes: self.nodes_left.get(),
         };
         let mut node = first_document(text, source).map_err(|error| Self::yaml_error(path, error))?;
@@ -158,7 +168,7 @@ impl<'tree> Loader<'tree> {
     }
 
     /// All documents of a text, merge keys folded: what kyaml reads from a file of resources.
-    pub(crate) fn documents(&self, path: &str, text: &str, lines_before: u32) -> Result<Vec<Node>, Error> {
+    pub(crate) fn documents(&self, path: &str, text: &str, lines: Lines) -> Result<Vec<Node>, Error> {
         let file = self.source(path);
         let unix;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -169,7 +179,7 @@ impl<'tree> Loader<'tree> {
             text
         };
         let chunks = documents(text).map_err(|mut error| {
-            error.line += lines_before;
+            error.line = lines.number(error.line);
             Self::yaml_error(path, error)
         })?;
         let only = chunks.len() == 1;
@@ -177,7 +187,7 @@ impl<'tree> Loader<'tree> {
         for chunk in chunks {
             let source = Source {
                 file,
-                lines_before: lines_before + chunk.lines_before,
+                lines: lines.skip(chunk.lines_before as usize),
                 maximum_nodes: self.nodes_left.get(),
             };
             let Some(mut node) = first_document(chunk.text, source).map_err(|error| Self::yaml_error(path, error))?
@@ -213,9 +223,9 @@ impl<'tree> Loader<'tree> {
     }
 
     /// All resources of a text: documents that have a kind and a name, lists taken apart.
-    pub(crate) fn resources(&self, path: &str, text: &str, lines_before: u32) -> Result<Vec<Resource>, Error> {
+    pub(crate) fn resources(&self, path: &str, text: &str, lines: Lines) -> Result<Vec<Resource>, Error> {
         let mut queue: std::collections::VecDeque<Node> = std::collections::VecDeque::new();
-        for node in self.documents(path, text, lines_before)? {
+        for node in self.documents(path, text, lines)? {
             check(path, &node).map(|good| {
                 if good {
                     queue.push_back(node)
@@ -226,7 +236,7 @@ impl<'tree> Loader<'tree> {
         while let Some(mut node) = queue.pop_front() {
             let kind = node.get("kind").map_or("", Node::text).to_owned();
             if !kind.ends_with("List") || node.get("items").is_none() {
-                resources.push(Resource::new(node));
+                resources.push(self.resource(node));
                 continue;
             }
             let Some(items) = node.remove("items") else {

@@ -8,6 +8,7 @@ use crate::options::{Limits, LoadRestrictor};
 use crate::output::BuiltResource;
 use crate::tree::MapTree;
 use crate::yaml::json::resource_value;
+use crate::yaml::read::Lines;
 
 /// Reads all objects of a text of YAML or JSON documents; lists are taken apart. `path` names the text in errors and origins.
 ///
@@ -23,7 +24,7 @@ use crate::yaml::json::resource_value;
 pub fn manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<BuiltResource>, Error> {
     let tree = MapTree::new();
     let loader = Loader::new(&tree, LoadRestrictor::RootOnly, *limits);
-    let resources = loader.resources(path, text, 0)?;
+    let resources = loader.resources(path, text, Lines::After(0))?;
     let sources: std::sync::Arc<[String]> = loader.into_sources().into();
     resources
         .into_iter()

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::merge_list::merge_lists;
-use crate::schema::{self, Field};
+use crate::schema::{Schema, Type};
 use crate::yaml::node::{Data, Node, Tag};
 
 /// A merged node, and what stays of the one it replaced.
@@ -31,26 +31,35 @@ pub(crate) enum Directive {
 
 const DIRECTIVE: &str = "$patch";
 
+/// A merge on its way through a resource.
+#[derive(Debug)]
+pub(crate) struct Walk<'s> {
+    schema: &'s Schema,
+    /// The fields that lead to where it is.
+    path: Vec<String>,
+}
+
 /// Merges a patch into a resource; `None` when the patch deletes it.
 ///
 /// # Errors
 /// When shapes differ or a directive is unknown.
-pub(crate) fn merge_resource(resource: Node, patch: Node) -> Result<Merged, String> {
-    merge(Some(resource), Some(patch), None, &mut Vec::new())
+pub(crate) fn merge_resource(resource: Node, patch: Node, schema: &Schema) -> Result<Merged, String> {
+    let path = Vec::new();
+    merge(Some(resource), Some(patch), None, &mut Walk { schema, path })
 }
 
-pub(crate) fn merge(
+pub(crate) fn merge<'s>(
     destination: Option<Node>,
     patch: Option<Node>,
-    field: Option<&Field>,
-    path: &mut Vec<String>,
+    field: Option<Type<'s>>,
+    walk: &mut Walk<'s>,
 ) -> Result<Merged, String> {
     let first = destination.iter().chain(patch.iter()).find(|node| !node.is_null());
     let embedded = match (field, first) {
-        (None, Some(node)) => embedded_kind(node).or_else(|| patch.as_ref().and_then(embedded_kind)),
+        (None, Some(node)) => embedded_kind(node, walk.schema).or_else(|| embedded_kind(patch.as_ref()?, walk.schema)),
         _ => None,
     };
-    let field = field.or(embedded.as_ref());
+    let field = field.or(embedded);
     let shape = first.map(|node| std::mem::discriminant(&node.data));
     for node in destination.iter().chain(patch.iter()) {
         if !node.is_null() && shape.is_some_and(|shape| shape != std::mem::discriminant(&node.data)) {
@@ -58,28 +67,25 @@ pub(crate) fn merge(
             return Err(format!(
                 "wrong node kind: expected {expected} but got {} in field '{}'",
                 shape_name(node),
-                path.join(".")
+                walk.path.join(".")
             ));
         }
     }
     match first.map(|node| &node.data) {
-        None | Some(Data::Map(_)) => merge_maps(destination, patch, field, path),
+        None | Some(Data::Map(_)) => merge_maps(destination, patch, field, walk),
         Some(Data::Scalar(_)) => Ok(Merged::only(patch.or(destination))),
-        Some(Data::Seq(_)) => match field {
-            Some(Field::Merged { keys, elements }) => {
-                let elements = elements.map(Field::Object);
-                merge_merged_list(destination, patch, keys, elements.as_ref(), path)
-            }
-            _ => Ok(Merged::only(patch.or(destination))),
+        Some(Data::Seq(_)) => match field.and_then(Type::merge_keys) {
+            Some(keys) => merge_merged_list(destination, patch, &keys, field.and_then(Type::elements), walk),
+            None => Ok(Merged::only(patch.or(destination))),
         },
     }
 }
 
 /// An object inside an object of unknown type, with an apiVersion and kind of its own, is merged as that kind.
-fn embedded_kind(node: &Node) -> Option<Field> {
+fn embedded_kind<'s>(node: &Node, schema: &'s Schema) -> Option<Type<'s>> {
     let api_version = node.get("apiVersion").map(Node::text).filter(|text| !text.is_empty())?;
     let kind = node.get("kind").map(Node::text).filter(|text| !text.is_empty())?;
-    schema::of_kind(api_version, kind).map(Field::Object)
+    schema.of_kind(api_version, kind)
 }
 
 fn shape_name(node: &Node) -> &'static str {
@@ -90,22 +96,14 @@ fn shape_name(node: &Node) -> &'static str {
     }
 }
 
-fn child_field(field: Option<&Field>, key: &str) -> Option<Field> {
-    match field? {
-        Field::Object(of) => schema::field(*of, key).cloned(),
-        Field::Values(of) => Some(Field::Object(*of)),
-        Field::Items(_) | Field::Merged { .. } => None,
-    }
-}
-
-fn merge_maps(
+fn merge_maps<'s>(
     destination: Option<Node>,
     patch: Option<Node>,
-    field: Option<&Field>,
-    path: &mut Vec<String>,
+    field: Option<Type<'s>>,
+    walk: &mut Walk<'s>,
 ) -> Result<Merged, String> {
     let Some(mut target) = destination else {
-        return added(patch, field, path).map(Merged::only);
+        return added(patch, field, walk).map(Merged::only);
     };
     if target.is_null() {
         if patch.is_none() {
@@ -117,10 +115,10 @@ fn merge_maps(
             });
             return Ok(Merged::only(keep));
         }
-        return added(patch, field, path).map(Merged::only);
+        return added(patch, field, walk).map(Merged::only);
     }
     let Some(mut patch) = patch else {
-        merge_fields(&mut target, None, field, path)?;
+        merge_fields(&mut target, None, field, walk)?;
         return Ok(Merged::only(Some(target)));
     };
     if patch.is_null() {
@@ -129,21 +127,21 @@ fn merge_maps(
     match take_directive(&mut patch)? {
         Directive::Delete => Ok(Merged::only(None)),
         Directive::Replace => {
-            settle_fields(&mut patch, field, path)?;
+            settle_fields(&mut patch, field, walk)?;
             Ok(Merged {
                 node: Some(patch),
                 replaced: Some(target),
             })
         }
         Directive::Merge => {
-            merge_fields(&mut target, Some(patch), field, path)?;
+            merge_fields(&mut target, Some(patch), field, walk)?;
             Ok(Merged::only(Some(target)))
         }
     }
 }
 
 /// What a patch adds where nothing was.
-fn added(patch: Option<Node>, field: Option<&Field>, path: &mut Vec<String>) -> Result<Option<Node>, String> {
+fn added<'s>(patch: Option<Node>, field: Option<Type<'s>>, walk: &mut Walk<'s>) -> Result<Option<Node>, String> {
     let Some(mut patch) = patch else {
         return Ok(None);
     };
@@ -153,15 +151,15 @@ fn added(patch: Option<Node>, field: Option<&Field>, path: &mut Vec<String>) -> 
     if matches!(take_directive(&mut patch), Ok(Directive::Delete)) {
         return Ok(None);
     }
-    settle_fields(&mut patch, field, path)?;
+    settle_fields(&mut patch, field, walk)?;
     Ok(Some(patch))
 }
 
-fn merge_fields(
+fn merge_fields<'s>(
     target: &mut Node,
     patch: Option<Node>,
-    field: Option<&Field>,
-    path: &mut Vec<String>,
+    field: Option<Type<'s>>,
+    walk: &mut Walk<'s>,
 ) -> Result<(), String> {
     let mut patches = match patch.map(|patch| patch.data) {
         Some(Data::Map(entries)) => entries,
@@ -183,9 +181,9 @@ fn merge_fields(
             }
             None => (None, None),
         };
-        path.push(name.clone());
-        let merged = merge(own, change, child_field(field, &name).as_ref(), path)?;
-        path.pop();
+        walk.path.push(name.clone());
+        let merged = merge(own, change, field.and_then(|field| field.field(&name)), walk)?;
+        walk.path.pop();
         let mut key = key.unwrap_or_else(|| Node::untyped(name.clone()));
         key.tag = if key.style != crate::yaml::node::Style::Plain {
             Tag::Str
@@ -210,41 +208,44 @@ pub(crate) fn take(node: &mut Node) -> Node {
 }
 
 /// Applies the directives inside content that a patch adds, and drops its nulls.
-pub(crate) fn settle(mut node: Node, field: Option<&Field>, path: &mut Vec<String>) -> Result<Option<Node>, String> {
-    let embedded = if field.is_none() { embedded_kind(&node) } else { None };
-    let field = field.or(embedded.as_ref());
+pub(crate) fn settle<'s>(mut node: Node, field: Option<Type<'s>>, walk: &mut Walk<'s>) -> Result<Option<Node>, String> {
+    let embedded = if field.is_none() {
+        embedded_kind(&node, walk.schema)
+    } else {
+        None
+    };
+    let field = field.or(embedded);
     if node.is_null() {
         return Ok(Some(node));
     }
-    match (&node.data, field) {
+    match (&node.data, field.and_then(Type::merge_keys)) {
         (Data::Map(_), _) => {
             if take_directive(&mut node)? == Directive::Delete {
                 return Ok(None);
             }
-            settle_fields(&mut node, field, path)?;
+            settle_fields(&mut node, field, walk)?;
             Ok(Some(node))
         }
-        (Data::Seq(_), Some(Field::Merged { keys, elements })) => {
+        (Data::Seq(_), Some(keys)) => {
             if take_list_directive(&mut node)? == Directive::Delete {
                 return Ok(None);
             }
-            let elements = elements.map(Field::Object);
-            merge_lists(&mut node, None, true, keys, elements.as_ref(), path)?;
+            merge_lists(&mut node, None, true, &keys, field.and_then(Type::elements), walk)?;
             Ok(Some(node))
         }
         _ => Ok(Some(node)),
     }
 }
 
-fn settle_fields(node: &mut Node, field: Option<&Field>, path: &mut Vec<String>) -> Result<(), String> {
+fn settle_fields<'s>(node: &mut Node, field: Option<Type<'s>>, walk: &mut Walk<'s>) -> Result<(), String> {
     let names: BTreeSet<String> = node.entries().iter().map(|(key, _)| key.text().to_owned()).collect();
     for name in names {
         let Some(value) = node.get_mut(&name).map(take) else {
             continue;
         };
-        path.push(name.clone());
-        let settled = settle(value, child_field(field, &name).as_ref(), path)?;
-        path.pop();
+        walk.path.push(name.clone());
+        let settled = settle(value, field.and_then(|field| field.field(&name)), walk)?;
+        walk.path.pop();
         match settled {
             Some(value) => node.set_entry(Node::untyped(name), value),
             None => {
@@ -255,12 +256,12 @@ fn settle_fields(node: &mut Node, field: Option<&Field>, path: &mut Vec<String>)
     Ok(())
 }
 
-fn merge_merged_list(
+fn merge_merged_list<'s>(
     destination: Option<Node>,
     patch: Option<Node>,
     keys: &[String],
-    elements: Option<&Field>,
-    path: &mut Vec<String>,
+    elements: Option<Type<'s>>,
+    walk: &mut Walk<'s>,
 ) -> Result<Merged, String> {
     let Some(mut target) = destination.filter(|node| !node.is_null()) else {
         let Some(mut patch) = patch else {
@@ -269,11 +270,11 @@ fn merge_merged_list(
         if patch.is_null() {
             return Ok(Merged::only(Some(patch)));
         }
-        merge_lists(&mut patch, None, true, keys, elements, path)?;
+        merge_lists(&mut patch, None, true, keys, elements, walk)?;
         return Ok(Merged::only(Some(patch)));
     };
     let Some(mut patch) = patch else {
-        merge_lists(&mut target, None, false, keys, elements, path)?;
+        merge_lists(&mut target, None, false, keys, elements, walk)?;
         return Ok(Merged::only(Some(target)));
     };
     if patch.is_null() {
@@ -282,14 +283,14 @@ fn merge_merged_list(
     match take_list_directive(&mut patch)? {
         Directive::Delete => Ok(Merged::only(None)),
         Directive::Replace => {
-            merge_lists(&mut patch, None, true, keys, elements, path)?;
+            merge_lists(&mut patch, None, true, keys, elements, walk)?;
             Ok(Merged {
                 node: Some(patch),
                 replaced: Some(target),
             })
         }
         Directive::Merge => {
-            merge_lists(&mut target, Some(patch), false, keys, elements, path)?;
+            merge_lists(&mut target, Some(patch), false, keys, elements, walk)?;
             Ok(Merged::only(Some(target)))
         }
     }

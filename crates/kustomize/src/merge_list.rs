@@ -1,18 +1,18 @@
 //! Owns merging two lists whose elements are known by keys, as kyaml orders and matches them; its quirks are kept on purpose,
 //! since they show in the output.
 
-use crate::merge::{merge, settle, take};
-use crate::schema::Field;
+use crate::merge::{Walk, merge, settle, take};
+use crate::schema::Type;
 use crate::yaml::node::Node;
 
 /// Merges `patch` into the list `target`; with `alone`, the list is content that a patch adds and is merged with itself.
-pub(crate) fn merge_lists(
+pub(crate) fn merge_lists<'s>(
     target: &mut Node,
     patch: Option<Node>,
     alone: bool,
     keys: &[String],
-    elements: Option<&Field>,
-    path: &mut Vec<String>,
+    elements: Option<Type<'s>>,
+    walk: &mut Walk<'s>,
 ) -> Result<(), String> {
     let scalar_keys = [String::new()];
     let keys: &[String] = if keys.is_empty() { &scalar_keys } else { keys };
@@ -41,11 +41,11 @@ pub(crate) fn merge_lists(
         let was_there = element.is_some();
         let (mut node, replaced) = if alone {
             match element {
-                Some(element) => (settle(element, elements, path)?, None),
+                Some(element) => (settle(element, elements, walk)?, None),
                 None => (None, None),
             }
         } else {
-            let result = merge(element, addition, elements, path)?;
+            let result = merge(element, addition, elements, walk)?;
             (result.node, result.replaced)
         };
         let gone = node

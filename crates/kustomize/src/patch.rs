@@ -163,7 +163,7 @@ fn merge(resource: &mut Resource, patch: Resource) -> Result<(), Trouble> {
         annotations.set_field(NOTES, Node::quoted(""));
     }
     let node = std::mem::replace(&mut resource.node, Node::scalar("", Tag::Null));
-    let merged = merge_resource(node, patch.node).map_err(|message| Trouble {
+    let merged = merge_resource(node, patch.node, &resource.schema).map_err(|message| Trouble {
         id: place.id,
         source: place.source,
         line: place.line,

@@ -1,25 +1,24 @@
 //! Owns `transformers`, `generators` and `validators`: resources that configure built-in plugins. Refuses every other plugin:
 //! programs and containers aren't run during a build.
 
-use std::collections::BTreeMap;
+use serde_json::Value;
 
 use crate::accumulate::{Accumulated, Builder, Frame, field_error, file_name};
 use crate::decode::{Decoder, Spot};
 use crate::error::Error;
-use crate::fields::{FieldSpec, GeneratorArguments, Image, Patch, Replacement, Replica, Selector};
+use crate::fields::GeneratorArguments;
 use crate::generate::{self, Place};
-use crate::jsonpatch;
-use crate::kustomization::{Kustomization, field_specs};
+use crate::kustomization::Kustomization;
 use crate::load::Loader;
 use crate::origin::Origin;
-use crate::patch::{Content, PreparedPatch};
-use crate::resource::Resource;
-use crate::selector::Matcher;
-use crate::steps::{Action, PatchError, Step, image_action, prepare_patch, prepare_replacement};
-use crate::transform::names::Affix;
-use crate::transform::namespace::{Namespace, Subjects};
-use crate::yaml::json::{configuration_value, through_json};
+use crate::plugin_steps::field;
+use crate::resource::{Notes, Resource};
+use crate::steps::Step;
+use crate::yaml::json::{resource_value, through_json};
 use crate::yaml::node::Node;
+use crate::yaml::read::Lines;
+
+const GENERATORS: [&str; 3] = ["ConfigMapGenerator", "IAMPolicyGenerator", "SecretGenerator"];
 
 /// A resource that configures a plugin.
 struct Plugin {
@@ -29,7 +28,7 @@ struct Plugin {
     field: String,
 }
 
-const TRANSFORMERS: [&str; 13] = [
+const TRANSFORMERS: [&str; 14] = [
     "AnnotationsTransformer",
     "HashTransformer",
     "ImageTagTransformer",
@@ -38,6 +37,7 @@ const TRANSFORMERS: [&str; 13] = [
     "PatchJson6902Transformer",
     "PatchStrategicMergeTransformer",
     "PatchTransformer",
+    "PrefixSuffixTransformer",
     "PrefixTransformer",
     "SuffixTransformer",
     "ReplacementTransformer",
@@ -74,13 +74,16 @@ impl Builder<'_> {
                 }
             };
             // An entry that reads as resources holds them; any other is a path.
-            if let Ok(resources) = self.loader.resources(&k.path, &entry.value, entry.line) {
-                let origin = frame.origin.as_ref().map(|origin| origin.appended(file_name(k)));
-                inline.extend(resources.into_iter().map(|resource| plugin(resource, origin.clone())));
-                continue;
+            match self.loader.resources(&k.path, &entry.value, entry.lines()) {
+                Ok(resources) => {
+                    let origin = frame.origin.as_ref().map(|origin| origin.appended(file_name(k)));
+                    inline.extend(resources.into_iter().map(|resource| plugin(resource, origin.clone())));
+                    continue;
+                }
+                Err(error) if entry.value.trim_end().contains('\n') => return Err(error),
+                Err(_) => {}
             }
             let at = |message: String| field_error(k, entry.line, &field, message);
-            let place = format!("{}:{}", k.path, entry.line);
             let resources = match self
                 .loader
                 .find(&frame.root, &entry.value)
@@ -90,18 +93,24 @@ impl Builder<'_> {
                     let text = Loader::text(&found, bytes)?;
                     let origin = frame.origin.as_ref().map(|origin| origin.appended(&entry.value));
                     self.loader
-                        .resources(&found, text, 0)?
+                        .resources(&found, text, Lines::After(0))?
                         .into_iter()
                         .map(|resource| (resource, origin.clone()))
                         .collect()
                 }
-                None => self
-                    .plugin_directory(frame, k, &field, entry)
-                    .map_err(|error| error.through(place))?,
+                None => self.plugin_directory(frame, k, &field, entry)?,
             };
             named.extend(resources.into_iter().map(|(resource, origin)| plugin(resource, origin)));
         }
         inline.extend(named);
+        let mut known = std::collections::HashSet::new();
+        for plugin in &inline {
+            let id = plugin.resource.current_id();
+            if !known.insert(id.key()) {
+                let message = format!("may not add resource with an already registered id: {id}");
+                return Err(field_error(k, plugin.line, &plugin.field, message));
+            }
+        }
         Ok(inline)
     }
 
@@ -112,14 +121,8 @@ impl Builder<'_> {
         field: &str,
         entry: &Spot<String>,
     ) -> Result<Vec<(Resource, Option<Origin>)>, Error> {
-        let mut only = Kustomization {
-            path: k.path.clone(),
-            source: k.source,
-            ..Kustomization::default()
-        };
-        only.resources.push(entry.clone());
-        let _ = field;
-        let accumulated = self.accumulate(frame, &only, Accumulated::default())?;
+        let mut accumulated = Accumulated::default();
+        self.resource(frame, k, field, entry, &mut accumulated)?;
         let origin = frame.origin.as_ref().map(|origin| origin.appended(&entry.value));
         Ok(accumulated
             .resources
@@ -131,6 +134,21 @@ impl Builder<'_> {
 
     fn refuse_plugin(&self, k: &Kustomization, plugin: &Plugin) -> Error {
         let kind = plugin.resource.kind();
+        let list = plugin.field.split('[').next().unwrap_or("");
+        let other = if list == "generators" {
+            TRANSFORMERS.as_slice()
+        } else {
+            GENERATORS.as_slice()
+        };
+        if plugin.resource.api_version() == "builtin" && other.contains(&kind) {
+            let (is, of) = if list == "generators" {
+                ("transformer", "transformers")
+            } else {
+                ("generator", "generators")
+            };
+            let message = format!("{kind} is a {is}; list it under {of}");
+            return field_error(k, plugin.line, &plugin.field, message);
+        }
         let helm = kind == "HelmChartInflationGenerator";
         let what = if helm {
             "inflating Helm charts".to_owned()
@@ -181,202 +199,6 @@ impl Builder<'_> {
         Ok(steps)
     }
 
-    fn transformer(
-        &self,
-        frame: &Frame,
-        kind: &str,
-        node: &Node,
-        at: &dyn Fn(String) -> Error,
-    ) -> Result<Vec<Action>, Error> {
-        let path = self.loader.source_path(node.source);
-        let decoder = Decoder::new(&path, false);
-        let specs = || -> Option<Vec<FieldSpec>> {
-            let node = field(&decoder, node, "fieldSpecs")?;
-            Some(field_specs(&decoder, node, "fieldSpecs"))
-        };
-        let text =
-            |name: &'static str| field(&decoder, node, name).map_or(String::new(), |node| decoder.text(node, name));
-        let pairs = |name: &'static str| -> BTreeMap<String, String> {
-            field(&decoder, node, name)
-                .map(|node| decoder.text_map(node, name))
-                .unwrap_or_default()
-        };
-        let actions = match kind {
-            "AnnotationsTransformer" => vec![Action::Pairs {
-                pairs: pairs("annotations"),
-                fields: specs().unwrap_or_default(),
-            }],
-            "LabelTransformer" => vec![Action::Pairs {
-                pairs: pairs("labels"),
-                fields: specs().unwrap_or_default(),
-            }],
-            "HashTransformer" => vec![Action::Hash],
-            "PrefixTransformer" | "SuffixTransformer" => {
-                let is_prefix = kind == "PrefixTransformer";
-                let fields = specs().ok_or_else(|| at("fieldSpecs is not expected to be nil".to_owned()))?;
-                vec![Action::Affix(Affix {
-                    text: text(if is_prefix { "prefix" } else { "suffix" }),
-                    is_prefix,
-                    fields,
-                })]
-            }
-            "ImageTagTransformer" => {
-                let image = field(&decoder, node, "imageTag")
-                    .map(|node| Image::read(&decoder, node, "imageTag"))
-                    .unwrap_or_default();
-                vec![image_action(&image, specs().unwrap_or_default()).map_err(at)?]
-            }
-            "ReplicaCountTransformer" => {
-                let replica = field(&decoder, node, "replica")
-                    .map(|node| Replica::read(&decoder, node, "replica"))
-                    .unwrap_or_default();
-                vec![Action::Replicas {
-                    replica,
-                    fields: specs().unwrap_or_default(),
-                }]
-            }
-            "NamespaceTransformer" => {
-                let subjects = match text("setRoleBindingSubjects").as_str() {
-                    "" | "defaultOnly" => Subjects::Default,
-                    "allServiceAccounts" => Subjects::All,
-                    "none" => Subjects::None,
-                    other => {
-                        return Err(at(format!(
-                            "invalid value \"{other}\" for setRoleBindingSubjects: must be one of defaultOnly, none or allServiceAccounts"
-                        )));
-                    }
-                };
-                let namespace = node.at(&["metadata", "namespace"]).map_or("", Node::text).to_owned();
-                let unset_only =
-                    field(&decoder, node, "unsetOnly").is_some_and(|node| decoder.truth(node, "unsetOnly"));
-                vec![Action::Namespace(Namespace {
-                    namespace,
-                    fields: specs().unwrap_or_default(),
-                    unset_only,
-                    subjects,
-                })]
-            }
-            "PatchTransformer" => {
-                let patch = Patch::read(&decoder, node, "patch");
-                let prepared = prepare_patch(&self.loader, &frame.root, &patch, (node.source, &path)).map_err(
-                    |error| match error {
-                        PatchError::Message(message) => at(message),
-                        PatchError::Error(error) => error,
-                    },
-                )?;
-                vec![Action::Patch(prepared)]
-            }
-            "PatchJson6902Transformer" => {
-                vec![self.json_plugin(frame, &decoder, node, &text("path"), &text("jsonOp"), at)?]
-            }
-            "PatchStrategicMergeTransformer" => self.merge_plugin(frame, &decoder, node, &text("patches"), at)?,
-            "ReplacementTransformer" => {
-                let list = field(&decoder, node, "replacements")
-                    .map(|node| decoder.each(node, "replacements", |node, at| Replacement::read(&decoder, node, at)))
-                    .unwrap_or_default();
-                let mut all = Vec::new();
-                for replacement in &list {
-                    all.extend(prepare_replacement(&self.loader, &frame.root, replacement, at)?);
-                }
-                vec![Action::Replacements(all)]
-            }
-            _ => {
-                return Err(at(format!(
-                    "the built-in transformer {kind} is not supported; use replacements or patches instead"
-                )));
-            }
-        };
-        decoder.finish()?;
-        Ok(actions)
-    }
-
-    fn json_plugin(
-        &self,
-        frame: &Frame,
-        decoder: &Decoder<'_>,
-        node: &Node,
-        path: &str,
-        text: &str,
-        at: &dyn Fn(String) -> Error,
-    ) -> Result<Action, Error> {
-        let target = field(decoder, node, "target")
-            .map(|node| Selector::read(decoder, node, "target"))
-            .unwrap_or_default();
-        if target.name.is_empty() {
-            return Err(at("must specify the target name".to_owned()));
-        }
-        let (file, text) = match (path.is_empty(), text.is_empty()) {
-            (true, true) => return Err(at("empty file path and empty jsonOp".to_owned())),
-            (false, false) => {
-                return Err(at("must specify a file path or jsonOp, not both".to_owned()));
-            }
-            (true, false) => (decoder.path.to_owned(), text),
-            (false, true) => {
-                let (found, bytes) = self
-                    .loader
-                    .read(&frame.root, path)
-                    .map_err(|error| at(error.to_string()))?;
-                let text = Loader::text(&found, bytes)?;
-                (found, text)
-            }
-        };
-        let read = self
-            .loader
-            .configuration(&file, text)?
-            .ok_or_else(|| at("patch appears to be empty".to_owned()))?;
-        let value = configuration_value(&read).map_err(|problem| at(problem.message))?;
-        let operations = jsonpatch::operations(&value).map_err(at)?;
-        let target = Some(Matcher::new(&target).map_err(at)?);
-        let place = (self.loader.source(&file), node.line);
-        Ok(Action::Patch(PreparedPatch {
-            content: Content::Json(operations),
-            target,
-            is_legacy_merge: false,
-            is_legacy_json: true,
-            place,
-        }))
-    }
-
-    fn merge_plugin(
-        &self,
-        frame: &Frame,
-        decoder: &Decoder<'_>,
-        node: &Node,
-        inline: &str,
-        at: &dyn Fn(String) -> Error,
-    ) -> Result<Vec<Action>, Error> {
-        let mut patches = Vec::new();
-        let paths = field(decoder, node, "paths")
-            .map(|node| decoder.texts(node, "paths"))
-            .unwrap_or_default();
-        for path in paths {
-            match self.loader.resources(decoder.path, &path.value, path.line) {
-                Ok(read) => patches.extend(read),
-                Err(_) => {
-                    let (found, bytes) = self
-                        .loader
-                        .read(&frame.root, &path.value)
-                        .map_err(|error| at(error.to_string()))?;
-                    patches.extend(self.loader.resources(&found, Loader::text(&found, bytes)?, 0)?);
-                }
-            }
-        }
-        if !inline.is_empty() {
-            patches.extend(self.loader.resources(decoder.path, inline, node.line)?);
-        }
-        if patches.is_empty() {
-            return Err(at("empty file path and empty patch content".to_owned()));
-        }
-        let place = (node.source, node.line);
-        Ok(vec![Action::Patch(PreparedPatch {
-            content: Content::Merge(patches),
-            target: None,
-            is_legacy_merge: true,
-            is_legacy_json: false,
-            place,
-        })])
-    }
-
     /// Runs the plugins of `generators`.
     pub(crate) fn run_external_generators(
         &self,
@@ -385,13 +207,21 @@ impl Builder<'_> {
         into: &mut Accumulated,
     ) -> Result<(), Error> {
         for plugin in self.plugins(frame, k, "generators", &k.generators)? {
-            let is_secret = plugin.resource.kind() == "SecretGenerator";
-            let known = is_secret || plugin.resource.kind() == "ConfigMapGenerator";
-            if !known || plugin.resource.api_version() != "builtin" {
+            let kind = plugin.resource.kind();
+            if !GENERATORS.contains(&kind) || plugin.resource.api_version() != "builtin" {
                 return Err(self.refuse_plugin(k, &plugin));
             }
+            let is_secret = kind == "SecretGenerator";
             let mut node = plugin.resource.node.clone();
             through_json(&mut node).map_err(|problem| field_error(k, plugin.line, &plugin.field, problem.message))?;
+            if kind == "IAMPolicyGenerator" {
+                let mut made = self.account(k, &plugin, &node)?;
+                made.notes.origin = plugin.origin.as_ref().map(Origin::to_text);
+                into.resources
+                    .absorb(made)
+                    .map_err(|trouble| field_error(k, plugin.line, &plugin.field, trouble.message))?;
+                continue;
+            }
             let path = self.loader.source_path(node.source);
             let decoder = Decoder::new(&path, false);
             let mut arguments = GeneratorArguments::read(&decoder, &node, "generator", is_secret);
@@ -418,26 +248,65 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// The ServiceAccount that IAMPolicyGenerator makes.
+    fn account(&self, k: &Kustomization, plugin: &Plugin, node: &Node) -> Result<Resource, Error> {
+        let path = self.loader.source_path(node.source);
+        let decoder = Decoder::new(&path, false);
+        let text = |holder: &'static str, name: &'static str| {
+            field(&decoder, node, holder)
+                .and_then(|node| field(&decoder, node, name))
+                .map_or(String::new(), |node| decoder.text(node, name))
+        };
+        let cloud = field(&decoder, node, "cloud").map_or(String::new(), |node| decoder.text(node, "cloud"));
+        let (name, namespace) = (
+            text("kubernetesService", "name"),
+            text("kubernetesService", "namespace"),
+        );
+        let account = format!(
+            "{}@{}.iam.gserviceaccount.com",
+            text("serviceAccount", "name"),
+            text("serviceAccount", "projectId")
+        );
+        decoder.finish()?;
+        if cloud != "gke" {
+            let message = format!("cloud provider {cloud} not supported yet; IAMPolicyGenerator knows gke");
+            return Err(field_error(k, plugin.line, &plugin.field, message));
+        }
+        let mut made = Node::map();
+        made.set_field("apiVersion", Node::untyped("v1"));
+        made.set_field("kind", Node::untyped("ServiceAccount"));
+        if let Some(metadata) = made.map_field("metadata") {
+            if let Some(annotations) = metadata.map_field("annotations") {
+                annotations.set_field("iam.gke.io/gcp-service-account", Node::untyped(account));
+            }
+            metadata.set_field("name", Node::untyped(name));
+            if !namespace.is_empty() {
+                metadata.set_field("namespace", Node::untyped(namespace));
+            }
+        }
+        made.place_all(node.source, node.line);
+        Ok(self.loader.resource(made))
+    }
+
     /// Runs the plugins of `validators`, which must leave the resources as they are.
     pub(crate) fn validate(&self, frame: &Frame, k: &Kustomization, into: &mut Accumulated) -> Result<(), Error> {
         let steps = self.external_steps(frame, k, "validators", &k.validators)?;
         if steps.is_empty() {
             return Ok(());
         }
-        let before: Vec<Node> = into
-            .resources
-            .list
-            .iter()
-            .map(|resource| resource.node.clone())
-            .collect();
+        let before: Vec<_> = into.resources.list.iter().map(seen_by_validators).collect();
         for step in steps {
             let (field, line) = (step.field.clone(), step.line);
             self.run(frame, k, vec![step], &mut into.resources)?;
             let same = before.len() == into.resources.list.len()
-                && before
-                    .iter()
-                    .zip(&into.resources.list)
-                    .all(|(old, new)| *old == new.node);
+                && before.iter().zip(&into.resources.list).all(|(old, new)| {
+                    let mut new = new.clone();
+                    let mut labels = new.text_map("labels");
+                    if labels.remove("validated-by").is_some() {
+                        new.set_text_map("labels", &labels);
+                    }
+                    *old == seen_by_validators(&new)
+                });
             if !same {
                 return Err(field_error(
                     k,
@@ -451,11 +320,19 @@ impl Builder<'_> {
     }
 }
 
-/// A field of a plugin's configuration.
-fn field<'node>(decoder: &Decoder<'_>, node: &'node Node, name: &'static str) -> Option<&'node Node> {
-    decoder
-        .fields(node, "", &[name])
-        .pop()
-        .map(|(_, node)| node)
-        .filter(|node| !node.is_null())
+/// What a validator must leave as it is: the content, and the names that kustomize notes in annotations.
+fn seen_by_validators(resource: &Resource) -> (Option<Value>, Notes) {
+    let Notes {
+        previous,
+        prefixes,
+        suffixes,
+        ..
+    } = resource.notes.clone();
+    let notes = Notes {
+        previous,
+        prefixes,
+        suffixes,
+        ..Notes::default()
+    };
+    (resource_value(&resource.node).ok(), notes)
 }

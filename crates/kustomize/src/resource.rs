@@ -1,8 +1,10 @@
 //! Owns one resource under construction: its nodes, its names so far, and where it comes from.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::id::{Gvk, ResourceId};
+use crate::schema::Schema;
 use crate::yaml::node::{Node, Style};
 
 /// What a generator does when a resource of its name exists.
@@ -36,7 +38,7 @@ impl Behavior {
 }
 
 /// What kustomize notes about a resource while it builds: the real one keeps this in annotations that it removes at the end.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     /// Earlier names, oldest first: name, namespace and kind.
     pub(crate) previous: Vec<(String, String, String)>,
@@ -70,6 +72,8 @@ impl Notes {
 pub(crate) struct Resource {
     pub(crate) node: Node,
     pub(crate) notes: Notes,
+    /// What the build knows of kinds.
+    pub(crate) schema: Arc<Schema>,
 }
 
 /// Annotations that only the build needs; an author who wrote them doesn't get them back.
@@ -97,7 +101,7 @@ const BUILD_ANNOTATIONS: [&str; 19] = [
 
 impl Resource {
     /// Takes a resource as it was read; notes that an author wrote as annotations are honoured.
-    pub(crate) fn new(node: Node) -> Self {
+    pub(crate) fn new(node: Node, schema: &Arc<Schema>) -> Self {
         let mut notes = Notes::default();
         if let Some(annotations) = node.at(&["metadata", "annotations"]) {
             let wanted = annotations.get("internal.config.kubernetes.io/needsHashSuffix");
@@ -106,7 +110,11 @@ impl Resource {
                 notes.behavior = Behavior::named(behavior.text());
             }
         }
-        Resource { node, notes }
+        Resource {
+            node,
+            notes,
+            schema: Arc::clone(schema),
+        }
     }
 
     /// A field of the root, as text.
@@ -116,6 +124,10 @@ impl Resource {
 
     pub(crate) fn gvk(&self) -> Gvk {
         Gvk::new(self.root_text("apiVersion"), self.root_text("kind"))
+    }
+
+    pub(crate) fn is_cluster_scoped(&self) -> bool {
+        self.schema.is_cluster_scoped(&self.gvk())
     }
 
     pub(crate) fn kind(&self) -> &str {
@@ -142,7 +154,7 @@ impl Resource {
     }
 
     pub(crate) fn current_id(&self) -> ResourceId {
-        ResourceId::new(self.gvk(), self.name(), self.namespace())
+        ResourceId::new(&self.schema, self.gvk(), self.name(), self.namespace())
     }
 
     /// Ids that the resource had before, oldest first.
@@ -153,6 +165,7 @@ impl Resource {
             .iter()
             .map(|(name, namespace, kind)| {
                 ResourceId::new(
+                    &self.schema,
                     Gvk {
                         kind: kind.clone(),
                         ..gvk.clone()

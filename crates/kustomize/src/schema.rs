@@ -1,29 +1,59 @@
-//! Owns what strategic merge needs to know about Kubernetes' kinds: which lists are merged, and by which keys.
+//! Owns what a build knows of kinds: which of their lists are merged, by which keys, and which kinds are cluster-scoped; from
+//! the built-in tables and from the schema that a kustomization's `openapi` names.
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
-/// One type, by its number in the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Type(usize);
+use serde_json::Value;
 
-/// What a field of a type is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Field {
-    /// A mapping of this type.
-    Object(Type),
-    /// A list that is replaced, of this type.
-    Items(Type),
-    /// A mapping from any key to this type.
-    Values(Type),
-    /// A list that is merged by keys (none for a list of scalars).
-    Merged { keys: Vec<String>, elements: Option<Type> },
+use crate::id::Gvk;
+
+/// The only version of Kubernetes' schema that is built in.
+const VERSION: &str = "v1.21.2";
+/// How many references may lead from one to the next.
+const MAXIMUM_REFERENCES: usize = 32;
+
+/// Whether a known kind is cluster-scoped, by apiVersion and kind.
+static SCOPES: LazyLock<HashMap<&'static str, bool>> = LazyLock::new(|| {
+    let lines = |text: &'static str, is: bool| {
+        text.lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(move |line| (line, is))
+    };
+    lines(include_str!("../data/cluster-scoped.txt"), true)
+        .chain(lines(include_str!("../data/namespaced.txt"), false))
+        .collect()
+});
+
+/// What the schema says of one node of a resource.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Type<'schema> {
+    /// A mapping of a built-in type.
+    Object(usize),
+    /// A mapping from any key to a built-in type.
+    Values(usize),
+    /// A list that is replaced.
+    Replaced,
+    /// A list that is merged by keys (none for a list of scalars), with the type of its elements.
+    Merged(&'static [String], Option<usize>),
+    /// A part of a schema that a kustomization brings.
+    Own(&'schema Own, &'schema Value),
+}
+
+#[derive(Debug)]
+enum Entry {
+    Object(usize),
+    Values(usize),
+    Replaced,
+    Merged { keys: Vec<String>, elements: Option<usize> },
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    types: Vec<HashMap<String, Field>>,
-    kinds: HashMap<String, Type>,
+    types: Vec<HashMap<String, Entry>>,
+    kinds: HashMap<String, usize>,
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| read(include_str!("../data/merge-keys.txt")));
@@ -34,7 +64,7 @@ fn read(text: &str) -> Table {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             ["type", _, kinds @ ..] => {
-                let number = Type(table.types.len());
+                let number = table.types.len();
                 table.types.push(HashMap::new());
                 for kind in kinds {
                     table.kinds.insert((*kind).to_owned(), number);
@@ -42,23 +72,17 @@ fn read(text: &str) -> Table {
             }
             [name, "list", _, keys, of] => {
                 let keys = keys.split(',').filter(|key| *key != "-").map(str::to_owned).collect();
-                insert(
-                    &mut table,
-                    name,
-                    Field::Merged {
-                        keys,
-                        elements: of.parse().ok().map(Type),
-                    },
-                );
+                let elements = of.parse().ok();
+                insert(&mut table, name, Entry::Merged { keys, elements });
             }
             [name, kind @ ("field" | "items" | "map"), of] => {
                 let Ok(of) = of.parse() else { continue };
-                let field = match *kind {
-                    "field" => Field::Object(Type(of)),
-                    "items" => Field::Items(Type(of)),
-                    _ => Field::Values(Type(of)),
+                let entry = match *kind {
+                    "field" => Entry::Object(of),
+                    "items" => Entry::Replaced,
+                    _ => Entry::Values(of),
                 };
-                insert(&mut table, name, field);
+                insert(&mut table, name, entry);
             }
             _ => {}
         }
@@ -66,19 +90,247 @@ fn read(text: &str) -> Table {
     table
 }
 
-fn insert(table: &mut Table, name: &str, field: Field) {
+fn insert(table: &mut Table, name: &str, entry: Entry) {
     if let Some(fields) = table.types.last_mut() {
-        fields.insert(name.to_owned(), field);
+        fields.insert(name.to_owned(), entry);
     }
 }
 
-/// The type of a built-in kind; `None` for custom kinds, whose lists are never merged.
-pub(crate) fn of_kind(api_version: &str, kind: &str) -> Option<Type> {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    TABLE.kinds.get(&format!("{group}/{version}/{kind}")).copied()
+impl<'schema> Type<'schema> {
+    /// The type of a field.
+    pub(crate) fn field(self, name: &str) -> Option<Type<'schema>> {
+        match self {
+            Type::Object(of) => Some(match TABLE.types.get(of)?.get(name)? {
+                Entry::Object(of) => Type::Object(*of),
+                Entry::Values(of) => Type::Values(*of),
+                Entry::Replaced => Type::Replaced,
+                Entry::Merged { keys, elements } => Type::Merged(keys, *elements),
+            }),
+            Type::Values(of) => Some(Type::Object(of)),
+            Type::Replaced | Type::Merged(..) => None,
+            Type::Own(own, node) => {
+                let named = node.get("properties").and_then(|properties| properties.get(name));
+                own.at(named.or_else(|| node.get("additionalProperties"))?)
+            }
+        }
+    }
+
+    /// The keys by which the elements of a list are known, when it is merged.
+    pub(crate) fn merge_keys(self) -> Option<Cow<'schema, [String]>> {
+        match self {
+            Type::Merged(keys, _) => Some(Cow::Borrowed(keys)),
+            Type::Own(_, node) => {
+                let strategy = node.get("x-kubernetes-patch-strategy")?.as_str()?;
+                if !strategy.split(',').any(|strategy| strategy == "merge") {
+                    return None;
+                }
+                let keys = match (
+                    node.get("x-kubernetes-list-map-keys"),
+                    node.get("x-kubernetes-patch-merge-key"),
+                ) {
+                    (Some(keys), _) => keys.as_array().map_or(&[][..], Vec::as_slice),
+                    (None, Some(key)) => std::slice::from_ref(key),
+                    (None, None) => &[],
+                };
+                Some(keys.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// The type of a list's elements.
+    pub(crate) fn elements(self) -> Option<Type<'schema>> {
+        match self {
+            Type::Merged(_, elements) => elements.map(Type::Object),
+            Type::Own(own, node) => {
+                let kind = node.get("type")?;
+                let is_list = kind == "array"
+                    || kind
+                        .as_array()
+                        .is_some_and(|kinds| matches!(kinds.as_slice(), [only] if only == "array"));
+                own.at(node.get("items").filter(|_| is_list)?)
+            }
+            _ => None,
+        }
+    }
 }
 
-/// A field of a type.
-pub(crate) fn field(of: Type, name: &str) -> Option<&'static Field> {
-    TABLE.types.get(of.0)?.get(name)
+/// A schema that a kustomization brings.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// The document, whose `definitions` its references lead to.
+    document: Value,
+    /// The name of each kind's definition.
+    kinds: HashMap<(String, String), String>,
+    /// Whether kinds that the paths of the document speak of are cluster-scoped.
+    scopes: HashMap<(String, String), bool>,
+    built_in: BuiltIn,
+}
+
+/// What becomes of the built-in merge keys beside a schema that a kustomization brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BuiltIn {
+    /// They are gone, as when the root kustomization brings the schema.
+    Gone,
+    /// They stay for kinds that the schema doesn't have: a patch used them before a base brought the schema.
+    Under,
+    /// They win: a base brought the schema after a resource of a kind that nothing knew.
+    Over,
+}
+
+impl Own {
+    fn new(document: Value, built_in: BuiltIn) -> Result<Self, String> {
+        if !document.is_object() {
+            return Err("an OpenAPI schema is a mapping with definitions".to_owned());
+        }
+        let mut kinds = HashMap::new();
+        for (name, definition) in document
+            .get("definitions")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
+            let list = definition.get(KIND).and_then(Value::as_array);
+            for kind in list.into_iter().flatten().filter_map(kind_of) {
+                kinds.insert(kind, name.clone());
+            }
+        }
+        let mut scopes = HashMap::new();
+        for (path, operations) in document.get("paths").and_then(Value::as_object).into_iter().flatten() {
+            let Some(kind) = operations.get("get").and_then(|get| get.get(KIND)).and_then(kind_of) else {
+                continue;
+            };
+            let namespaced = path.contains("namespaces/{namespace}");
+            *scopes.entry(kind).or_insert(true) &= !namespaced;
+        }
+        Ok(Own {
+            document,
+            kinds,
+            scopes,
+            built_in,
+        })
+    }
+
+    fn of_kind(&self, api_version: &str, kind: &str) -> Option<Type<'_>> {
+        let name = self.kinds.get(&(api_version.to_owned(), kind.to_owned()))?;
+        let node = self.document.get("definitions")?.get(name)?;
+        Some(Type::Own(self, node))
+    }
+
+    /// A part of the schema, its references followed.
+    fn at<'own>(&'own self, node: &'own Value) -> Option<Type<'own>> {
+        let mut node = node;
+        for _ in 0..MAXIMUM_REFERENCES {
+            if !node.is_object() {
+                return None;
+            }
+            match node
+                .get("$ref")
+                .and_then(Value::as_str)
+                .filter(|reference| !reference.is_empty())
+            {
+                None => return Some(Type::Own(self, node)),
+                Some(reference) => node = self.document.pointer(reference.strip_prefix('#')?)?,
+            }
+        }
+        None
+    }
+}
+
+const KIND: &str = "x-kubernetes-group-version-kind";
+
+/// The apiVersion and kind that an extension names.
+fn kind_of(value: &Value) -> Option<(String, String)> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str);
+    let version = text("version")?;
+    let api_version = match text("group") {
+        None | Some("") => version.to_owned(),
+        Some(group) => format!("{group}/{version}"),
+    };
+    Some((api_version, text("kind")?.to_owned()))
+}
+
+/// What a build knows of kinds. There is one for all of a build: whichever kustomization comes first with a schema brings it for
+/// everything after, as in kustomize.
+#[derive(Debug, Default)]
+pub(crate) struct Schema {
+    own: OnceLock<Own>,
+    has_version: AtomicBool,
+    /// A merge has looked at the built-in kinds.
+    was_used: AtomicBool,
+    /// A resource was of a kind that nothing knows.
+    met_unknown: AtomicBool,
+}
+
+impl Schema {
+    /// Takes a kustomization's `openapi`, with the document that its `path` names.
+    ///
+    /// # Errors
+    /// When the version isn't built in, both version and path are there, or the document is no schema.
+    pub(crate) fn set(&self, openapi: &BTreeMap<String, String>, document: Option<Value>) -> Result<(), String> {
+        if self.own.get().is_some() || self.has_version.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let version = openapi.get("version");
+        let Some(document) = document else {
+            return match version.map_or("", String::as_str) {
+                "" => Ok(()),
+                VERSION => {
+                    self.has_version.store(true, Ordering::Relaxed);
+                    Ok(())
+                }
+                other => Err(format!(
+                    "the OpenAPI version {other} is not built in, only {VERSION} is; name a schema of your own with path"
+                )),
+            };
+        };
+        if version.is_some() {
+            return Err("builtin version and custom schema provided, cannot use both".to_owned());
+        }
+        let built_in = if self.was_used.load(Ordering::Relaxed) {
+            BuiltIn::Under
+        } else if self.met_unknown.load(Ordering::Relaxed) {
+            BuiltIn::Over
+        } else {
+            BuiltIn::Gone
+        };
+        let _ = self.own.set(Own::new(document, built_in)?);
+        Ok(())
+    }
+
+    /// The type of a kind; `None` for one that nothing knows, whose lists are never merged.
+    pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<Type<'_>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let built_in = || {
+            TABLE
+                .kinds
+                .get(&format!("{group}/{version}/{kind}"))
+                .map(|number| Type::Object(*number))
+        };
+        let Some(own) = self.own.get() else {
+            self.was_used.store(true, Ordering::Relaxed);
+            return built_in();
+        };
+        match own.built_in {
+            _ if group == "kustomize.config.k8s.io" => built_in(),
+            BuiltIn::Gone => own.of_kind(api_version, kind),
+            BuiltIn::Under => own.of_kind(api_version, kind).or_else(built_in),
+            BuiltIn::Over => built_in().or_else(|| own.of_kind(api_version, kind)),
+        }
+    }
+
+    /// Tells whether a kind is known to be cluster-scoped; one that nothing knows counts as namespaced.
+    pub(crate) fn is_cluster_scoped(&self, gvk: &Gvk) -> bool {
+        let api_version = gvk.api_version();
+        if let Some(known) = SCOPES.get(format!("{api_version} {}", gvk.kind).as_str()) {
+            return *known;
+        }
+        match self.own.get() {
+            Some(own) => own.scopes.get(&(api_version, gvk.kind.clone())).is_some_and(|is| *is),
+            None => {
+                self.met_unknown.store(true, Ordering::Relaxed);
+                false
+            }
+        }
+    }
 }

@@ -19,8 +19,10 @@ use crate::transform::images::ImageChange;
 use crate::transform::names::Affix;
 use crate::transform::namespace::Namespace;
 use crate::transform::replacements::PreparedReplacement;
+use crate::transform::value_add::ValueAdd;
 use crate::transform::{labels, replacements, replicas};
 use crate::yaml::json::configuration_value;
+use crate::yaml::read::Lines;
 
 /// One transformer, ready to run.
 #[derive(Debug)]
@@ -42,7 +44,10 @@ pub(crate) enum Action {
         fields: Vec<FieldSpec>,
     },
     Replacements(Vec<PreparedReplacement>),
+    ValueAdd(ValueAdd),
     Hash,
+    /// Several that count as one transformer.
+    Several(Vec<Action>),
 }
 
 impl Action {
@@ -66,7 +71,9 @@ impl Action {
             }
             Action::Image { change, fields } => change.transform(fields, resources).map_err(on_resource),
             Action::Replacements(list) => replacements::transform(list, resources),
+            Action::ValueAdd(add) => add.transform(resources).map_err(on_resource),
             Action::Hash => hash_names(resources).map_err(on_resource),
+            Action::Several(actions) => actions.iter().try_for_each(|action| action.run(resources)),
         }
     }
 }
@@ -109,20 +116,6 @@ pub(crate) fn refuse_unsupported(kustomization: &Kustomization) -> Result<(), Er
     if let Some(helm) = &kustomization.helm {
         let instead = "no program is run during a build; render the chart with 'helm template', commit the result and list it under resources";
         return refuse(helm.line, &helm.value, "inflating Helm charts", instead);
-    }
-    if let Some(openapi) = &kustomization.openapi {
-        for (key, value) in &openapi.value {
-            let built_in = key == "version" && matches!(value.as_str(), "v1.21.2" | "");
-            if !built_in {
-                let instead = "the built-in schema v1.21.2 is used; write patches so that they don't depend on merge keys of other kinds";
-                return refuse(
-                    openapi.line,
-                    &format!("openapi.{key}"),
-                    "another OpenAPI schema",
-                    instead,
-                );
-            }
-        }
     }
     Ok(())
 }
@@ -332,11 +325,15 @@ pub(crate) fn prepare_patch(
     (source, path): (u32, &str),
 ) -> Result<PreparedPatch, PatchError> {
     let message = |text: &str| Err(PatchError::Message(text.to_owned()));
-    let inline = patch.patch.trim();
-    let (file, text, line) = match (inline.is_empty(), patch.path.is_empty()) {
+    let inline = patch.patch.value.trim();
+    let (file, text, lines) = match (inline.is_empty(), patch.path.is_empty()) {
         (true, true) => return message("must specify one of patch and path"),
         (false, false) => return message("patch and path can't be set at the same time"),
-        (false, true) => (path.to_owned(), inline, patch.patch_line),
+        (false, true) => {
+            let before = patch.patch.value.split(inline).next().unwrap_or("");
+            let lines = patch.patch.lines().skip(before.matches('\n').count());
+            (path.to_owned(), inline, lines)
+        }
         (true, false) => {
             let (found, bytes) = loader.read(root, &patch.path).map_err(|error| {
                 PatchError::Message(format!(
@@ -345,12 +342,12 @@ pub(crate) fn prepare_patch(
                 ))
             })?;
             let text = Loader::text(&found, bytes).map_err(PatchError::Error)?;
-            (found, text, 0)
+            (found, text, Lines::After(0))
         }
     };
     let is_inline = patch.path.is_empty();
-    let merge = loader.resources(&file, text, if is_inline { line } else { 0 });
-    let json = json_operations(loader, &file, text);
+    let merge = loader.resources(&file, text, lines);
+    let json = json_operations(loader, &file, text, lines);
     let content = match (merge, json) {
         (Ok(patches), Ok(operations)) if !patches.is_empty() && !operations.is_empty() => {
             return message("illegally qualifies as both an SM and JSON patch");
@@ -385,7 +382,10 @@ pub(crate) fn prepare_patch(
         Some(selector) => Some(Matcher::new(selector).map_err(PatchError::Message)?),
         None => None,
     };
-    let place = (if is_inline { source } else { loader.source(&file) }, line.max(1));
+    let place = (
+        if is_inline { source } else { loader.source(&file) },
+        patch.patch.line.max(1),
+    );
     Ok(PreparedPatch {
         content,
         target,
@@ -396,20 +396,21 @@ pub(crate) fn prepare_patch(
 }
 
 /// Reads JSON patch operations, with the lines that they were written on where the text is YAML.
-fn json_operations(loader: &Loader<'_>, file: &str, text: &str) -> Result<Vec<jsonpatch::Operation>, String> {
+pub(crate) fn json_operations(
+    loader: &Loader<'_>,
+    file: &str,
+    text: &str,
+    lines: Lines,
+) -> Result<Vec<jsonpatch::Operation>, String> {
     if text.is_empty() {
         return Err("empty json patch operations".to_owned());
     }
     let node = loader
-        .configuration(file, text)
+        .configuration(file, text, lines)
         .map_err(|error| error.to_string())?
         .ok_or("empty json patch operations")?;
     let value = configuration_value(&node).map_err(|problem| problem.message)?;
-    let mut operations = jsonpatch::operations(&value)?;
-    for (operation, item) in operations.iter_mut().zip(node.items()) {
-        operation.line = item.line;
-    }
-    Ok(operations)
+    jsonpatch::operations(&value, &node)
 }
 
 fn legacy_merge(
@@ -422,14 +423,14 @@ fn legacy_merge(
     let at = |message: String| field_error(k, patch.line, field, message);
     let loader = &builder.loader;
     // An entry may be the patch itself; what can't be read as one is a path.
-    let patches: Vec<Resource> = match loader.resources(&k.path, &patch.value, patch.line) {
+    let patches: Vec<Resource> = match loader.resources(&k.path, &patch.value, patch.lines()) {
         Ok(patches) => patches,
         Err(_) => {
             let (path, bytes) = loader
                 .read(&frame.root, &patch.value)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&path, bytes)?;
-            loader.resources(&path, text, 0)?
+            loader.resources(&path, text, Lines::After(0))?
         }
     };
     if patches.is_empty() {
@@ -462,22 +463,22 @@ fn legacy_json(
     let Some(target) = target.as_ref().filter(|target| !target.name.is_empty()) else {
         return Err(at("must specify the target name".to_owned()));
     };
-    let (file, text) = match (path.is_empty(), text.is_empty()) {
+    let (file, content, lines) = match (path.is_empty(), text.value.is_empty()) {
         (true, true) => return Err(at("empty file path and empty jsonOp".to_owned())),
         (false, false) => {
             return Err(at("must specify a file path or jsonOp, not both".to_owned()));
         }
-        (true, false) => (k.path.clone(), text.as_str()),
+        (true, false) => (k.path.clone(), text.value.as_str(), text.lines()),
         (false, true) => {
             let (found, bytes) = builder
                 .loader
                 .read(&frame.root, path)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&found, bytes)?;
-            (found, text)
+            (found, text, Lines::After(0))
         }
     };
-    let operations = json_operations(&builder.loader, &file, text).map_err(at)?;
+    let operations = json_operations(&builder.loader, &file, content, lines).map_err(at)?;
     if operations.is_empty() {
         return Err(at("patch appears to be empty".to_owned()));
     }
@@ -509,7 +510,7 @@ pub(crate) fn prepare_replacement(
         .read(root, &replacement.path)
         .map_err(|error| at(error.to_string()))?;
     let text = Loader::text(&path, bytes)?;
-    let Some(node) = loader.configuration(&path, text)? else {
+    let Some(node) = loader.configuration(&path, text, Lines::After(0))? else {
         return Err(at(format!(
             "{path}: unsupported replacement type encountered within replacement path: the file is empty"
         )));

@@ -59,7 +59,7 @@ impl Namespace {
     /// Sets the namespace of one resource.
     pub(crate) fn set(&self, resource: &mut Resource) -> Result<(), String> {
         let mut write = |node: &mut Node| self.write(node);
-        if !resource.gvk().is_cluster_scoped() {
+        if !resource.is_cluster_scoped() {
             let spec = FieldSpec {
                 path: "metadata/namespace".to_owned(),
                 create: true,

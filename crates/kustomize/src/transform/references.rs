@@ -59,7 +59,7 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
         .collect();
     for resource in &mut resources.list {
         let original = resource.original_id();
-        let Resource { node, notes } = resource;
+        let Resource { node, notes, schema } = resource;
         let gvk = Gvk::new(
             node.get("apiVersion").map_or("", Node::text),
             node.get("kind").map_or("", Node::text),
@@ -70,7 +70,7 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
                 .map_or("", Node::text)
         };
         let referrer = Referrer {
-            id: ResourceId::new(gvk, text("name"), text("namespace")),
+            id: ResourceId::new(schema, gvk, text("name"), text("namespace")),
             prefixes: &notes.prefixes,
             suffixes: &notes.suffixes,
             account_namespaces: account_namespaces(node),

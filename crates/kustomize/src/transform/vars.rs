@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::collection::{Collection, Trouble};
 use crate::fields::{FieldSpec, Variable};
 use crate::fieldspec::{Create, apply};
-use crate::transform::replacements::{look_up, smarter_split};
+use crate::transform::field_paths::{look_up, smarter_split};
 use crate::yaml::node::{Data, Node, Style, Tag};
 use crate::yaml::number;
 

@@ -2,7 +2,7 @@
 //! character of the text instead of the next one, so some texts change. kustomize sends every resource that way.
 
 use super::emit::may_be_block;
-use super::read::{Source, first_document};
+use super::read::{Lines, Source, first_document};
 
 /// The text of a folded block after it was written and read.
 pub(crate) fn written_and_read(text: &str) -> String {
@@ -11,7 +11,7 @@ pub(crate) fn written_and_read(text: &str) -> String {
     }
     let source = Source {
         file: 0,
-        lines_before: 0,
+        lines: Lines::After(0),
         maximum_nodes: 8,
     };
     match first_document(&written(text), source) {

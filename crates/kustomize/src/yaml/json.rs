@@ -228,7 +228,11 @@ fn rewrite(node: &mut Node) {
         }
         Data::Scalar(_) => {
             if let Ok(value) = scalar_value(node) {
-                *node = from_value(&value).placed_like(node);
+                let mut read = from_value(&value).placed_like(node);
+                if node.style == Style::Literal && read.style == Style::Quoted {
+                    read.style = Style::Literal;
+                }
+                *node = read;
             }
         }
     }

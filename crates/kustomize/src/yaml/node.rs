@@ -4,8 +4,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
-    /// Quotes or a literal block.
     Quoted,
+    /// A literal block (`|`), which keeps its lines.
+    Literal,
     /// A folded block (`>`), which Go's emitter doesn't always write as it was.
     Folded,
 }
@@ -304,6 +305,30 @@ impl Node {
             entries.push((Node::untyped(key), Node::map().placed(place.0, place.1)));
         }
         self.get_mut(key)
+    }
+
+    /// Gives this node and those in it the places that `written` has for them.
+    pub(crate) fn place_as(&mut self, written: &Node) {
+        if written.line != 0 {
+            self.line = written.line;
+        }
+        match (&mut self.data, &written.data) {
+            (Data::Map(entries), Data::Map(others)) => {
+                for (key, value) in entries {
+                    if let Some((name, other)) = others.iter().find(|(name, _)| name.text() == key.text()) {
+                        key.line = name.line;
+                        value.place_as(other);
+                    }
+                }
+            }
+            (Data::Seq(items), Data::Seq(others)) => {
+                items
+                    .iter_mut()
+                    .zip(others)
+                    .for_each(|(item, other)| item.place_as(other));
+            }
+            _ => {}
+        }
     }
 
     /// Marks all nodes as coming from one place: for content that a field of a kustomization holds inline.

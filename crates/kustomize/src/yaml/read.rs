@@ -21,13 +21,40 @@ pub(crate) struct ReadError {
     pub(crate) message: String,
 }
 
+/// How the lines of a text are counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Lines {
+    /// The text has lines of its own in its file, after so many others.
+    After(u32),
+    /// All of the text counts as one line of its file: quotes and folded blocks move line breaks about.
+    On(u32),
+}
+
+impl Lines {
+    /// The line in the file for a line of the text.
+    pub(crate) fn number(self, line: u32) -> u32 {
+        match self {
+            Lines::After(before) => before.saturating_add(line),
+            Lines::On(line) => line,
+        }
+    }
+
+    /// The same after so many lines of the text.
+    pub(crate) fn skip(self, lines: usize) -> Self {
+        match self {
+            Lines::After(before) => Lines::After(before.saturating_add(u32::try_from(lines).unwrap_or(0))),
+            Lines::On(line) => Lines::On(line),
+        }
+    }
+}
+
 /// Where text comes from and how much of it may be read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source {
     /// The number of the file in this build.
     pub(crate) file: u32,
-    /// Lines before the text, for a document inside a file.
-    pub(crate) lines_before: u32,
+    /// Where the text stands in the file.
+    pub(crate) lines: Lines,
     /// The most nodes that the text may grow to, aliases expanded.
     pub(crate) maximum_nodes: usize,
 }
@@ -90,7 +117,10 @@ impl<'text> Reader<'text> {
             None => Ok(None),
             Some(Ok(pair)) => Ok(Some(pair)),
             Some(Err(error)) => Err(ReadError {
-                line: self.source.lines_before + u32::try_from(error.marker().line()).unwrap_or(0),
+                line: self
+                    .source
+                    .lines
+                    .number(u32::try_from(error.marker().line()).unwrap_or(0)),
                 message: error.info().to_owned(),
             }),
         }
@@ -102,7 +132,7 @@ impl<'text> Reader<'text> {
     }
 
     fn line(&self, span: &Span) -> u32 {
-        self.source.lines_before + u32::try_from(span.start.line()).unwrap_or(0)
+        self.source.lines.number(u32::try_from(span.start.line()).unwrap_or(0))
     }
 
     fn fail<T>(&self, span: &Span, message: impl Into<String>) -> Result<T, ReadError> {
@@ -133,7 +163,7 @@ impl<'text> Reader<'text> {
             return self.fail(&span, format!("nested deeper than {MAXIMUM_DEPTH} levels"));
         }
         self.spend(1, &span)?;
-        let line = self.line(&span);
+        let mut line = self.line(&span);
         let (mut node, anchor, tag) = match event {
             Event::Alias(id) => {
                 return self.alias(id, &span, depth);
@@ -152,6 +182,9 @@ impl<'text> Reader<'text> {
                 {
                     text.pop();
                 }
+                if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) {
+                    line = self.source.lines.number(self.header_line(&span));
+                }
                 let own = if quoted {
                     Tag::Str
                 } else {
@@ -161,6 +194,7 @@ impl<'text> Reader<'text> {
                 node.style = match style {
                     ScalarStyle::Plain => Style::Plain,
                     ScalarStyle::Folded => Style::Folded,
+                    ScalarStyle::Literal => Style::Literal,
                     _ => Style::Quoted,
                 };
                 (node, anchor, tag)
@@ -249,6 +283,17 @@ impl<'text> Reader<'text> {
     /// Tells whether a block scalar's last line is the last of the text and has no line break: then, in Go, its value has none.
     fn ends_without_break(&self, span: &Span) -> bool {
         !self.text.ends_with(['\n', '\r']) && span.byte_range().is_some_and(|range| range.end >= self.text.len())
+    }
+
+    /// The line of a block scalar's indicator: its span begins where its text does.
+    fn header_line(&self, span: &Span) -> u32 {
+        let before = span
+            .byte_range()
+            .and_then(|range| self.text.get(..range.start))
+            .unwrap_or("");
+        let blank = before.trim_end().len();
+        let breaks = before.get(blank..).unwrap_or("").matches('\n').count();
+        u32::try_from(span.start.line().saturating_sub(breaks)).unwrap_or(0)
     }
 
     fn open(&mut self, anchor: usize) {

@@ -51,6 +51,96 @@ fn fields_know_their_file_and_line() {
 }
 
 #[test]
+fn fields_of_inline_patches_know_their_line_in_the_kustomization() {
+    let kustomization = "resources: [web.yaml]
+patches:
+- patch: |-
+
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata:
+      name: web
+    spec:
+      paused: true
+- target: {kind: Deployment}
+  patch: |
+    - op: add
+      path: /spec/strategy
+      value:
+        type: RollingUpdate
+        rollingUpdate:
+          maxSurge: 1
+- patch: '{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {minReadySeconds: 5}}'
+- target: {kind: Deployment}
+  patch: >-
+    [{\"op\": \"add\",
+
+    \"path\": \"/spec/folded\", \"value\": 1}]
+patchesStrategicMerge:
+- |-
+  apiVersion: apps/v1
+  kind: Deployment
+  metadata: {name: web}
+  spec:
+    revisionHistoryLimit: 2
+patchesJson6902:
+- target: {version: v1, group: apps, kind: Deployment, name: web}
+  patch: |-
+    - op: replace
+      path: /spec/replicas
+      value: 4
+transformers:
+- |-
+  apiVersion: builtin
+  kind: PatchTransformer
+  metadata: {name: x}
+  patch: |-
+    - op: add
+      path: /spec/last
+      value: 1
+  target: {kind: Deployment}
+"
+    .replace("\\\"", "\"");
+    let tree = tree(&[("kustomization.yaml", &kustomization), ("web.yaml", DEPLOYMENT)]);
+    let built = build(&tree, "", &Options::default()).unwrap();
+    let at = |pointer: &str| built.resources[0].locate(pointer).unwrap().to_string();
+    for (pointer, line) in [
+        ("/spec/paused", 10),
+        ("/spec/strategy", 16),
+        ("/spec/strategy/type", 16),
+        ("/spec/strategy/rollingUpdate/maxSurge", 18),
+        ("/spec/minReadySeconds", 19),
+        ("/spec/folded", 21),
+        ("/spec/revisionHistoryLimit", 31),
+        ("/spec/replicas", 37),
+        ("/spec/last", 46),
+    ] {
+        assert_eq!(at(pointer), format!("kustomization.yaml:{line}"), "{pointer}");
+    }
+    assert_eq!(at("/spec/template/spec/containers/0/name"), "web.yaml:10");
+}
+
+#[test]
+fn errors_in_inline_patches_name_the_line_in_the_kustomization() {
+    for (text, wanted) in [
+        (
+            "patches:\n- patch: |-\n    apiVersion: v1\n    kind: X\n",
+            "kustomization.yaml:3: missing metadata.name",
+        ),
+        ("patches:\n- patch: |-\n    a: b\n    c: [\n", "kustomization.yaml:"),
+        (
+            "transformers:\n- |-\n  apiVersion: builtin\n  kind: LabelTransformer\n  metadata: {name: x}\n  labels: {a: [b]}\n",
+            "kustomization.yaml:6: labels.a",
+        ),
+    ] {
+        let error = build(&tree(&[("kustomization.yaml", text)]), "", &Options::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(wanted), "{text}: {error}");
+    }
+}
+
+#[test]
 fn overrides_are_laid_over_the_root() {
     let tree = tree(&[
         (
@@ -185,7 +275,12 @@ fn refusals_say_why_and_what_to_do() {
             "transformers:\n- |-\n  apiVersion: v1\n  kind: Exec\n  metadata: {name: x}\n",
             "never run during a build",
         ),
-        ("openapi: {path: x}\n", "OpenAPI schema"),
+        ("openapi: {path: x}\n", "no such file"),
+        ("openapi: {version: v1.30.0}\n", "name a schema of your own with path"),
+        (
+            "generators:\n- |-\n  apiVersion: builtin\n  kind: HashTransformer\n  metadata: {name: x}\n",
+            "list it under transformers",
+        ),
     ];
     for (text, wanted) in cases {
         let error = build(&tree(&[("kustomization.yaml", text)]), "", &Options::default())

@@ -1,0 +1,225 @@
+//! Owns the dotted paths of `replacements` and `vars`: names, positions, `[key=value]` parts and `*`, found or created.
+
+use regex::Regex;
+
+use crate::fieldspec::split_path;
+use crate::yaml::node::{Data, Node, Style, Tag};
+use crate::yaml::scalar::{Dialect, Scalar, resolve};
+
+/// Splits a path at dots; a part in brackets may hold dots.
+pub(crate) fn smarter_split(path: &str) -> Vec<String> {
+    let mut parts = split_path(path, '.').into_iter();
+    let mut result = Vec::new();
+    while let Some(part) = parts.next() {
+        if !part.starts_with('[') || part.ends_with(']') {
+            result.push(part);
+            continue;
+        }
+        let mut whole = part;
+        for more in parts.by_ref() {
+            whole.push('.');
+            whole.push_str(&more);
+            if more.ends_with(']') {
+                break;
+            }
+        }
+        result.push(if whole.contains('=') {
+            whole
+        } else {
+            whole.trim_matches(['[', ']']).to_owned()
+        });
+    }
+    result
+}
+
+/// The node at a path of names, positions and `[key=value]` parts.
+pub(crate) fn look_up<'node>(node: &'node Node, path: &[String]) -> Result<Option<&'node Node>, String> {
+    let mut at = node;
+    for part in path.iter().map(|part| part.trim()).filter(|part| !part.is_empty()) {
+        let next = if let Ok(index) = part.parse::<i64>() {
+            let index = usize::try_from(index).map_err(|_| format!("array index {index} cannot be negative"))?;
+            sequence(at)?.get(index)
+        } else if part == "-" {
+            sequence(at)?.last()
+        } else if part == "*" {
+            return Err("wildcard is not supported in PathGetter".to_owned());
+        } else if let Some((key, value)) = condition(part)? {
+            sequence(at)?.iter().find(|item| {
+                if key.is_empty() {
+                    item.text() == value
+                } else {
+                    item.get(key).is_some_and(|field| field.text() == value)
+                }
+            })
+        } else if at.is_map() || at.is_null() {
+            at.get(part)
+        } else {
+            return Err(format!("wrong node kind: expected MappingNode at '{part}'"));
+        };
+        let Some(next) = next else { return Ok(None) };
+        at = next;
+    }
+    Ok(Some(at))
+}
+
+fn sequence(node: &Node) -> Result<&[Node], String> {
+    match &node.data {
+        Data::Seq(items) => Ok(items),
+        Data::Scalar(_) if node.is_null() => Ok(&[]),
+        _ => Err("wrong node kind: expected SequenceNode".to_owned()),
+    }
+}
+
+/// Splits `[key=value]`.
+pub(crate) fn condition(part: &str) -> Result<Option<(&str, &str)>, String> {
+    let Some(inside) = part.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+        return Ok(None);
+    };
+    inside
+        .split_once('=')
+        .map(Some)
+        .ok_or_else(|| "list path element must contain fieldName=fieldValue for element to match".to_owned())
+}
+
+/// Tells whether a part of a path stands for an element of a list.
+pub(crate) fn is_list_part(part: &str) -> bool {
+    (part.starts_with('[') && part.ends_with(']')) || part.parse::<usize>().is_ok()
+}
+
+/// An empty node of the shape that the next part of a path needs, or of the value's.
+fn empty_for(next: Option<&String>, value: &Node) -> Node {
+    match next {
+        Some(next) if is_list_part(next) => Node::seq(Vec::new()),
+        Some(next) if !next.is_empty() => Node::map(),
+        _ => match value.data {
+            Data::Scalar(_) => Node::untyped(""),
+            Data::Map(_) => Node::map(),
+            Data::Seq(_) => Node::seq(Vec::new()),
+        },
+    }
+}
+
+pub(crate) type Set<'a> = dyn FnMut(&mut Node) -> Result<(), String> + 'a;
+
+/// Calls `set` on every node that the path matches.
+pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set: &mut Set<'_>) -> Result<(), String> {
+    let Some((first, rest)) = path.split_first() else {
+        return set(node);
+    };
+    if let Ok(index) = first.parse::<usize>() {
+        let Some(items) = items(node)? else {
+            return Err(format!("index {index} specified but only 0 elements found"));
+        };
+        if let Some(value) = create.filter(|_| items.len() == index) {
+            items.push(empty_for(rest.first(), value));
+        }
+        let count = items.len();
+        let item = items
+            .get_mut(index)
+            .ok_or_else(|| format!("index {index} specified but only {count} elements found"))?;
+        return visit(item, rest, create, set);
+    }
+    if let Some((key, wanted)) = condition(first)? {
+        let pattern = Regex::new(wanted).map_err(|_| format!("'{wanted}' is not a valid regular expression"))?;
+        let Some(items) = items(node)? else {
+            return Ok(());
+        };
+        for _ in 0..2 {
+            let mut found = false;
+            for item in items.iter_mut() {
+                let text = if key.is_empty() { Some(&*item) } else { item.get(key) }.map(shown);
+                if !text.is_some_and(|text| pattern.is_match(&text)) {
+                    continue;
+                }
+                let mut hit = false;
+                let mut note = |node: &mut Node| {
+                    hit = true;
+                    set(node)
+                };
+                if key.is_empty() {
+                    note(item)?
+                } else {
+                    visit(item, rest, create, &mut note)?
+                }
+                found |= hit;
+            }
+            if found || create.is_none() {
+                return Ok(());
+            }
+            let mut made = Node::untyped(wanted);
+            if !key.is_empty() {
+                let mut map = Node::map();
+                map.set_field(key, made);
+                made = map;
+            }
+            items.push(made);
+        }
+        return Ok(());
+    }
+    if first == "*" {
+        let Some(items) = items(node)? else {
+            return Ok(());
+        };
+        return items.iter_mut().try_for_each(|item| visit(item, rest, create, set));
+    }
+    if !node.is_map() {
+        return if node.is_null() {
+            Ok(())
+        } else {
+            Err(format!("wrong node kind: expected MappingNode at '{first}'"))
+        };
+    }
+    if node.get(first).is_none() {
+        let Some(value) = create else { return Ok(()) };
+        node.set_field(first, empty_for(rest.first(), value));
+    }
+    match node.get_mut(first) {
+        Some(field) => visit(field, rest, create, set),
+        None => Ok(()),
+    }
+}
+
+fn items(node: &mut Node) -> Result<Option<&mut Vec<Node>>, String> {
+    if node.is_null() {
+        return Ok(None);
+    }
+    node.items_mut()
+        .map(Some)
+        .ok_or_else(|| "wrong node kind: expected SequenceNode".to_owned())
+}
+
+/// A scalar as it is written, quotes included: what patterns in paths are matched with.
+fn shown(node: &Node) -> String {
+    let text = node.text();
+    let forced = node.tag == Tag::Str && !matches!(resolve(text, Dialect::V3), Scalar::Text(_));
+    if node.style != Style::Plain || forced {
+        format!("\"{text}\"")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Calls `set` on the one node that [`look_up`] finds.
+pub(crate) fn visit_exact(node: &mut Node, path: &[String], set: &mut Set<'_>) -> Result<(), String> {
+    let Some((first, rest)) = path.split_first() else {
+        return set(node);
+    };
+    let next = if let Ok(index) = first.parse::<usize>() {
+        node.items_mut().and_then(|items| items.get_mut(index))
+    } else if first == "-" {
+        node.items_mut().and_then(|items| items.last_mut())
+    } else if let Some((key, value)) = condition(first)? {
+        node.items_mut().and_then(|items| {
+            items.iter_mut().find(|item| {
+                if key.is_empty() {
+                    item.text() == value
+                } else {
+                    item.get(key).is_some_and(|field| field.text() == value)
+                }
+            })
+        })
+    } else {
+        node.get_mut(first)
+    };
+    next.map_or(Ok(()), |next| visit_exact(next, rest, set))
+}

@@ -1,0 +1,71 @@
+//! Owns replacement targets inside the JSON or YAML text that a field holds.
+
+use crate::transform::field_paths::{look_up, visit, visit_exact};
+use crate::yaml::json::resource_value;
+use crate::yaml::node::{Data, Node, Style};
+use crate::yaml::read::{Lines, Source, first_document};
+
+/// Writes into JSON text that a field on the way holds; tells whether there was any.
+pub(crate) fn write_in_text(
+    root: &mut Node,
+    parts: &[String],
+    value: &Node,
+    create: Option<&Node>,
+) -> Result<bool, String> {
+    for length in 1..parts.len() {
+        let (Some(outer), Some(inner)) = (parts.get(..length), parts.get(length..)) else {
+            return Ok(false);
+        };
+        let Ok(Some(field)) = look_up(root, outer) else {
+            continue;
+        };
+        if !field.is_scalar() {
+            continue;
+        }
+        let text = field.text().to_owned();
+        let source = Source {
+            file: field.source,
+            lines: if field.style == Style::Literal {
+                Lines::After(field.line)
+            } else {
+                Lines::On(field.line)
+            },
+            maximum_nodes: 1_000_000,
+        };
+        let Ok(Some(mut inside)) = first_document(&text, source) else {
+            return Ok(false);
+        };
+        let mut count = 0;
+        let mut set = |target: &mut Node| {
+            count += 1;
+            match &mut target.data {
+                Data::Scalar(old) => *old = value.text().to_owned(),
+                _ => *target = value.clone(),
+            }
+            Ok(())
+        };
+        if visit(&mut inside, inner, create, &mut set).is_err() || count == 0 {
+            return Ok(false);
+        }
+        if !text.trim_start().starts_with(['{', '[']) {
+            return Err(format!(
+                "'{}' holds YAML text; replacing inside YAML text is not supported",
+                outer.join(".")
+            ));
+        }
+        let json = resource_value(&inside).map_err(|problem| problem.message)?;
+        let pretty = text.contains('\n') && text.contains("  ");
+        let new = if pretty {
+            serde_json::to_string_pretty(&json).unwrap_or_default()
+        } else {
+            crate::generate::go_json(&json)
+        };
+        let mut set = |field: &mut Node| {
+            field.data = Data::Scalar(new.clone());
+            Ok(())
+        };
+        visit_exact(root, outer, &mut set)?;
+        return Ok(true);
+    }
+    Ok(false)
+}
