@@ -41,6 +41,8 @@ pub(crate) struct Frame {
 pub(crate) struct Builder<'tree> {
     pub(crate) loader: Loader<'tree>,
     pub(crate) warnings: std::cell::RefCell<Vec<String>>,
+    /// The transformers run so far.
+    pub(crate) steps: std::cell::RefCell<Vec<String>>,
     pub(crate) kustomizations_left: std::cell::Cell<usize>,
     /// Reads a directory without a kustomization as if one had been generated.
     pub(crate) generate_missing: bool,
@@ -460,11 +462,15 @@ impl Builder<'_> {
                     }
                 }
             }
-            let touched = format!("{kind} ({}:{line})", kustomization.path);
+            let step = {
+                let mut steps = self.steps.borrow_mut();
+                steps.push(format!("{kind} ({}:{line})", kustomization.path));
+                steps.len() - 1
+            };
             resources
                 .list
                 .iter_mut()
-                .for_each(|resource| resource.notes.touched_by.push(touched.clone()));
+                .for_each(|resource| resource.notes.touched_by.push(step));
             resources.drop_empty();
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Owns a whole build: the root kustomization with what the caller lays over it, then names, references, vars and order.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use crate::accumulate::{Accumulated, Builder, Frame, field_error};
 use crate::config::TransformerConfig;
@@ -14,6 +15,7 @@ use crate::options::{Options, Overrides};
 use crate::origin::Origin;
 use crate::output::{Build, BuiltResource};
 use crate::resource::Resource;
+use crate::touched::Register;
 use crate::tree::{FileTree, Found, resolve};
 use crate::yaml::json::resource_value;
 use crate::yaml::node::{Node, Tag};
@@ -26,6 +28,22 @@ const VERSION: &str = "v5.8.1";
 /// # Errors
 /// When the tree can't be built; the error names file, line, field and the bases that led there.
 pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<Build, Error> {
+    let mut resources = Vec::new();
+    let warnings = build_each(tree, directory, options, &mut |resource| resources.push(resource))?;
+    Ok(Build { resources, warnings })
+}
+
+/// Builds as [`build`] does, but hands over one resource at a time and forgets it, so that all of them are never held in every form
+/// at once. Answers the warnings.
+///
+/// # Errors
+/// As [`build`]. A resource can still be refused when others have been handed over: what came before an error is not a build.
+pub fn build_each(
+    tree: &dyn FileTree,
+    directory: &str,
+    options: &Options,
+    each: &mut dyn FnMut(BuiltResource),
+) -> Result<Vec<String>, Error> {
     let root = match resolve(tree, "", directory)? {
         Found::Directory(path) => path,
         Found::File { .. } | Found::Nothing => {
@@ -37,6 +55,7 @@ pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<
     let builder = Builder {
         loader: Loader::new(tree, options.load_restrictor, options.limits),
         warnings: RefCell::new(Vec::new()),
+        steps: RefCell::new(Vec::new()),
         kustomizations_left: Cell::new(options.limits.kustomizations),
         generate_missing: options.generate_missing,
     };
@@ -105,14 +124,19 @@ pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<
         lay_over(resource, &options.overrides);
     }
     let warnings = builder.warnings.take();
-    let mut resources = Vec::with_capacity(list.len());
+    let register = Arc::new(Register {
+        files: builder.loader.into_sources(),
+        steps: builder.steps.take(),
+    });
     for resource in list {
         let object = resource_value(&resource.node).map_err(|problem| Error::Transform {
-            path: builder.loader.source_path(if problem.source == 0 {
-                resource.node.source
-            } else {
-                problem.source
-            }),
+            path: register
+                .file(if problem.source == 0 {
+                    resource.node.source
+                } else {
+                    problem.source
+                })
+                .to_owned(),
             line: if problem.line == 0 {
                 resource.node.line
             } else {
@@ -121,21 +145,15 @@ pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<
             resource: resource.current_id().to_string(),
             message: problem.message,
         })?;
-        resources.push((resource, object));
+        let Resource { node, notes, .. } = resource;
+        each(BuiltResource::new(
+            object,
+            notes.touched_by,
+            node,
+            Arc::clone(&register),
+        ));
     }
-    let sources: std::sync::Arc<[String]> = builder.loader.into_sources().into();
-    let resources = resources
-        .into_iter()
-        .map(|(resource, object)| {
-            BuiltResource::new(
-                object,
-                resource.notes.touched_by,
-                resource.node,
-                std::sync::Arc::clone(&sources),
-            )
-        })
-        .collect();
-    Ok(Build { resources, warnings })
+    Ok(warnings)
 }
 
 fn finish_names(

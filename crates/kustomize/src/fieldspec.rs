@@ -97,12 +97,12 @@ pub(crate) fn descend(
             };
             if field.is_null() {
                 if is_sequence {
-                    field.data = Data::Seq(Vec::new());
+                    field.data = Data::Seq(Box::default());
                     field.tag = Tag::Seq;
                 } else if create_here == Create::Scalar && rest.is_empty() {
                     field.tag = Tag::Str;
                 } else if create_here != Create::Nothing {
-                    field.data = Data::Map(Vec::new());
+                    field.data = Data::Map(Box::default());
                     field.tag = Tag::Map;
                 }
             }

@@ -47,11 +47,12 @@ mod resource;
 mod schema;
 mod selector;
 mod steps;
+mod touched;
 mod transform;
 mod tree;
 mod yaml;
 
-pub use build::build;
+pub use build::{build, build_each};
 pub use error::Error;
 pub use generated::generate;
 pub use manifests::{manifests, to_yaml};

@@ -213,7 +213,7 @@ impl<'tree> Loader<'tree> {
                 && node.get("items").is_some()
             {
                 if let Some(Data::Seq(items)) = node.remove("items").map(|items| items.data) {
-                    nodes.extend(items);
+                    nodes.extend(*items);
                 }
                 continue;
             }
@@ -253,7 +253,7 @@ impl<'tree> Loader<'tree> {
                     message: format!("expected array in {kind}/items"),
                 });
             };
-            for mut item in items {
+            for mut item in *items {
                 json::through_json(&mut item).map_err(|problem| Error::Object {
                     path: path.to_owned(),
                     line: problem.line,

@@ -1,11 +1,14 @@
 //! Owns reading plain manifests, without any kustomization, with the same reader as the build.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::error::Error;
 use crate::load::Loader;
 use crate::options::{Limits, LoadRestrictor};
 use crate::output::BuiltResource;
+use crate::touched::Register;
 use crate::tree::MapTree;
 use crate::yaml::json::resource_value;
 use crate::yaml::read::Lines;
@@ -25,7 +28,10 @@ pub fn manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<BuiltRes
     let tree = MapTree::new();
     let loader = Loader::new(&tree, LoadRestrictor::RootOnly, *limits);
     let resources = loader.resources(path, text, Lines::After(0))?;
-    let sources: std::sync::Arc<[String]> = loader.into_sources().into();
+    let register = Arc::new(Register {
+        files: loader.into_sources(),
+        steps: Vec::new(),
+    });
     resources
         .into_iter()
         .map(|resource| {
@@ -36,9 +42,9 @@ pub fn manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<BuiltRes
             })?;
             Ok(BuiltResource::new(
                 object,
-                Vec::new(),
+                resource.notes.touched_by,
                 resource.node,
-                std::sync::Arc::clone(&sources),
+                Arc::clone(&register),
             ))
         })
         .collect()

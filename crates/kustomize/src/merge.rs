@@ -162,7 +162,7 @@ fn merge_fields<'s>(
     walk: &mut Walk<'s>,
 ) -> Result<(), String> {
     let mut patches = match patch.map(|patch| patch.data) {
-        Some(Data::Map(entries)) => entries,
+        Some(Data::Map(entries)) => *entries,
         _ => Vec::new(),
     };
     let names: BTreeSet<String> = target

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::touched::{Register, Touched};
 use crate::yaml::emit;
 use crate::yaml::node::{Data, Node};
 
@@ -24,12 +25,21 @@ impl fmt::Display for Location {
 }
 
 /// Where a resource comes from.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct Provenance {
     /// The document that the resource was read from, or the generator that made it.
     pub location: Location,
+    touched: Touched,
+    register: Arc<Register>,
+}
+
+impl Provenance {
     /// The transformers that were run over it, in order, each as `Transformer (file:line)`.
-    pub transformers: Vec<String>,
+    pub fn transformers(&self) -> impl Iterator<Item = &str> {
+        self.touched
+            .steps()
+            .filter_map(|step| self.register.steps.get(step).map(String::as_str))
+    }
 }
 
 /// One resource of a build.
@@ -42,21 +52,30 @@ pub struct BuiltResource {
     /// Where it comes from.
     pub origin: Provenance,
     node: Node,
-    sources: Arc<[String]>,
+}
+
+impl fmt::Debug for Provenance {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Provenance")
+            .field("location", &self.location)
+            .field("transformers", &self.transformers().collect::<Vec<_>>())
+            .finish()
+    }
 }
 
 impl BuiltResource {
-    pub(crate) fn new(object: Value, transformers: Vec<String>, node: Node, sources: Arc<[String]>) -> Self {
+    pub(crate) fn new(object: Value, touched: Touched, node: Node, register: Arc<Register>) -> Self {
         let mut built = BuiltResource {
             object,
-            origin: Provenance::default(),
+            origin: Provenance {
+                location: Location::default(),
+                touched,
+                register,
+            },
             node,
-            sources,
         };
-        built.origin = Provenance {
-            location: built.place(&built.node).unwrap_or_default(),
-            transformers,
-        };
+        built.origin.location = built.place(&built.node).unwrap_or_default();
         built
     }
 
@@ -97,9 +116,11 @@ impl BuiltResource {
     }
 
     fn place(&self, node: &Node) -> Option<Location> {
-        let index = usize::try_from(node.source).ok()?.checked_sub(1)?;
-        let path = self.sources.get(index)?.clone();
-        (node.line != 0).then_some(Location { path, line: node.line })
+        let path = self.origin.register.file(node.source);
+        (node.line != 0 && !path.is_empty()).then(|| Location {
+            path: path.to_owned(),
+            line: node.line,
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::id::{Gvk, ResourceId};
 use crate::schema::Schema;
+use crate::touched::Touched;
 use crate::yaml::node::{Node, Style};
 
 /// What a generator does when a resource of its name exists.
@@ -56,8 +57,8 @@ pub(crate) struct Notes {
     pub(crate) origin: Option<String>,
     /// The text of the transformations annotation.
     pub(crate) transformations: String,
-    /// Transformers that changed the resource, in order.
-    pub(crate) touched_by: Vec<String>,
+    /// Transformers that were run over the resource, in order.
+    pub(crate) touched_by: Touched,
 }
 
 impl Notes {

@@ -53,7 +53,7 @@ impl ImageChange {
             Data::Scalar(_) => Ok(()),
             Data::Seq(items) => items.iter_mut().try_for_each(|item| self.walk(item)),
             Data::Map(entries) => {
-                for (key, value) in entries {
+                for (key, value) in entries.iter_mut() {
                     self.walk(value)?;
                     if matches!(key.text(), "containers" | "initContainers") {
                         self.containers(key.text(), value)?;

@@ -39,7 +39,7 @@ pub(crate) fn write_in_text(
         let mut set = |target: &mut Node| {
             count += 1;
             match &mut target.data {
-                Data::Scalar(old) => *old = value.text().to_owned(),
+                Data::Scalar(old) => *old = value.text().into(),
                 _ => *target = value.clone(),
             }
             Ok(())
@@ -61,7 +61,7 @@ pub(crate) fn write_in_text(
             crate::generate::go_json(&json)
         };
         let mut set = |field: &mut Node| {
-            field.data = Data::Scalar(new.clone());
+            field.data = Data::Scalar(new.as_str().into());
             Ok(())
         };
         visit_exact(root, outer, &mut set)?;

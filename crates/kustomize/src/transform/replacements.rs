@@ -166,7 +166,7 @@ fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<No
         ));
     };
     let mut node = node.clone();
-    node.data = Data::Scalar(part.to_owned());
+    node.data = Data::Scalar(part.into());
     Ok(node)
 }
 
@@ -205,11 +205,11 @@ fn set_value(target: &mut Node, value: &Node, options: Option<&FieldOptions>) ->
                 None => parts.push(&new),
             },
         }
-        value.data = Data::Scalar(parts.join(&options.delimiter));
+        value.data = Data::Scalar(parts.join(&options.delimiter).into());
     }
     match &mut target.data {
         Data::Scalar(text) => {
-            *text = value.text().to_owned();
+            *text = value.text().into();
             target.line = value.line;
             target.source = value.source;
         }

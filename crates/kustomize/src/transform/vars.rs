@@ -95,7 +95,7 @@ fn value(var: &Variable, resources: &Collection) -> Result<Held, String> {
             held(plain_float(float), Tag::Float)
         }
         Tag::Bool => held(text.to_lowercase(), Tag::Bool),
-        _ => held(text.clone(), Tag::Str),
+        _ => held(text.to_string(), Tag::Str),
     }
 }
 
@@ -116,7 +116,7 @@ fn replace(node: &mut Node, values: &BTreeMap<String, Held>) -> Result<(), Strin
             Ok(())
         }
         Data::Map(entries) => {
-            for (key, value) in entries {
+            for (key, value) in entries.iter_mut() {
                 if !key.is_string() {
                     return Err(format!(
                         "invalid map key: value='{}', tag='{}'",
@@ -131,7 +131,7 @@ fn replace(node: &mut Node, values: &BTreeMap<String, Held>) -> Result<(), Strin
             Ok(())
         }
         Data::Seq(items) => {
-            for item in items {
+            for item in items.iter_mut() {
                 if !item.is_string() {
                     return Err("invalid value type expect a string".to_owned());
                 }
@@ -144,7 +144,7 @@ fn replace(node: &mut Node, values: &BTreeMap<String, Held>) -> Result<(), Strin
 
 fn replace_scalar(node: &mut Node, values: &BTreeMap<String, Held>) {
     let (text, tag) = expand(node.text(), values);
-    node.data = Data::Scalar(text);
+    node.data = Data::Scalar(text.into());
     node.tag = tag;
     node.tagged = false;
     node.style = Style::Plain;
@@ -171,7 +171,7 @@ fn expand(input: &str, values: &BTreeMap<String, Held>) -> (String, Tag) {
                 let name = after.get(1..end).unwrap_or("");
                 match values.get(name) {
                     Some(held) if input == format!("$({name})") => {
-                        return (held.text.clone(), held.tag.clone());
+                        return (held.text.clone(), held.tag);
                     }
                     Some(held) => output.push_str(&held.text),
                     None => output.push_str(&format!("$({name})")),

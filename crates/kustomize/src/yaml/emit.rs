@@ -49,6 +49,12 @@ impl Emitter {
         self.column += 1;
     }
 
+    /// Puts text without line breaks.
+    fn put_all(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.column += text.chars().count();
+    }
+
     fn line_break(&mut self) {
         self.out.push('\n');
         self.column = 0;
@@ -82,7 +88,7 @@ impl Emitter {
             Value::Object(map) => {
                 let indent = indent.map_or(0, |indent| indent + 2);
                 let mut entries: Vec<(&String, &Value)> = map.iter().collect();
-                sort(&mut entries);
+                in_order(&mut entries);
                 for (key, held) in entries {
                     self.write_indent(indent);
                     self.entry(key, held, indent);
@@ -186,19 +192,20 @@ impl Emitter {
             self.put(' ');
         }
         let mut spaces = false;
-        let mut characters = text.chars().peekable();
-        while let Some(character) = characters.next() {
-            if character == ' ' {
-                if !self.fold(indent, breaks_allowed && !spaces, characters.peek().copied()) {
-                    self.put(' ');
-                }
-                spaces = true;
-            } else {
-                self.put(character);
+        let mut rest = text;
+        while let Some((word, tail)) = rest.split_once(' ') {
+            if !word.is_empty() {
+                self.put_all(word);
                 self.indention = false;
                 spaces = false;
             }
+            if !self.fold(indent, breaks_allowed && !spaces, tail.chars().next()) {
+                self.put(' ');
+            }
+            spaces = true;
+            rest = tail;
         }
+        self.put_all(rest);
         self.whitespace = false;
         self.indention = false;
     }
@@ -317,25 +324,23 @@ impl Emitter {
         self.line_break();
         self.indention = true;
         self.whitespace = true;
-        let mut at_break = true;
-        for character in text.chars() {
-            if is_break(character) {
-                if character == '\n' {
-                    self.line_break();
-                } else {
-                    self.out.push(character);
+        for line in text.split_inclusive(is_break) {
+            let last = line.chars().next_back().filter(|last| is_break(*last));
+            let content = line.get(..line.len() - last.map_or(0, char::len_utf8)).unwrap_or(line);
+            if !content.is_empty() {
+                self.write_indent(indent);
+                self.put_all(content);
+                self.indention = false;
+            }
+            match last {
+                Some('\n') => self.line_break(),
+                Some(other) => {
+                    self.out.push(other);
                     self.column = 0;
                 }
-                self.indention = true;
-                at_break = true;
-            } else {
-                if at_break {
-                    self.write_indent(indent);
-                }
-                self.put(character);
-                self.indention = false;
-                at_break = false;
+                None => return,
             }
+            self.indention = true;
         }
     }
 }
@@ -364,6 +369,14 @@ impl Facts {
                 plain: true,
                 single: true,
                 block: false,
+            };
+        }
+        if is_harmless(text) {
+            return Facts {
+                multiline: false,
+                plain: true,
+                single: true,
+                block: true,
             };
         }
         let mut indicators = text.starts_with("---") || text.starts_with("...");
@@ -409,6 +422,22 @@ impl Facts {
             block: !(text.ends_with(' ') || bad),
         }
     }
+}
+
+/// Tells of most texts, quickly, that they may be written in any form: ASCII on one line without anything that could be an indicator.
+fn is_harmless(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes
+        .first()
+        .is_some_and(|first| first.is_ascii_alphanumeric() || matches!(first, b'/' | b'_' | b'$' | b'('))
+        && bytes.last() != Some(&b' ')
+        && bytes.windows(2).all(|pair| match *pair {
+            [b':', next] => next != b' ',
+            [before, b'#'] => before != b' ',
+            _ => true,
+        })
+        && bytes.last() != Some(&b':')
+        && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// Tells whether yaml.v3 may write a string as a block; unlike yaml.v2, it does so with tabs.
@@ -457,6 +486,16 @@ fn is_base_60(text: &str) -> bool {
         _ => false,
     };
     sexagesimal(last) && parts.all(sexagesimal)
+}
+
+/// Sorts entries by key, unless their bytes order them already, which they do where keys have only letters, `-`, `.` and `/`.
+fn in_order(entries: &mut Vec<(&String, &Value)>) {
+    let is_simple = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'-'..=b'/');
+    let is_sorted =
+        entries.is_sorted_by(|(a, _), (b, _)| a < b) && entries.iter().all(|(key, _)| key.bytes().all(is_simple));
+    if !is_sorted {
+        sort(entries);
+    }
 }
 
 /// Sorts entries by key, by merging: yaml.v2's order has circles (`1a` < `6` < `18` < `1a`), at which the standard sort may panic.

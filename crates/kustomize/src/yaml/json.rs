@@ -1,7 +1,6 @@
 //! Owns the way from nodes to JSON values and back: what a resource means once all its text has been resolved.
 
-use std::collections::HashMap;
-
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 use super::node::{Data, Node, Style, Tag};
@@ -35,9 +34,8 @@ fn value(node: &Node, root: bool) -> Result<Value, NotJson> {
             .collect::<Result<Vec<_>, _>>()
             .map(Value::Array),
         Data::Map(entries) => {
-            let mut lines: HashMap<&str, u32> = HashMap::with_capacity(entries.len());
             let mut map = Map::new();
-            for (key, held) in entries {
+            for (key, held) in entries.iter() {
                 if !key.is_scalar() {
                     return Err(fail(key, "invalid map key"));
                 }
@@ -48,13 +46,19 @@ fn value(node: &Node, root: bool) -> Result<Value, NotJson> {
                         return Err(fail(key, format!("the key `{}` is not a string; quote it", key.text())));
                     }
                 }
-                if let Some(first) = lines.insert(key.text(), key.line) {
-                    return Err(fail(
-                        key,
-                        format!("mapping key \"{}\" already defined at line {first}", key.text()),
-                    ));
+                match map.entry(key.text()) {
+                    Entry::Vacant(place) => {
+                        place.insert(value(held, false)?);
+                    }
+                    Entry::Occupied(_) => {
+                        let mut before = entries.iter().filter(|(known, _)| known.text() == key.text());
+                        let first = before.next().map_or(0, |(known, _)| known.line);
+                        return Err(fail(
+                            key,
+                            format!("mapping key \"{}\" already defined at line {first}", key.text()),
+                        ));
+                    }
                 }
-                map.insert(key.text().to_owned(), value(held, false)?);
             }
             Ok(Value::Object(map))
         }
@@ -78,13 +82,14 @@ fn scalar_value(node: &Node) -> Result<Value, NotJson> {
     }
 }
 
-fn scalar_json(scalar: Scalar) -> Value {
+fn scalar_json(scalar: Scalar<'_>) -> Value {
     match scalar {
         Scalar::Null => Value::Null,
         Scalar::Bool(truth) => Value::Bool(truth),
         Scalar::Int(integer) => integer_value(integer),
         Scalar::Float(float) => float_value(float).unwrap_or(Value::Null),
-        Scalar::Text(text) | Scalar::Timestamp(text) => Value::String(text),
+        Scalar::Text(text) => Value::String(text.into_owned()),
+        Scalar::Timestamp(text) => Value::String(text),
         Scalar::Merge => Value::String("<<".to_owned()),
     }
 }
@@ -121,7 +126,7 @@ pub(crate) fn configuration_value(node: &Node) -> Result<Value, NotJson> {
             .map(Value::Array),
         Data::Map(entries) => {
             let mut map = Map::new();
-            for (key, held) in entries {
+            for (key, held) in entries.iter() {
                 if key.tag == Tag::Merge {
                     merge_into(&mut map, held)?;
                     continue;
@@ -163,7 +168,7 @@ fn configuration_scalar(node: &Node) -> Result<Value, NotJson> {
     let read = if node.tagged {
         meaning(node, Dialect::V2).map_err(|message| fail(node, message))?
     } else if node.style != Style::Plain {
-        Scalar::Text(node.text().to_owned())
+        Scalar::Text(node.text().into())
     } else {
         resolve(node.text(), Dialect::V2)
     };
@@ -182,13 +187,8 @@ pub(crate) fn from_value(value: &Value) -> Node {
         Value::String(text) => string_node(text),
         Value::Array(items) => Node::seq(items.iter().map(from_value).collect()),
         Value::Object(map) => {
-            let mut node = Node::map();
-            node.data = Data::Map(
-                map.iter()
-                    .map(|(key, value)| (string_node(key), from_value(value)))
-                    .collect(),
-            );
-            node
+            let entries = map.iter().map(|(key, value)| (string_node(key), from_value(value)));
+            Node::mapping(entries.collect())
         }
     }
 }

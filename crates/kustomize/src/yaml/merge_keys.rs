@@ -59,7 +59,7 @@ fn collect(value: Node, layers: &mut Vec<Vec<(Node, Node)>>) -> Result<(), (u32,
     let line = value.line;
     match value.data {
         Data::Map(entries) => {
-            layers.push(entries);
+            layers.push(*entries);
             Ok(())
         }
         Data::Seq(items) => {

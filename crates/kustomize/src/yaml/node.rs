@@ -1,4 +1,7 @@
 //! Owns the tree of YAML nodes that transformations work on: what was written (style, tag, line) as well as what it means.
+//! A build holds all its objects as nodes at once, so a node is kept small: 40 bytes with short texts inside.
+
+use smol_str::SmolStr;
 
 /// How a scalar was, or will be, written; it decides whether text that looks like a number is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +15,7 @@ pub(crate) enum Style {
 }
 
 /// The type of a node, as far as it has been decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tag {
     /// Undecided: the text decides.
     None,
@@ -26,12 +29,13 @@ pub(crate) enum Tag {
     Binary,
     Map,
     Seq,
-    Other(Box<str>),
+    /// A tag of somebody's own; it makes text of a scalar whatever it says.
+    Other,
 }
 
 impl Tag {
     /// The tag as people write it.
-    pub(crate) fn name(&self) -> &str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Tag::None => "",
             Tag::Null => "!!null",
@@ -44,17 +48,21 @@ impl Tag {
             Tag::Binary => "!!binary",
             Tag::Map => "!!map",
             Tag::Seq => "!!seq",
-            Tag::Other(name) => name,
+            Tag::Other => "!other",
         }
     }
 }
 
 /// What a node holds.
+#[expect(
+    clippy::box_collection,
+    reason = "a vector in place would make every node, most of which are scalars, bigger by a third"
+)]
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Data {
-    Scalar(String),
-    Map(Vec<(Node, Node)>),
-    Seq(Vec<Node>),
+    Scalar(SmolStr),
+    Map(Box<Vec<(Node, Node)>>),
+    Seq(Box<Vec<Node>>),
 }
 
 /// One node of a document.
@@ -124,33 +132,38 @@ impl Node {
     }
 
     /// A scalar whose text decides its type.
-    pub(crate) fn untyped(text: impl Into<String>) -> Self {
+    pub(crate) fn untyped(text: impl Into<SmolStr>) -> Self {
         Self::new(Data::Scalar(text.into()), Tag::None, Style::Plain)
     }
 
     /// A scalar with a type that may still be overruled by quotes.
-    pub(crate) fn scalar(text: impl Into<String>, tag: Tag) -> Self {
+    pub(crate) fn scalar(text: impl Into<SmolStr>, tag: Tag) -> Self {
         Self::new(Data::Scalar(text.into()), tag, Style::Plain)
     }
 
     /// A string.
-    pub(crate) fn string(text: impl Into<String>) -> Self {
+    pub(crate) fn string(text: impl Into<SmolStr>) -> Self {
         Self::new(Data::Scalar(text.into()), Tag::Str, Style::Plain)
     }
 
     /// A quoted string.
-    pub(crate) fn quoted(text: impl Into<String>) -> Self {
+    pub(crate) fn quoted(text: impl Into<SmolStr>) -> Self {
         Self::new(Data::Scalar(text.into()), Tag::Str, Style::Quoted)
     }
 
     /// An empty mapping.
     pub(crate) fn map() -> Self {
-        Self::new(Data::Map(Vec::new()), Tag::Map, Style::Plain)
+        Self::mapping(Vec::new())
+    }
+
+    /// A mapping.
+    pub(crate) fn mapping(entries: Vec<(Node, Node)>) -> Self {
+        Self::new(Data::Map(Box::new(entries)), Tag::Map, Style::Plain)
     }
 
     /// A sequence.
     pub(crate) fn seq(items: Vec<Node>) -> Self {
-        Self::new(Data::Seq(items), Tag::Seq, Style::Plain)
+        Self::new(Data::Seq(Box::new(items)), Tag::Seq, Style::Plain)
     }
 
     /// The same node, said to come from where `other` comes from.
@@ -314,7 +327,7 @@ impl Node {
         }
         match (&mut self.data, &written.data) {
             (Data::Map(entries), Data::Map(others)) => {
-                for (key, value) in entries {
+                for (key, value) in entries.iter_mut() {
                     if let Some((name, other)) = others.iter().find(|(name, _)| name.text() == key.text()) {
                         key.line = name.line;
                         value.place_as(other);
@@ -324,7 +337,7 @@ impl Node {
             (Data::Seq(items), Data::Seq(others)) => {
                 items
                     .iter_mut()
-                    .zip(others)
+                    .zip(others.iter())
                     .for_each(|(item, other)| item.place_as(other));
             }
             _ => {}
@@ -338,7 +351,7 @@ impl Node {
         match &mut self.data {
             Data::Scalar(_) => {}
             Data::Map(entries) => {
-                for (key, value) in entries {
+                for (key, value) in entries.iter_mut() {
                     key.place_all(source, line);
                     value.place_all(source, line);
                 }

@@ -74,6 +74,8 @@ pub(crate) fn first_document(text: &str, source: Source) -> Result<Option<Node>,
         text,
         source,
         anchors: HashMap::new(),
+        items: Vec::new(),
+        entries: Vec::new(),
         left: source.maximum_nodes,
         aliased: 0,
     };
@@ -99,6 +101,9 @@ struct Reader<'text> {
     source: Source,
     /// What each anchor stands for; nothing while it is being read.
     anchors: HashMap<usize, Option<Anchored>>,
+    /// What has been read of the collections that are open, so that each gets exactly the room that it needs when it ends.
+    items: Vec<Node>,
+    entries: Vec<(Node, Node)>,
     left: usize,
     /// Nodes that aliases have stood for so far.
     aliased: usize,
@@ -171,16 +176,9 @@ impl<'text> Reader<'text> {
             Event::Scalar(text, style, anchor, tag) => {
                 let quoted = style != ScalarStyle::Plain;
                 // An empty value arrives as a null without text; its source has none either.
-                let mut text = if !quoted && span.is_empty() {
-                    String::new()
-                } else {
-                    text.into_owned()
-                };
-                if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded)
-                    && self.ends_without_break(&span)
-                    && text.ends_with('\n')
-                {
-                    text.pop();
+                let mut text = if !quoted && span.is_empty() { "" } else { &*text };
+                if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) && self.ends_without_break(&span) {
+                    text = text.strip_suffix('\n').unwrap_or(text);
                 }
                 if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) {
                     line = self.source.lines.number(self.header_line(&span));
@@ -188,7 +186,7 @@ impl<'text> Reader<'text> {
                 let own = if quoted {
                     Tag::Str
                 } else {
-                    resolve(&text, Dialect::V3).tag()
+                    resolve(text, Dialect::V3).tag()
                 };
                 let mut node = Node::scalar(text, own);
                 node.style = match style {
@@ -201,19 +199,22 @@ impl<'text> Reader<'text> {
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.open(anchor);
-                let mut items = Vec::new();
+                let first = self.items.len();
                 loop {
                     match self.next()? {
                         None => return self.fail(&span, "the sequence doesn't end"),
                         Some((Event::SequenceEnd, _)) => break,
-                        Some((event, span)) => items.push(self.node(event, span, depth + 1)?),
+                        Some((event, span)) => {
+                            let item = self.node(event, span, depth + 1)?;
+                            self.items.push(item);
+                        }
                     }
                 }
-                (Node::seq(items), anchor, tag)
+                (Node::seq(self.items.drain(first..).collect()), anchor, tag)
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.open(anchor);
-                let mut entries = Vec::new();
+                let first = self.entries.len();
                 loop {
                     let key = match self.next()? {
                         None => return self.fail(&span, "the mapping doesn't end"),
@@ -224,11 +225,9 @@ impl<'text> Reader<'text> {
                         return self.fail(&span, "the mapping doesn't end");
                     };
                     let value = self.node(event, span, depth + 1)?;
-                    entries.push((key, value));
+                    self.entries.push((key, value));
                 }
-                let mut node = Node::map();
-                node.data = Data::Map(entries);
-                (node, anchor, tag)
+                (Node::mapping(self.entries.drain(first..).collect()), anchor, tag)
             }
             other => return self.fail(&span, format!("unexpected {other:?}")),
         };
@@ -316,7 +315,7 @@ fn named(name: &str, original: &str) -> Tag {
             "!!timestamp" => Tag::Timestamp,
             "!!binary" => Tag::Binary,
             "!!merge" => Tag::Merge,
-            other => Tag::Other(other.into()),
+            _ => Tag::Other,
         },
     }
 }

@@ -1,24 +1,26 @@
 //! Owns what the text of a plain scalar means, in both dialects: YAML 1.1 as yaml.v2 reads it (kustomization files and the
 //! final output) and the mix that yaml.v3 reads (resources).
 
+use std::borrow::Cow;
+
 use super::node::{Node, Style, Tag};
 use super::number;
 use super::timestamp;
 
 /// A scalar with its meaning.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Scalar {
+pub(crate) enum Scalar<'text> {
     Null,
     Bool(bool),
     Int(i128),
     Float(f64),
-    Text(String),
+    Text(Cow<'text, str>),
     /// The timestamp as RFC 3339.
     Timestamp(String),
     Merge,
 }
 
-impl Scalar {
+impl Scalar<'_> {
     pub(crate) fn tag(&self) -> Tag {
         match self {
             Scalar::Null => Tag::Null,
@@ -42,11 +44,11 @@ pub(crate) enum Dialect {
 }
 
 /// What plain text means.
-pub(crate) fn resolve(text: &str, dialect: Dialect) -> Scalar {
+pub(crate) fn resolve(text: &str, dialect: Dialect) -> Scalar<'_> {
     resolve_wanted(text, dialect, true)
 }
 
-fn resolve_wanted(text: &str, dialect: Dialect, timestamps: bool) -> Scalar {
+fn resolve_wanted(text: &str, dialect: Dialect, timestamps: bool) -> Scalar<'_> {
     let Some(first) = text.bytes().next() else {
         return Scalar::Null;
     };
@@ -54,32 +56,32 @@ fn resolve_wanted(text: &str, dialect: Dialect, timestamps: bool) -> Scalar {
         b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~' => word(text, dialect),
         b'.' => dotted(text),
         b'+' | b'-' | b'0'..=b'9' => numeric(text, dialect, timestamps),
-        b'<' if text == "<<" && dialect == Dialect::V2 => Scalar::Text(text.to_owned()),
+        b'<' if text == "<<" && dialect == Dialect::V2 => Scalar::Text(text.into()),
         b'<' if text == "<<" => Scalar::Merge,
-        _ => Scalar::Text(text.to_owned()),
+        _ => Scalar::Text(text.into()),
     }
 }
 
-fn word(text: &str, dialect: Dialect) -> Scalar {
+fn word(text: &str, dialect: Dialect) -> Scalar<'_> {
     match text {
         "true" | "True" | "TRUE" => Scalar::Bool(true),
         "false" | "False" | "FALSE" => Scalar::Bool(false),
         "~" | "null" | "Null" | "NULL" => Scalar::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" if dialect == Dialect::V2 => Scalar::Bool(true),
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" if dialect == Dialect::V2 => Scalar::Bool(false),
-        _ => Scalar::Text(text.to_owned()),
+        _ => Scalar::Text(text.into()),
     }
 }
 
-fn dotted(text: &str) -> Scalar {
+fn dotted(text: &str) -> Scalar<'_> {
     match text {
         ".nan" | ".NaN" | ".NAN" => Scalar::Float(f64::NAN),
         ".inf" | ".Inf" | ".INF" => Scalar::Float(f64::INFINITY),
-        _ => number::parse_float(text).map_or_else(|| Scalar::Text(text.to_owned()), Scalar::Float),
+        _ => number::parse_float(text).map_or_else(|| Scalar::Text(text.into()), Scalar::Float),
     }
 }
 
-fn numeric(text: &str, dialect: Dialect, timestamps: bool) -> Scalar {
+fn numeric(text: &str, dialect: Dialect, timestamps: bool) -> Scalar<'_> {
     match text {
         "+.inf" | "+.Inf" | "+.INF" => return Scalar::Float(f64::INFINITY),
         "-.inf" | "-.Inf" | "-.INF" => return Scalar::Float(f64::NEG_INFINITY),
@@ -99,7 +101,7 @@ fn numeric(text: &str, dialect: Dialect, timestamps: bool) -> Scalar {
     }
     // yaml.v3 also takes "0o-7" and the like; those are not numbers to anyone who writes them.
     let _ = dialect;
-    Scalar::Text(text.to_owned())
+    Scalar::Text(text.into())
 }
 
 /// Tells whether YAML 1.1 would read plain text as something other than a string; text of several lines never.
@@ -122,23 +124,23 @@ pub(crate) fn is_non_string_in_yaml_1_1(text: &str) -> bool {
 ///
 /// # Errors
 /// When the tag doesn't fit the text, in yaml.v3's words.
-pub(crate) fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar, String> {
+pub(crate) fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar<'_>, String> {
     let text = node.text();
     if node.tagged {
         return with_tag(text, &node.tag, dialect);
     }
     match &node.tag {
         Tag::Str | Tag::None if node.style == Style::Folded && dialect == Dialect::V3 => {
-            Ok(Scalar::Text(super::folded::written_and_read(text)))
+            Ok(Scalar::Text(super::folded::written_and_read(text).into()))
         }
-        Tag::Str => Ok(Scalar::Text(text.to_owned())),
-        Tag::None if node.style != Style::Plain || text.contains('\n') => Ok(Scalar::Text(text.to_owned())),
+        Tag::Str => Ok(Scalar::Text(text.into())),
+        Tag::None if node.style != Style::Plain || text.contains('\n') => Ok(Scalar::Text(text.into())),
         Tag::None => Ok(resolve(text, dialect)),
         tag => {
             let resolved = resolve(text, dialect);
             if resolved.tag() == *tag {
                 return Ok(if node.style != Style::Plain {
-                    Scalar::Text(text.to_owned())
+                    Scalar::Text(text.into())
                 } else {
                     resolved
                 });
@@ -148,11 +150,11 @@ pub(crate) fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar, String> {
     }
 }
 
-fn with_tag(text: &str, tag: &Tag, dialect: Dialect) -> Result<Scalar, String> {
+fn with_tag<'text>(text: &'text str, tag: &Tag, dialect: Dialect) -> Result<Scalar<'text>, String> {
     match tag {
-        Tag::Str => return Ok(Scalar::Text(text.to_owned())),
+        Tag::Str => return Ok(Scalar::Text(text.into())),
         Tag::Binary => return decode_binary(text),
-        Tag::Other(_) => return Ok(Scalar::Text(text.to_owned())),
+        Tag::Other => return Ok(Scalar::Text(text.into())),
         _ => {}
     }
     let resolved = resolve_wanted(text, dialect, *tag == Tag::Timestamp);
@@ -167,7 +169,7 @@ fn with_tag(text: &str, tag: &Tag, dialect: Dialect) -> Result<Scalar, String> {
     Err(format!("cannot decode {} `{text}` as a {}", found.name(), tag.name()))
 }
 
-fn decode_binary(text: &str) -> Result<Scalar, String> {
+fn decode_binary(text: &str) -> Result<Scalar<'static>, String> {
     use base64::Engine;
     let compact: String = text
         .chars()
@@ -175,6 +177,6 @@ fn decode_binary(text: &str) -> Result<Scalar, String> {
         .collect();
     base64::engine::general_purpose::STANDARD
         .decode(compact)
-        .map(|bytes| Scalar::Text(String::from_utf8_lossy(&bytes).into_owned()))
+        .map(|bytes| Scalar::Text(String::from_utf8_lossy(&bytes).into_owned().into()))
         .map_err(|_| "!!binary value contains invalid base64 data".to_owned())
 }

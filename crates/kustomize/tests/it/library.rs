@@ -47,7 +47,14 @@ fn fields_know_their_file_and_line() {
     assert_eq!(at("/spec/paused"), "over/patch.yaml:7");
     assert_eq!(at("/spec/template/spec/containers/0/image"), "base/web.yaml:11");
     assert_eq!(resource.locate("/spec/none"), None);
-    assert!(resource.origin.transformers[0].contains("PatchTransformer (over/kustomization.yaml:3)"));
+    assert!(
+        resource
+            .origin
+            .transformers()
+            .next()
+            .unwrap()
+            .contains("PatchTransformer (over/kustomization.yaml:3)")
+    );
 }
 
 #[test]
