@@ -96,6 +96,7 @@ impl Server {
         let gate = Gate::new(authenticator, registry.rights().clone());
         registry.refresh_definitions();
         bootstrap::run(&registry).await.map_err(ServerError::Bootstrap)?;
+        registry.admission().open();
         let shared = Arc::new(Shared::new(registry, gate));
         definitions::start_cleanup(shared.registry.clone(), shared.shutdown.clone());
         let settings = controllers::Settings {

@@ -138,7 +138,7 @@ impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Self {
             code: refusal.code,
-            reason: refusal.reason,
+            reason: refusal.reason.into(),
             message: refusal.message,
             details: refusal.details.unwrap_or_default(),
         }

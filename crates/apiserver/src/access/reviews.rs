@@ -11,37 +11,38 @@ use crate::http::ApiError;
 use crate::registry::{Operation, Registry};
 
 impl Gate {
-    /// The answer to a review, or `None` if the resource is none.
-    pub(crate) fn review(
-        &self,
-        registry: &Registry,
-        op: &Operation,
-        object: &Value,
-    ) -> Option<Result<Value, ApiError>> {
+    /// Whether objects of this resource are questions.
+    pub(crate) fn is_review(&self, op: &Operation) -> bool {
+        matches!(
+            (op.resource.group.as_str(), op.resource.plural.as_str()),
+            ("authentication.k8s.io", "selfsubjectreviews" | "tokenreviews")
+                | (
+                    "authorization.k8s.io",
+                    "subjectaccessreviews"
+                        | "selfsubjectaccessreviews"
+                        | "localsubjectaccessreviews"
+                        | "selfsubjectrulesreviews"
+                )
+        )
+    }
+
+    /// The answer to a review.
+    pub(crate) fn review(&self, registry: &Registry, op: &Operation, object: &Value) -> Result<Value, ApiError> {
         let now = registry.now();
-        let mut asked = object.clone();
-        if let Some(map) = asked.as_object_mut() {
-            map.remove("status");
-        }
-        let object = &registry.manage_fields(op, None, asked);
-        let answer = match (op.resource.group.as_str(), op.resource.plural.as_str()) {
-            ("authentication.k8s.io", "selfsubjectreviews") => Ok(self_subject_review(&op.user, now)),
-            ("authentication.k8s.io", "tokenreviews") => {
-                token_review(object, self.authenticator().tokens(), &registry.view(), now)
-            }
-            ("authorization.k8s.io", "subjectaccessreviews") => subject_access_review(object, self.rights()),
-            ("authorization.k8s.io", "selfsubjectaccessreviews") => {
-                self_subject_access_review(&op.user, object, self.rights())
-            }
-            ("authorization.k8s.io", "localsubjectaccessreviews") => {
+        let answer = match op.resource.plural.as_str() {
+            "selfsubjectreviews" => Ok(self_subject_review(&op.user, now)),
+            "tokenreviews" => token_review(object, self.authenticator().tokens(), &registry.view(), now),
+            "subjectaccessreviews" => subject_access_review(object, self.rights()),
+            "selfsubjectaccessreviews" => self_subject_access_review(&op.user, object, self.rights()),
+            "localsubjectaccessreviews" => {
                 local_subject_access_review(op.namespace.as_deref().unwrap_or_default(), object, self.rights())
             }
-            ("authorization.k8s.io", "selfsubjectrulesreviews") => self
+            "selfsubjectrulesreviews" => self
                 .rights()
                 .with(|rbac| self_subject_rules_review(&op.user, object, rbac)),
-            _ => return None,
+            _ => return Err(ApiError::method_not_allowed()),
         };
-        Some(answer.map_err(ApiError::from))
+        answer.map_err(ApiError::from)
     }
 
     /// A new token for a ServiceAccount.

@@ -1,9 +1,9 @@
 //! One request as admission sees it.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::catalog::Resource;
-use crate::registry::{ObjectExt, Operation};
+use crate::registry::{DeleteOptions, FieldValidation, ObjectExt, Operation};
 
 /// What a request does to the object, which is not always its HTTP verb: an apply creates or updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,15 +13,28 @@ pub(crate) enum Action {
     Delete,
 }
 
+impl Action {
+    /// As rules and reviews spell it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
 /// One request that is to be admitted, without the object that it brings: that one changes on the way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes<'a> {
     pub(crate) op: &'a Operation,
     pub(crate) action: Action,
-    /// The object's name; empty as long as it is still to be generated.
+    /// The object's name; empty as long as it is still to be generated, and if one of many is deleted.
     pub(crate) name: &'a str,
     /// The stored object, unless it is created.
     pub(crate) old: Option<&'a Value>,
+    /// The options of a deletion.
+    pub(crate) deletion: Option<&'a DeleteOptions>,
 }
 
 impl<'a> Attributes<'a> {
@@ -32,6 +45,7 @@ impl<'a> Attributes<'a> {
             action: Action::Create,
             name,
             old: None,
+            deletion: None,
         }
     }
 
@@ -42,21 +56,27 @@ impl<'a> Attributes<'a> {
             action: Action::Update,
             name: old.name(),
             old: Some(old),
+            deletion: None,
         }
     }
 
     /// A request that deletes an object.
-    pub(crate) fn delete(op: &'a Operation, old: &'a Value) -> Self {
+    pub(crate) fn delete(op: &'a Operation, name: &'a str, old: &'a Value, options: &'a DeleteOptions) -> Self {
         Self {
             op,
             action: Action::Delete,
-            name: old.name(),
+            name,
             old: Some(old),
+            deletion: Some(options),
         }
     }
 
     pub(crate) fn resource(&self) -> &'a Resource {
         &self.op.resource
+    }
+
+    pub(crate) fn subresource(&self) -> &'a str {
+        self.op.subresource.as_deref().unwrap_or_default()
     }
 
     /// Whether it is about objects of this group and resource itself, not about a subresource.
@@ -67,5 +87,70 @@ impl<'a> Attributes<'a> {
     /// Whether it is about objects of this group and resource, or a subresource of them.
     pub(crate) fn is_part_of(&self, group: &str, plural: &str) -> bool {
         self.op.resource.group == group && self.op.resource.plural == plural
+    }
+
+    /// The namespace that the request is in: that of a Namespace is itself. Empty for everything without one.
+    pub(crate) fn namespace(&self) -> &'a str {
+        if self.is_part_of("", "namespaces") {
+            return self.name;
+        }
+        self.op.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Whether nothing may be stored.
+    pub(crate) fn dry_run(&self) -> bool {
+        self.op.dry_run || self.deletion.is_some_and(|options| options.dry_run)
+    }
+
+    /// The options of the request as an object of its own.
+    pub(crate) fn options(&self) -> Value {
+        let mut options = Map::new();
+        options.insert(
+            "kind".to_owned(),
+            Value::from(match self.action {
+                Action::Create => "CreateOptions",
+                Action::Update => "UpdateOptions",
+                Action::Delete => "DeleteOptions",
+            }),
+        );
+        options.insert("apiVersion".to_owned(), Value::from("meta.k8s.io/v1"));
+        if let Some(deletion) = self.deletion {
+            if let Some(seconds) = deletion.grace_period_seconds {
+                options.insert("gracePeriodSeconds".to_owned(), json!(seconds));
+            }
+            let mut preconditions = Map::new();
+            // A namespace is deleted as the one that was found, in several steps.
+            let found = self.old.filter(|_| self.is("", "namespaces")).map(ObjectExt::uid);
+            for (key, value) in [
+                ("uid", deletion.uid.as_deref().or(found)),
+                ("resourceVersion", deletion.resource_version.as_deref()),
+            ] {
+                if let Some(value) = value {
+                    preconditions.insert(key.to_owned(), json!(value));
+                }
+            }
+            if !preconditions.is_empty() {
+                options.insert("preconditions".to_owned(), Value::Object(preconditions));
+            }
+            if let Some(policy) = &deletion.propagation_policy {
+                options.insert("propagationPolicy".to_owned(), json!(policy));
+            }
+        } else {
+            if self.op.sent.field_manager {
+                options.insert("fieldManager".to_owned(), json!(self.op.field_manager));
+            }
+            if self.op.sent.field_validation {
+                let level = match self.op.field_validation {
+                    FieldValidation::Ignore => "Ignore",
+                    FieldValidation::Warn => "Warn",
+                    FieldValidation::Strict => "Strict",
+                };
+                options.insert("fieldValidation".to_owned(), json!(level));
+            }
+        }
+        if self.dry_run() {
+            options.insert("dryRun".to_owned(), json!(["All"]));
+        }
+        Value::Object(options)
     }
 }

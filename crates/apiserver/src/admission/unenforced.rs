@@ -1,19 +1,26 @@
 //! Objects that would promise what this server does not do. Those that people rely on for their safety are refused;
 //! for the others there is a warning.
 
+use serde_json::Value;
+
 use crate::http::ApiError;
 use crate::registry::Operation;
 
 /// Refuses, or warns of, an object whose rules nobody would enforce.
-pub(super) fn on_create(op: &Operation, name: &str) -> Result<(), ApiError> {
+pub(super) fn check(op: &Operation, name: &str, object: &Value) -> Result<(), ApiError> {
     let resource = &op.resource;
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations" | "validatingwebhookconfigurations") => {
-            Err(ApiError::denied(
-                resource,
-                name,
-                "this server does not call admission webhooks, so it would have no effect",
-            ))
+            let hooks = object.get("webhooks").and_then(Value::as_array);
+            let mut conditions = hooks.into_iter().flatten().map(|hook| hook.get("matchConditions"));
+            if conditions.any(|list| list.and_then(Value::as_array).is_some_and(|list| !list.is_empty())) {
+                return Err(ApiError::denied(
+                    resource,
+                    name,
+                    "this server does not evaluate matchConditions, so the webhook would be asked too often",
+                ));
+            }
+            Ok(())
         }
         ("admissionregistration.k8s.io", _) => Err(ApiError::denied(
             resource,

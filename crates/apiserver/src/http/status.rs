@@ -1,5 +1,7 @@
 //! Errors as clients see them: the Status object, with the codes, reasons and messages of Kubernetes.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use crate::catalog::Resource;
@@ -11,7 +13,7 @@ pub struct ApiError {
     /// HTTP status code.
     pub code: u16,
     /// Machine-readable reason; empty for none.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// Text for people.
     pub message: String,
     /// The Status' details.
@@ -37,10 +39,10 @@ fn details(pairs: &[(&str, &str)]) -> Map<String, Value> {
 impl ApiError {
     /// An error with empty details.
     #[must_use]
-    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             code,
-            reason,
+            reason: reason.into(),
             message: message.into(),
             details: Map::new(),
         }
@@ -63,7 +65,7 @@ impl ApiError {
     pub fn not_found(resource: &Resource, name: &str) -> Self {
         Self {
             code: 404,
-            reason: "NotFound",
+            reason: Cow::Borrowed("NotFound"),
             message: format!("{} {name:?} not found", resource.qualified()),
             details: details(&[("name", name), ("group", &resource.group), ("kind", &resource.plural)]),
         }
@@ -80,7 +82,7 @@ impl ApiError {
     pub fn already_exists(resource: &Resource, name: &str) -> Self {
         Self {
             code: 409,
-            reason: "AlreadyExists",
+            reason: Cow::Borrowed("AlreadyExists"),
             message: format!("{} {name:?} already exists", resource.qualified()),
             details: details(&[("name", name), ("group", &resource.group), ("kind", &resource.plural)]),
         }
@@ -91,7 +93,7 @@ impl ApiError {
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
         Self {
             code: 409,
-            reason: "Conflict",
+            reason: Cow::Borrowed("Conflict"),
             message: format!(
                 "Operation cannot be fulfilled on {} {name:?}: {why}",
                 resource.qualified()
@@ -136,7 +138,7 @@ impl ApiError {
         }
         Self {
             code: 422,
-            reason: "Invalid",
+            reason: Cow::Borrowed("Invalid"),
             message: format!("{qualified} {name:?} is invalid: {list}"),
             details,
         }
@@ -147,7 +149,7 @@ impl ApiError {
     pub fn forbidden(group: &str, resource: &str, name: &str, message: impl Into<String>) -> Self {
         Self {
             code: 403,
-            reason: "Forbidden",
+            reason: Cow::Borrowed("Forbidden"),
             message: message.into(),
             details: details(&[("name", name), ("group", group), ("kind", resource)]),
         }
@@ -227,7 +229,10 @@ impl ApiError {
     /// Something here is broken; the text says what.
     #[must_use]
     pub fn internal(message: impl std::fmt::Display) -> Self {
-        Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
+        let mut error = Self::new(500, "InternalError", format!("Internal error occurred: {message}"));
+        let causes = json!([{"message": message.to_string()}]);
+        error.details.insert("causes".to_owned(), causes);
+        error
     }
 
     /// The server can't take this now.
@@ -256,7 +261,7 @@ impl ApiError {
         });
         if let Some(map) = status.as_object_mut() {
             if !self.reason.is_empty() {
-                map.insert("reason".to_owned(), Value::from(self.reason));
+                map.insert("reason".to_owned(), json!(self.reason));
             }
             if self.has_details() {
                 map.insert("details".to_owned(), Value::Object(self.details.clone()));

@@ -26,7 +26,7 @@ impl Registry {
             if op.resource.namespaced {
                 one.namespace = Some(object.namespace().to_owned());
             }
-            match self.delete(&one, object.name(), options).await {
+            match self.delete_asked(&one, object.name(), "", options).await {
                 Ok(Deleted::Gone(object) | Deleted::Waiting(object)) => deleted.push(object),
                 Err(error) if error.code == 404 => {}
                 Err(error) => return Err(error),

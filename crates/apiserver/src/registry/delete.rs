@@ -103,6 +103,17 @@ impl Registry {
     /// # Errors
     /// 404 if there is none, 409 if a precondition does not hold, 403 if admission refuses.
     pub async fn delete(&self, op: &Operation, name: &str, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+        self.delete_asked(op, name, name, options).await
+    }
+
+    /// The same for a request that names the object as `asked`, or not at all.
+    pub(super) async fn delete_asked(
+        &self,
+        op: &Operation,
+        name: &str,
+        asked: &str,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, ApiError> {
         options.validate()?;
         let resource = &op.resource;
         let key = op.key(name);
@@ -111,8 +122,8 @@ impl Registry {
             let entry = snapshot.get(&key).ok_or_else(|| ApiError::not_found(resource, name))?;
             let live = self.present(op, entry)?;
             check_preconditions(op, name, options, &live)?;
-            let attributes = Attributes::delete(op, &live);
-            admission::admit_delete(self, &attributes).await?;
+            let attributes = Attributes::delete(op, asked, &live, options);
+            let charge = admission::admit_delete(self, &attributes).await?;
             let finalizers = options.finalizers(&live);
             let mut new = live.clone();
             if finalizers.is_empty() {
@@ -150,7 +161,9 @@ impl Registry {
                 expect: Expect::Revision(entry.revision),
                 change,
             };
-            match self.commit(resource, write).await {
+            let committed = self.commit(resource, write).await;
+            drop(charge);
+            match committed {
                 Ok(_) if gone => return Ok(Deleted::Gone(live)),
                 Ok(entry) => {
                     return Ok(Deleted::Waiting(super::encode::from_storage(

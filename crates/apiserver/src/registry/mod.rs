@@ -28,7 +28,7 @@ pub(crate) use continue_token::ContinueToken;
 pub(crate) use create::timestamp;
 pub(crate) use decode::{BodyFormat, decode_object, parse as parse_body};
 pub use delete::{DeleteOptions, Deleted};
-pub(crate) use encode::{decode_stored, kind_prefix, without_kind};
+pub(crate) use encode::{convert, decode_stored, kind_prefix, without_kind};
 pub(crate) use list::Item;
 pub(crate) use list::{ListOptions, ListResult, RevisionMatch};
 pub(crate) use metadata::ObjectExt;

@@ -60,6 +60,11 @@ impl Registry {
         )
     }
 
+    /// Writes the number of a Scale into the object.
+    pub(crate) fn set_replicas(&self, op: &Operation, object: &mut Value, replicas: Value) {
+        set(object, &paths(op).spec, replicas);
+    }
+
     /// Replaces the number.
     pub(crate) async fn update_scale(&self, op: &Operation, name: &str, scale: Value) -> Result<Value, ApiError> {
         if !scale.name().is_empty() && scale.name() != name {

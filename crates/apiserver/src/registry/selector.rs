@@ -45,6 +45,39 @@ impl Selectors {
         Ok(Self { labels, fields })
     }
 
+    /// A `LabelSelector` object; one that is not there selects everything.
+    pub(crate) fn from_label_selector(selector: &Value) -> Self {
+        let equal = selector.get("matchLabels").and_then(Value::as_object);
+        let equal = equal.into_iter().flatten().map(|(key, value)| Requirement {
+            key: key.clone(),
+            operator: Operator::In,
+            values: value.as_str().map(str::to_owned).into_iter().collect(),
+        });
+        let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+        let expressions = expressions.into_iter().flatten().map(|expression| {
+            let text = |key: &str| expression.get(key).and_then(Value::as_str).unwrap_or_default();
+            let values = expression.get("values").and_then(Value::as_array);
+            Requirement {
+                key: text("key").to_owned(),
+                operator: match text("operator") {
+                    "NotIn" => Operator::NotIn,
+                    "Exists" => Operator::Exists,
+                    "DoesNotExist" => Operator::DoesNotExist,
+                    _ => Operator::In,
+                },
+                values: values
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|value| Some(value.as_str()?.to_owned()))
+                    .collect(),
+            }
+        });
+        Self {
+            labels: equal.chain(expressions).collect(),
+            fields: Vec::new(),
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }

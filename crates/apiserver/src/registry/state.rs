@@ -13,7 +13,7 @@ use crate::access::Rights;
 use crate::authentication::Lookup;
 use crate::catalog::{Catalog, Resource};
 use crate::http::ApiError;
-use crate::{definitions, strategy};
+use crate::{admission, definitions, strategy};
 
 /// All objects of one server. Clones share them.
 #[derive(Debug, Clone)]
@@ -26,6 +26,7 @@ struct Inner {
     store: Store,
     catalog: ArcSwap<Catalog>,
     rights: Arc<Rights>,
+    admission: admission::State,
     definitions: Mutex<()>,
     /// Orders requests that must not run beside each other, such as the choice of a Service's address.
     allocation: tokio::sync::Mutex<()>,
@@ -37,6 +38,7 @@ impl Registry {
             rights: Arc::new(Rights::new(store.clone())),
             store,
             catalog: ArcSwap::from_pointee(catalog),
+            admission: admission::State::default(),
             definitions: Mutex::default(),
             allocation: tokio::sync::Mutex::new(()),
         };
@@ -78,6 +80,11 @@ impl Registry {
 
     pub(crate) fn rights(&self) -> &Arc<Rights> {
         &self.inner.rights
+    }
+
+    /// What admission keeps between requests.
+    pub(crate) fn admission(&self) -> &admission::State {
+        &self.inner.admission
     }
 
     /// Waits for the turn of a request that takes from something finite; at once for all others.
@@ -135,6 +142,11 @@ impl View {
             .range(&format!("/{group}/{plural}/"), None)
             .filter_map(|(_, entry)| serde_json::from_slice(&entry.bytes).ok())
             .collect()
+    }
+
+    /// The entries below a prefix of keys, in order.
+    pub(crate) fn entries<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Entry)> {
+        self.snapshot.range(prefix, None).map(|(key, entry)| (&**key, &**entry))
     }
 
     pub(crate) fn exists_key(&self, key: &str) -> bool {

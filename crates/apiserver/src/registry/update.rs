@@ -51,9 +51,7 @@ impl Registry {
             if !sent.is_empty() && sent != live.resource_version() {
                 return Err(ApiError::modified(&op.resource, name));
             }
-            let mut new = object.clone();
-            new.set_meta("resourceVersion", Value::from(live.resource_version()));
-            let new = strategy::reset_fields(op, live, new);
+            let new = strategy::reset_fields(op, live, object.clone());
             Ok(self.manage_fields(op, Some(live), new))
         })
         .await

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::objects::{ObjectRequest, written};
 use super::options;
 use super::render::{Form, object as render};
-use crate::authorization::Attributes;
+use crate::admission::{self, Attributes};
+use crate::authorization::Attributes as Right;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, FieldError, respond};
 use crate::registry::{
@@ -66,15 +67,24 @@ pub(crate) async fn create(
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
     let object = decode_object(op, body, format(&request.headers)?)?;
-    if let Some(answer) = request.gate.review(&request.registry, op, &object) {
-        return Ok(respond::value(StatusCode::CREATED, &answer?));
+    if request.gate.is_review(op) {
+        let name = object.name().to_owned();
+        let attributes = Attributes::create(op, &name);
+        let mut object = object;
+        if let Some(map) = object.as_object_mut() {
+            map.remove("status");
+        }
+        let object = request.registry.manage_fields(op, None, object);
+        let object = admission::admit_unstored(&request.registry, &attributes, object).await?;
+        let answer = request.gate.review(&request.registry, op, &object)?;
+        return Ok(respond::value(StatusCode::CREATED, &answer));
     }
     let outcome = request.registry.create(op, object).await?;
     Ok(written(request, op, form, outcome))
 }
 
 /// A POST to a subresource; there is one, for tokens.
-pub(crate) fn create_subresource(
+pub(crate) async fn create_subresource(
     request: &ObjectRequest,
     op: &Operation,
     name: &str,
@@ -84,6 +94,7 @@ pub(crate) fn create_subresource(
         return Err(ApiError::method_not_allowed());
     }
     let object = decode_object(op, body, format(&request.headers)?)?;
+    let object = admission::admit_unstored(&request.registry, &Attributes::create(op, name), object).await?;
     let answer = request.gate.token(&request.registry, op, name, &object)?;
     Ok(respond::value(StatusCode::CREATED, &answer))
 }
@@ -179,10 +190,10 @@ fn require_create(request: &ObjectRequest, op: &Operation, name: &str) -> Result
         return Ok(());
     }
     let resource = &op.resource;
-    let attributes = Attributes::resource("create", &resource.group, &resource.version, &resource.plural)
+    let right = Right::resource("create", &resource.group, &resource.version, &resource.plural)
         .in_namespace(op.namespace.as_deref().unwrap_or_default())
         .named(name);
-    request.gate.require(&op.user, &attributes)
+    request.gate.require(&op.user, &right)
 }
 
 /// The options of a deletion: in the body, or else in the query.

@@ -126,7 +126,7 @@ async fn dispatch(
         }
         ("get", Some(name)) => object::get(request, op, form, name).await,
         ("create", None) => object::create(request, op, form, &body).await,
-        ("create", Some(name)) => object::create_subresource(request, op, name, &body),
+        ("create", Some(name)) => object::create_subresource(request, op, name, &body).await,
         ("update", Some(name)) => object::update(request, op, form, name, &body).await,
         ("patch", Some(name)) => object::patch(request, op, form, name, &body).await,
         ("delete", Some(name)) => object::delete(request, op, form, name, &body).await,

@@ -20,7 +20,7 @@ static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+s$").unwrap());
 static REFERENCE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\$\{(\w+):([^}]*)\}").unwrap());
 
 /// Replaces what differs from run to run.
-fn normal(value: &Value, key: &str) -> Value {
+pub(crate) fn normal(value: &Value, key: &str) -> Value {
     match value {
         Value::Object(map) => map
             .iter()
@@ -89,8 +89,8 @@ fn substitute(text: &str, saved: &HashMap<String, Value>) -> String {
         .into_owned()
 }
 
-async fn ask(service: &ApiService, step: &Value, saved: &HashMap<String, Value>, namespace: &str) -> Value {
-    let text = substitute(&step.to_string().replace("@NS", namespace), saved);
+async fn ask(service: &ApiService, step: &Value, saved: &HashMap<String, Value>) -> Value {
+    let text = substitute(&step.to_string(), saved);
     let step: Value = serde_json::from_str(&text).unwrap();
     let mut request = Request::builder()
         .method(step["method"].as_str().unwrap())
@@ -125,29 +125,60 @@ async fn ask(service: &ApiService, step: &Value, saved: &HashMap<String, Value>,
     json!({"status": status, "body": body, "warnings": warnings})
 }
 
-async fn check(scenario: &str) {
-    let directory = tempfile::tempdir().unwrap();
-    let server = Server::open(Config::new(directory.path())).await.unwrap();
-    let service = server.admin_service();
+/// What stands for a scenario's surroundings in its file, and what it is in this run.
+pub(crate) type Names<'a> = &'a [(&'a str, &'a str)];
+
+fn replaced(text: &str, names: Names<'_>, back: bool) -> String {
+    names.iter().fold(text.to_owned(), |text, (stands, is)| {
+        let (from, to) = if back { (is, stands) } else { (stands, is) };
+        text.replace(from, to)
+    })
+}
+
+/// Asks what the steps of a scenario ask, and lists where the answers differ from the recorded ones. `seen` says what
+/// else was seen during a step, where a step has something recorded.
+pub(crate) async fn differing(
+    service: &ApiService,
+    scenario: &str,
+    names: Names<'_>,
+    mut seen: impl FnMut() -> Value,
+) -> String {
     let path = format!("{}/tests/exchanges/{scenario}.json", env!("CARGO_MANIFEST_DIR"));
     let steps: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let namespace = "x123456789";
     let mut saved = HashMap::new();
     let mut out = String::new();
-    for step in &steps {
+    for (index, step) in steps.iter().enumerate() {
         let mut asked = step.clone();
         let want = asked.as_object_mut().unwrap().remove("want").unwrap();
-        let got = ask(&service, &asked, &saved, namespace).await;
+        let want_seen = asked.as_object_mut().unwrap().remove("seen").unwrap_or(json!([]));
+        let asked: Value = serde_json::from_str(&replaced(&asked.to_string(), names, false)).unwrap();
+        let got = ask(service, &asked, &saved).await;
         if let Some(name) = step["save"].as_str() {
             saved.insert(name.to_owned(), got["body"].clone());
         }
-        let got: Value = serde_json::from_str(&normal(&got, "").to_string().replace(namespace, "@NS")).unwrap();
+        let plain = |value: &Value| -> Value {
+            serde_json::from_str(&replaced(&normal(value, "").to_string(), names, true)).unwrap()
+        };
         let mut found = String::new();
-        differences("", &want, &got, &step["known"], &mut found);
+        differences("", &want, &plain(&got), &step["known"], &mut found);
+        differences("/seen", &want_seen, &plain(&seen()), &step["known"], &mut found);
         if !found.is_empty() {
-            writeln!(out, "{} {} {}\n{found}", step["method"], step["path"], step["body"]).unwrap();
+            writeln!(
+                out,
+                "step {index}: {} {} {}\n{found}",
+                step["method"], step["path"], step["body"]
+            )
+            .unwrap();
         }
     }
+    out
+}
+
+async fn check(scenario: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::open(Config::new(directory.path())).await.unwrap();
+    let names = [("@NS", "x123456789")];
+    let out = differing(&server.admin_service(), scenario, &names, || json!([])).await;
     server.close().await;
     assert!(out.is_empty(), "{scenario}:\n{out}");
 }

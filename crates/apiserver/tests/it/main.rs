@@ -20,3 +20,4 @@ mod garbage;
 mod kubectl;
 mod tokens;
 mod watches;
+mod webhooks;

@@ -4,6 +4,7 @@
 //! enumerations, selectors that match, names, ports, what may not change). What is not checked here is stored as it
 //! came: a kubelet, which there is none of, would have been the one to complain.
 
+mod admission;
 mod configuration;
 mod metadata;
 pub mod names;
@@ -71,6 +72,9 @@ fn object(group: &str, kind: &str, value: &Value, errors: &mut Vec<FieldError>) 
         ("autoscaling", "HorizontalPodAutoscaler") => workloads::autoscaler(value, errors),
         ("policy", "PodDisruptionBudget") => workloads::disruption_budget(value, errors),
         ("storage.k8s.io", "StorageClass") => configuration::storage_class(value, errors),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration") => {
+            admission::webhooks(kind, value, errors);
+        }
         ("coordination.k8s.io", "Lease") => configuration::lease(value, errors),
         _ => {}
     }

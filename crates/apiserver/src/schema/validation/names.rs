@@ -57,6 +57,18 @@ pub fn label(name: &str) -> Vec<String> {
     complaints
 }
 
+/// The complaints about an RFC 1035 label, which begins with a letter.
+pub fn service_label(name: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if name.len() > 63 {
+        complaints.push(too_long(63));
+    }
+    if !is_label(name) || !name.starts_with(|first: char| first.is_ascii_lowercase()) {
+        complaints.push("a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')".to_owned());
+    }
+    complaints
+}
+
 /// The complaints about an RFC 1123 subdomain.
 pub fn subdomain(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();

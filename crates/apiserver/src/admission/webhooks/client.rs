@@ -1,0 +1,305 @@
+//! The call of one webhook: one HTTPS connection, one POST, bounded in time and in size. A redirect is not followed.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::hook::Hook;
+use crate::authentication::Lookup;
+use crate::http::ApiError;
+use crate::registry::{ObjectExt, Registry, View};
+
+/// The longest answer that is read: as much as a request may have.
+const ANSWER_BYTES: usize = 3 * 1024 * 1024;
+
+/// Where a webhook is.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    place: Place,
+    /// `https://host:port/path`, as messages show it.
+    shown: String,
+    path: String,
+    tls: Result<(Arc<ClientConfig>, ServerName<'static>), String>,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// A host and port.
+    Address(String),
+    /// A Service in this server; nothing routes to its cluster address, so it is reached where its endpoints are.
+    Service { namespace: String, name: String, port: u16 },
+    /// None, for this reason.
+    Nowhere(String),
+}
+
+impl Endpoint {
+    pub(super) fn of_url(text: &str, roots: Vec<u8>) -> Self {
+        let parsed = url::Url::parse(text);
+        let (place, host, path) = match &parsed {
+            Ok(url) => {
+                let host = url.host_str().unwrap_or_default().to_owned();
+                let address = format!("{host}:{}", url.port_or_known_default().unwrap_or(443));
+                (Place::Address(address), host, url.path().to_owned())
+            }
+            Err(error) => (
+                Place::Nowhere(format!("Unparsable URL: {error}")),
+                String::new(),
+                String::new(),
+            ),
+        };
+        Self {
+            place,
+            shown: text.to_owned(),
+            path,
+            tls: tls(&host, &roots),
+        }
+    }
+
+    pub(super) fn of_service(namespace: &str, name: &str, port: u16, path: &str, roots: Vec<u8>) -> Self {
+        let host = format!("{name}.{namespace}.svc");
+        let path = if path.is_empty() { "/" } else { path };
+        Self {
+            shown: format!("https://{host}:{port}{path}"),
+            place: Place::Service {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                port,
+            },
+            path: path.to_owned(),
+            tls: tls(&host, &roots),
+        }
+    }
+}
+
+fn system_roots() -> RootCertStore {
+    static ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots
+    });
+    ROOTS.clone()
+}
+
+fn tls(host: &str, bundle: &[u8]) -> Result<(Arc<ClientConfig>, ServerName<'static>), String> {
+    let roots = if bundle.is_empty() {
+        system_roots()
+    } else {
+        let mut roots = RootCertStore::empty();
+        let certificates = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok);
+        if roots.add_parsable_certificates(certificates).0 == 0 {
+            return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
+        }
+        roots
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(name).map_err(|_| format!("{host:?} is no name of a server"))?;
+    Ok((Arc::new(config), name))
+}
+
+/// Posts a review and returns the body of the answer, or why there is none in the words of the real server.
+pub(super) async fn post(registry: &Registry, hook: &Hook, review: &Value) -> Result<Bytes, String> {
+    let endpoint = &hook.endpoint;
+    let query = format!("timeout={}s", hook.timeout_seconds);
+    let failed = |why: &str| format!("Post {:?}: {why}", format!("{}?{query}", endpoint.shown));
+    let call = call(registry, endpoint, &query, review);
+    match tokio::time::timeout(Duration::from_secs(hook.timeout_seconds), call).await {
+        Ok(Ok(answer)) if answer.status.is_success() => Ok(answer.body),
+        Ok(Ok(answer)) => Err(refused(&answer)),
+        Ok(Err(why)) => Err(failed(&why)),
+        Err(_) => Err(failed("context deadline exceeded")),
+    }
+}
+
+struct Answer {
+    status: StatusCode,
+    is_text: bool,
+    body: Bytes,
+}
+
+async fn call(registry: &Registry, endpoint: &Endpoint, query: &str, review: &Value) -> Result<Answer, String> {
+    let address = match &endpoint.place {
+        Place::Address(address) => address.clone(),
+        Place::Service { namespace, name, port } => resolve(&registry.view(), namespace, name, *port)?,
+        Place::Nowhere(why) => return Err(why.clone()),
+    };
+    let (config, name) = endpoint.tls.as_ref().map_err(Clone::clone)?;
+    let dial = |error: std::io::Error| {
+        let why = if error.kind() == std::io::ErrorKind::ConnectionRefused {
+            "connect: connection refused".to_owned()
+        } else {
+            error.to_string()
+        };
+        format!("dial tcp {address}: {why}")
+    };
+    let stream = TcpStream::connect(&address).await.map_err(dial)?;
+    let _ = stream.set_nodelay(true);
+    let stream = TlsConnector::from(config.clone())
+        .connect(name.clone(), stream)
+        .await
+        .map_err(|error| tls_failure(&error))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| error.to_string())?;
+    let body = serde_json::to_vec(review).map_err(|error| error.to_string())?;
+    let host = endpoint
+        .shown
+        .trim_start_matches("https://")
+        .split('/')
+        .next()
+        .unwrap_or_default();
+    let request = Request::post(format!("{}?{query}", endpoint.path))
+        .header(header::HOST, host)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "application/json, */*")
+        .header(header::USER_AGENT, "kube-apiserver-admission")
+        .body(Full::new(Bytes::from(body)))
+        .map_err(|error| error.to_string())?;
+    let exchange = async {
+        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let status = answer.status();
+        let is_text = answer
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|value| value.as_bytes().starts_with(b"text/"));
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES)
+            .collect()
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(Answer {
+            status,
+            is_text,
+            body: body.to_bytes(),
+        })
+    };
+    // The connection is driven here and ends with the call, so that nothing of it outlives the time that it has.
+    let mut exchange = std::pin::pin!(exchange);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        done = &mut exchange => done,
+        ended = &mut connection => match ended {
+            Ok(()) => exchange.await,
+            Err(error) => Err(error.to_string()),
+        },
+    }
+}
+
+fn tls_failure(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer)) => {
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned()
+        }
+        Some(other) => format!("tls: failed to verify certificate: {other}"),
+        None => error.to_string(),
+    }
+}
+
+/// What a status other than success is called.
+fn refused(answer: &Answer) -> String {
+    let body = &answer.body;
+    if let Ok(sent) = serde_json::from_slice::<Value>(body)
+        && sent.get("kind").and_then(Value::as_str) == Some("Status")
+        && let Some(message) = sent.get("message").and_then(Value::as_str)
+    {
+        return message.to_owned();
+    }
+    match answer.status.as_u16() {
+        400 => ApiError::bad_request("the server rejected our request for an unknown reason").message,
+        401 => "the server has asked for the client to provide credentials".to_owned(),
+        403 => "forbidden".to_owned(),
+        404 => ApiError::no_such_resource().message,
+        405 => ApiError::method_not_allowed().message,
+        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
+        503 => "the server is currently unable to handle the request".to_owned(),
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+                .to_owned()
+        }
+        code if code >= 500 => {
+            let text = String::from_utf8_lossy(body.get(..2048).unwrap_or(body))
+                .trim()
+                .to_owned();
+            let text = if text.is_empty() || !answer.is_text {
+                "unknown".to_owned()
+            } else {
+                text
+            };
+            format!("an error on the server ({text:?}) has prevented the request from succeeding")
+        }
+        code => format!("the server responded with the status code {code} but did not return more information"),
+    }
+}
+
+/// An address of a Service: where its name points to, or a ready endpoint of it.
+fn resolve(view: &View, namespace: &str, name: &str, port: u16) -> Result<String, String> {
+    let service = view
+        .get("", "services", Some(namespace), name)
+        .ok_or_else(|| format!("service {name:?} not found"))?;
+    let spec = service.get("spec").cloned().unwrap_or_default();
+    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
+        let target = spec.get("externalName").and_then(Value::as_str).unwrap_or_default();
+        return Ok(format!("{target}:{port}"));
+    }
+    let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let number = |value: &Value| value.get("port").and_then(Value::as_u64);
+    let entry = list(&spec, "ports")
+        .into_iter()
+        .find(|entry| number(entry) == Some(u64::from(port)))
+        .ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
+    let port_name = entry.get("name").and_then(Value::as_str).unwrap_or_default();
+    let target = |ports: Vec<Value>| {
+        let named = ports
+            .iter()
+            .find(|entry| entry.get("name").and_then(Value::as_str).unwrap_or_default() == port_name);
+        named.and_then(number)
+    };
+    let address = |host: &str, port: u64| {
+        if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
+    };
+    for slice in view.list("discovery.k8s.io", "endpointslices", Some(namespace)) {
+        let owner = slice.pointer("/metadata/labels/kubernetes.io~1service-name");
+        if owner.and_then(Value::as_str) != Some(name) || slice.is_deleting() {
+            continue;
+        }
+        let ready = list(&slice, "endpoints").into_iter().find(|endpoint| {
+            endpoint
+                .pointer("/conditions/ready")
+                .and_then(Value::as_bool)
+                .unwrap_or(true)
+        });
+        let host = ready.and_then(|endpoint| Some(list(&endpoint, "addresses").first()?.as_str()?.to_owned()));
+        if let (Some(host), Some(port)) = (host, target(list(&slice, "ports"))) {
+            return Ok(address(&host, port));
+        }
+    }
+    let endpoints = view.get("", "endpoints", Some(namespace), name);
+    for subset in endpoints.iter().flat_map(|endpoints| list(endpoints, "subsets")) {
+        let host = list(&subset, "addresses")
+            .first()
+            .and_then(|address| address.get("ip")?.as_str().map(str::to_owned));
+        if let (Some(host), Some(port)) = (host, target(list(&subset, "ports"))) {
+            return Ok(address(&host, port));
+        }
+    }
+    Err(format!("no endpoints available for service {name:?}"))
+}

@@ -1,0 +1,152 @@
+//! The registered webhooks, read from their configurations once a version.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::matching::{GROUP, Matcher};
+use super::client::Endpoint;
+use crate::registry::{ObjectExt, Registry, decode_stored};
+
+/// Which of the two kinds of webhook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::admission) enum Phase {
+    Mutating,
+    Validating,
+}
+
+impl Phase {
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Mutating => "mutatingwebhookconfigurations",
+            Self::Validating => "validatingwebhookconfigurations",
+        }
+    }
+}
+
+/// One webhook, ready to be asked.
+#[derive(Debug)]
+pub(in crate::admission) struct Hook {
+    /// Unique among all webhooks.
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) phase: Phase,
+    pub(super) matcher: Matcher,
+    pub(super) endpoint: Endpoint,
+    pub(super) ignores_failures: bool,
+    pub(super) allows_dry_run: bool,
+    pub(super) reinvoked: bool,
+    pub(super) timeout_seconds: u64,
+    /// The first of its review versions that this server speaks.
+    pub(super) review_version: Option<&'static str>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Stored {
+    name: String,
+    client_config: ClientConfig,
+    failure_policy: String,
+    side_effects: String,
+    timeout_seconds: Option<u64>,
+    admission_review_versions: Vec<String>,
+    reinvocation_policy: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ClientConfig {
+    url: Option<String>,
+    service: Option<Service>,
+    ca_bundle: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Service {
+    namespace: String,
+    name: String,
+    path: String,
+    port: Option<u16>,
+}
+
+fn read(phase: Phase, configuration: &str, value: &Value) -> Hook {
+    let stored: Stored = serde_json::from_value(value.clone()).unwrap_or_default();
+    let roots = STANDARD.decode(&stored.client_config.ca_bundle).unwrap_or_default();
+    let endpoint = match (stored.client_config.service, stored.client_config.url) {
+        (Some(service), _) => Endpoint::of_service(
+            &service.namespace,
+            &service.name,
+            service.port.unwrap_or(443),
+            &service.path,
+            roots,
+        ),
+        (None, url) => Endpoint::of_url(url.as_deref().unwrap_or_default(), roots),
+    };
+    Hook {
+        id: format!("{configuration}/{}", stored.name),
+        name: stored.name,
+        phase,
+        matcher: Matcher::read(value),
+        endpoint,
+        ignores_failures: stored.failure_policy == "Ignore",
+        allows_dry_run: matches!(stored.side_effects.as_str(), "None" | "NoneOnDryRun"),
+        reinvoked: stored.reinvocation_policy == "IfNeeded",
+        timeout_seconds: stored.timeout_seconds.unwrap_or(10),
+        review_version: stored
+            .admission_review_versions
+            .iter()
+            .find_map(|version| match version.as_str() {
+                "v1" => Some("v1"),
+                "v1beta1" => Some("v1beta1"),
+                _ => None,
+            }),
+    }
+}
+
+/// The webhooks of one configuration, and the revision in which it was read.
+type Read = (u64, Vec<Arc<Hook>>);
+
+/// The webhooks of every configuration by its key in the store.
+#[derive(Debug, Default)]
+pub(in crate::admission) struct Hooks {
+    read: Mutex<HashMap<String, Read>>,
+}
+
+impl Hooks {
+    /// The webhooks of one phase, in the order of their configurations' names.
+    pub(in crate::admission) fn of(&self, registry: &Registry, phase: Phase) -> Vec<Arc<Hook>> {
+        let view = registry.view();
+        let prefix = format!("/{GROUP}/{}/", phase.plural());
+        let mut entries = view.entries(&prefix).peekable();
+        if entries.peek().is_none() {
+            return Vec::new();
+        }
+        let mut read_before = self.read.lock();
+        let mut present = HashMap::new();
+        let mut hooks = Vec::new();
+        for (key, entry) in entries {
+            let known = read_before
+                .remove(key)
+                .filter(|(revision, _)| *revision == entry.revision);
+            let (revision, own) = known.unwrap_or_else(|| {
+                let object = decode_stored(entry).unwrap_or_default();
+                let list = object.get("webhooks").and_then(Value::as_array);
+                let own = list.into_iter().flatten();
+                let own = own.map(|value| Arc::new(read(phase, object.name(), value)));
+                (entry.revision, own.collect())
+            });
+            hooks.extend(own.iter().cloned());
+            present.insert(key.to_owned(), (revision, own));
+        }
+        // Configurations of this phase that are gone are forgotten; those of the other phase stay.
+        read_before.retain(|key, _| !key.starts_with(&prefix));
+        read_before.extend(present);
+        hooks
+    }
+}

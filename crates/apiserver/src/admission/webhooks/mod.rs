@@ -1,0 +1,222 @@
+//! Admission webhooks: other programs that are asked over HTTPS whether a request may go on, and may change its object.
+//!
+//! Owns which of them are asked, in which order, and what becomes of their answers. Refuses to ask anybody about
+//! webhooks and policies themselves, and to follow a redirect. Connections are bounded in time and size; who may
+//! register a webhook, and so choose where this server connects to, is RBAC's business.
+
+mod client;
+mod hook;
+mod patch;
+mod review;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::matching::GROUP;
+use super::{Attributes, subject};
+use crate::catalog::Resource;
+use crate::http::ApiError;
+use crate::registry::Registry;
+
+pub(super) use hook::{Hook, Hooks, Phase};
+
+/// Why a call brought no admission.
+enum Failure {
+    /// The webhook could not be asked, or gave no proper answer: its failure policy decides.
+    Call(String),
+    /// The request ends with this, whatever the failure policy.
+    Refused(ApiError),
+}
+
+impl Failure {
+    /// What the request is answered with, if it ends by this.
+    fn into_error(self, hook: &Hook) -> Result<(), ApiError> {
+        match self {
+            Self::Refused(error) => Err(error),
+            Self::Call(reason) => {
+                let message = format!("failed calling webhook {:?}: {reason}", hook.name);
+                if hook.ignores_failures {
+                    tracing::warn!(
+                        webhook = hook.name,
+                        reason,
+                        "a webhook failed and its policy is to go on"
+                    );
+                    return Ok(());
+                }
+                Err(ApiError::internal(message))
+            }
+        }
+    }
+}
+
+/// The webhooks that may be asked about a request of this kind.
+fn hooks(registry: &Registry, attributes: &Attributes<'_>, phase: Phase) -> Vec<Arc<Hook>> {
+    if attributes.resource().group == GROUP {
+        return Vec::new();
+    }
+    registry.admission().hooks(registry, phase)
+}
+
+/// Whether a validating webhook may be asked about the request.
+pub(super) fn asked_to_validate(registry: &Registry, attributes: &Attributes<'_>) -> bool {
+    hooks(registry, attributes, Phase::Validating)
+        .iter()
+        .any(|hook| hook.matcher.resource(registry, attributes).is_some())
+}
+
+/// As which resource a webhook is asked about the request, if it is.
+fn wanted(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    hook: &Hook,
+    object: Option<&Value>,
+) -> Result<Option<Arc<Resource>>, ApiError> {
+    let Some(resource) = hook.matcher.resource(registry, attributes) else {
+        return Ok(None);
+    };
+    if !hook.matcher.selects(registry, attributes, object)? {
+        return Ok(None);
+    }
+    Ok(Some(resource))
+}
+
+/// Which webhooks a request has been through, so that some of them can be asked again.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    asked: Vec<String>,
+    again: Vec<String>,
+    /// The object as the last of them left it.
+    left: Option<Value>,
+}
+
+impl Rounds {
+    /// Those that asked to be asked again when somebody changes the object after them.
+    fn changed(&mut self) {
+        self.again.append(&mut self.asked);
+    }
+}
+
+/// Asks the mutating webhooks one after the other. Returns whether the object was changed.
+pub(super) async fn mutate(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    object: &mut Option<Value>,
+    rounds: &mut Rounds,
+    reinvoke: bool,
+) -> Result<bool, ApiError> {
+    let hooks = hooks(registry, attributes, Phase::Mutating);
+    if hooks.is_empty() {
+        return Ok(false);
+    }
+    if reinvoke && rounds.left != *object {
+        // The server's own rules changed it since.
+        rounds.changed();
+    }
+    let mut changed = false;
+    for hook in hooks {
+        let Some(resource) = wanted(registry, attributes, &hook, object.as_ref())? else {
+            continue;
+        };
+        if reinvoke && !rounds.again.contains(&hook.id) {
+            continue;
+        }
+        match ask(registry, attributes, &hook, &resource, object.as_ref()).await {
+            Ok(answer) => {
+                if let Some(operations) = answer {
+                    let new = patch::apply(registry, attributes, &hook, &resource, object.as_ref(), &operations)?;
+                    if object.as_ref() != Some(&new) {
+                        changed = true;
+                        rounds.changed();
+                        *object = Some(new);
+                    }
+                }
+            }
+            Err(failure) => failure.into_error(&hook)?,
+        }
+        if hook.reinvoked && !rounds.asked.contains(&hook.id) {
+            rounds.asked.push(hook.id.clone());
+        }
+    }
+    rounds.left.clone_from(object);
+    Ok(changed)
+}
+
+/// Asks the validating webhooks, all at once.
+pub(super) async fn validate(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+) -> Result<(), ApiError> {
+    let mut calls = Vec::new();
+    for hook in hooks(registry, attributes, Phase::Validating) {
+        if let Some(resource) = wanted(registry, attributes, &hook, object)? {
+            calls.push(async move {
+                match ask(registry, attributes, &hook, &resource, object).await {
+                    Ok(_) => Ok(()),
+                    Err(failure) => failure.into_error(&hook),
+                }
+            });
+        }
+    }
+    futures::future::join_all(calls).await.into_iter().collect()
+}
+
+/// Asks one webhook. Returns the operations of its patch.
+async fn ask(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    hook: &Hook,
+    resource: &Resource,
+    object: Option<&Value>,
+) -> Result<Option<json_patch::Patch>, Failure> {
+    if attributes.dry_run() && !hook.allows_dry_run {
+        return Err(Failure::Refused(ApiError::bad_request(format!(
+            "admission webhook {:?} does not support dry run",
+            hook.name
+        ))));
+    }
+    let version = hook.review_version.ok_or_else(|| {
+        Failure::Call(
+            "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)"
+                .to_owned(),
+        )
+    })?;
+    let uid = uuid::Uuid::new_v4().to_string();
+    let sent = review::request(
+        attributes,
+        resource,
+        version,
+        &uid,
+        show(registry, attributes, resource, object)?.as_deref(),
+        show(registry, attributes, resource, attributes.old)?.as_deref(),
+    );
+    let answer = client::post(registry, hook, &sent)
+        .await
+        .map_err(|reason| Failure::Call(format!("failed to call webhook: {reason}")))?;
+    let answer = review::read(hook, version, &uid, &answer).map_err(Failure::Call)?;
+    for warning in answer.warnings {
+        attributes.op.warn(warning);
+    }
+    if !answer.allowed {
+        return Err(Failure::Refused(review::denial(hook, answer.status)));
+    }
+    answer
+        .patch
+        .map(|bytes| {
+            patch::read(&bytes)
+                .map_err(|error| Failure::Call(format!("received undecodable patch in webhook response: {error}")))
+        })
+        .transpose()
+}
+
+fn show<'a>(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    resource: &Resource,
+    object: Option<&'a Value>,
+) -> Result<Option<Cow<'a, Value>>, Failure> {
+    let shown = object.map(|object| subject::shown(registry, attributes, resource, object));
+    shown.transpose().map_err(Failure::Refused)
+}

@@ -1,0 +1,103 @@
+//! What a mutating webhook makes of an object.
+
+use json_patch::PatchErrorKind;
+use serde_json::Value;
+
+use super::super::{Attributes, subject};
+use super::hook::Hook;
+use crate::catalog::Resource;
+use crate::http::ApiError;
+use crate::kinds;
+use crate::registry::{ObjectExt, Registry};
+use crate::strategy;
+
+/// The operations of a patch.
+pub(super) fn read(bytes: &[u8]) -> Result<json_patch::Patch, String> {
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if !value.is_array() {
+        let found = if value.is_object() { "object" } else { "value" };
+        return Err(format!(
+            "json: cannot unmarshal {found} into Go value of type jsonpatch.Patch"
+        ));
+    }
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+fn refused(error: json_patch::PatchError) -> ApiError {
+    match error.kind {
+        PatchErrorKind::TestFailed => ApiError::internal(format!("testing value {} failed: test failed", error.path)),
+        _ => ApiError::internal(error),
+    }
+}
+
+/// The object after a webhook's patch, with its kind's defaults.
+pub(super) fn apply(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    hook: &Hook,
+    resource: &Resource,
+    object: Option<&Value>,
+    operations: &json_patch::Patch,
+) -> Result<Value, ApiError> {
+    let Some(object) = object else {
+        return Err(ApiError::internal(format!(
+            "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
+            hook.name
+        )));
+    };
+    let mut changed = subject::shown(registry, attributes, resource, object)?.into_owned();
+    json_patch::patch(&mut changed, operations).map_err(refused)?;
+    if !changed.is_object() {
+        return Err(ApiError::internal(format!(
+            "admission webhook {:?} left no object",
+            hook.name
+        )));
+    }
+    let mut new = subject::taken_back(registry, attributes, resource, object, changed);
+    let own = attributes.resource();
+    if let Some(map) = new.as_object_mut() {
+        // A webhook can't turn an object into one of another kind.
+        map.insert("apiVersion".to_owned(), Value::from(own.api_version()));
+        map.insert("kind".to_owned(), Value::from(own.kind.as_str()));
+    }
+    if attributes.subresource() == "scale" {
+        return Ok(new);
+    }
+    let mut new = kinds::read(attributes.op, new)
+        .map_err(|error| {
+            let place = format!(
+                "{} in version {:?} cannot be handled as a {}: ",
+                own.kind, own.version, own.kind
+            );
+            ApiError::internal(error.message.strip_prefix(&place).unwrap_or(&error.message))
+        })?
+        .value;
+    strategy::normalize(own, &mut new);
+    kinds::set_defaults(own, &mut new);
+    restore_owners(attributes, object, &mut new);
+    Ok(new)
+}
+
+/// Owners that can't be read any more are those of before.
+fn restore_owners(attributes: &Attributes<'_>, before: &Value, new: &mut Value) {
+    let owners = |object: &Value| {
+        object
+            .metadata()
+            .and_then(|metadata| metadata.get("managedFields"))
+            .cloned()
+    };
+    let (was, is) = (owners(before), owners(new));
+    if was == is || structured_merge::Managed::of_object(new).is_ok() {
+        return;
+    }
+    attributes.op.warn(
+        ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating \
+         admission controller; please fix your requests",
+    );
+    match was {
+        Some(was) => new.set_meta("managedFields", was),
+        None => {
+            new.remove_meta("managedFields");
+        }
+    }
+}
