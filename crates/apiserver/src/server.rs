@@ -28,6 +28,9 @@ pub struct Config {
     pub names: Vec<String>,
     /// Whether stored workloads are reported as rolled out, as nothing runs them.
     pub workload_status: bool,
+    /// Whether the built-in controllers run: the garbage collector, the one that empties deleted namespaces, and the others.
+    /// Without them stored objects change by requests alone, as beside a kube-apiserver without its controller manager.
+    pub controllers: bool,
 }
 
 impl Config {
@@ -38,6 +41,7 @@ impl Config {
             data_dir: data_dir.into(),
             names: Vec::new(),
             workload_status: false,
+            controllers: true,
         }
     }
 }
@@ -104,11 +108,13 @@ impl Server {
             tokens,
             workload_status: config.workload_status,
         };
-        let controllers = controllers::start(shared.registry.clone(), settings, shared.shutdown.clone());
+        let controllers = config
+            .controllers
+            .then(|| controllers::start(shared.registry.clone(), settings, shared.shutdown.clone()));
         Ok(Self {
             shared,
             authority: Arc::new(authority),
-            controllers: Arc::new(tokio::sync::Mutex::new(Some(controllers))),
+            controllers: Arc::new(tokio::sync::Mutex::new(controllers)),
         })
     }
 

@@ -3,10 +3,12 @@
 //! A [`Cluster`] is an embedded control plane in a temporary folder, with Tenure's kinds installed, or the cluster of the kubeconfig
 //! that `TENURE_TEST_KUBECONFIG` names: then the same tests run against another API server (one at a time: `--test-threads=1`).
 //! [`Kubernetes`] is a real kube-apiserver with a real etcd, where their binaries are to be had.
+//! An [`exchange`] is requests and answers as data, which a recording holds and two servers are compared by.
 //! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
 
 mod admin;
 mod cluster;
+pub mod exchange;
 mod kubernetes;
 
 use std::future::Future;

@@ -1,0 +1,219 @@
+//! What differs from run to run, replaced by names for it.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+use serde_json::{Map, Value, json};
+
+/// One text has it all: uids, times, addresses that a server chose, resourceVersions in messages, hashes and ages.
+static TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"(?P<uid>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})",
+        r"|(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z)",
+        r"|(?P<address>\b10\.96\.\d+\.\d+)",
+        r"|in record \((?P<record>\d+)\)",
+        r"|current: (?P<current>\d+)",
+        r"|X509SHA256=(?P<hash>[0-9a-f]+)",
+        r"|^(?P<age>\d+s)$",
+    ))
+    .ok()
+});
+static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"<(uid|rv|name|address|port):\d+>").ok());
+
+/// Names for what one server chose in one story: the same value gets the same name.
+#[derive(Debug, Default)]
+pub struct Normal {
+    surroundings: Vec<(String, String)>,
+    known: HashMap<(&'static str, String), usize>,
+    count: HashMap<&'static str, usize>,
+    /// Names that were generated.
+    generated: Vec<(String, String)>,
+}
+
+impl Normal {
+    /// For a story with these surroundings.
+    #[must_use]
+    pub fn new(names: super::Names<'_>) -> Self {
+        let pair = |(stands, is): &(&str, &str)| ((*stands).to_owned(), (*is).to_owned());
+        Self {
+            surroundings: names.iter().map(pair).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// An answer with names in the place of what the server chose.
+    pub fn normal(&mut self, answer: &Value) -> Value {
+        self.value(answer, "", false)
+    }
+
+    fn name(&mut self, kind: &'static str, value: &str) -> String {
+        let count = self.count.entry(kind).or_default();
+        let number = self.known.entry((kind, value.to_owned())).or_insert_with(|| {
+            *count += 1;
+            *count
+        });
+        format!("<{kind}:{number}>")
+    }
+
+    fn value(&mut self, value: &Value, key: &str, in_list: bool) -> Value {
+        match value {
+            Value::Object(map) => {
+                self.learn_generated(map);
+                // A list's own version says how far the server is, which others move too.
+                let is_list = in_list || map.contains_key("items");
+                let mut normal = Map::new();
+                for (key, value) in map {
+                    let value = self.value(value, key, is_list && key == "metadata");
+                    normal.insert(self.text(key), value);
+                }
+                Value::Object(normal)
+            }
+            Value::Array(items) if key == "managedFields" => self.managed_fields(items),
+            Value::Array(items) => items.iter().map(|item| self.value(item, key, false)).collect(),
+            Value::Number(port) if matches!(key, "nodePort" | "healthCheckNodePort") => {
+                if port.as_i64().is_some_and(|port| (30_000..32_768).contains(&port)) {
+                    json!(self.name("port", &port.to_string()))
+                } else {
+                    value.clone()
+                }
+            }
+            Value::String(text) => {
+                if key == "resourceVersion" && text != "0" && text.parse::<u64>().is_ok() {
+                    return json!(if in_list {
+                        "<rv>".to_owned()
+                    } else {
+                        self.name("rv", text)
+                    });
+                }
+                if key == "continue" && !text.is_empty() {
+                    return json!("<continue>");
+                }
+                json!(self.text(text))
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn learn_generated(&mut self, metadata: &Map<String, Value>) {
+        let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (name, base) = (text("name"), text("generateName"));
+        let suffix = name.strip_prefix(base).unwrap_or_default();
+        if !base.is_empty() && suffix.len() == 5 && !self.generated.iter().any(|(known, _)| known == name) {
+            let token = self.name("name", name);
+            self.generated.push((name.to_owned(), token));
+        }
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (stands, is) in &self.surroundings {
+            text = text.replace(is.as_str(), stands);
+        }
+        for (name, token) in &self.generated {
+            text = text.replace(name.as_str(), token);
+        }
+        let Some(pattern) = TEXT.as_ref() else { return text };
+        pattern
+            .replace_all(&text, |captures: &Captures<'_>| {
+                let named = |name: &str| captures.name(name).map(|found| found.as_str().to_owned());
+                if let Some(uid) = named("uid") {
+                    self.name("uid", &uid)
+                } else if let Some(address) = named("address") {
+                    self.name("address", &address)
+                } else if let Some(version) = named("record") {
+                    format!("in record ({})", self.name("rv", &version))
+                } else if named("current").is_some() {
+                    "current: <rv>".to_owned()
+                } else if named("hash").is_some() {
+                    "X509SHA256=<hash>".to_owned()
+                } else if named("age").is_some() {
+                    "<age>".to_owned()
+                } else {
+                    "<time>".to_owned()
+                }
+            })
+            .into_owned()
+    }
+
+    /// Entries are sorted by time, among others, and times differ in whole seconds by chance: whether they are in order is
+    /// checked by itself, and then they are sorted without time.
+    fn managed_fields(&mut self, entries: &[Value]) -> Value {
+        let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let order = |entry: &Value| {
+            (
+                text(entry, "operation"),
+                text(entry, "time"),
+                text(entry, "manager"),
+                text(entry, "apiVersion"),
+                text(entry, "subresource"),
+            )
+        };
+        let timeless = |entry: &Value| {
+            (
+                text(entry, "operation"),
+                text(entry, "manager"),
+                text(entry, "apiVersion"),
+                text(entry, "subresource"),
+            )
+        };
+        let times_are_known = !entries.iter().any(|entry| text(entry, "time").starts_with('<'));
+        let in_order = !times_are_known || entries.is_sorted_by_key(order);
+        let mut sorted = entries.to_vec();
+        sorted.sort_by_key(timeless);
+        let mut sorted: Vec<Value> = sorted.iter().map(|entry| self.value(entry, "", false)).collect();
+        if !in_order {
+            sorted.push(json!("<not in order>"));
+        }
+        Value::from(sorted)
+    }
+}
+
+/// A normal answer without numbers: the form of recordings that were made without them.
+#[must_use]
+pub fn unnumbered(value: &Value) -> Value {
+    let strip = |text: &str| {
+        NUMBER.as_ref().map_or_else(
+            || text.to_owned(),
+            |number| number.replace_all(text, "<$1>").into_owned(),
+        )
+    };
+    match value {
+        Value::Object(map) => map.iter().map(|(key, value)| (strip(key), unnumbered(value))).collect(),
+        Value::Array(items) => items.iter().map(unnumbered).collect(),
+        Value::String(text) => json!(strip(text)),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_value_has_the_same_name() {
+        let mut normal = Normal::new(&[("@NS", "d1")]);
+        let object = json!({"metadata": {"generateName": "a-", "name": "a-bcdfg", "namespace": "d1", "resourceVersion": "17",
+            "uid": "01234567-89ab-cdef-0123-456789abcdef"}});
+        let named = json!({"metadata": {"generateName": "a-", "name": "<name:1>", "namespace": "@NS", "resourceVersion": "<rv:1>",
+            "uid": "<uid:1>"}});
+        assert_eq!(normal.normal(&object), named);
+        let message = json!({"message": "a-bcdfg: the version in record (17), not 18 at 2026-01-01T00:00:00Z"});
+        assert_eq!(
+            normal.normal(&message),
+            json!({"message": "<name:1>: the version in record (<rv:1>), not 18 at <time>"})
+        );
+        assert_eq!(unnumbered(&named)["metadata"]["uid"], "<uid>");
+    }
+
+    #[test]
+    fn entries_out_of_order_are_seen() {
+        let entry = |manager: &str, time: &str| json!({"operation": "Update", "manager": manager, "time": time});
+        let in_order =
+            json!({"managedFields": [entry("b", "2026-01-01T00:00:00Z"), entry("a", "2026-01-01T00:00:01Z")]});
+        let not = json!({"managedFields": [entry("a", "2026-01-01T00:00:01Z"), entry("b", "2026-01-01T00:00:00Z")]});
+        let (first, second) = (Normal::default().normal(&in_order), Normal::default().normal(&not));
+        assert_eq!(first["managedFields"].as_array().map(Vec::len), Some(2));
+        assert_eq!(second["managedFields"][2], "<not in order>");
+    }
+}
