@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 
 mod baseline;
 mod bench;
+mod cargo;
 mod generate;
 mod record_kubernetes;
 mod tidy;
@@ -39,6 +40,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Ask the embedded control plane and a real kube-apiserver the same things; `cargo xtask differential --help` says how.
+    #[command(disable_help_flag = true)]
+    Differential {
+        /// Handed to the comparison as they are.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Make the API server's data from a recording of a real kube-apiserver and the Go modules of the same release.
     RecordKubernetes {
         /// Folder with `openapi/` and `tables/`.
@@ -57,6 +65,7 @@ fn main() -> anyhow::Result<()> {
         Task::Baseline { only } => baseline::run(only.as_deref()),
         Task::Tidy => tidy::run(),
         Task::Bench { arguments } => bench::run(&arguments),
+        Task::Differential { arguments } => cargo::run(&["run", "--package", "tenure-differential", "--"], &arguments),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),
     }
 }

@@ -76,6 +76,11 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-apiserver",
         ],
     ),
+    (
+        "tenure-differential",
+        "crates/differential",
+        &["tenure-apiserver", "tenure-testkit"],
+    ),
     ("tenure-bench", "crates/bench", &["tenure-git-server"]),
     (
         "xtask",

@@ -1,0 +1,483 @@
+//! A story from a seed: requests to a few objects of a few kinds, as clients send them and as they had better not. Decides by
+//! the seed alone, so that the same seed is the same story.
+
+mod patches;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use tenure_testkit::exchange::{Edit, Step};
+
+use crate::kind::{Field, Kind};
+use crate::random::Random;
+
+/// Field managers; few enough that no server runs out of room for their entries.
+const MANAGERS: [&str; 4] = ["a", "b", "kubectl", "c/d"];
+const NAMES: [&str; 2] = ["one", "two"];
+
+/// Makes stories.
+pub(crate) struct Generator {
+    kinds: Vec<Kind>,
+    metadata: Vec<Field>,
+}
+
+#[derive(Clone, Copy)]
+enum Action {
+    Create,
+    Replace,
+    EditReplace,
+    MergePatch,
+    JsonPatch,
+    StrategicPatch,
+    Apply,
+    Status,
+    Scale,
+    Delete,
+    DeleteCollection,
+    Get,
+    List,
+}
+
+const ACTIONS: [(usize, Action); 13] = [
+    (16, Action::Create),
+    (8, Action::Replace),
+    (12, Action::EditReplace),
+    (12, Action::MergePatch),
+    (10, Action::JsonPatch),
+    (8, Action::StrategicPatch),
+    (34, Action::Apply),
+    (10, Action::Status),
+    (6, Action::Scale),
+    (7, Action::Delete),
+    (1, Action::DeleteCollection),
+    (3, Action::Get),
+    (3, Action::List),
+];
+
+/// A story in the making.
+struct Story<'a> {
+    random: Random,
+    metadata: &'a [Field],
+    steps: Vec<Step>,
+    /// Steps whose answer is probably the object, by kind and name.
+    seen: BTreeMap<(String, String), Vec<String>>,
+}
+
+impl Generator {
+    /// With all kinds, or only those of this name.
+    pub(crate) fn new(only: &[String]) -> anyhow::Result<Self> {
+        let mut kinds = crate::kind::kinds()?;
+        if !only.is_empty() {
+            kinds.retain(|kind| only.contains(&kind.kind));
+        }
+        anyhow::ensure!(!kinds.is_empty(), "there is no kind of this name: {}", only.join(", "));
+        Ok(Self {
+            kinds,
+            metadata: crate::kind::metadata_fields()?,
+        })
+    }
+
+    /// The story of a seed.
+    pub(crate) fn story(&self, seed: u64) -> Vec<Step> {
+        let mut story = Story {
+            random: Random::new(seed),
+            metadata: &self.metadata,
+            steps: Vec::new(),
+            seen: BTreeMap::new(),
+        };
+        let weights: Vec<(usize, &Kind)> = self.kinds.iter().map(|kind| (kind.weight, kind)).collect();
+        let chosen: Vec<&Kind> = (0..=story.random.below(2))
+            .filter_map(|_| story.random.weighted(&weights))
+            .collect();
+        let length = 6 + story.random.below(10);
+        while story.steps.len() < length {
+            let Some(kind) = story.random.pick(&chosen).copied() else {
+                break;
+            };
+            story.act(kind);
+        }
+        for kind in &chosen {
+            story.list(kind, "");
+        }
+        story.steps
+    }
+}
+
+impl Story<'_> {
+    fn act(&mut self, kind: &Kind) {
+        let own = [kind.api_version.clone()];
+        let versions = if kind.versions.is_empty() {
+            &own
+        } else {
+            kind.versions.as_slice()
+        };
+        let version = self.random.pick(versions).cloned().unwrap_or_default();
+        let name = if self.random.chance(75) { NAMES[0] } else { NAMES[1] };
+        let first = self.seen_step(kind, name).is_none();
+        let action = match self.random.weighted(&ACTIONS) {
+            // Most stories begin with an object.
+            Some(action) if !first || self.random.chance(25) => action,
+            _ if self.random.chance(50) => Action::Create,
+            _ => Action::Apply,
+        };
+        match action {
+            Action::Create => self.create(kind, &version, name),
+            Action::Replace => self.replace(kind, &version, name),
+            Action::EditReplace => self.edit(kind, &version, name, ""),
+            Action::MergePatch => self.merge_patch(kind, &version, name, ""),
+            Action::JsonPatch => self.json_patch(kind, &version, name, ""),
+            Action::StrategicPatch => self.strategic_patch(kind, &version, name, ""),
+            Action::Apply => self.apply(kind, &version, name, ""),
+            Action::Status if kind.status => self.on_status(kind, &version, name),
+            Action::Scale if kind.scale => self.on_scale(kind, &version, name),
+            Action::Delete => self.delete(kind, &version, name),
+            Action::DeleteCollection => self.delete_collection(kind, &version),
+            Action::List => {
+                let query = [
+                    "?labelSelector=a%3D1",
+                    "?fieldSelector=metadata.name%3Done",
+                    "?limit=1",
+                    "?labelSelector=a+in+(",
+                    "?fieldSelector=zzz%3D1",
+                ];
+                let query = self.random.pick(&query).copied().unwrap_or_default();
+                self.list(kind, query);
+            }
+            Action::Get | Action::Status | Action::Scale => {
+                let subresource = match self.random.below(4) {
+                    0 => "/status",
+                    1 => "/scale",
+                    _ => "",
+                };
+                self.push(
+                    kind,
+                    name,
+                    "GET",
+                    format!("{}/{name}{subresource}", kind.path(&version)),
+                    Value::Null,
+                    "",
+                );
+            }
+        }
+    }
+
+    fn push(&mut self, kind: &Kind, name: &str, method: &str, path: String, body: Value, content_type: &str) {
+        let mut headers = BTreeMap::new();
+        if !content_type.is_empty() {
+            headers.insert("content-type".to_owned(), content_type.to_owned());
+        }
+        let save = format!("s{}", self.steps.len());
+        if !name.is_empty() && method != "DELETE" && !path.contains("dryRun") && !path.contains("/scale") {
+            let key = (kind.kind.clone(), name.to_owned());
+            self.seen.entry(key).or_default().push(save.clone());
+        }
+        self.steps.push(Step {
+            method: method.to_owned(),
+            path,
+            headers,
+            body,
+            edit: None,
+            save: Some(save),
+            known: Map::new(),
+            want: Value::Null,
+        });
+    }
+
+    /// A step that has answered with the object: mostly the last one.
+    fn seen_step(&mut self, kind: &Kind, name: &str) -> Option<String> {
+        let latest = self.random.chance(80);
+        let seen = self.seen.get(&(kind.kind.clone(), name.to_owned()))?;
+        if latest {
+            seen.last().cloned()
+        } else {
+            self.random.pick(seen).cloned()
+        }
+    }
+
+    /// Options of a write, as a query.
+    fn options(&mut self, mut options: Vec<String>) -> String {
+        if self.random.chance(8) {
+            options.push(
+                if self.random.chance(90) {
+                    "dryRun=All"
+                } else {
+                    "dryRun=Some"
+                }
+                .to_owned(),
+            );
+        }
+        if self.random.chance(25) {
+            let modes = ["Strict", "Strict", "Warn", "Ignore", "Odd"];
+            options.extend(self.random.pick(&modes).map(|mode| format!("fieldValidation={mode}")));
+        }
+        if options.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", options.join("&"))
+        }
+    }
+
+    fn manager(&mut self) -> Vec<String> {
+        if self.random.chance(40) {
+            return Vec::new();
+        }
+        let managers: &[&str] = if self.random.chance(2) {
+            &["", "a%20b", "%01"]
+        } else {
+            &MANAGERS
+        };
+        self.random
+            .pick(managers)
+            .map(|manager| format!("fieldManager={manager}"))
+            .into_iter()
+            .collect()
+    }
+
+    /// A few fields with values.
+    fn fields(&mut self, kind: &Kind, at_most: usize) -> Vec<(String, Value)> {
+        let count = self.random.below(at_most + 1);
+        let own = self.metadata;
+        (0..count)
+            .filter_map(|_| {
+                let fields = if self.random.chance(28) {
+                    own
+                } else {
+                    kind.spec.as_slice()
+                };
+                self.value_of(fields)
+            })
+            .collect()
+    }
+
+    fn value_of(&mut self, fields: &[Field]) -> Option<(String, Value)> {
+        let Field(pointer, good, bad) = self.random.pick(fields)?;
+        let values = if good.is_empty() || (!bad.is_empty() && self.random.chance(12)) {
+            bad
+        } else {
+            good
+        };
+        // Fields that only have bad values would make most requests bad.
+        if good.is_empty() && self.random.chance(75) {
+            return None;
+        }
+        Some((pointer.clone(), self.random.pick(values)?.clone()))
+    }
+
+    fn header(kind: &Kind, version: &str, name: &str) -> Value {
+        json!({"apiVersion": version, "kind": kind.kind, "metadata": {"name": name}})
+    }
+
+    /// A whole object.
+    fn object(&mut self, kind: &Kind, version: &str, name: &str, at_most: usize) -> Value {
+        let mut object = Self::header(kind, version, name);
+        overlay(&mut object, &kind.base);
+        for (pointer, value) in self.fields(kind, at_most) {
+            set(&mut object, &pointer, value);
+        }
+        object
+    }
+
+    fn create(&mut self, kind: &Kind, version: &str, name: &str) {
+        let mut object = self.object(kind, version, name, 4);
+        if self.random.chance(6)
+            && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.remove("name");
+            if self.random.chance(80) {
+                metadata.insert("generateName".to_owned(), json!("gen-"));
+            }
+        }
+        let body = self.spoil(object);
+        let manager = self.manager();
+        let query = self.options(manager);
+        let path = format!("{}{query}", kind.path(version));
+        self.push(kind, name, "POST", path, body, "application/json");
+    }
+
+    /// Now and then a body is no JSON, or says something twice.
+    fn spoil(&mut self, object: Value) -> Value {
+        if !self.random.chance(3) {
+            return object;
+        }
+        let text = object.to_string();
+        match self.random.below(3) {
+            0 => json!(text.replacen('{', "{\"metadata\":{\"name\":\"one\"},", 1)),
+            1 => json!(text.replacen("\"spec\":{", "\"spec\":{\"x\":1,\"x\":2,", 1)),
+            _ => json!(text.replacen("\"data\":{", "\"data\":{\"a\":\"0\",", 1)),
+        }
+    }
+
+    fn replace(&mut self, kind: &Kind, version: &str, name: &str) {
+        let mut object = self.object(kind, version, name, 4);
+        let seen = self.seen_step(kind, name);
+        if let Some(seen) = seen.filter(|_| self.random.chance(70)) {
+            set(
+                &mut object,
+                "/metadata/resourceVersion",
+                json!(format!("${{{seen}:metadata/resourceVersion}}")),
+            );
+        }
+        let body = self.spoil(object);
+        let manager = self.manager();
+        let query = self.options(manager);
+        self.push(
+            kind,
+            name,
+            "PUT",
+            format!("{}/{name}{query}", kind.path(version)),
+            body,
+            "application/json",
+        );
+    }
+
+    /// What most controllers do: read, change, write back.
+    fn edit(&mut self, kind: &Kind, version: &str, name: &str, subresource: &str) {
+        let Some(seen) = self.seen_step(kind, name) else {
+            return self.replace(kind, version, name);
+        };
+        let fields = if subresource.is_empty() {
+            self.fields(kind, 3)
+        } else {
+            self.status_fields(kind, 2)
+        };
+        let mut merge = json!({});
+        for (pointer, value) in fields {
+            set(&mut merge, &pointer, value);
+        }
+        let manager = self.manager();
+        let query = self.options(manager);
+        let path = format!("{}/{name}{subresource}{query}", kind.path(version));
+        self.push(kind, name, "PUT", path, Value::Null, "application/json");
+        if let Some(step) = self.steps.last_mut() {
+            step.edit = Some(Edit { of: seen, merge });
+        }
+    }
+
+    fn status_fields(&mut self, kind: &Kind, at_most: usize) -> Vec<(String, Value)> {
+        let mut fields: Vec<(String, Value)> = (0..1 + self.random.below(at_most))
+            .filter_map(|_| self.value_of(&kind.status_fields))
+            .collect();
+        if self.random.chance(20) {
+            fields.extend(self.fields(kind, 1));
+        }
+        fields
+    }
+
+    fn delete_options(&mut self, seen: Option<String>) -> Value {
+        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        if self.random.chance(60) {
+            let policies = ["Background", "Background", "Foreground", "Orphan", "Odd"];
+            let policy = self.random.pick(&policies).copied().unwrap_or_default();
+            set(&mut options, "/propagationPolicy", json!(policy));
+        }
+        if let Some(seen) = seen.filter(|_| self.random.chance(30)) {
+            let (pointer, reference) = if self.random.chance(50) {
+                (
+                    "/preconditions/resourceVersion",
+                    format!("${{{seen}:metadata/resourceVersion}}"),
+                )
+            } else {
+                ("/preconditions/uid", format!("${{{seen}:metadata/uid}}"))
+            };
+            set(&mut options, pointer, json!(reference));
+        }
+        if self.random.chance(10) {
+            set(&mut options, "/gracePeriodSeconds", json!(0));
+        }
+        if self.random.chance(5) {
+            set(&mut options, "/orphanDependents", json!(true));
+        }
+        if self.random.chance(8) {
+            set(&mut options, "/dryRun", json!(["All"]));
+        }
+        options
+    }
+
+    fn delete(&mut self, kind: &Kind, version: &str, name: &str) {
+        let seen = self.seen_step(kind, name);
+        let body = if self.random.chance(25) {
+            Value::Null
+        } else {
+            self.delete_options(seen)
+        };
+        let query = if self.random.chance(8) {
+            "?propagationPolicy=Foreground"
+        } else {
+            ""
+        };
+        let path = format!("{}/{name}{query}", kind.path(version));
+        self.push(kind, name, "DELETE", path, body, "application/json");
+    }
+
+    fn delete_collection(&mut self, kind: &Kind, version: &str) {
+        let body = self.delete_options(None);
+        let query = if self.random.chance(50) {
+            "?labelSelector=a%3D1"
+        } else {
+            ""
+        };
+        self.push(
+            kind,
+            "",
+            "DELETE",
+            format!("{}{query}", kind.path(version)),
+            body,
+            "application/json",
+        );
+    }
+
+    fn list(&mut self, kind: &Kind, query: &str) {
+        self.push(
+            kind,
+            "",
+            "GET",
+            format!("{}{query}", kind.path(&kind.api_version)),
+            Value::Null,
+            "",
+        );
+    }
+}
+
+/// Lays one object over another.
+fn overlay(target: &mut Value, over: &Value) {
+    match (target, over) {
+        (Value::Object(target), Value::Object(over)) => {
+            for (key, value) in over {
+                overlay(target.entry(key.as_str()).or_insert(Value::Null), value);
+            }
+        }
+        (target, over) => *target = over.clone(),
+    }
+}
+
+/// Sets a value at a pointer, making the objects on the way.
+pub(crate) fn set(object: &mut Value, pointer: &str, value: Value) {
+    let mut current = object;
+    for part in pointer.split('/').skip(1) {
+        if !current.is_object() {
+            *current = json!({});
+        }
+        let Some(map) = current.as_object_mut() else { return };
+        current = map
+            .entry(part.replace("~1", "/").replace("~0", "~"))
+            .or_insert(Value::Null);
+    }
+    *current = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_story() -> anyhow::Result<()> {
+        let generator = Generator::new(&[])?;
+        for seed in 0..200 {
+            let story = generator.story(seed);
+            assert!(story.len() >= 6, "{seed}");
+            assert_eq!(story, generator.story(seed));
+        }
+        assert!(Generator::new(&["Nothing".to_owned()]).is_err());
+        Ok(())
+    }
+}

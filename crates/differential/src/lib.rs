@@ -1,0 +1,113 @@
+//! The embedded control plane and a real kube-apiserver, asked the same things. Stories are random sequences of requests made
+//! from a seed; each is told to both servers, and every answer, warnings and owners of fields included, has to be the same once
+//! uids, versions, times and generated names have names of their own. What differs is shrunk to the shortest story that shows it, in the form
+//! of the recorded exchanges.
+//!
+//! Refuses to judge: the real server is right, but for the differences that `known` lists.
+
+mod generate;
+mod kind;
+mod known;
+mod random;
+mod run;
+mod servers;
+mod shrink;
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+pub use run::{Difference, Outcome, run};
+pub use servers::{Real, Servers};
+
+/// What to compare.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// How many stories.
+    pub sequences: u64,
+    /// The seed of the first; the next ones count up.
+    pub seed: u64,
+    /// Only these kinds; all if there are none.
+    pub kinds: Vec<String>,
+    /// How many stories at once.
+    pub parallel: usize,
+}
+
+/// One way to differ.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// How many stories ended so.
+    pub count: usize,
+    /// The seed of the first of them.
+    pub seed: u64,
+    /// That story, as short as it could be made.
+    pub shortest: Outcome,
+}
+
+/// What came of all stories.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Stories told.
+    pub stories: u64,
+    /// Requests asked of each server.
+    pub requests: usize,
+    /// The requests that were accepted.
+    pub accepted: usize,
+    /// What differed, by signature.
+    pub findings: BTreeMap<String, Finding>,
+}
+
+/// Tells random stories to both servers.
+///
+/// # Errors
+/// If a server can't be reached.
+pub async fn compare(servers: &Servers, plan: &Plan) -> anyhow::Result<Report> {
+    let generator = generate::Generator::new(&plan.kinds)?;
+    let generator = &generator;
+    let mut outcomes = stream::iter(plan.seed..plan.seed.saturating_add(plan.sequences))
+        .map(|seed| async move {
+            let story = generator.story(seed);
+            let outcome = run(servers, &story).await?;
+            anyhow::Ok((seed, story, outcome))
+        })
+        .buffer_unordered(plan.parallel);
+    let mut report = Report::default();
+    while let Some((seed, story, outcome)) = outcomes.try_next().await? {
+        report.stories += 1;
+        report.requests += outcome.recorded.len();
+        report.accepted += outcome
+            .recorded
+            .iter()
+            .filter(|step| {
+                step.want
+                    .pointer("/status")
+                    .and_then(serde_json::Value::as_u64)
+                    .is_some_and(|status| status < 300)
+            })
+            .count();
+        let Some(signature) = outcome
+            .difference
+            .as_ref()
+            .map(|difference| difference.signature.clone())
+        else {
+            continue;
+        };
+        match report.findings.get_mut(&signature) {
+            Some(finding) => {
+                finding.count += 1;
+            }
+            None => {
+                let shortest = shrink::shrink(servers, &story, outcome, &signature).await?;
+                report.findings.insert(
+                    signature,
+                    Finding {
+                        count: 1,
+                        seed,
+                        shortest,
+                    },
+                );
+            }
+        }
+    }
+    Ok(report)
+}

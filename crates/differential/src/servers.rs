@@ -1,0 +1,139 @@
+//! The two servers: the embedded one in this process behind its own TLS port, and the real one, started here or there already.
+//! Neither has controllers that write by themselves, so that stored objects change by requests alone.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use kube::Client;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tenure_apiserver::{Config, Server};
+use tenure_testkit::exchange::{Saved, Step};
+use tenure_testkit::{Kubernetes, KubernetesBinaries, SOON, client_of, eventually};
+
+/// Where the real server is.
+#[derive(Debug, Clone)]
+pub enum Real {
+    /// To be started from these binaries.
+    Binaries(KubernetesBinaries),
+    /// There already: the administrator's kubeconfig.
+    Kubeconfig(PathBuf),
+}
+
+/// Both servers, with the kinds that stories need.
+pub struct Servers {
+    pub(crate) real: Client,
+    pub(crate) embedded: Client,
+    server: Server,
+    _kubernetes: Option<Kubernetes>,
+    _data: TempDir,
+}
+
+impl Servers {
+    /// Starts what is to be started.
+    ///
+    /// # Errors
+    /// Whatever keeps one of them from answering.
+    pub async fn start(real: &Real) -> anyhow::Result<Self> {
+        // Fails if there is one, and then it is the same one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let data = tempfile::tempdir()?;
+        let config = Config {
+            controllers: false,
+            ..Config::new(data.path().join("data"))
+        };
+        let server = Server::open(config).await?;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let kubeconfig = data.path().join("kubeconfig");
+        server.write_admin_kubeconfig(&kubeconfig, listener.local_addr()?)?;
+        let serving = server.clone();
+        tokio::spawn(async move { serving.serve(listener).await });
+        let (kubernetes, real) = match real {
+            Real::Kubeconfig(path) => (None, client_of(path).await?),
+            Real::Binaries(binaries) => {
+                let kubernetes = Kubernetes::start(binaries, false).await?;
+                let client = kubernetes.client().await?;
+                (Some(kubernetes), client)
+            }
+        };
+        let servers = Self {
+            real,
+            embedded: client_of(&kubeconfig).await?,
+            server,
+            _kubernetes: kubernetes,
+            _data: data,
+        };
+        for client in [&servers.real, &servers.embedded] {
+            define(client).await?;
+        }
+        Ok(servers)
+    }
+
+    /// Ends the embedded server; the real one ends with this value.
+    pub async fn close(&self) {
+        self.server.close().await;
+    }
+}
+
+fn request(method: &str, path: &str, body: Value) -> anyhow::Result<Step> {
+    Ok(serde_json::from_value(json!({
+        "method": method, "path": path, "body": body, "headers": {"content-type": "application/json"},
+    }))?)
+}
+
+async fn ask(client: &Client, method: &str, path: &str, body: Value) -> anyhow::Result<(u64, Value)> {
+    let answer = request(method, path, body)?.ask(client, "", &Saved::new()).await?;
+    let status = answer.pointer("/status").and_then(Value::as_u64).unwrap_or_default();
+    Ok((status, answer))
+}
+
+/// Makes the custom kinds, and waits until they are served.
+async fn define(client: &Client) -> anyhow::Result<()> {
+    for definition in crate::kind::definitions()? {
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let (status, answer) = ask(client, "POST", path, definition.clone()).await?;
+        if !matches!(status, 201 | 409) {
+            bail!("a definition of this suite is refused: {answer}");
+        }
+        let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+        for version in versions.into_iter().flatten() {
+            let version = version
+                .get("name")
+                .and_then(Value::as_str)
+                .context("a version has no name")?;
+            let path = format!("/apis/{}/{version}/{}", text("/spec/group"), text("/spec/names/plural"));
+            eventually(SOON, || async {
+                let (status, answer) = ask(client, "GET", &path, Value::Null).await?;
+                if status == 200 {
+                    Ok(())
+                } else {
+                    bail!("{path}: {answer}")
+                }
+            })
+            .await?;
+            // A definition is there before its schema is known for server-side apply.
+            let path = format!("/openapi/v3/apis/{}/{version}", text("/spec/group"));
+            eventually(SOON, || async {
+                let (_, answer) = ask(client, "GET", &path, Value::Null).await?;
+                let kind = text("/spec/names/kind");
+                if answer.to_string().contains(&format!(".{kind}\"")) {
+                    Ok(())
+                } else {
+                    bail!("{path} does not describe {kind}")
+                }
+            })
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a namespace.
+pub(crate) async fn make_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    match ask(client, "POST", "/api/v1/namespaces", body).await? {
+        (201, _) => Ok(()),
+        (_, answer) => bail!("the namespace of a story is refused: {answer}"),
+    }
+}
