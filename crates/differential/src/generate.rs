@@ -179,6 +179,8 @@ impl Story<'_> {
             edit: None,
             save: Some(save),
             known: Map::new(),
+            pause: None,
+            seen: Vec::new(),
             want: Value::Null,
         });
     }

@@ -43,12 +43,13 @@ pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
         make_namespace(&servers.embedded, &namespace)
     )?;
     let (mut real_saved, mut embedded_saved) = (Saved::new(), Saved::new());
-    let (mut real_normal, mut embedded_normal) = (Normal::new(&namespace), Normal::new(&namespace));
+    let names = [("@NS", namespace.as_str())];
+    let (mut real_normal, mut embedded_normal) = (Normal::new(&names), Normal::new(&names));
     let mut recorded = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         let (real, embedded) = tokio::try_join!(
-            step.ask(&servers.real, &namespace, &real_saved),
-            step.ask(&servers.embedded, &namespace, &embedded_saved)
+            step.ask(&servers.real, &names, &real_saved),
+            step.ask(&servers.embedded, &names, &embedded_saved)
         )?;
         if let Some(name) = &step.save {
             let body = |answer: &Value| answer.get("body").cloned().unwrap_or_default();

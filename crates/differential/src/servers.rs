@@ -82,7 +82,7 @@ fn request(method: &str, path: &str, body: Value) -> anyhow::Result<Step> {
 }
 
 async fn ask(client: &Client, method: &str, path: &str, body: Value) -> anyhow::Result<(u64, Value)> {
-    let answer = request(method, path, body)?.ask(client, "", &Saved::new()).await?;
+    let answer = request(method, path, body)?.ask(client, &[], &Saved::new()).await?;
     let status = answer.pointer("/status").and_then(Value::as_u64).unwrap_or_default();
     Ok((status, answer))
 }

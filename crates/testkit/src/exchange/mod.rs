@@ -43,6 +43,9 @@ pub struct Step {
     /// Paths at which the embedded server answers differently on purpose, with the reason.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub known: Map<String, Value>,
+    /// Seconds that whoever recorded it waited for the real server to notice what was done before; nobody else has to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<f64>,
     /// What else was seen while the real server answered, where that is recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Value>,
