@@ -79,6 +79,14 @@ fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Re
     match operation.op.as_str() {
         "add" => add(node, path, value()),
         "remove" => remove(node, path).map(drop),
+        "replace" if path.is_empty() => {
+            let made = value();
+            if made.is_scalar() {
+                return Err("replace operation value must be object or array".to_owned());
+            }
+            *node = made;
+            Ok(())
+        }
         "replace" => {
             let made = value();
             let (parent, key) = parent(node, path)?;
@@ -147,10 +155,6 @@ fn index(key: &str, length: usize) -> Option<usize> {
 }
 
 fn add(node: &mut Node, path: &str, value: Node) -> Result<(), String> {
-    if path.is_empty() {
-        *node = value;
-        return Ok(());
-    }
     let (parent, key) = parent(node, path)?;
     match &mut parent.data {
         Data::Map(entries) => {

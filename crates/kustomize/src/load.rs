@@ -158,7 +158,7 @@ impl<'tree> Loader<'tree> {
         let mut node = first_document(text, source).map_err(|error| Self::yaml_error(path, error))?;
         if let Some(node) = &mut node {
             self.spend_nodes(node, path)?;
-            merge_keys::fold(node).map_err(|(line, message)| Error::Yaml {
+            merge_keys::fold(node, false).map_err(|(line, message)| Error::Yaml {
                 path: path.to_owned(),
                 line,
                 message,
@@ -203,7 +203,7 @@ impl<'tree> Loader<'tree> {
                 });
             };
             self.documents_left.set(left);
-            merge_keys::fold(&mut node).map_err(|(line, message)| Error::Yaml {
+            merge_keys::fold(&mut node, true).map_err(|(line, message)| Error::Yaml {
                 path: path.to_owned(),
                 line,
                 message,

@@ -1,5 +1,7 @@
 //! Owns the way from nodes to JSON values and back: what a resource means once all its text has been resolved.
 
+use std::borrow::Cow;
+
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
@@ -40,13 +42,14 @@ fn value(node: &Node, root: bool) -> Result<Value, NotJson> {
                     return Err(fail(key, "invalid map key"));
                 }
                 // The root is decoded into a map of strings, so its keys may look like numbers; others must be strings.
-                if !root {
+                if !root && !key.text().is_empty() {
                     let what = meaning(key, Dialect::V3).map_err(|message| fail(key, message))?;
                     if !matches!(what, Scalar::Text(_)) {
                         return Err(fail(key, format!("the key `{}` is not a string; quote it", key.text())));
                     }
                 }
-                match map.entry(key.text()) {
+                let name = through_text(key.text().into()).map_err(|message| fail(key, message))?;
+                match map.entry(name) {
                     Entry::Vacant(place) => {
                         place.insert(value(held, false)?);
                     }
@@ -75,6 +78,9 @@ fn fail(node: &Node, message: impl Into<String>) -> NotJson {
 
 fn scalar_value(node: &Node) -> Result<Value, NotJson> {
     match meaning(node, Dialect::V3).map_err(|message| fail(node, message))? {
+        Scalar::Text(text) => through_text(text)
+            .map(|text| Value::String(text.into_owned()))
+            .map_err(|message| fail(node, message)),
         Scalar::Float(float) => {
             float_value(float).ok_or_else(|| fail(node, format!("JSON cannot hold the number `{}`", node.text())))
         }
@@ -92,6 +98,48 @@ fn scalar_json(scalar: Scalar<'_>) -> Value {
         Scalar::Timestamp(text) => Value::String(text),
         Scalar::Merge => Value::String("<<".to_owned()),
     }
+}
+
+/// Text once JSON has been written of it and yaml.v2 has read that.
+fn through_text(text: Cow<'_, str>) -> Result<Cow<'_, str>, &'static str> {
+    // Of what JSON writes without escapes, only these begin with DEL or one of these bytes.
+    if text.bytes().all(|byte| !matches!(byte, 0x7f | 0xc2 | 0xef)) {
+        return Ok(text);
+    }
+    let refused =
+        |character: char| matches!(character, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}');
+    if text.contains(refused) {
+        return Err("control characters are not allowed");
+    }
+    Ok(if text.contains('\u{85}') {
+        without_next_line(&text).into()
+    } else {
+        text
+    })
+}
+
+/// JSON writes the character NEL as it is, and yaml.v2, which reads that JSON, folds it as a line break: one becomes a space, of
+/// several all but the first become line feeds, and spaces around them go.
+fn without_next_line(text: &str) -> String {
+    let mut folded = String::new();
+    let mut breaks = 0;
+    let count = text.matches('\u{85}').count();
+    for (index, part) in text.split('\u{85}').enumerate() {
+        let last = index == count;
+        let part = if index > 0 { part.trim_start_matches(' ') } else { part };
+        let part = if last { part } else { part.trim_end_matches(' ') };
+        if part.is_empty() && index > 0 && !last {
+            breaks += 1;
+            continue;
+        }
+        if index > 0 {
+            folded.push_str(if breaks == 0 { " " } else { "" });
+            folded.extend(std::iter::repeat_n('\n', breaks));
+            breaks = 0;
+        }
+        folded.push_str(part);
+    }
+    folded
 }
 
 fn integer_value(integer: i128) -> Value {
@@ -167,7 +215,7 @@ fn configuration_scalar(node: &Node) -> Result<Value, NotJson> {
     }
     let read = if node.tagged {
         meaning(node, Dialect::V2).map_err(|message| fail(node, message))?
-    } else if node.style != Style::Plain {
+    } else if !matches!(node.style, Style::Plain | Style::LeftOut) {
         Scalar::Text(node.text().into())
     } else {
         resolve(node.text(), Dialect::V2)

@@ -2,21 +2,24 @@
 
 use super::node::{Data, Node, Tag};
 
-/// Folds all merge keys of a node, innermost first.
+/// Folds all merge keys of a node, innermost first. Of resources, a key `"<<"` in quotes goes too, with what it holds.
 ///
 /// # Errors
 /// When a merge key doesn't hold a mapping or a sequence of mappings, or occurs twice in one mapping.
-pub(crate) fn fold(node: &mut Node) -> Result<(), (u32, String)> {
+pub(crate) fn fold(node: &mut Node, of_resources: bool) -> Result<(), (u32, String)> {
     match &mut node.data {
         Data::Scalar(_) => Ok(()),
-        Data::Seq(items) => items.iter_mut().try_for_each(fold),
+        Data::Seq(items) => items.iter_mut().try_for_each(|item| fold(item, of_resources)),
         Data::Map(entries) => {
             for (key, value) in entries.iter_mut() {
-                fold(key)?;
-                fold(value)?;
+                fold(key, of_resources)?;
+                fold(value, of_resources)?;
             }
             if entries.iter().any(|(key, _)| key.tag == Tag::Merge) {
                 fold_entries(entries)?;
+            }
+            if of_resources {
+                entries.retain(|(key, _)| key.text() != "<<");
             }
             Ok(())
         }

@@ -10,6 +10,8 @@ pub(crate) enum Style {
     Quoted,
     /// A literal block (`|`), which keeps its lines.
     Literal,
+    /// A value left out inside `{}` or `[]`: nothing to a patch, but written as an empty string.
+    LeftOut,
     /// A folded block (`>`), which Go's emitter doesn't always write as it was.
     Folded,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{Event, Parser, ScalarStyle, Span};
+use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
 
 use super::node::{Data, Node, Style, Tag};
 use super::scalar::{Dialect, resolve};
@@ -78,6 +78,7 @@ pub(crate) fn first_document(text: &str, source: Source) -> Result<Option<Node>,
         entries: Vec::new(),
         left: source.maximum_nodes,
         aliased: 0,
+        flows: 0,
     };
     loop {
         let Some((event, span)) = reader.next()? else {
@@ -107,6 +108,8 @@ struct Reader<'text> {
     left: usize,
     /// Nodes that aliases have stood for so far.
     aliased: usize,
+    /// How many `{` and `[` are open.
+    flows: usize,
 }
 
 /// An anchor's node, measured once: a bomb is refused before anything of it is copied or walked.
@@ -188,8 +191,10 @@ impl<'text> Reader<'text> {
                 } else {
                     resolve(text, Dialect::V3).tag()
                 };
+                let left_out = self.flows > 0 && !quoted && text.is_empty();
                 let mut node = Node::scalar(text, own);
                 node.style = match style {
+                    ScalarStyle::Plain if left_out => Style::LeftOut,
                     ScalarStyle::Plain => Style::Plain,
                     ScalarStyle::Folded => Style::Folded,
                     ScalarStyle::Literal => Style::Literal,
@@ -197,9 +202,11 @@ impl<'text> Reader<'text> {
                 };
                 (node, anchor, tag)
             }
-            Event::SequenceStart(_, anchor, tag) => {
+            Event::SequenceStart(structure, anchor, tag) => {
                 self.open(anchor);
                 let first = self.items.len();
+                let flow = usize::from(structure == StructureStyle::Flow);
+                self.flows += flow;
                 loop {
                     match self.next()? {
                         None => return self.fail(&span, "the sequence doesn't end"),
@@ -210,11 +217,14 @@ impl<'text> Reader<'text> {
                         }
                     }
                 }
+                self.flows -= flow;
                 (Node::seq(self.items.drain(first..).collect()), anchor, tag)
             }
-            Event::MappingStart(_, anchor, tag) => {
+            Event::MappingStart(structure, anchor, tag) => {
                 self.open(anchor);
                 let first = self.entries.len();
+                let flow = usize::from(structure == StructureStyle::Flow);
+                self.flows += flow;
                 loop {
                     let key = match self.next()? {
                         None => return self.fail(&span, "the mapping doesn't end"),
@@ -227,6 +237,7 @@ impl<'text> Reader<'text> {
                     let value = self.node(event, span, depth + 1)?;
                     self.entries.push((key, value));
                 }
+                self.flows -= flow;
                 (Node::mapping(self.entries.drain(first..).collect()), anchor, tag)
             }
             other => return self.fail(&span, format!("unexpected {other:?}")),

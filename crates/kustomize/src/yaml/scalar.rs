@@ -133,6 +133,7 @@ pub(crate) fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar<'_>, Strin
         Tag::Str | Tag::None if node.style == Style::Folded && dialect == Dialect::V3 => {
             Ok(Scalar::Text(super::folded::written_and_read(text).into()))
         }
+        Tag::Null if node.style == Style::LeftOut && dialect == Dialect::V3 => Ok(Scalar::Text("".into())),
         Tag::Str => Ok(Scalar::Text(text.into())),
         Tag::None if node.style != Style::Plain || text.contains('\n') => Ok(Scalar::Text(text.into())),
         Tag::None => Ok(resolve(text, dialect)),
