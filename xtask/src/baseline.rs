@@ -59,8 +59,11 @@ fn record(case: &Path) -> Result<()> {
         remove(&error)?;
     } else {
         let text = String::from_utf8_lossy(&output.stderr).replace(&*input.to_string_lossy(), "INPUT");
+        // Where the tool crashes, only the reason counts; what its threads did differs from run to run.
+        let crashed = text.contains("\ngoroutine ");
         let lines: Vec<String> = text
             .lines()
+            .take_while(|line| !(crashed && line.is_empty()))
             .filter(|line| !line.starts_with("# Warning"))
             .map(without_addresses)
             .collect();

@@ -35,13 +35,26 @@ pub(crate) fn operations(value: &Value, node: &Node) -> Result<Vec<Operation>, S
             };
             let text = |name: &str| match map.get(name) {
                 Some(Value::String(text)) => Ok(text.clone()),
-                None | Some(Value::Null) => Ok(String::new()),
+                None | Some(Value::Null) => Err(format!("an operation lacks {name}")),
                 Some(_) => Err(format!("{name} of an operation must be a string")),
             };
+            let op = text("op")?;
+            let from = match op.as_str() {
+                "move" | "copy" => text("from")?,
+                "add" | "replace" if !map.contains_key("value") => {
+                    return Err(format!("an operation {op} lacks value"));
+                }
+                "add" | "replace" | "remove" | "test" => String::new(),
+                other => {
+                    return Err(format!(
+                        "there is no operation '{other}'; use add, remove, replace, move, copy or test"
+                    ));
+                }
+            };
             Ok(Operation {
-                op: text("op")?,
+                op,
                 path: text("path")?,
-                from: text("from")?,
+                from,
                 value: map.get("value").cloned(),
                 written: written.get("value").cloned(),
                 line: written.line,
@@ -105,7 +118,6 @@ fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Re
             add(node, path, copied)
         }
         "test" => test(node, path, operation.value.as_ref()),
-        "" => Err("the operation has no op".to_owned()),
         other => Err(format!("unexpected kind: {other}")),
     }
 }
