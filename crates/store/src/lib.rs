@@ -9,6 +9,7 @@
 //! retry on anybody's behalf. The one concession is [`Payload`], which lets a value carry its own
 //! revision although that is known only at commit.
 
+pub mod backup;
 mod error;
 mod event;
 mod journal;

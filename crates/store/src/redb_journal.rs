@@ -130,6 +130,36 @@ impl RedbJournal {
         Ok(loaded)
     }
 
+    /// Puts `objects` into an empty journal, all of them or, at the first fault, none. The journal is then at `revision`
+    /// and knows of nothing before it.
+    ///
+    /// # Errors
+    /// The objects' own, or when the file can't be written.
+    pub(crate) fn fill<E: From<JournalError>>(
+        &mut self,
+        revision: u64,
+        objects: impl Iterator<Item = Result<(Arc<str>, Entry), E>>,
+    ) -> Result<(), E> {
+        let database = self.database()?;
+        Self::initialise(database)?;
+        let mut transaction = database.begin_write().map_err(failed)?;
+        transaction.set_durability(Durability::Immediate).map_err(failed)?;
+        {
+            let mut table = transaction.open_table(OBJECTS).map_err(failed)?;
+            for object in objects {
+                let (key, entry) = object?;
+                table
+                    .insert(&*key, encode_object(&key, entry.revision, &entry.bytes).as_slice())
+                    .map_err(failed)?;
+            }
+            let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
+            numbers.insert("revision", revision).map_err(failed)?;
+            numbers.insert("compacted", revision).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(())
+    }
+
     fn write(database: &Database, records: &[Record], compacted: Option<u64>) -> Result<(), JournalError> {
         let mut transaction = database.begin_write().map_err(failed)?;
         transaction.set_durability(Durability::Immediate).map_err(failed)?;
@@ -141,7 +171,10 @@ impl RedbJournal {
                 match record.kind {
                     EventKind::Put => {
                         objects
-                            .insert(&*record.key, encode_object(record).as_slice())
+                            .insert(
+                                &*record.key,
+                                encode_object(&record.key, record.revision, &record.value).as_slice(),
+                            )
                             .map_err(failed)?;
                     }
                     EventKind::Delete => {
@@ -240,13 +273,13 @@ fn checksum(parts: &[&[u8]]) -> u64 {
     hash
 }
 
-fn encode_object(record: &Record) -> Vec<u8> {
-    let revision = record.revision.to_le_bytes();
-    let sum = checksum(&[&revision, record.key.as_bytes(), &record.value]).to_le_bytes();
-    let mut out = Vec::with_capacity(16 + record.value.len());
+fn encode_object(key: &str, revision: u64, value: &[u8]) -> Vec<u8> {
+    let revision = revision.to_le_bytes();
+    let sum = checksum(&[&revision, key.as_bytes(), value]).to_le_bytes();
+    let mut out = Vec::with_capacity(16 + value.len());
     out.extend_from_slice(&revision);
     out.extend_from_slice(&sum);
-    out.extend_from_slice(&record.value);
+    out.extend_from_slice(value);
     out
 }
 

@@ -16,6 +16,9 @@ use crate::{
     Write, WriteError,
 };
 
+/// The store's file in its folder.
+pub(crate) const FILE_NAME: &str = "objects.redb";
+
 /// How much a store keeps and takes at once.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -77,7 +80,7 @@ impl Store {
     /// [`OpenError`]: the directory can't be used, is in use by another process, or its file is damaged.
     pub fn open(directory: &Path, limits: Limits) -> Result<Self, OpenError> {
         let lock = DirectoryLock::acquire(directory)?;
-        let path = directory.join("objects.redb");
+        let path = directory.join(FILE_NAME);
         let at = |error: JournalError| match error {
             JournalError::Damaged(detail) => OpenError::Damaged {
                 path: path.clone(),
@@ -281,7 +284,7 @@ fn restore(loaded: Loaded, limits: &Limits) -> Published {
 }
 
 /// Makes the file the owner's alone before anything is in it: it holds everybody's Secrets.
-fn keep_private(path: &Path) -> std::io::Result<()> {
+pub(crate) fn keep_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
     let file = std::fs::OpenOptions::new()
         .read(true)

@@ -9,6 +9,7 @@
     reason = "tests may panic"
 )]
 
+mod backups;
 mod crash;
 mod damage;
 mod failing;
