@@ -8,47 +8,46 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Peer;
-use crate::certificates::Authority;
+use crate::connections::{Connections, Open};
 use crate::service::{ApiService, Shared};
 
-/// Connections that may be open at once.
-const CONNECTIONS: usize = 4096;
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a client may take for the head of an HTTP/1.1 request.
-const HEAD: Duration = Duration::from_secs(30);
+/// How long a client may take for the head of an HTTP/1.1 request: as the real server has it.
+const HEAD: Duration = Duration::from_secs(32);
+/// The most bytes of headers that a request may have.
+const HEADERS: u32 = 256 * 1024;
 /// How long requests may take to finish once the server stops.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long an idle connection's end may take.
+const GOODBYE: Duration = Duration::from_secs(2);
 /// How often certificates are looked at.
 const RENEWAL: Duration = Duration::from_secs(12 * 60 * 60);
+/// Bytes that a client may send on one stream, and on all of them, before it has to wait: a body's largest size.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Serves connections until the server is told to stop.
 pub(crate) async fn run(
     shared: Arc<Shared>,
-    authority: Arc<Authority>,
     listener: TcpListener,
     tls: ServerConfig,
+    renew: impl Fn(),
 ) -> Result<(), std::io::Error> {
     let acceptor = TlsAcceptor::from(Arc::new(tls));
-    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = Connections::new();
     let tasks = TaskTracker::new();
     let mut renewal = tokio::time::interval(RENEWAL);
     renewal.tick().await;
     loop {
-        let Ok(permit) = connections.clone().acquire_owned().await else {
-            break;
-        };
         let stream = tokio::select! {
             () = shared.shutdown.cancelled() => break,
             _ = renewal.tick() => {
-                if let Err(error) = authority.renew(shared.registry.now()) {
-                    tracing::error!(%error, "the certificates could not be renewed");
-                }
+                renew();
                 continue;
             }
             accepted = listener.accept() => match accepted {
@@ -61,11 +60,11 @@ pub(crate) async fn run(
                 }
             },
         };
-        let (shared, acceptor) = (shared.clone(), acceptor.clone());
-        tasks.spawn(async move {
-            connection(shared, acceptor, stream).await;
-            drop(permit);
-        });
+        let Some(open) = connections.open() else {
+            tracing::warn!("a connection was refused: there are too many");
+            continue;
+        };
+        tasks.spawn(connection(shared.clone(), acceptor.clone(), stream, open));
     }
     tasks.close();
     if tokio::time::timeout(GRACE, tasks.wait()).await.is_err() {
@@ -74,15 +73,20 @@ pub(crate) async fn run(
     Ok(())
 }
 
-async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream) {
+async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream, open: Open) {
     let _ = stream.set_nodelay(true);
-    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "a TLS handshake failed");
-            return;
-        }
-        Err(_) => return,
+    let activity = open.activity.clone();
+    let handshake = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
+    let stream = tokio::select! {
+        () = activity.evicted.cancelled() => return,
+        handshake = handshake => match handshake {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a TLS handshake failed");
+                return;
+            }
+            Err(_) => return,
+        },
     };
     let peer = match stream.get_ref().1.peer_certificates() {
         Some(chain) if !chain.is_empty() => Peer::Certificates(Arc::new(
@@ -93,13 +97,20 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
         )),
         _ => Peer::Anonymous,
     };
-    let service = ApiService::new(shared.clone(), peer);
+    let service = ApiService::new(shared.clone(), peer).on(activity.clone());
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEADERS as usize);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(1000)
+        .max_header_list_size(HEADERS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(Some(Duration::from_secs(30)))
         .keep_alive_timeout(Duration::from_secs(20));
     let serving = builder.serve_connection(
@@ -116,6 +127,14 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
             serving.as_mut().graceful_shutdown();
             serving.await
         }
+        () = activity.idle() => {
+            serving.as_mut().graceful_shutdown();
+            match tokio::time::timeout(GOODBYE, serving).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            }
+        }
+        () = activity.evicted.cancelled() => return,
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended badly");

@@ -74,6 +74,8 @@ pub enum ServerError {
 pub struct Server {
     shared: Arc<Shared>,
     authority: Arc<Authority>,
+    /// Where the admin's kubeconfig was written, and for which address.
+    kubeconfig: Arc<parking_lot::Mutex<Option<(PathBuf, SocketAddr)>>>,
     controllers: Arc<tokio::sync::Mutex<Option<tokio::task::JoinHandle<()>>>>,
 }
 
@@ -114,6 +116,7 @@ impl Server {
         Ok(Self {
             shared,
             authority: Arc::new(authority),
+            kubeconfig: Arc::default(),
             controllers: Arc::new(tokio::sync::Mutex::new(controllers)),
         })
     }
@@ -140,7 +143,12 @@ impl Server {
         self.shared.address.write().clone_from(&address.to_string());
         let clients = self.authority.client_certificates()?;
         let tls = self.authority.server_config(&clients)?;
-        serve::run(self.shared.clone(), self.authority.clone(), listener, tls)
+        let renew = || {
+            if let Err(error) = self.renew_certificates(self.shared.registry.now()) {
+                tracing::error!(%error, "the certificates could not be renewed");
+            }
+        };
+        serve::run(self.shared.clone(), listener, tls, renew)
             .await
             .map_err(ServerError::Listener)
     }
@@ -164,12 +172,27 @@ impl Server {
         self.authority.kubeconfig(&format!("https://{address}"))
     }
 
-    /// Writes the admin's kubeconfig, readable for its owner only.
+    /// Replaces certificates that end within 30 days of `now`, and the admin's kubeconfig that was written with them.
+    /// Connections that exist are not disturbed. [`Server::serve`] does it twice a day.
+    ///
+    /// # Errors
+    /// [`ServerError::Certificates`], which names the file; the old certificates stay in use.
+    pub fn renew_certificates(&self, now: jiff::Timestamp) -> Result<bool, ServerError> {
+        let renewed = self.authority.renew(now)?;
+        if renewed && let Some((path, address)) = &*self.kubeconfig.lock() {
+            self.authority.write_kubeconfig(path, &format!("https://{address}"))?;
+        }
+        Ok(renewed)
+    }
+
+    /// Writes the admin's kubeconfig, readable for its owner only, and again whenever its certificate is renewed.
     ///
     /// # Errors
     /// When the file can't be written.
     pub fn write_admin_kubeconfig(&self, path: &Path, address: SocketAddr) -> Result<(), ServerError> {
-        Ok(self.authority.write_kubeconfig(path, &format!("https://{address}"))?)
+        self.authority.write_kubeconfig(path, &format!("https://{address}"))?;
+        *self.kubeconfig.lock() = Some((path.to_owned(), address));
+        Ok(())
     }
 
     /// The CA's certificate in PEM.

@@ -1,71 +1,49 @@
 //! One request from its first byte to its answer: limits, who, may they, read the body, do it.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use http::{Request, Response};
-use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use http::{HeaderName, HeaderValue, Request, Response};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Gate, Peer};
+use crate::connections::Activity;
+use crate::fairness::{Bounds, Fairness, Rejected};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, body, respond};
-use crate::metrics::Metrics;
+use crate::metrics::{Counted, Metrics};
 use crate::registry::Registry;
 use crate::routes;
 
-/// Requests that may be worked on at once, watches apart.
-const IN_FLIGHT: usize = 600;
-/// Watches that may be open at once.
-const WATCHES: usize = 20_000;
-/// How long a request waits for its turn before it is told to come again.
-const QUEUE: Duration = Duration::from_secs(10);
-
 /// How long a request's body may take to arrive.
 const BODY: Duration = Duration::from_secs(30);
-/// The share of `IN_FLIGHT` that one user may have, so that nobody starves the others.
-const IN_FLIGHT_PER_USER: usize = 200;
+/// How long a request may take; watches have their own end.
+const REQUEST: Duration = Duration::from_secs(60);
+/// Under this name a request is known in the log and to its client.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// A longer name that a client sends is not taken over.
+const AUDIT_ID_LENGTH: usize = 64;
 
 /// What all requests share.
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) gate: Arc<Gate>,
     pub(crate) shutdown: CancellationToken,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) fairness: Fairness,
     /// Where clients in the network find this server, `host:port`, once it is known.
     pub(crate) address: parking_lot::RwLock<String>,
-    in_flight: Semaphore,
-    in_flight_by_user: Mutex<HashMap<String, Weak<Semaphore>>>,
-    watches: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    /// The places of one user; forgotten when none of them is taken.
-    fn places_of(&self, user: &str) -> Arc<Semaphore> {
-        let mut users = self.in_flight_by_user.lock();
-        if let Some(places) = users.get(user).and_then(Weak::upgrade) {
-            return places;
-        }
-        if users.len() > IN_FLIGHT {
-            users.retain(|_, places| places.strong_count() > 0);
-        }
-        let places = Arc::new(Semaphore::new(IN_FLIGHT_PER_USER));
-        users.insert(user.to_owned(), Arc::downgrade(&places));
-        places
     }
 }
 
@@ -82,11 +60,9 @@ impl Shared {
             registry,
             gate: Arc::new(gate),
             shutdown: CancellationToken::new(),
-            metrics: Metrics::default(),
+            metrics: Arc::default(),
+            fairness: Fairness::new(Bounds::default()),
             address: parking_lot::RwLock::default(),
-            in_flight: Semaphore::new(IN_FLIGHT),
-            in_flight_by_user: Mutex::default(),
-            watches: Arc::new(Semaphore::new(WATCHES)),
         }
     }
 }
@@ -97,11 +73,60 @@ impl Shared {
 pub struct ApiService {
     shared: Arc<Shared>,
     peer: Peer,
+    activity: Option<Arc<Activity>>,
+}
+
+/// Why a request is not answered with what it asked for.
+enum Refused {
+    Status(ApiError),
+    /// There are too many requests: a plain text, as the real server says it.
+    ComeAgain,
+}
+
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        Self::Status(error)
+    }
+}
+
+impl From<Rejected> for Refused {
+    fn from(_: Rejected) -> Self {
+        Self::ComeAgain
+    }
+}
+
+/// The name that the client gave its request, if it is one, else a new one.
+fn audit_id(headers: &http::HeaderMap) -> HeaderValue {
+    let sent = headers.get(AUDIT_ID).filter(|sent| {
+        let length = sent.as_bytes().len();
+        (1..=AUDIT_ID_LENGTH).contains(&length) && sent.as_bytes().iter().all(u8::is_ascii_graphic)
+    });
+    if let Some(sent) = sent {
+        return sent.clone();
+    }
+    let new = uuid::Uuid::new_v4().to_string();
+    HeaderValue::try_from(new).unwrap_or(HeaderValue::from_static("none"))
+}
+
+fn is_apply(headers: &http::HeaderMap) -> bool {
+    headers
+        .get(http::header::CONTENT_TYPE)
+        .is_some_and(|form| form.as_bytes().starts_with(b"application/apply-patch+"))
 }
 
 impl ApiService {
     pub(crate) fn new(shared: Arc<Shared>, peer: Peer) -> Self {
-        Self { shared, peer }
+        Self {
+            shared,
+            peer,
+            activity: None,
+        }
+    }
+
+    /// The same for one connection, which is told who uses it.
+    pub(crate) fn on(mut self, activity: Arc<Activity>) -> Self {
+        self.activity = Some(activity);
+        self
     }
 
     /// Answers one request. Never fails: what goes wrong is a Status.
@@ -111,24 +136,33 @@ impl ApiService {
         B::Error: std::fmt::Display,
     {
         let started = std::time::Instant::now();
+        let running = self.activity.as_ref().map(Activity::request);
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query.0);
-        let answering = std::panic::AssertUnwindSafe(self.answer(&info, query, &parts.headers, body)).catch_unwind();
+        let audit_id = audit_id(&parts.headers);
+        let counted = Counted {
+            info: &info,
+            apply: is_apply(&parts.headers),
+            dry_run: info.is_resource && query.get("dryRun").is_some(),
+        };
+        let answering = std::panic::AssertUnwindSafe(self.answer(counted, query, &parts.headers, body)).catch_unwind();
         let answer = answering.await.unwrap_or_else(|_| {
             // A fault of ours ends this request, not the connection that others share.
-            Err(ApiError::internal(
+            Err(Refused::Status(ApiError::internal(
                 "the request could not be answered; the server's log says why",
-            ))
+            )))
         });
-        let response = match answer {
+        let mut response = match answer {
             Ok(response) => response,
-            Err(error) => {
+            Err(Refused::ComeAgain) => respond::too_many_requests(),
+            Err(Refused::Status(error)) => {
                 if error.code >= 500 {
                     tracing::warn!(
                         code = error.code,
                         verb = info.verb,
                         path = info.path,
+                        audit_id = audit_id.to_str().unwrap_or_default(),
                         error = error.message,
                         "a request failed"
                     );
@@ -136,59 +170,77 @@ impl ApiService {
                 respond::error(&error)
             }
         };
-        self.shared
-            .metrics
-            .count(&info, response.status().as_u16(), started.elapsed());
-        response
+        let (code, took) = (response.status().as_u16(), started.elapsed());
+        tracing::debug!(
+            code,
+            verb = info.verb,
+            path = info.path,
+            audit_id = audit_id.to_str().unwrap_or_default(),
+            micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            "a request was answered"
+        );
+        response.headers_mut().insert(AUDIT_ID, audit_id);
+        self.shared.metrics.count(counted, code, took);
+        match running {
+            Some(running) => body::holding(response, running),
+            None => response,
+        }
     }
 
     async fn answer<B>(
         &self,
-        info: &RequestInfo,
+        counted: Counted<'_>,
         query: Query,
         headers: &http::HeaderMap,
         request_body: B,
-    ) -> Result<Response<Body>, ApiError>
+    ) -> Result<Response<Body>, Refused>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: std::fmt::Display,
     {
         let shared = &self.shared;
+        let info = counted.info;
         let registry = &shared.registry;
         let caller = shared.gate.authenticate(registry, &self.peer, headers, &info.path)?;
-        let user = shared.gate.admit(caller, headers, info)?;
-        if info.is_resource {
-            let request = routes::ObjectRequest {
-                registry: registry.clone(),
-                gate: shared.gate.clone(),
-                info: info.clone(),
-                query,
-                headers: headers.clone(),
-                user,
-                shutdown: shared.shutdown.clone(),
-            };
-            if info.verb == "watch" {
-                let permit = shared
-                    .watches
-                    .clone()
-                    .try_acquire_owned()
-                    .map_err(|_| ApiError::too_many_requests())?;
-                let response = routes::serve_objects(&request, Bytes::new()).await?;
-                return Ok(body::holding(response, permit));
-            }
-            let places = shared.places_of(&request.user.name);
-            let _permits = tokio::time::timeout(QUEUE, async {
-                (places.acquire().await, shared.in_flight.acquire().await)
-            })
-            .await
-            .map_err(|_| ApiError::too_many_requests())?;
-            // A body that trickles in would hold the place of others.
-            let bytes = tokio::time::timeout(BODY, body::read(request_body))
-                .await
-                .map_err(|_| ApiError::new(408, "Timeout", "the request's body did not arrive in time"))??;
-            return routes::serve_objects(&request, bytes).await;
+        if let Some(activity) = &self.activity {
+            activity.authenticated(&caller);
         }
-        Ok(self.answer_path(info, &query, headers))
+        let user = shared.gate.admit(caller, headers, info)?;
+        if !info.is_resource {
+            return Ok(self.answer_path(info, &query, headers));
+        }
+        let request = routes::ObjectRequest {
+            registry: registry.clone(),
+            gate: shared.gate.clone(),
+            info: info.clone(),
+            query,
+            headers: headers.clone(),
+            user,
+            shutdown: shared.shutdown.clone(),
+        };
+        if info.verb == "watch" {
+            let place = shared.fairness.watch(&request.user)?;
+            let response = routes::serve_objects(&request, Bytes::new()).await?;
+            let open = shared.metrics.watch(counted);
+            return Ok(body::holding(response, (place, open)));
+        }
+        let _counted = shared.metrics.enter(info);
+        let place = shared.fairness.place(&request.user).await?;
+        // A body that trickles in holds a place of its sender's, and of nobody else's.
+        let bytes = tokio::time::timeout(BODY, body::read(request_body))
+            .await
+            .map_err(|_| ApiError::new(408, "Timeout", "the request's body did not arrive in time"))??;
+        let _working = place.work().await?;
+        tokio::time::timeout(REQUEST, routes::serve_objects(&request, bytes))
+            .await
+            .map_err(|_| {
+                ApiError::new(
+                    504,
+                    "Timeout",
+                    "Timeout: request did not complete within the allotted timeout",
+                )
+            })?
+            .map_err(Refused::Status)
     }
 
     fn answer_path(&self, info: &RequestInfo, query: &Query, headers: &http::HeaderMap) -> Response<Body> {
@@ -206,7 +258,8 @@ impl ApiService {
             }
             "api" | "apis" => routes::serve_discovery(path, headers, &registry.catalog(), &shared.address.read()),
             "openapi" => routes::serve_openapi(path, query, headers, registry),
-            "metrics" => Some(shared.metrics.serve(registry)),
+            "metrics" => Some(shared.metrics.serve(registry, &shared.fairness)),
+            "tenure" if path == routes::BACKUP_PATH => Some(routes::serve_backup(registry)),
             ".well-known" | "openid" => self.openid(path),
             _ => None,
         };

@@ -37,6 +37,8 @@ struct Arguments {
 enum Command {
     Demo(commands::demo::Demo),
     Up(commands::up::Up),
+    Backup(commands::backup::Backup),
+    Restore(commands::backup::Restore),
     Build(commands::build::Build),
     Get(commands::get::Get),
     Events(commands::events::Events),
@@ -65,6 +67,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Demo(demo) => block_on(demo.run()),
         Command::Up(up) => block_on(up.run()),
+        Command::Backup(backup) => block_on(backup.run()),
+        Command::Restore(restore) => block_on(restore.run()),
         Command::Who(who) => block_on(who.run()),
         Command::Build(build) => build.run(),
         Command::Version(version) => version.run(),

@@ -1,5 +1,8 @@
 //! Request and response bodies: what goes over the wire, and the limit on what comes in.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 
@@ -52,12 +55,32 @@ where
 }
 
 /// The same answer, whose body holds on to something until it ends.
-pub(crate) fn holding<T: Send + 'static>(response: http::Response<Body>, held: T) -> http::Response<Body> {
-    response.map(|body| {
-        body.map_frame(move |frame| {
-            let _ = &held;
-            frame
-        })
-        .boxed_unsync()
-    })
+pub(crate) fn holding<T: Send + Unpin + 'static>(response: http::Response<Body>, held: T) -> http::Response<Body> {
+    response.map(|body| Holding { body, _held: held }.boxed_unsync())
+}
+
+/// A body that keeps something alive.
+struct Holding<T> {
+    body: Body,
+    _held: T,
+}
+
+impl<T: Unpin> http_body::Body for Holding<T> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
 }

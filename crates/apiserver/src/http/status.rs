@@ -218,14 +218,6 @@ impl ApiError {
         Self::new(410, "Expired", message)
     }
 
-    /// The client should come again.
-    #[must_use]
-    pub fn too_many_requests() -> Self {
-        let mut error = Self::new(429, "TooManyRequests", "Too many requests, please try again later.");
-        error.details.insert("retryAfterSeconds".to_owned(), Value::from(1));
-        error
-    }
-
     /// Something here is broken; the text says what.
     #[must_use]
     pub fn internal(message: impl std::fmt::Display) -> Self {

@@ -27,14 +27,28 @@ pub(crate) fn serve(path: &str, query: &Query, registry: &Registry, stopping: bo
             Some((name, false)) => failed(&format!("internal server error: {name} failed\n")),
         });
     }
-    let healthy = checks.iter().all(|(_, ok)| *ok);
+    let mut unmatched: Vec<&str> = query.all("exclude").collect();
+    let mut healthy = true;
     let mut report = String::new();
     for (name, ok) in &checks {
-        let _ = if *ok {
-            writeln!(report, "[+]{name} ok")
-        } else {
-            writeln!(report, "[-]{name} failed: reason withheld")
+        let asked = unmatched.len();
+        unmatched.retain(|excluded| excluded != name);
+        let excluded = unmatched.len() < asked;
+        let _ = match (excluded, ok) {
+            (true, _) => writeln!(report, "[+]{name} excluded: ok"),
+            (false, true) => writeln!(report, "[+]{name} ok"),
+            (false, false) => writeln!(report, "[-]{name} failed: reason withheld"),
         };
+        healthy &= *ok || excluded;
+    }
+    if !unmatched.is_empty() {
+        unmatched.sort_unstable();
+        let names: Vec<String> = unmatched.iter().map(|name| format!("{name:?}")).collect();
+        let _ = writeln!(
+            report,
+            "warn: some health checks cannot be excluded: no matches for {}",
+            names.join(",")
+        );
     }
     let _ = writeln!(report, "{endpoint} check {}", if healthy { "passed" } else { "failed" });
     Some(match (healthy, query.flag("verbose")) {

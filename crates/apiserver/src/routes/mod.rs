@@ -1,5 +1,6 @@
 //! From an admitted request to its answer: objects, discovery, OpenAPI, health, version, metrics.
 
+mod backup;
 mod discovery;
 mod etag;
 mod health;
@@ -8,9 +9,11 @@ mod objects;
 mod openapi;
 mod options;
 mod render;
-mod version;
+pub(crate) mod version;
 mod watch;
 
+pub use backup::PATH as BACKUP_PATH;
+pub(crate) use backup::serve as serve_backup;
 pub(crate) use discovery::serve as serve_discovery;
 pub(crate) use etag::hash;
 pub(crate) use health::serve as serve_health;

@@ -8,27 +8,30 @@ use crate::http::respond;
 
 /// Clients compare this as a semantic version; the part behind the plus says who answers.
 pub(crate) const GIT_VERSION: &str = "v1.36.3+tenure";
+pub(crate) const MAJOR: &str = "1";
+pub(crate) const MINOR: &str = "36";
 
 pub(crate) fn serve() -> Response<Body> {
     let value = json!({
-        "major": "1",
-        "minor": "36",
+        "major": MAJOR,
+        "minor": MINOR,
         "gitVersion": GIT_VERSION,
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, architecture()),
+        "platform": platform(),
     });
     respond::value(StatusCode::OK, &value)
 }
 
-/// The name that Kubernetes has for this machine's architecture.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
+/// This machine as Kubernetes calls it.
+pub(crate) fn platform() -> String {
+    let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
-    }
+    };
+    format!("{}/{architecture}", std::env::consts::OS)
 }

@@ -18,6 +18,7 @@ mod coverage;
 mod exchanges;
 mod garbage;
 mod kubectl;
+mod serving;
 mod tokens;
 mod watches;
 mod webhooks;

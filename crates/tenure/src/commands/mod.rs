@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+pub(crate) mod backup;
 pub(crate) mod build;
 pub(crate) mod completion;
 pub(crate) mod demo;

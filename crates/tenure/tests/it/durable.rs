@@ -1,9 +1,10 @@
-//! What was acknowledged is there after `kill -9`.
+//! What was acknowledged is there after `kill -9`, and a copy of it can be restored.
 
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, ListParams, PostParams, WatchEvent, WatchParams};
 
-use crate::process::{Up, client};
+use crate::process::{Up, client, fails, run};
 
 #[tokio::test]
 async fn a_killed_control_plane_loses_nothing_acknowledged() {
@@ -39,5 +40,95 @@ async fn a_killed_control_plane_loses_nothing_acknowledged() {
         .collect();
     for name in written {
         assert!(there.contains(&name), "{name} was acknowledged and is gone");
+    }
+}
+
+async fn names(data: &std::path::Path) -> Vec<String> {
+    let api: Api<ConfigMap> = Api::namespaced(client(data).await, "default");
+    let mut names: Vec<String> = api
+        .list(&ListParams::default().labels("copied=yes"))
+        .await
+        .unwrap()
+        .into_iter()
+        .filter_map(|object| object.metadata.name)
+        .collect();
+    names.sort();
+    names
+}
+
+async fn create(data: &std::path::Path, name: &str) -> u64 {
+    let api: Api<ConfigMap> = Api::namespaced(client(data).await, "default");
+    let object: ConfigMap =
+        serde_json::from_value(serde_json::json!({"metadata": {"name": name, "labels": {"copied": "yes"}}})).unwrap();
+    let created = api.create(&PostParams::default(), &object).await.unwrap();
+    created.metadata.resource_version.unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_backup_of_a_running_control_plane_is_restored_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let up = Up::start(&data, &[]);
+    create(&data, "before").await;
+    let copied = run(&["backup", &path("online"), "--data", data.to_str().unwrap()]);
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    let lost = create(&data, "after").await;
+    fails(
+        &["backup", &path("online"), "--data", data.to_str().unwrap()],
+        3,
+        &["exists"],
+    );
+    up.kill();
+    let copied = run(&["backup", &path("offline"), "--data", data.to_str().unwrap()]);
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    // Nobody else may read what holds every Secret.
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = std::fs::metadata(path("online")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "{mode:o}");
+
+    fails(
+        &["restore", &path("online"), "--data", data.to_str().unwrap()],
+        2,
+        &["not empty", "overwritten"],
+    );
+    let mut broken = std::fs::read(path("online")).unwrap();
+    let middle = broken.len() / 2;
+    broken[middle] ^= 4;
+    std::fs::write(path("broken"), broken).unwrap();
+    fails(
+        &["restore", &path("broken"), "--data", &path("new")],
+        3,
+        &["no usable backup"],
+    );
+    assert!(!folder.path().join("new").exists());
+
+    for (copy, there) in [("online", &["before"][..]), ("offline", &["after", "before"])] {
+        let target = folder.path().join(format!("{copy}-restored"));
+        let restored = run(&["restore", &path(copy), "--data", target.to_str().unwrap()]);
+        assert!(
+            restored.status.success(),
+            "{}",
+            String::from_utf8_lossy(&restored.stderr)
+        );
+        // The administrator of before is the administrator: the keys came along.
+        let _up = Up::start(&target, &[]);
+        assert_eq!(
+            std::fs::read(target.join("pki/admin.crt")).unwrap(),
+            std::fs::read(data.join("pki/admin.crt")).unwrap()
+        );
+        assert_eq!(names(&target).await, there);
+        // Who watched before is told to list anew, and no revision is given out twice.
+        let api: Api<ConfigMap> = Api::namespaced(client(&target).await, "default");
+        let mut watch = api
+            .watch(&WatchParams::default(), &lost.to_string())
+            .await
+            .unwrap()
+            .boxed();
+        match watch.next().await {
+            Some(Ok(WatchEvent::Error(status))) => assert_eq!(status.code, 410, "{status:?}"),
+            other => panic!("a watch from before the restore got {other:?}"),
+        }
+        assert!(create(&target, "again").await > lost);
     }
 }

@@ -1,0 +1,233 @@
+//! Which connections are open and what they do, so that those that do nothing make room. Owns how many there may be and
+//! how long an idle one stays. Refuses to look at what is sent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::authentication::UserInfo;
+
+/// Connections that may be open at once, if the process may have as many files.
+const CONNECTIONS: usize = 4096;
+/// Files that are left for everything else.
+const OTHER_FILES: usize = 128;
+/// How long a connection may be open without a request, before its first one and after its last: as the real server
+/// has it.
+const BEFORE_FIRST: Duration = Duration::from_secs(32);
+const IDLE: Duration = Duration::from_secs(90);
+
+/// What one connection does.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    opened: Instant,
+    /// Milliseconds from `opened` to the end of the last request.
+    last: AtomicU64,
+    requests: AtomicUsize,
+    /// Requests that are being answered, watches among them.
+    running: AtomicUsize,
+    known: AtomicBool,
+    /// Ends the connection, to make room for another.
+    pub(crate) evicted: CancellationToken,
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self {
+            opened: Instant::now(),
+            last: AtomicU64::new(0),
+            requests: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            known: AtomicBool::new(false),
+            evicted: CancellationToken::new(),
+        }
+    }
+
+    /// A request has come; it is over when what is returned is dropped.
+    pub(crate) fn request(self: &Arc<Self>) -> Running {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.running.fetch_add(1, Ordering::Relaxed);
+        Running(self.clone())
+    }
+
+    /// Somebody with a name uses this connection.
+    pub(crate) fn authenticated(&self, user: &UserInfo) {
+        if !self.known.load(Ordering::Relaxed) && *user != UserInfo::anonymous() {
+            self.known.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until the connection has been idle for too long.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let patience = if self.requests.load(Ordering::Relaxed) == 0 {
+                BEFORE_FIRST
+            } else {
+                IDLE
+            };
+            let quiet = self
+                .opened
+                .elapsed()
+                .saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)));
+            let busy = self.running.load(Ordering::Relaxed) > 0;
+            if !busy && quiet >= patience {
+                return;
+            }
+            let wait = if busy { patience } else { patience.saturating_sub(quiet) };
+            tokio::time::sleep(wait.max(Duration::from_millis(10))).await;
+        }
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(crate) struct Running(Arc<Activity>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let passed = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.last.store(passed, Ordering::Relaxed);
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The open connections, by age.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    limit: usize,
+    open: Mutex<(u64, BTreeMap<u64, Arc<Activity>>)>,
+}
+
+/// An open connection; it is closed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Open {
+    connections: Arc<Connections>,
+    number: u64,
+    pub(crate) activity: Arc<Activity>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.connections.open.lock().1.remove(&self.number);
+    }
+}
+
+impl Connections {
+    /// As many as this process may have.
+    pub(crate) fn new() -> Arc<Self> {
+        let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+        Self::bounded(open_files(&limits).map_or(CONNECTIONS, |files| {
+            files.saturating_sub(OTHER_FILES).clamp(16, CONNECTIONS)
+        }))
+    }
+
+    fn bounded(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            limit,
+            open: Mutex::default(),
+        })
+    }
+
+    /// Takes one more connection. If there are too many, the oldest whose user is not known is ended for it, or else the
+    /// one that has been idle for longest; if all of them are at work, it is this one that is refused.
+    pub(crate) fn open(self: &Arc<Self>) -> Option<Open> {
+        let mut table = self.open.lock();
+        let (next, open) = &mut *table;
+        if open.len() >= self.limit {
+            let unknown = open
+                .iter()
+                .find(|(_, activity)| !activity.known.load(Ordering::Relaxed));
+            let idle = || {
+                open.iter()
+                    .filter(|(_, activity)| activity.running.load(Ordering::Relaxed) == 0)
+                    .min_by_key(|(_, activity)| {
+                        activity.opened + Duration::from_millis(activity.last.load(Ordering::Relaxed))
+                    })
+            };
+            let number = *unknown.or_else(idle)?.0;
+            if let Some(activity) = open.remove(&number) {
+                activity.evicted.cancel();
+            }
+        }
+        *next += 1;
+        let activity = Arc::new(Activity::new());
+        open.insert(*next, activity.clone());
+        Some(Open {
+            connections: self.clone(),
+            number: *next,
+            activity,
+        })
+    }
+}
+
+/// The soft limit of open files in the text of `/proc/self/limits`.
+fn open_files(limits: &str) -> Option<usize> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn somebody() -> UserInfo {
+        UserInfo {
+            name: "somebody".to_owned(),
+            ..UserInfo::default()
+        }
+    }
+
+    #[test]
+    fn strangers_make_room_for_others() {
+        let connections = Connections::bounded(3);
+        let known = connections.open().expect("room");
+        known.activity.authenticated(&somebody());
+        let stranger = connections.open().expect("room");
+        stranger.activity.authenticated(&UserInfo::anonymous());
+        let younger = connections.open().expect("room");
+        let _new = connections.open().expect("room");
+        assert!(stranger.activity.evicted.is_cancelled());
+        assert!(!known.activity.evicted.is_cancelled() && !younger.activity.evicted.is_cancelled());
+    }
+
+    #[test]
+    fn who_is_at_work_is_not_disturbed() {
+        let connections = Connections::bounded(2);
+        let [first, second] = [(); 2].map(|()| connections.open().expect("room"));
+        for open in [&first, &second] {
+            open.activity.authenticated(&somebody());
+        }
+        let working = first.activity.request();
+        let also = second.activity.request();
+        assert!(connections.open().is_none());
+        drop(also);
+        let _third = connections.open().expect("room");
+        assert!(second.activity.evicted.is_cancelled() && !first.activity.evicted.is_cancelled());
+        drop(working);
+    }
+
+    #[test]
+    fn a_closed_connection_is_forgotten() {
+        let connections = Connections::bounded(1);
+        for _ in 0..3 {
+            let open = connections.open().expect("room");
+            open.activity.authenticated(&somebody());
+            let _working = open.activity.request();
+        }
+        assert!(connections.open.lock().1.is_empty());
+    }
+
+    #[test]
+    fn limits_are_read() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units\n\
+                    Max open files            1024                 524288               files     \n";
+        assert_eq!(open_files(text), Some(1024));
+        assert_eq!(
+            open_files("Max open files            unlimited   unlimited  files"),
+            None
+        );
+    }
+}

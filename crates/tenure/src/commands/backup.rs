@@ -1,0 +1,302 @@
+//! `tenure backup` and `tenure restore`: a whole data folder in one file, and back. Owns what belongs into the file:
+//! every object and the keys and certificates; refuses to overwrite anything.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use http_body_util::BodyExt as _;
+use tenure_store::backup::{self, BackupError, Decoder, Encoder, Part};
+use tenure_store::{Limits, OpenError, Store};
+use tokio::sync::mpsc;
+
+use crate::failure::{Failure, chain};
+use crate::output;
+
+/// The folder with keys and certificates, in the data folder and in the file.
+const KEYS: &str = "pki";
+
+/// Write a copy of everything stored into one file, whether the control plane runs or not.
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// The file to write; it must not exist.
+    file: PathBuf,
+    /// The data folder, as given to `tenure up`.
+    #[arg(long, value_name = "DIR", default_value = "tenure-data")]
+    data: PathBuf,
+}
+
+/// Make a data folder out of a copy.
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The file that `tenure backup` wrote.
+    file: PathBuf,
+    /// The data folder to make; it must be empty or not there.
+    #[arg(long, value_name = "DIR", default_value = "tenure-data")]
+    data: PathBuf,
+}
+
+impl Backup {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        if !self.data.join("objects.redb").is_file() {
+            return Err(Failure::usage(format!(
+                "{} is no data folder: there is no objects.redb in it",
+                self.data.display()
+            ))
+            .hint("name the folder that `tenure up` was given with --data DIR"));
+        }
+        let partial = beside(&self.file, "partial");
+        let written = self.write(&partial).await;
+        let named = written.and_then(|summary| {
+            // A link fails where a file is, and a rename would replace it.
+            std::fs::hard_link(&partial, &self.file).map_err(|error| at(&self.file, &error))?;
+            Ok(summary)
+        });
+        let _nothing_there = std::fs::remove_file(&partial);
+        let summary = named?;
+        output::line(format!(
+            "{}: {} objects at revision {}, {} keys and certificates",
+            self.file.display(),
+            summary.objects,
+            summary.revision,
+            summary.files
+        ));
+        output::note("the file holds every Secret and the keys of the control plane: keep it as you would keep those");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn write(&self, partial: &Path) -> Result<backup::Summary, Failure> {
+        if self.file.exists() {
+            return Err(at(&self.file, &std::io::Error::from(std::io::ErrorKind::AlreadyExists))
+                .hint("nothing is overwritten: name another file, or move this one away"));
+        }
+        let files = keys(&self.data)?;
+        let out = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(partial)
+            .map_err(|error| at(partial, &error))?;
+        match Store::open(&self.data, Limits::default()) {
+            Ok(store) => {
+                let mut buffered = BufWriter::new(&out);
+                backup::write(&store.snapshot(), &files, &mut buffered)
+                    .and_then(|()| buffered.flush())
+                    .map_err(|error| at(partial, &error))?;
+            }
+            Err(OpenError::Locked { .. }) => self.ask(files, &out).await?,
+            Err(error) => return Err(Failure::environment(chain(&error))),
+        }
+        out.sync_all().map_err(|error| at(partial, &error))?;
+        let again = File::open(partial).map_err(|error| at(partial, &error))?;
+        backup::verify(BufReader::new(again)).map_err(|error| Failure::environment(chain(&error)))
+    }
+
+    /// Asks the control plane that has the folder open: the copy is of one moment, and it goes on meanwhile.
+    async fn ask(&self, files: Vec<(String, bytes::Bytes)>, out: &File) -> Result<(), Failure> {
+        let kubeconfig = self.data.join("kubeconfig");
+        let failure = |text: String| {
+            Failure::environment(format!("{}: {text}", kubeconfig.display()))
+                .hint("the data folder is in use, so the process that uses it is asked, through this kubeconfig")
+        };
+        let read = kube::config::Kubeconfig::read_from(&kubeconfig).map_err(|error| failure(chain(&error)))?;
+        let config = kube::Config::from_custom_kubeconfig(read, &kube::config::KubeConfigOptions::default())
+            .await
+            .map_err(|error| failure(chain(&error)))?;
+        let client = kube::Client::try_from(config)?;
+        let request = http::Request::get(tenure_apiserver::BACKUP_PATH)
+            .body(kube::client::Body::empty())
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        let answer = client.send(request).await?;
+        if !answer.status().is_success() {
+            return Err(failure(format!("the control plane answered {}", answer.status())));
+        }
+        let (sender, receiver) = mpsc::channel(16);
+        let out = out.try_clone().map_err(|error| failure(error.to_string()))?;
+        let writing = tokio::task::spawn_blocking(move || merge(Pieces::new(receiver), files, out));
+        let mut body = answer.into_body();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| failure(chain(&error)))?;
+            if let Ok(data) = frame.into_data()
+                && sender.send(data).await.is_err()
+            {
+                break;
+            }
+        }
+        drop(sender);
+        writing
+            .await
+            .map_err(|error| Failure::internal(error.to_string()))?
+            .map_err(|error| failure(chain(&error)))
+    }
+}
+
+/// Writes a copy anew, with files in it.
+fn merge(input: impl Read, files: Vec<(String, bytes::Bytes)>, out: File) -> Result<(), BackupError> {
+    let mut decoder = Decoder::new(input)?;
+    let mut encoder = Encoder::new(decoder.revision());
+    let mut out = BufWriter::new(out);
+    for (path, content) in files {
+        encoder.add(&Part::File(path, content));
+    }
+    while let Some(part) = decoder.next_part()? {
+        encoder.add(&part);
+        if let Some(piece) = encoder.piece() {
+            out.write_all(&piece)?;
+        }
+    }
+    out.write_all(&encoder.finish())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The pieces of an answer as a reader.
+struct Pieces {
+    receiver: mpsc::Receiver<bytes::Bytes>,
+    current: bytes::Bytes,
+}
+
+impl Pieces {
+    fn new(receiver: mpsc::Receiver<bytes::Bytes>) -> Self {
+        Self {
+            receiver,
+            current: bytes::Bytes::new(),
+        }
+    }
+}
+
+impl Read for Pieces {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        while self.current.is_empty() {
+            match self.receiver.blocking_recv() {
+                Some(piece) => self.current = piece,
+                None => return Ok(0),
+            }
+        }
+        let length = into.len().min(self.current.len());
+        let piece = self.current.split_to(length);
+        if let Some(into) = into.get_mut(..length) {
+            into.copy_from_slice(&piece);
+        }
+        Ok(length)
+    }
+}
+
+impl Restore {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let open = || {
+            File::open(&self.file)
+                .map(BufReader::new)
+                .map_err(|error| at(&self.file, &error))
+        };
+        let refused = |error: BackupError| match error {
+            BackupError::NotEmpty(_) => Failure::usage(error.to_string()).hint("nothing is overwritten"),
+            BackupError::Io(error) => at(&self.file, &error),
+            other => Failure::environment(format!("{}: {}", self.file.display(), chain(&other))),
+        };
+        backup::verify(open()?).map_err(refused)?;
+        if std::fs::read_dir(&self.data).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(refused(BackupError::NotEmpty(self.data.clone())));
+        }
+        let unfinished = beside(&self.data, "restoring");
+        if unfinished.exists() {
+            return Err(Failure::usage(format!("{} is there already", unfinished.display()))
+                .hint("it is what an interrupted restore left behind; delete it"));
+        }
+        let restored = backup::restore(open()?, &unfinished, |path, content| keep(&unfinished, path, content))
+            .map_err(refused)
+            .and_then(|summary| {
+                std::fs::rename(&unfinished, &self.data).map_err(|error| at(&self.data, &error))?;
+                Ok(summary)
+            });
+        if restored.is_err() {
+            let _nothing_there = std::fs::remove_dir_all(&unfinished);
+        }
+        let summary = restored?;
+        output::line(format!(
+            "{}: {} objects as of revision {}, {} keys and certificates",
+            self.data.display(),
+            summary.objects,
+            summary.revision,
+            summary.files
+        ));
+        output::line(format!("tenure up --data {}", self.data.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Keys and certificates, by their path below the data folder.
+fn keys(data: &Path) -> Result<Vec<(String, bytes::Bytes)>, Failure> {
+    let folder = data.join(KEYS);
+    let mut files = Vec::new();
+    let entries = std::fs::read_dir(&folder).map_err(|error| at(&folder, &error))?;
+    for entry in entries {
+        let path = entry.map_err(|error| at(&folder, &error))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        // A certificate that is being replaced right now has its old file still.
+        if !path.is_file() || name.ends_with(".new") {
+            continue;
+        }
+        let content = std::fs::read(&path).map_err(|error| at(&path, &error))?;
+        files.push((format!("{KEYS}/{name}"), content.into()));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Puts one file of a copy into a data folder, for its owner only.
+fn keep(data: &Path, path: &str, content: &[u8]) -> std::io::Result<()> {
+    let mut parts = Path::new(path).components();
+    let name = match (parts.next(), parts.next(), parts.next()) {
+        (Some(Component::Normal(folder)), Some(Component::Normal(name)), None) if folder == KEYS => name,
+        _ => {
+            return Err(std::io::Error::other(format!(
+                "the copy has a file {path:?}, which has no place in a data folder"
+            )));
+        }
+    };
+    let folder = data.join(KEYS);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(folder.join(name))?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// The path with another ending.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn at(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::environment(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_puts_files_nowhere_else() {
+        let data = tempfile::tempdir().expect("a folder");
+        keep(data.path(), "pki/ca.crt", b"text").expect("kept");
+        for path in [
+            "ca.crt", "pki/../x", "../pki/x", "/pki/x", "pki/a/b", "other/x", "pki", "",
+        ] {
+            assert!(keep(data.path(), path, b"text").is_err(), "{path}");
+        }
+        assert!(
+            keep(data.path(), "pki/ca.crt", b"again").is_err(),
+            "nothing is overwritten"
+        );
+    }
+}
