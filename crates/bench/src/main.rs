@@ -6,17 +6,23 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 
 mod control_plane;
+mod crash;
+mod kubernetes;
+mod load;
 mod process;
 mod reconcile;
 mod report;
+mod watching;
 
 /// What to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Suite {
-    /// Ready time, idle memory, creates a second.
+    /// Ready time, memory, requests a second, watch latency, restart.
     ControlPlane,
     /// Kustomizations from cold, resync, commit to applied, drift.
     Reconcile,
+    /// `kill -9` under write load; not part of "all".
+    Crash,
 }
 
 /// Measures `tenure` and prints a Markdown table.
@@ -28,9 +34,19 @@ struct Arguments {
     /// The program to measure.
     #[arg(long, value_name = "FILE", default_value = "target/release/tenure")]
     program: PathBuf,
-    /// Kubeconfig of a real kube-apiserver on this machine, measured in the same run. It gets ConfigMaps in `default`.
-    #[arg(long, value_name = "FILE")]
+    /// Kubeconfig of a real kube-apiserver on this machine, measured in the same run. It gets a namespace `bench`. Its
+    /// memory and its restart are not measured: --kubernetes does that.
+    #[arg(long, value_name = "FILE", conflicts_with = "kubernetes")]
     against: Option<PathBuf>,
+    /// Folder with the programs `kube-apiserver` and `etcd`, which are started, measured in the same run, and ended.
+    #[arg(long, value_name = "DIR")]
+    kubernetes: Option<PathBuf>,
+    /// How many ConfigMaps are stored for the restart; 0 leaves it out.
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
+    stored: usize,
+    /// How often the control plane is killed in `crash`.
+    #[arg(long, value_name = "COUNT", default_value_t = 300)]
+    times: usize,
     /// How many Kustomizations, one pass each.
     #[arg(long, value_delimiter = ',', default_value = "100,500")]
     kustomizations: Vec<usize>,
@@ -43,12 +59,16 @@ async fn main() -> anyhow::Result<()> {
     let all = arguments.suites.is_empty();
     let mut report = report::Report::default();
     if all || arguments.suites.contains(&Suite::ControlPlane) {
-        control_plane::measure(&arguments.program, arguments.against.as_deref(), &mut report).await?;
+        let other = control_plane::Other::start(arguments.against.as_deref(), arguments.kubernetes.as_deref()).await?;
+        control_plane::measure(&arguments.program, other, arguments.stored, &mut report).await?;
     }
     if all || arguments.suites.contains(&Suite::Reconcile) {
         for count in &arguments.kustomizations {
             reconcile::measure(&arguments.program, *count, &mut report).await?;
         }
+    }
+    if arguments.suites.contains(&Suite::Crash) {
+        crash::measure(&arguments.program, arguments.times, &mut report).await?;
     }
     print(&report.markdown());
     Ok(())

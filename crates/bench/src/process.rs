@@ -9,7 +9,9 @@ use anyhow::{Context, bail};
 
 /// A running control plane in a folder of its own.
 pub(crate) struct ControlPlane {
-    child: Child,
+    child: Option<Child>,
+    program: PathBuf,
+    arguments: Vec<String>,
     folder: tempfile::TempDir,
     /// From the start of the process to its first answer on /readyz.
     pub(crate) ready: Duration,
@@ -21,62 +23,66 @@ impl ControlPlane {
     /// Starts `program up` and waits until it is ready.
     pub(crate) async fn start(program: &Path, arguments: &[String]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let data = folder.path().join("data");
-        let started = Instant::now();
-        let child = Command::new(program)
-            .args(["up", "--port", "0", "--workload-status", "--data"])
-            .arg(&data)
-            .args(arguments)
-            .stdout(Stdio::null())
-            .spawn()
-            .with_context(|| format!("can't start {}", program.display()))?;
-        let kubeconfig = data.join("kubeconfig");
-        let client = loop {
-            if let Some(client) = answering(&kubeconfig).await {
-                break client;
-            }
-            if started.elapsed() > Duration::from_secs(30) {
-                bail!("tenure up was not ready after 30 s");
-            }
-            // A poll, not a wait for correctness: it only sets how finely the ready time is read.
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        };
+        let (child, ready, client) = launch(program, folder.path(), arguments).await?;
         Ok(Self {
-            child,
+            child: Some(child),
+            program: program.to_owned(),
+            arguments: arguments.to_vec(),
             folder,
-            ready: started.elapsed(),
+            ready,
             client,
         })
     }
 
-    /// Another client with connections of its own.
-    pub(crate) async fn another_client(&self) -> anyhow::Result<kube::Client> {
-        client(&self.folder.path().join("data/kubeconfig")).await
+    /// Ends it as an administrator would, starts it again on the same data, and tells how long that start took.
+    pub(crate) async fn restart(&mut self) -> anyhow::Result<Duration> {
+        if let Some(child) = self.child.take() {
+            terminate(child);
+        }
+        self.start_again().await
+    }
+
+    async fn start_again(&mut self) -> anyhow::Result<Duration> {
+        // A kubeconfig of before would be taken for a sign of readiness.
+        std::fs::remove_file(self.kubeconfig())?;
+        let (child, ready, client) = launch(&self.program, self.folder.path(), &self.arguments).await?;
+        self.child = Some(child);
+        self.client = client;
+        self.ready = ready;
+        Ok(ready)
+    }
+
+    /// `kill -9`, and a start on the same data.
+    pub(crate) async fn kill_and_start(&mut self) -> anyhow::Result<Duration> {
+        if let Some(mut child) = self.child.take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        self.start_again().await
+    }
+
+    /// The administrator's kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("data/kubeconfig")
+    }
+
+    /// The folder with everything that is stored.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn id(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
     }
 
     /// Resident and peak memory in bytes.
     pub(crate) fn memory(&self) -> anyhow::Result<(u64, u64)> {
-        let path = PathBuf::from(format!("/proc/{}/status", self.child.id()));
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let field = |name: &str| {
-            text.lines()
-                .find_map(|line| {
-                    line.strip_prefix(name)?
-                        .trim()
-                        .strip_suffix(" kB")?
-                        .trim()
-                        .parse::<u64>()
-                        .ok()
-                })
-                .map(|kilobytes| kilobytes * 1024)
-                .with_context(|| format!("{}: no {name}", path.display()))
-        };
-        Ok((field("VmRSS:")?, field("VmHWM:")?))
+        memory_of(self.id())
     }
 
     /// CPU time used so far, user and system, all threads.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let path = PathBuf::from(format!("/proc/{}/stat", self.child.id()));
+        let path = PathBuf::from(format!("/proc/{}/stat", self.id()));
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         // Fields after the command's closing bracket; utime and stime are the 12th and 13th of them (proc(5)).
         let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -93,12 +99,75 @@ impl ControlPlane {
 
 impl Drop for ControlPlane {
     fn drop(&mut self) {
-        let _already_gone = self.child.kill();
-        let _reaped = self.child.wait();
+        if let Some(mut child) = self.child.take() {
+            let _already_gone = child.kill();
+            let _reaped = child.wait();
+        }
     }
 }
 
-async fn answering(kubeconfig: &Path) -> Option<kube::Client> {
+/// Resident and peak memory of a process in bytes.
+pub(crate) fn memory_of(id: u32) -> anyhow::Result<(u64, u64)> {
+    let path = PathBuf::from(format!("/proc/{id}/status"));
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let field = |name: &str| {
+        text.lines()
+            .find_map(|line| {
+                line.strip_prefix(name)?
+                    .trim()
+                    .strip_suffix(" kB")?
+                    .trim()
+                    .parse::<u64>()
+                    .ok()
+            })
+            .map(|kilobytes| kilobytes * 1024)
+            .with_context(|| format!("{}: no {name}", path.display()))
+    };
+    Ok((field("VmRSS:")?, field("VmHWM:")?))
+}
+
+/// Asks a process of ours to end, by its id, and waits until it has.
+pub(crate) fn terminate(mut child: Child) {
+    let asked = Command::new("kill").arg(child.id().to_string()).status();
+    if !asked.is_ok_and(|status| status.success()) {
+        let _already_gone = child.kill();
+    }
+    let _reaped = child.wait();
+}
+
+async fn launch(
+    program: &Path,
+    folder: &Path,
+    arguments: &[String],
+) -> anyhow::Result<(Child, Duration, kube::Client)> {
+    let data = folder.join("data");
+    let started = Instant::now();
+    let mut child = Command::new(program)
+        .args(["up", "--port", "0", "--workload-status", "--data"])
+        .arg(&data)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .spawn()
+        .with_context(|| format!("can't start {}", program.display()))?;
+    let kubeconfig = data.join("kubeconfig");
+    loop {
+        if let Some(client) = answering(&kubeconfig).await {
+            return Ok((child, started.elapsed(), client));
+        }
+        if let Some(status) = child.try_wait()? {
+            bail!("tenure up ended: {status}");
+        }
+        if started.elapsed() > Duration::from_secs(60) {
+            terminate(child);
+            bail!("tenure up was not ready after 60 s");
+        }
+        // A poll, not a wait for correctness: it only sets how finely the ready time is read.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// A client of the server that a kubeconfig names, if that says that it is ready.
+pub(crate) async fn answering(kubeconfig: &Path) -> Option<kube::Client> {
     if !kubeconfig.exists() {
         return None;
     }

@@ -1,0 +1,293 @@
+//! `kill -9` under write load, many times over. After each start: every acknowledged write is there, revisions only
+//! grew, and watchers that resume where they were have seen every acknowledged change, once and in order. The first
+//! that isn't so ends the run with an error that says what was lost.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use crate::load::{Connection, Target};
+use crate::process::ControlPlane;
+use crate::report::Report;
+
+const WRITERS: usize = 6;
+const WATCHERS: usize = 2;
+const PATH: &str = "/api/v1/namespaces/default/configmaps";
+/// Of the objects that a writer creates, one in so many is kept; the others are deleted again.
+const KEPT: usize = 10;
+
+/// What clients were told, and what they were not told.
+#[derive(Debug, Default)]
+struct Told {
+    /// By name: the revision of the last acknowledged write, and whether that was a deletion.
+    acknowledged: BTreeMap<String, (u64, bool)>,
+    /// By name: the write that was on its way when the process was killed, if any; whether it was a deletion.
+    on_its_way: BTreeMap<String, bool>,
+    /// Acknowledged changes by revision, not yet seen by every watcher: names.
+    unseen: BTreeMap<u64, String>,
+    writes: usize,
+}
+
+/// Kills and starts `times` times.
+pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -> anyhow::Result<()> {
+    let mut plane = ControlPlane::start(program, &[]).await?;
+    let told = Arc::new(Mutex::new(Told::default()));
+    let mut watchers: Vec<Seen> = Vec::new();
+    let mut revision = listed(&Target::read(&plane.kubeconfig()).await?.connect().await?)
+        .await?
+        .0;
+    for _ in 0..WATCHERS {
+        watchers.push(Seen::at(revision));
+    }
+    let mut random = u64::from(std::process::id()) | 1;
+    for round in 0..times {
+        let target = Target::read(&plane.kubeconfig()).await?;
+        let mut tasks = Vec::new();
+        for writer in 0..WRITERS {
+            let connection = target.connect().await?;
+            tasks.push(tokio::spawn(write(
+                connection,
+                format!("r{round}-w{writer}"),
+                told.clone(),
+            )));
+        }
+        let mut following = Vec::new();
+        for seen in watchers.drain(..) {
+            following.push(tokio::spawn(follow(target.connect().await?, seen)));
+        }
+        // A pseudo-random moment between 20 and 275 ms: no two rounds end in the same place.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        tokio::time::sleep(Duration::from_millis(20 + random % 256)).await;
+        plane.kill_and_start().await?;
+        for task in tasks {
+            task.await?;
+        }
+        for task in following {
+            watchers.push(task.await??);
+        }
+        let target = Target::read(&plane.kubeconfig()).await?;
+        let (now, objects) = listed(&target.connect().await?).await?;
+        ensure!(now >= revision, "round {round}: revision {now} after {revision}");
+        let highest = compare(&told, &objects, now).with_context(|| format!("round {round}"))?;
+        revision = now.max(highest);
+        // Who resumes sees everything up to now, in order, without a gap in what was acknowledged.
+        for seen in &mut watchers {
+            catch_up(&target, seen, now)
+                .await
+                .with_context(|| format!("round {round}"))?;
+        }
+        let mut told = lock(&told)?;
+        for (at, name) in std::mem::take(&mut told.unseen) {
+            for seen in &watchers {
+                ensure!(
+                    seen.events.get(&at) == Some(&name),
+                    "round {round}: revision {at} of {name} was acknowledged, and a watcher that resumed missed it"
+                );
+            }
+        }
+        for seen in &mut watchers {
+            seen.events.clear();
+        }
+    }
+    let writes = lock(&told)?.writes;
+    report.add(
+        format!("`kill -9` under write load, {times} times: acknowledged writes"),
+        writes.to_string(),
+        None,
+        "",
+    );
+    report.add(
+        "of them lost, out of order, or missed by a watcher that resumed",
+        "0".to_owned(),
+        None,
+        "0",
+    );
+    Ok(())
+}
+
+fn lock(told: &Mutex<Told>) -> anyhow::Result<std::sync::MutexGuard<'_, Told>> {
+    told.lock().map_err(|_| anyhow::anyhow!("a writer panicked"))
+}
+
+/// Creates, changes and deletes, one after the other, until the server is gone.
+async fn write(connection: Connection, prefix: String, told: Arc<Mutex<Told>>) {
+    for number in 0.. {
+        let name = format!("{prefix}-{number}");
+        let create = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": "a".repeat(300)}});
+        let change = json!({"data": {"text": "b".repeat(500)}});
+        let one = format!("{PATH}/{name}");
+        let mut steps = vec![
+            ("POST", PATH.to_owned(), "application/json", create.to_string()),
+            ("PATCH", one.clone(), "application/merge-patch+json", change.to_string()),
+        ];
+        if number % KEPT != 0 {
+            steps.push(("DELETE", one, "", String::new()));
+        }
+        for (method, path, form, body) in steps {
+            let deletes = method == "DELETE";
+            if let Ok(mut told) = told.lock() {
+                told.on_its_way.insert(name.clone(), deletes);
+            }
+            let Ok(answer) = connection.call(method, &path, form, Bytes::from(body)).await else {
+                return;
+            };
+            let revision = revision_of(&serde_json::from_slice(&answer).unwrap_or_default());
+            let Ok(mut told) = told.lock() else { return };
+            told.on_its_way.remove(&name);
+            told.writes += 1;
+            // A deletion's answer has no revision of its own.
+            let before = told.acknowledged.get(&name).map_or(0, |(revision, _)| *revision);
+            told.acknowledged
+                .insert(name.clone(), (revision.unwrap_or(before), deletes));
+            if let Some(revision) = revision {
+                told.unseen.insert(revision, name.clone());
+            }
+        }
+    }
+}
+
+fn revision_of(object: &Value) -> Option<u64> {
+    object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
+}
+
+/// The list's revision, and each object's by name.
+async fn listed(connection: &Connection) -> anyhow::Result<(u64, BTreeMap<String, u64>)> {
+    let list: Value = serde_json::from_slice(&connection.get(PATH).await?)?;
+    let items = list
+        .get("items")
+        .and_then(Value::as_array)
+        .context("a list without items")?;
+    let named = |item: &Value| Some((item.pointer("/metadata/name")?.as_str()?.to_owned(), revision_of(item)?));
+    Ok((
+        revision_of(&list).context("a list without a revision")?,
+        items.iter().filter_map(named).collect(),
+    ))
+}
+
+/// Compares what clients were told with what is there.
+fn compare(told: &Mutex<Told>, objects: &BTreeMap<String, u64>, now: u64) -> anyhow::Result<u64> {
+    let mut told = lock(told)?;
+    let on_its_way = std::mem::take(&mut told.on_its_way);
+    let mut highest = 0;
+    for (name, (revision, deleted)) in &told.acknowledged {
+        highest = highest.max(*revision);
+        match (objects.get(name), deleted) {
+            (None, true) => {}
+            (Some(there), true) => bail!("the deletion of {name} was acknowledged, and it is there at {there}"),
+            (None, false) if on_its_way.get(name) == Some(&true) => {}
+            (None, false) => bail!("{name} was acknowledged at {revision}, and it is gone"),
+            (Some(there), false) if there == revision => {}
+            (Some(there), false) if there > revision && on_its_way.contains_key(name) => {}
+            (Some(there), false) => bail!("{name} was acknowledged at {revision}, and it is there at {there}"),
+        }
+    }
+    ensure!(now >= highest, "the list is at {now}, and {highest} was acknowledged");
+    // What is settled needs no second look; what may have gone with the kill is taken as it is now.
+    told.acknowledged
+        .retain(|name, (_, deleted)| !*deleted && objects.contains_key(name));
+    for (name, revision) in &mut told.acknowledged {
+        if let Some(there) = objects.get(name) {
+            revision.0 = *there;
+        }
+    }
+    Ok(highest)
+}
+
+/// What a watcher has seen.
+#[derive(Debug)]
+struct Seen {
+    position: u64,
+    events: BTreeMap<u64, String>,
+}
+
+impl Seen {
+    fn at(position: u64) -> Self {
+        Self {
+            position,
+            events: BTreeMap::new(),
+        }
+    }
+
+    fn take(&mut self, line: &[u8]) -> anyhow::Result<()> {
+        let event: Value = serde_json::from_slice(line)?;
+        let object = event.get("object").context("an event without an object")?;
+        let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
+        ensure!(kind != "ERROR", "a watcher that resumed was refused: {object}");
+        let revision = revision_of(object).context("an event without a revision")?;
+        if kind == "BOOKMARK" {
+            ensure!(
+                revision >= self.position,
+                "a bookmark at {revision} after {}",
+                self.position
+            );
+        } else {
+            ensure!(
+                revision > self.position,
+                "an event at {revision} after {}",
+                self.position
+            );
+            let name = object
+                .pointer("/metadata/name")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            self.events.insert(revision, name.to_owned());
+        }
+        self.position = revision;
+        Ok(())
+    }
+}
+
+/// Watches from where it was until the connection breaks.
+async fn follow(connection: Connection, mut seen: Seen) -> anyhow::Result<Seen> {
+    watch(&connection, &mut seen, u64::MAX).await?;
+    Ok(seen)
+}
+
+/// Watches from where it was until it has seen `until`.
+async fn catch_up(target: &Target, seen: &mut Seen, until: u64) -> anyhow::Result<()> {
+    let connection = target.connect().await?;
+    // One more change, so that there is an event behind everything that is asked about.
+    let mark = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("mark-{until}")}});
+    let url = format!("{PATH}/mark-{until}?fieldManager=bench&force=true");
+    let form = "application/apply-patch+yaml";
+    connection
+        .call("PATCH", &url, form, Bytes::from(mark.to_string()))
+        .await?;
+    let watching = watch(&connection, seen, until);
+    tokio::time::timeout(Duration::from_secs(20), watching)
+        .await
+        .with_context(|| format!("a watcher that resumed did not come to {until}"))?
+}
+
+async fn watch(connection: &Connection, seen: &mut Seen, until: u64) -> anyhow::Result<()> {
+    let url = format!(
+        "{PATH}?watch=true&allowWatchBookmarks=true&resourceVersion={}",
+        seen.position
+    );
+    let Ok(mut body) = connection.send("GET", &url, "", Bytes::new()).await else {
+        return Ok(());
+    };
+    let mut line = Vec::new();
+    while seen.position < until {
+        let Some(Ok(frame)) = body.frame().await else {
+            return Ok(());
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        for part in data.split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(part);
+            if line.ends_with(b"\n") {
+                seen.take(&line)?;
+                line.clear();
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! A real kube-apiserver with its etcd, started and ended by the bench in a folder of its own, so that ready time,
+//! memory and restart can be read beside ours. Refuses to touch a server that it did not start.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+
+use crate::process;
+
+/// How long a start may take before it is an error.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A running kube-apiserver with etcd.
+pub(crate) struct Kubernetes {
+    folder: tempfile::TempDir,
+    programs: PathBuf,
+    etcd: Option<Child>,
+    server: Option<Child>,
+    ports: [u16; 3],
+    /// From the start of both processes to the first answer on /readyz.
+    pub(crate) ready: Duration,
+}
+
+impl Kubernetes {
+    /// Starts `kube-apiserver` and `etcd` out of the folder `programs`.
+    pub(crate) async fn start(programs: &Path) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let ports = [free_port()?, free_port()?, free_port()?];
+        certificates(folder.path(), ports[0])?;
+        let mut kubernetes = Self {
+            folder,
+            programs: programs.to_owned(),
+            etcd: None,
+            server: None,
+            ports,
+            ready: Duration::ZERO,
+        };
+        kubernetes.launch().await?;
+        Ok(kubernetes)
+    }
+
+    /// The administrator's kubeconfig.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// Ends both processes as an administrator would, starts them again, and tells how long that start took.
+    pub(crate) async fn restart(&mut self) -> anyhow::Result<Duration> {
+        self.end();
+        self.launch().await?;
+        Ok(self.ready)
+    }
+
+    /// Resident memory of the server and of etcd, in bytes.
+    pub(crate) fn memory(&self) -> anyhow::Result<(u64, u64)> {
+        let of = |child: &Option<Child>| process::memory_of(child.as_ref().map_or(0, Child::id)).map(|(now, _)| now);
+        Ok((of(&self.server)?, of(&self.etcd)?))
+    }
+
+    async fn launch(&mut self) -> anyhow::Result<()> {
+        let [serving, clients, peers] = self.ports;
+        let folder = self.folder.path();
+        let file = |name: &str| folder.join(name).display().to_string();
+        let started = Instant::now();
+        let (client_url, peer_url) = (
+            format!("http://127.0.0.1:{clients}"),
+            format!("http://127.0.0.1:{peers}"),
+        );
+        self.etcd = Some(spawn(
+            &self.programs.join("etcd"),
+            &[
+                format!("--data-dir={}", file("etcd")),
+                format!("--listen-client-urls={client_url}"),
+                format!("--advertise-client-urls={client_url}"),
+                format!("--listen-peer-urls={peer_url}"),
+                format!("--initial-advertise-peer-urls={peer_url}"),
+                format!("--initial-cluster=default={peer_url}"),
+                "--log-level=error".to_owned(),
+            ],
+        )?);
+        self.server = Some(spawn(
+            &self.programs.join("kube-apiserver"),
+            &[
+                format!("--etcd-servers={client_url}"),
+                format!("--secure-port={serving}"),
+                "--bind-address=127.0.0.1".to_owned(),
+                format!("--cert-dir={}", folder.display()),
+                format!("--tls-cert-file={}", file("server.crt")),
+                format!("--tls-private-key-file={}", file("server.key")),
+                format!("--client-ca-file={}", file("ca.crt")),
+                "--authorization-mode=RBAC".to_owned(),
+                "--service-cluster-ip-range=10.0.0.0/16".to_owned(),
+                "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+                format!("--service-account-key-file={}", file("server.crt")),
+                format!("--service-account-signing-key-file={}", file("server.key")),
+            ],
+        )?);
+        let kubeconfig = self.kubeconfig();
+        while process::answering(&kubeconfig).await.is_none() {
+            if started.elapsed() > PATIENCE {
+                bail!("kube-apiserver was not ready after {} s", PATIENCE.as_secs());
+            }
+            // A poll that only sets how finely the ready time is read.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.ready = started.elapsed();
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        for child in [self.server.take(), self.etcd.take()].into_iter().flatten() {
+            process::terminate(child);
+        }
+    }
+}
+
+impl Drop for Kubernetes {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn spawn(program: &Path, arguments: &[String]) -> anyhow::Result<Child> {
+    Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("can't start {}", program.display()))
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// A CA, the server's certificate, the administrator's, and the kubeconfig.
+fn certificates(folder: &Path, port: u16) -> anyhow::Result<()> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "bench-ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    let leaf = |name: &str, organization: Option<&str>, usage| {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()])?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        if let Some(organization) = organization {
+            params.distinguished_name.push(DnType::OrganizationName, organization);
+        }
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &authority)?;
+        anyhow::Ok((certificate.pem(), key.serialize_pem()))
+    };
+    let (server, server_key) = leaf("kube-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth)?;
+    let (admin, admin_key) = leaf("admin", Some("system:masters"), ExtendedKeyUsagePurpose::ClientAuth)?;
+    let encoded = |text: &str| {
+        use base64::Engine as _;
+        base64::engine::general_purpose::STANDARD.encode(text)
+    };
+    let kubeconfig = serde_json::json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+        "clusters": [{"name": "bench", "cluster": {
+            "server": format!("https://127.0.0.1:{port}"), "certificate-authority-data": encoded(&authority.pem())}}],
+        "users": [{"name": "bench", "user": {
+            "client-certificate-data": encoded(&admin), "client-key-data": encoded(&admin_key)}}],
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+    });
+    for (name, content) in [
+        ("ca.crt", authority.pem()),
+        ("server.crt", server),
+        ("server.key", server_key),
+        ("kubeconfig", kubeconfig.to_string()),
+    ] {
+        std::fs::write(folder.join(name), content)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! A client that costs as little as possible, so that the server is what is measured: one HTTP/2 connection over TLS,
+//! bodies made beforehand, answers read and thrown away. The same for both servers. Refuses to retry: an answer that
+//! is no success is an error.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// As Go's clients have it: a stream never waits for the reader's window in these measurements.
+const WINDOW: u32 = 4 << 20;
+
+/// Where a server is, and who asks.
+#[derive(Clone)]
+pub(crate) struct Target {
+    host: String,
+    port: u16,
+    tls: Arc<rustls::ClientConfig>,
+}
+
+impl Target {
+    /// From a kubeconfig with a client certificate in it.
+    pub(crate) async fn read(kubeconfig: &Path) -> anyhow::Result<Self> {
+        let config = kube::config::Kubeconfig::read_from(kubeconfig)?;
+        let config = kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await?;
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in config.root_cert.iter().flatten() {
+            roots.add(CertificateDer::from(certificate.clone()))?;
+        }
+        // Written out, an identity shows its key.
+        let identity = serde_json::to_value(&config.auth_info)?;
+        let field = |name: &str| -> anyhow::Result<Vec<u8>> {
+            use base64::Engine as _;
+            let text = identity.get(name).and_then(serde_json::Value::as_str);
+            let text = text.with_context(|| format!("{}: no {name} in it", kubeconfig.display()))?;
+            Ok(base64::engine::general_purpose::STANDARD.decode(text)?)
+        };
+        let certificate = field("client-certificate-data")?;
+        let key = field("client-key-data")?;
+        let chain = CertificateDer::pem_slice_iter(&certificate).collect::<Result<Vec<_>, _>>()?;
+        let mut tls = rustls::ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(&key)?)?;
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Self {
+            host: config.cluster_url.host().unwrap_or_default().to_owned(),
+            port: config.cluster_url.port_u16().unwrap_or(443),
+            tls: Arc::new(tls),
+        })
+    }
+
+    /// A connection of its own.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Connection> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from(self.host.clone())?;
+        let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await?;
+        let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW * 16)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        tokio::spawn(connection);
+        Ok(Connection { sender })
+    }
+
+    /// Several connections.
+    pub(crate) async fn connections(&self, count: usize) -> anyhow::Result<Vec<Connection>> {
+        futures::future::try_join_all((0..count).map(|_| self.connect())).await
+    }
+}
+
+/// One connection; clones share it.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+}
+
+impl Connection {
+    /// Sends a request and reads its answer to the end.
+    pub(crate) async fn call(&self, method: &str, path: &str, form: &str, body: Bytes) -> anyhow::Result<Bytes> {
+        let answer = self.send(method, path, form, body).await?;
+        Ok(answer.collect().await?.to_bytes())
+    }
+
+    /// Sends a request and gives the answer's body before it has arrived.
+    pub(crate) async fn send(&self, method: &str, path: &str, form: &str, body: Bytes) -> anyhow::Result<Incoming> {
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(format!("https://localhost{path}"))
+            .header(http::header::ACCEPT, "application/json")
+            .header(http::header::USER_AGENT, "bench/1");
+        if !form.is_empty() {
+            request = request.header(http::header::CONTENT_TYPE, form);
+        }
+        let mut sender = self.sender.clone();
+        sender.ready().await?;
+        let answer = sender.send_request(request.body(Full::new(body))?).await?;
+        let status = answer.status();
+        if !status.is_success() {
+            let text = answer.into_body().collect().await?.to_bytes();
+            bail!("{method} {path}: {status}: {}", String::from_utf8_lossy(&text));
+        }
+        Ok(answer.into_body())
+    }
+
+    /// A GET.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Bytes> {
+        self.call("GET", path, "", Bytes::new())
+            .await
+            .with_context(|| path.to_owned())
+    }
+}

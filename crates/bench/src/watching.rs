@@ -1,0 +1,84 @@
+//! How long an event is on its way: from the moment its write is sent until a watcher has read the event's last byte.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use crate::load::Target;
+
+/// Events that are sent, one after the other.
+const EVENTS: usize = 300;
+/// Watches on one connection, as a process with many informers has them.
+const WATCHES_PER_CONNECTION: usize = 50;
+/// Between two writes: far more than one takes, so that each is measured by itself.
+const PAUSE: Duration = Duration::from_millis(25);
+/// What names an event in the watch's lines.
+const MARK: &[u8] = b"\"name\":\"event-";
+
+/// The way of every event to every one of `watchers`.
+pub(crate) async fn latencies(target: &Target, namespace: &str, watchers: usize) -> anyhow::Result<Vec<Duration>> {
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+    let writer = target.connect().await?;
+    let mut tasks = Vec::new();
+    let mut connection = target.connect().await?;
+    for number in 0..watchers {
+        if number > 0 && number % WATCHES_PER_CONNECTION == 0 {
+            connection = target.connect().await?;
+        }
+        let url = format!("{path}?watch=true&resourceVersion=0&timeoutSeconds=600");
+        let body = connection.send("GET", &url, "", Bytes::new()).await?;
+        tasks.push(tokio::spawn(follow(body)));
+    }
+    // Long enough for the objects that are there already to arrive.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut sent = Vec::with_capacity(EVENTS);
+    for number in 0..EVENTS {
+        let object = serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("event-{watchers}-{number}")},
+            "data": {"text": "x".repeat(400)},
+        });
+        let body = Bytes::from(object.to_string());
+        sent.push(Instant::now());
+        writer.call("POST", &path, "application/json", body).await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+    let sent = Arc::new(sent);
+    let mut latencies = Vec::with_capacity(EVENTS * watchers);
+    for task in tasks {
+        let arrived = tokio::time::timeout(Duration::from_secs(60), task)
+            .await
+            .context("a watcher did not see every event within a minute")???;
+        latencies.extend(
+            sent.iter()
+                .zip(arrived)
+                .map(|(sent, arrived)| arrived.saturating_duration_since(*sent)),
+        );
+    }
+    Ok(latencies)
+}
+
+/// When each event of this measurement arrived.
+async fn follow(mut body: Incoming) -> anyhow::Result<Vec<Instant>> {
+    let mut arrived = Vec::with_capacity(EVENTS);
+    let mut line = Vec::new();
+    while arrived.len() < EVENTS {
+        let frame = body.frame().await.context("a watch ended")??;
+        let Ok(data) = frame.into_data() else { continue };
+        let now = Instant::now();
+        for part in data.split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(part);
+            if line.ends_with(b"\n") {
+                let fresh = line.windows(MARK.len()).any(|window| window == MARK);
+                if fresh {
+                    arrived.push(now);
+                }
+                line.clear();
+            }
+        }
+    }
+    Ok(arrived)
+}
