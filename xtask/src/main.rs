@@ -7,6 +7,7 @@ mod baseline;
 mod bench;
 mod cargo;
 mod generate;
+mod kustomize;
 mod record_kubernetes;
 mod tidy;
 
@@ -31,6 +32,10 @@ enum Task {
         /// Only cases whose name contains this.
         only: Option<String>,
     },
+    /// Build every kustomization below a folder with the real kustomize (on PATH) and with ours, and compare byte for byte.
+    CompareKustomize(kustomize::Compare),
+    /// Build trees that are made up by chance with the real kustomize (on PATH) and with ours, and compare byte for byte.
+    FuzzKustomize(kustomize::Fuzz),
     /// Check what no compiler checks: layers, module docs, the map, sizes, forbidden words.
     Tidy,
     /// Measure the program from outside; `cargo xtask bench --help` says what.
@@ -63,6 +68,8 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Generate { check } => generate::run(check),
         Task::Baseline { only } => baseline::run(only.as_deref()),
+        Task::CompareKustomize(compare) => compare.run(),
+        Task::FuzzKustomize(fuzz) => fuzz.run(),
         Task::Tidy => tidy::run(),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Differential { arguments } => cargo::run(&["run", "--package", "tenure-differential", "--"], &arguments),

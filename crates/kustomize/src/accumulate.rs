@@ -135,6 +135,10 @@ impl Builder<'_> {
         }
         let own = self.configuration(frame, kustomization)?;
         merge_config(&mut into, &own).map_err(|message| field_error(kustomization, 1, "configurations", message))?;
+        if !kustomization.crds.is_empty() {
+            let crds = self.crds(frame, kustomization)?;
+            merge_config(&mut into, &crds).map_err(|message| field_error(kustomization, 1, "crds", message))?;
+        }
         self.run_generators(frame, kustomization, &mut into)?;
         for (index, reference) in kustomization.components.iter().enumerate() {
             let field = format!("components[{index}]");
@@ -345,9 +349,9 @@ impl Builder<'_> {
             .map_err(|error| error.through(place))
     }
 
-    /// The fields of the transformers for one kustomization: defaults, `configurations` and `crds`.
+    /// The fields of the transformers for one kustomization: defaults and `configurations`.
     fn configuration(&self, frame: &Frame, kustomization: &Kustomization) -> Result<Arc<TransformerConfig>, Error> {
-        let mut config = TransformerConfig::defaults();
+        let mut custom = TransformerConfig::default();
         for (index, reference) in kustomization.configurations.iter().enumerate() {
             let field = format!("configurations[{index}]");
             let at = |message: String| field_error(kustomization, reference.line, &field, message);
@@ -362,8 +366,21 @@ impl Builder<'_> {
             let decoder = Decoder::new(&path, true);
             let mut read = TransformerConfig::read(&decoder, &node);
             decoder.finish()?;
-            config = Arc::new(config.merge(&mut read).map_err(at)?);
+            read.sort();
+            custom = custom.merge(&mut read).map_err(at)?;
         }
+        if kustomization.configurations.is_empty() {
+            return Ok(TransformerConfig::defaults());
+        }
+        let merged = TransformerConfig::defaults().merge(&mut custom);
+        merged
+            .map(Arc::new)
+            .map_err(|message| field_error(kustomization, 1, "configurations", message))
+    }
+
+    /// The fields that the schemas under `crds` name.
+    fn crds(&self, frame: &Frame, kustomization: &Kustomization) -> Result<Arc<TransformerConfig>, Error> {
+        let mut config = TransformerConfig::default();
         for (index, reference) in kustomization.crds.iter().enumerate() {
             let field = format!("crds[{index}]");
             let at = |message: String| field_error(kustomization, reference.line, &field, message);
@@ -376,9 +393,9 @@ impl Builder<'_> {
                 Some(node) => crate::crds::configuration(&node).map_err(at)?,
                 None => continue,
             };
-            config = Arc::new(config.merge(&mut read).map_err(at)?);
+            config = config.merge(&mut read).map_err(at)?;
         }
-        Ok(config)
+        Ok(Arc::new(config))
     }
 
     fn run_generators(
@@ -492,7 +509,12 @@ pub(crate) fn field_error(kustomization: &Kustomization, line: u32, field: &str,
 
 fn merge_config(into: &mut Accumulated, other: &Arc<TransformerConfig>) -> Result<(), String> {
     match &into.config {
-        None => into.config = Some(Arc::clone(other)),
+        None if Arc::ptr_eq(&TransformerConfig::defaults(), other) => into.config = Some(Arc::clone(other)),
+        // kustomize merges into an empty configuration, where a specification for one kind hides one for all kinds.
+        None => {
+            let mut other = (**other).clone();
+            into.config = Some(Arc::new(TransformerConfig::default().merge(&mut other)?));
+        }
         Some(own) if Arc::ptr_eq(own, other) || own == other => {}
         Some(own) => {
             let mut other = (**other).clone();

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::accumulate::{Accumulated, Builder, Frame, field_error};
+use crate::collection::Collection;
 use crate::config::TransformerConfig;
 use crate::decode::Spot;
 use crate::error::{Error, shown};
@@ -90,6 +91,10 @@ pub fn build_each(
             .get("config.kubernetes.io/local-config")
             .is_none_or(|value| value == "false")
     });
+    // Patches may have given two resources one id.
+    let mut unique = Collection::default();
+    unique.append_all(list).map_err(|trouble| builder.error(trouble))?;
+    let mut list = unique.list;
     for resource in &list {
         if resource.name().is_empty() || resource.kind().is_empty() {
             return Err(builder.error(crate::collection::Trouble::of(
@@ -184,19 +189,12 @@ impl Builder<'_> {
     pub(crate) fn note_vars(&self, kustomization: &Kustomization, into: &mut Accumulated) -> Result<(), Error> {
         for (index, var) in kustomization.vars.iter().enumerate() {
             let at = |message: String| field_error(kustomization, var.line, &format!("vars[{index}]"), message);
-            let wanted = crate::id::ResourceId::new(
-                &self.loader.schema,
-                var.value.gvk.clone(),
-                var.value.object_name.clone(),
-                var.value.object_namespace.clone(),
-            );
-            let strict = !wanted.namespace.is_empty() || wanted.is_cluster_scoped();
+            let wanted = &var.value;
+            // An empty namespace stands for any; another one is never that of a cluster-scoped kind.
             let found = into.resources.matching_any(|id| {
-                if strict {
-                    id.same_as(&wanted)
-                } else {
-                    id.name == wanted.name && id.gvk == wanted.gvk
-                }
+                id.name == wanted.object_name
+                    && id.gvk == wanted.gvk
+                    && (wanted.object_namespace.is_empty() || id.effective_namespace() == wanted.object_namespace)
             });
             if let [_, _, ..] = found.as_slice() {
                 return Err(at(format!(

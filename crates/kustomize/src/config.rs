@@ -222,7 +222,8 @@ impl TransformerConfig {
         config
     }
 
-    fn sort(&mut self) {
+    /// Sorts all specifications by kind, as kustomize does whenever it has read or merged some.
+    pub(crate) fn sort(&mut self) {
         for name in SECTIONS {
             if let Some(list) = self.section(name) {
                 list.sort_by_cached_key(|spec| sort_key(&spec.gvk));

@@ -204,6 +204,7 @@ fn merge_fields<'s>(
 pub(crate) fn take(node: &mut Node) -> Node {
     let mut empty = Node::untyped("");
     empty.style = node.style;
+    empty.share = node.share;
     std::mem::replace(node, empty)
 }
 

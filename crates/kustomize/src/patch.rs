@@ -111,8 +111,11 @@ impl PreparedPatch {
             let _ = annotations_of(&mut resource.node);
         }
         through_json(&mut resource.node).map_err(|problem| fail(problem.message))?;
+        resource.node.unshare();
+        resource.show_origin();
         jsonpatch::apply(&mut resource.node, operations, self.place).map_err(fail)?;
         resource.settle_annotations();
+        resource.hide_origin();
         Ok(())
     }
 }
@@ -174,6 +177,7 @@ fn merge(resource: &mut Resource, patch: Resource) -> Result<(), Trouble> {
         return Ok(());
     };
     resource.node = node;
+    resource.settle_shares();
     // A patch that takes the annotations away takes kustomize's notes with them, and so the names that it had.
     let kept = resource
         .node
@@ -182,6 +186,7 @@ fn merge(resource: &mut Resource, patch: Resource) -> Result<(), Trouble> {
     if has_notes && kept.is_none_or(|annotations| annotations.remove(NOTES).is_none()) {
         resource.notes = Notes {
             touched_by: std::mem::take(&mut resource.notes.touched_by),
+            shares: resource.notes.shares,
             ..Notes::default()
         };
     }

@@ -59,6 +59,8 @@ pub(crate) struct Notes {
     pub(crate) transformations: String,
     /// Transformers that were run over the resource, in order.
     pub(crate) touched_by: Touched,
+    /// How many groups of nodes that are one and the same have been made in the resource.
+    pub(crate) shares: u16,
 }
 
 impl Notes {
@@ -99,6 +101,10 @@ const BUILD_ANNOTATIONS: [&str; 19] = [
     "config.k8s.io/id",
     "internal.config.kubernetes.io/helm-generated",
 ];
+
+/// Where a resource comes from, and what changed it, for the author to see.
+const ORIGIN: &str = "config.kubernetes.io/origin";
+const TRANSFORMATIONS: &str = "alpha.config.kubernetes.io/transformations";
 
 impl Resource {
     /// Takes a resource as it was read; notes that an author wrote as annotations are honoured.
@@ -200,6 +206,13 @@ impl Resource {
         self.notes.previous.push((id.name, namespace, id.gvk.kind));
     }
 
+    /// Writes what was written in one place of a shared node in all of its places.
+    pub(crate) fn settle_shares(&mut self) {
+        if self.notes.shares > 0 {
+            self.node.settle_shares();
+        }
+    }
+
     pub(crate) fn set_name(&mut self, name: &str) {
         if let Some(metadata) = self.node.map_field("metadata") {
             metadata.set_field("name", Node::untyped(name));
@@ -267,22 +280,53 @@ impl Resource {
         self.set_text_map("annotations", &annotations);
     }
 
+    /// Writes the notes that kustomize keeps in annotations which a patch can take away.
+    pub(crate) fn show_origin(&mut self) {
+        let shown = [
+            (ORIGIN, self.notes.origin.clone()),
+            (TRANSFORMATIONS, Some(self.notes.transformations.clone())),
+        ];
+        for (name, text) in shown {
+            if let Some(text) = text.filter(|text| !text.is_empty())
+                && let Some(metadata) = self.node.map_field("metadata")
+                && let Some(annotations) = metadata.map_field("annotations")
+            {
+                annotations.set_field(name, Node::quoted(text));
+            }
+        }
+    }
+
+    /// Takes back what [`Self::show_origin`] wrote and a patch left there.
+    pub(crate) fn hide_origin(&mut self) {
+        let mut hidden = |name: &str| -> Option<String> {
+            let metadata = self.node.get_mut("metadata")?;
+            let annotations = metadata.get_mut("annotations")?;
+            let text = annotations.remove(name)?.text().to_owned();
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+            Some(text)
+        };
+        let (origin, transformations) = (hidden(ORIGIN), hidden(TRANSFORMATIONS));
+        if self.notes.origin.is_some() {
+            self.notes.origin = origin;
+            self.notes.transformations = transformations.unwrap_or_default();
+        }
+    }
+
     /// Takes away what only the build needs, and writes the annotations that the build keeps.
     pub(crate) fn finish(&mut self, keep_origin: bool, keep_transformations: bool) {
         let mut annotations = self.text_map("annotations");
         for name in BUILD_ANNOTATIONS {
             annotations.remove(name);
         }
-        annotations.remove("config.kubernetes.io/origin");
-        annotations.remove("alpha.config.kubernetes.io/transformations");
+        annotations.remove(ORIGIN);
+        annotations.remove(TRANSFORMATIONS);
         if keep_origin && let Some(origin) = &self.notes.origin {
-            annotations.insert("config.kubernetes.io/origin".to_owned(), origin.clone());
+            annotations.insert(ORIGIN.to_owned(), origin.clone());
         }
         if keep_transformations && !self.notes.transformations.is_empty() {
-            annotations.insert(
-                "alpha.config.kubernetes.io/transformations".to_owned(),
-                self.notes.transformations.clone(),
-            );
+            annotations.insert(TRANSFORMATIONS.to_owned(), self.notes.transformations.clone());
         }
         self.set_text_map("annotations", &annotations);
     }

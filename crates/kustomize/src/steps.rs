@@ -21,7 +21,7 @@ use crate::transform::namespace::Namespace;
 use crate::transform::replacements::PreparedReplacement;
 use crate::transform::value_add::ValueAdd;
 use crate::transform::{labels, replacements, replicas};
-use crate::yaml::json::configuration_value;
+use crate::yaml::json::{configuration_value, from_value};
 use crate::yaml::read::Lines;
 
 /// One transformer, ready to run.
@@ -407,8 +407,15 @@ pub(crate) fn json_operations(
     }
     let node = loader
         .configuration(file, text, lines)
-        .map_err(|error| error.to_string())?
-        .ok_or("empty json patch operations")?;
+        .map_err(|error| error.to_string());
+    // What starts like JSON must be JSON: a list in YAML's flow style isn't enough.
+    if text.starts_with('[') {
+        let value = serde_json::from_str(text)
+            .map_err(|error| format!("it starts with '[', so it must be JSON (or a list in block style): {error}"))?;
+        let node = node.ok().flatten().unwrap_or_else(|| from_value(&value));
+        return jsonpatch::operations(&value, &node);
+    }
+    let node = node?.ok_or("empty json patch operations")?;
     let value = configuration_value(&node).map_err(|problem| problem.message)?;
     jsonpatch::operations(&value, &node)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::collection::{Collection, Trouble};
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
-use crate::yaml::node::{Node, Tag};
+use crate::yaml::node::{Node, Share, Tag};
 
 /// Puts the pairs into all fields.
 pub(crate) fn transform(
@@ -17,20 +17,28 @@ pub(crate) fn transform(
         return Ok(());
     }
     for resource in &mut resources.list {
+        let first_group = resource.notes.shares.saturating_add(1);
         for spec in fields {
             let mut write = |node: &mut Node| {
                 if !node.is_map() && !node.is_null() {
                     return Err("wrong node kind: expected a mapping".to_owned());
                 }
                 let place = (node.source, node.line);
-                for (key, value) in pairs {
-                    node.set_field(key, Node::scalar(value.clone(), Tag::Str).placed(place.0, place.1));
+                for ((key, value), group) in pairs.iter().zip(first_group..) {
+                    let mut made = Node::scalar(value.clone(), Tag::Str).placed(place.0, place.1);
+                    if node.get(key).is_none() {
+                        made.share = Share { group, writes: 0 };
+                    }
+                    node.set_field(key, made);
                 }
                 Ok(())
             };
             apply(&mut resource.node, spec, Create::Map, &mut write)
                 .map_err(|message| Trouble::of(resource, message))?;
         }
+        resource.settle_shares();
+        let groups = u16::try_from(pairs.len()).unwrap_or(u16::MAX);
+        resource.notes.shares = resource.notes.shares.saturating_add(groups);
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::fieldspec::{Create, descend, split_path};
 use crate::id::{Gvk, ResourceId};
 use crate::resource::Resource;
 use crate::yaml::node::{Data, Node};
+use crate::yaml::scalar::{Dialect, Scalar, meaning};
 
 /// What is known of a resource that others may refer to.
 struct Candidate {
@@ -37,11 +38,18 @@ struct Names {
 /// A kind that names may be of, and the fields that hold them, with their paths taken apart.
 type Target<'a> = (&'a Gvk, Vec<(&'a FieldSpec, Vec<String>)>);
 
+const BLANK_NAMESPACE: &str =
+    "the namespace of a ServiceAccount under subjects is blank; write one, or leave the field out";
+
 /// Fixes all references.
 pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) -> Result<(), Trouble> {
     let names = Names::of(&resources.list);
     if names.by_previous_name.is_empty() {
-        return Ok(());
+        return resources.list.iter().try_for_each(|resource| {
+            account_namespaces(&resource.node)
+                .map(|_| ())
+                .ok_or_else(|| Trouble::of(resource, BLANK_NAMESPACE))
+        });
     }
     let paths: Vec<Target<'_>> = config
         .name_reference
@@ -73,7 +81,12 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
             id: ResourceId::new(schema, gvk, text("name"), text("namespace")),
             prefixes: &notes.prefixes,
             suffixes: &notes.suffixes,
-            account_namespaces: account_namespaces(node),
+            account_namespaces: account_namespaces(node).ok_or_else(|| Trouble {
+                id: original.to_string(),
+                source: node.source,
+                line: node.line,
+                message: BLANK_NAMESPACE.to_owned(),
+            })?,
             role: role_reference(node),
         };
         for (target, specs) in &paths {
@@ -277,18 +290,23 @@ fn same_ending(a: &[String], b: &[String]) -> bool {
     a.iter().rev().zip(b.iter().rev()).all(|(x, y)| x == y)
 }
 
-fn account_namespaces(node: &Node) -> HashSet<String> {
+/// The namespaces of the accounts that a RoleBinding is for; nothing when one of them isn't text.
+fn account_namespaces(node: &Node) -> Option<HashSet<String>> {
     if node.get("kind").map(Node::text) != Some("RoleBinding") {
-        return HashSet::new();
+        return Some(HashSet::new());
     }
     let Some(subjects) = node.get("subjects") else {
-        return HashSet::new();
+        return Some(HashSet::new());
     };
     subjects
         .items()
         .iter()
         .filter(|subject| subject.get("kind").map(Node::text) == Some("ServiceAccount"))
-        .filter_map(|subject| subject.get("namespace").map(|namespace| namespace.text().to_owned()))
+        .filter_map(|subject| subject.get("namespace"))
+        .map(|namespace| match meaning(namespace, Dialect::V3) {
+            Ok(Scalar::Text(text)) => Some(text.into_owned()),
+            _ => None,
+        })
         .collect()
 }
 

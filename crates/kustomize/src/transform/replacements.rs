@@ -72,11 +72,12 @@ impl PreparedReplacement {
 /// Applies all replacements in order.
 pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection) -> Result<(), PatchTrouble> {
     for replacement in list {
-        let value = match (&replacement.source_value, &replacement.source) {
+        let mut value = match (&replacement.source_value, &replacement.source) {
             (Some(text), _) => Node::untyped(text.clone()),
             (None, Some(source)) => source_value(source, resources).map_err(PatchTrouble::Target)?,
             (None, None) => continue,
         };
+        value.unshare();
         for target in &replacement.targets {
             for resource in &mut resources.list {
                 if !target.selects(resource) {
@@ -85,6 +86,7 @@ pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection
                 for path in &target.paths {
                     let options = target.options.as_ref();
                     let written = write(&mut resource.node, path, &value, options);
+                    resource.settle_shares();
                     if let Err(message) = written.and_then(|()| resource.node.check_growth()) {
                         return Err(PatchTrouble::Resource(Trouble::of(resource, message)));
                     }
@@ -210,6 +212,7 @@ fn set_value(target: &mut Node, value: &Node, options: Option<&FieldOptions>) ->
     match &mut target.data {
         Data::Scalar(text) => {
             *text = value.text().into();
+            target.share = target.written_over(&value);
             target.line = value.line;
             target.source = value.source;
         }

@@ -19,6 +19,33 @@ pub(crate) struct NotJson {
     pub(crate) message: String,
 }
 
+/// The text of a string after it went through JSON and was read as YAML: Go writes next-line characters into JSON as they
+/// are, and its YAML reader then takes them for the ends of lines and folds them.
+fn without_next_lines(text: String) -> String {
+    if !text.contains(NEXT_LINE) {
+        return text;
+    }
+    let mut folded = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find(NEXT_LINE) {
+        let (before, after) = rest.split_at(at);
+        folded.push_str(before.trim_end_matches(' '));
+        let next = after.trim_start_matches([' ', NEXT_LINE]);
+        let blanks = after.len() - next.len();
+        let ends = after.get(..blanks).unwrap_or("").matches(NEXT_LINE).count();
+        if ends == 1 {
+            folded.push(' ');
+        } else {
+            folded.extend(std::iter::repeat_n('\n', ends - 1));
+        }
+        rest = next;
+    }
+    folded.push_str(rest);
+    folded
+}
+
+const NEXT_LINE: char = '\u{85}';
+
 /// The value of a resource's node, as kustomize prints it: read by yaml.v3, through JSON, read again by yaml.v2.
 ///
 /// # Errors
@@ -94,7 +121,7 @@ fn scalar_json(scalar: Scalar<'_>) -> Value {
         Scalar::Bool(truth) => Value::Bool(truth),
         Scalar::Int(integer) => integer_value(integer),
         Scalar::Float(float) => float_value(float).unwrap_or(Value::Null),
-        Scalar::Text(text) => Value::String(text.into_owned()),
+        Scalar::Text(text) => Value::String(without_next_lines(text.into_owned())),
         Scalar::Timestamp(text) => Value::String(text),
         Scalar::Merge => Value::String("<<".to_owned()),
     }

@@ -3,6 +3,8 @@
 
 use smol_str::SmolStr;
 
+use std::collections::BTreeMap;
+
 /// How a scalar was, or will be, written; it decides whether text that looks like a number is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
@@ -67,6 +69,16 @@ pub(crate) enum Data {
     Seq(Box<Vec<Node>>),
 }
 
+/// One text in several places: kustomize puts one and the same node into all fields that a pair of labels or annotations
+/// creates, so that writing over it in one place writes over it in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// The group, by its number in the resource; 0 for a node that is only in one place.
+    pub(crate) group: u16,
+    /// How often it was written over in this place.
+    pub(crate) writes: u16,
+}
+
 /// One node of a document.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
@@ -77,6 +89,8 @@ pub(crate) struct Node {
     pub(crate) tagged: bool,
     /// A null that a patch must not clear.
     pub(crate) keep_null: bool,
+    /// Where else this node is.
+    pub(crate) share: Share,
     /// The line in its source, from 1; 0 when no line says it.
     pub(crate) line: u32,
     /// The source file, by its number in the build; 0 when unknown.
@@ -128,6 +142,7 @@ impl Node {
             style,
             tagged: false,
             keep_null: false,
+            share: Share::default(),
             line: 0,
             source: 0,
         }
@@ -280,7 +295,70 @@ impl Node {
         value.style = self.style;
         value.line = if value.line == 0 { self.line } else { value.line };
         value.source = if value.source == 0 { self.source } else { value.source };
+        value.share = self.written_over(&value);
         *self = value;
+    }
+
+    /// The share that a node has when it is written over this one.
+    pub(crate) fn written_over(&self, value: &Node) -> Share {
+        match self.share {
+            share if share.group == 0 || share.group == value.share.group => value.share,
+            Share { group, writes } => Share {
+                group,
+                writes: writes.saturating_add(1),
+            },
+        }
+    }
+
+    /// Takes this node, and all in it, out of its groups.
+    pub(crate) fn unshare(&mut self) {
+        self.share = Share::default();
+        match &mut self.data {
+            Data::Scalar(_) => {}
+            Data::Map(entries) => entries.iter_mut().for_each(|(_, value)| value.unshare()),
+            Data::Seq(items) => items.iter_mut().for_each(Node::unshare),
+        }
+    }
+
+    /// Writes what was written in one place of a group in its other places too.
+    pub(crate) fn settle_shares(&mut self) {
+        let mut latest: BTreeMap<u16, (Node, bool)> = BTreeMap::new();
+        self.latest_shares(&mut latest);
+        latest.retain(|_, (_, is_uneven)| *is_uneven);
+        if !latest.is_empty() {
+            self.even_shares(&latest);
+        }
+    }
+
+    fn latest_shares(&self, latest: &mut BTreeMap<u16, (Node, bool)>) {
+        if self.share.group != 0 {
+            match latest.get_mut(&self.share.group) {
+                None => {
+                    latest.insert(self.share.group, (self.clone(), false));
+                }
+                Some((node, is_uneven)) if node.share.writes != self.share.writes => {
+                    *is_uneven = true;
+                    if node.share.writes < self.share.writes {
+                        *node = self.clone();
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        self.items().iter().for_each(|item| item.latest_shares(latest));
+        self.entries().iter().for_each(|(_, value)| value.latest_shares(latest));
+    }
+
+    fn even_shares(&mut self, latest: &BTreeMap<u16, (Node, bool)>) {
+        if let Some((node, _)) = latest.get(&self.share.group) {
+            *self = node.clone();
+            return;
+        }
+        match &mut self.data {
+            Data::Scalar(_) => {}
+            Data::Map(entries) => entries.iter_mut().for_each(|(_, value)| value.even_shares(latest)),
+            Data::Seq(items) => items.iter_mut().for_each(|item| item.even_shares(latest)),
+        }
     }
 
     /// Sets a field, as kyaml's FieldSetter: a null clears, an existing field keeps its quotes, and text that YAML 1.1 would
@@ -300,6 +378,7 @@ impl Node {
         }
         if let Some(existing) = self.get_mut(key.text()) {
             value.style = existing.style;
+            value.share = existing.written_over(&value);
             if value.line == 0 {
                 value.line = existing.line;
                 value.source = existing.source;

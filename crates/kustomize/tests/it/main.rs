@@ -1,4 +1,4 @@
-//! Integration tests: recorded answers of the real kustomize, and the real one itself where it is at hand.
+//! Integration tests: recorded answers of the real kustomize.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,4 +14,3 @@ mod corpus;
 mod disk;
 mod library;
 mod properties;
-mod real;

@@ -1,0 +1,238 @@
+//! `cargo xtask fuzz-kustomize`: makes up trees, builds each with the real kustomize and with ours, and compares byte for
+//! byte. Owns the loop and the report; a tree that the two treat differently is made small and printed.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kustomize::MapTree;
+
+use super::oracle::{self, Scratch, Verdict};
+use super::shrink::shrink;
+use super::trees::{self, Tree};
+
+/// Build trees that are made up by chance with both, and compare byte for byte.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct Fuzz {
+    /// How many trees.
+    #[arg(long, default_value_t = 500)]
+    trees: usize,
+    /// The same seed gives the same trees.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only this tree of the seed.
+    #[arg(long)]
+    only: Option<u64>,
+    /// Keep each small tree that shows a disagreement in a folder of this folder.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    /// How many smaller trees are tried for each disagreement.
+    #[arg(long, default_value_t = 400)]
+    shrink: usize,
+    /// Also say what both refused and why.
+    #[arg(long)]
+    refusals: bool,
+}
+
+/// A tree that showed a disagreement.
+struct Finding {
+    number: u64,
+    tree: Tree,
+    verdict: Verdict,
+}
+
+/// What came out of all trees.
+#[derive(Default)]
+struct Tally {
+    same: usize,
+    refused: BTreeMap<String, Vec<u64>>,
+    findings: Vec<Finding>,
+}
+
+impl Fuzz {
+    /// Runs, reports, and fails when something disagrees.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        oracle::there_is_one()?;
+        let tally = self.all()?;
+        let mut screen = std::io::stdout().lock();
+        for finding in &tally.findings {
+            writeln!(
+                screen,
+                "== tree {} of seed {}: {}",
+                finding.number, self.seed, finding.verdict
+            )?;
+            for (path, text) in &finding.tree.files {
+                writeln!(screen, "-- {path}\n{text}")?;
+            }
+            if let Some(keep) = &self.keep {
+                let folder = keep.join(format!("{}-{}", self.seed, finding.number));
+                lay(&finding.tree, &folder)?;
+                std::fs::write(folder.join("verdict.txt"), format!("{}\n", finding.verdict))?;
+            }
+        }
+        if self.refusals {
+            for (why, numbers) in &tally.refused {
+                let first = numbers.first().copied().unwrap_or_default();
+                writeln!(screen, "{:6}  {why} (tree {first})", numbers.len())?;
+            }
+        }
+        let refused: usize = tally.refused.values().map(Vec::len).sum();
+        writeln!(
+            screen,
+            "{} trees of seed {}: {} the same, {refused} refused by both, {} disagreements",
+            self.count(),
+            self.seed,
+            tally.same,
+            tally.findings.len()
+        )?;
+        anyhow::ensure!(tally.findings.is_empty(), "{} disagreements", tally.findings.len());
+        Ok(())
+    }
+
+    fn count(&self) -> usize {
+        if self.only.is_some() { 1 } else { self.trees }
+    }
+
+    fn all(&self) -> anyhow::Result<Tally> {
+        let next = AtomicUsize::new(0);
+        let tally = Mutex::new(Tally::default());
+        let threads = std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(self.count());
+        std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let (next, tally) = (&next, &tally);
+                    scope.spawn(move || self.some(thread, next, tally))
+                })
+                .collect();
+            for handle in handles {
+                match handle.join() {
+                    Ok(result) => result?,
+                    Err(_) => anyhow::bail!("a panic while comparing"),
+                }
+            }
+            anyhow::Ok(())
+        })?;
+        let mut tally = tally
+            .into_inner()
+            .map_err(|_| anyhow::anyhow!("a panic while comparing"))?;
+        tally.findings.sort_by_key(|finding| finding.number);
+        Ok(tally)
+    }
+
+    fn some(&self, thread: usize, next: &AtomicUsize, tally: &Mutex<Tally>) -> anyhow::Result<()> {
+        let scratch = Scratch::new(&format!("fuzz-{}-{thread}", self.seed))?;
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.count() {
+                return Ok(());
+            }
+            let number = self.only.unwrap_or(u64::try_from(index)?);
+            let tree = trees::make(self.seed, number);
+            let verdict = one(&tree, scratch.path())?;
+            let finding = if verdict.is_disagreement() {
+                let class = verdict.class();
+                let shows = |tree: &Tree| one(tree, scratch.path()).is_ok_and(|verdict| verdict.class() == class);
+                let tree = shrink(&tree, self.shrink, shows);
+                let verdict = one(&tree, scratch.path())?;
+                Some(Finding { number, tree, verdict })
+            } else {
+                None
+            };
+            let Ok(mut tally) = tally.lock() else {
+                anyhow::bail!("a panic while comparing");
+            };
+            match (finding, verdict) {
+                (Some(finding), _) => tally.findings.push(finding),
+                (None, Verdict::BothRefuse(ours, real)) => {
+                    let last = |text: &str| {
+                        text.rsplit(": ")
+                            .next()
+                            .unwrap_or("")
+                            .chars()
+                            .take(60)
+                            .collect::<String>()
+                    };
+                    let why = format!("{} | {}", last(&ours), last(&real));
+                    tally.refused.entry(why).or_default().push(number);
+                }
+                _ => tally.same += 1,
+            }
+        }
+    }
+}
+
+fn one(tree: &Tree, scratch: &Path) -> anyhow::Result<Verdict> {
+    let folder = scratch.join("tree");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    lay(tree, &folder)?;
+    let mut map = MapTree::new();
+    for (path, text) in &tree.files {
+        map.insert(path, text.as_bytes());
+    }
+    oracle::ask(&map, &tree.build, &folder, scratch)
+}
+
+fn lay(tree: &Tree, folder: &Path) -> anyhow::Result<()> {
+    for (path, text) in &tree.files {
+        let path = folder.join(path);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        std::fs::write(path, text)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_trees() {
+        for number in 0..20 {
+            assert_eq!(trees::make(7, number).files, trees::make(7, number).files);
+        }
+    }
+
+    #[test]
+    fn made_up_trees_build_to_the_same_bytes() {
+        if oracle::there_is_one().is_err() {
+            writeln!(std::io::stderr(), "skipped: there is no kustomize on PATH").unwrap();
+            return;
+        }
+        let fuzz = Fuzz {
+            trees: 300,
+            seed: 20_260,
+            only: None,
+            keep: None,
+            shrink: 200,
+            refusals: false,
+        };
+        let tally = fuzz.all().unwrap();
+        let findings: Vec<String> = tally
+            .findings
+            .iter()
+            .map(|finding| {
+                format!(
+                    "tree {}: {}\n{:#?}",
+                    finding.number, finding.verdict, finding.tree.files
+                )
+            })
+            .collect();
+        assert!(
+            findings.is_empty(),
+            "{} disagreements:\n{}",
+            findings.len(),
+            findings.join("\n")
+        );
+        assert!(tally.same > 200, "only {} of 300 trees could be built", tally.same);
+    }
+}

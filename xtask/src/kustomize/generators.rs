@@ -1,0 +1,160 @@
+//! Makes up generators of ConfigMaps and Secrets, and the files that they read. Owns their arguments and options.
+
+use super::objects::{Made, pairs};
+use super::random::Random;
+use super::scalars;
+use super::trees::Folder;
+use super::writer::{Value, map};
+
+/// `configMapGenerator`, `secretGenerator` and `generatorOptions`.
+pub(super) fn generators(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, fields: &mut Value) {
+    for (field, kind, chance) in [
+        ("configMapGenerator", "ConfigMap", 28),
+        ("secretGenerator", "Secret", 15),
+    ] {
+        if !random.chance(chance) {
+            continue;
+        }
+        let mut all = Vec::new();
+        for _ in 0..random.between(1, 2) {
+            all.push(generator(random, folder, visible, kind));
+        }
+        fields.put(field, Value::List(all));
+    }
+    if random.chance(10) {
+        fields.put("generatorOptions", generator_options(random));
+    }
+}
+
+fn generator_options(random: &mut Random) -> Value {
+    let mut options = map([]);
+    if random.chance(50) {
+        options.put("disableNameSuffixHash", random.chance(70));
+    }
+    if random.chance(40) {
+        options.put("labels", pairs(random, 2));
+    }
+    if random.chance(40) {
+        options.put("annotations", pairs(random, 2));
+    }
+    if random.chance(20) {
+        options.put("immutable", true);
+    }
+    options
+}
+
+fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, kind: &str) -> Value {
+    let existing: Vec<Made> = visible.iter().filter(|made| made.kind == kind).cloned().collect();
+    let replaces = !existing.is_empty() && random.chance(30);
+    let made = if replaces {
+        random.pick(&existing)
+    } else {
+        Made {
+            api: "v1".to_owned(),
+            kind: kind.to_owned(),
+            name: format!("{}-{}", random.pick(&["settings", "env", "files"]), visible.len()),
+            namespace: if random.chance(15) {
+                "prod".to_owned()
+            } else {
+                String::new()
+            },
+        }
+    };
+    let mut arguments = map([("name", made.name.as_str().into())]);
+    if !made.namespace.is_empty() {
+        arguments.put("namespace", made.namespace.as_str());
+    }
+    if replaces {
+        arguments.put(
+            "behavior",
+            random.pick(&["merge", "replace", "merge", "merge", "replace"]),
+        );
+    } else {
+        if random.chance(10) {
+            arguments.put("behavior", "create");
+        }
+        visible.push(made);
+    }
+    if random.chance(70) {
+        arguments.put("literals", literals(random));
+    }
+    if random.chance(30) {
+        let mut files = Vec::new();
+        for _ in 0..random.between(1, 2) {
+            let content = map([("key", scalars::odd(random))]);
+            let mut text = folder.text(random, &content);
+            if random.chance(10) {
+                text = random
+                    .pick(&[
+                        "",
+                        "no newline",
+                        "windows\r\nlines\r\n",
+                        "\u{feff}bom",
+                        "tab\there\n",
+                        " \n",
+                        "trailing  \nspace\n",
+                    ])
+                    .to_owned();
+            }
+            let stem = random.pick(&["app.properties", "config.json", "plain"]);
+            let name = folder.file(random, stem, &text);
+            files.push(if random.chance(40) {
+                format!("{}={name}", random.pick(&["file", "renamed.yaml"]))
+            } else {
+                name
+            });
+        }
+        arguments.put("files", files);
+    }
+    if random.chance(20) {
+        let lines = random.some(
+            &[
+                "A=1",
+                "B=two words",
+                "# comment",
+                "",
+                "C=\"quoted\"",
+                "D='single'",
+                "E=a=b",
+                "  F=indented",
+                "G= spaced ",
+                "H=",
+                "I=#no",
+            ],
+            50,
+        );
+        let name = folder.file(random, "values.env", &(lines.join("\n") + "\n"));
+        arguments.put("envs", vec![name]);
+    }
+    if kind == "Secret" && random.chance(40) {
+        arguments.put("type", random.pick(&["Opaque", "kubernetes.io/tls", "example.com/odd"]));
+    }
+    if random.chance(20) {
+        arguments.put("options", generator_options(random));
+    }
+    arguments
+}
+
+fn literals(random: &mut Random) -> Value {
+    let mut all = Vec::new();
+    for key in random.some(&["k1", "k2", "LEVEL", "a.b", "c-d"], 45) {
+        let value = random.pick(&[
+            "v",
+            "1",
+            "true",
+            "a=b",
+            "two words",
+            "\"q\"",
+            "'q'",
+            "",
+            "multi\\nline",
+            "caf\u{e9}",
+            "0644",
+            "x: y",
+            "#",
+            " lead",
+        ]);
+        all.push(format!("{key}={value}"));
+    }
+    all.into()
+}

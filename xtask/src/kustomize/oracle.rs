@@ -1,0 +1,235 @@
+//! Asks the real kustomize and ours for the same tree and says whether they agree. Owns the time limit of the real one;
+//! refuses to compare messages: two refusals agree, whatever they say.
+
+use std::fmt;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use kustomize::{MapTree, Options, build};
+
+/// How long the real one may take for one tree.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What the two said about one tree.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Both built it, to the same bytes.
+    Same,
+    /// Both refused it: what ours said, and what the real one said.
+    BothRefuse(String, String),
+    /// Both built it, to other bytes: the difference, a line each, `-` the real one's and `+` ours.
+    Differs(String),
+    /// Only ours refused it, and why.
+    OursRefuses(String),
+    /// Only the real one refused it, and why.
+    RealRefuses(String),
+    /// It refers to something remote, which ours refuses by design.
+    Remote,
+    /// The real one took longer than the limit.
+    TimedOut,
+}
+
+impl Verdict {
+    /// Whether this is something to mend.
+    pub(super) fn is_disagreement(&self) -> bool {
+        matches!(
+            self,
+            Verdict::Differs(_) | Verdict::OursRefuses(_) | Verdict::RealRefuses(_)
+        )
+    }
+
+    /// What kind of verdict it is, and for a refusal of one side what it is about: a smaller tree that gives the same shows
+    /// the same trouble.
+    pub(super) fn class(&self) -> String {
+        match self {
+            Verdict::Same => "same".to_owned(),
+            Verdict::BothRefuse(..) => "both refuse".to_owned(),
+            Verdict::Differs(_) => "differs".to_owned(),
+            Verdict::OursRefuses(why) => format!("only ours refuses: {}", gist(why)),
+            Verdict::RealRefuses(why) => format!("only kustomize refuses: {}", gist(why)),
+            Verdict::Remote => "remote".to_owned(),
+            Verdict::TimedOut => "took too long".to_owned(),
+        }
+    }
+
+    /// The name of the class without its particulars, as a table has it.
+    pub(super) fn title(&self) -> &'static str {
+        match self {
+            Verdict::Same => "same",
+            Verdict::BothRefuse(..) => "both refuse",
+            Verdict::Differs(_) => "differs",
+            Verdict::OursRefuses(_) => "only ours refuses",
+            Verdict::RealRefuses(_) => "only kustomize refuses",
+            Verdict::Remote => "remote, refused by ours",
+            Verdict::TimedOut => "took too long",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::BothRefuse(ours, real) => write!(formatter, "both refuse\n  ours: {ours}\n  kustomize: {real}"),
+            Verdict::Differs(difference) => write!(formatter, "differs\n{difference}"),
+            Verdict::OursRefuses(why) => write!(formatter, "only ours refuses: {why}"),
+            Verdict::RealRefuses(why) => write!(formatter, "only kustomize refuses: {why}"),
+            Verdict::Same | Verdict::Remote | Verdict::TimedOut => formatter.write_str(self.title()),
+        }
+    }
+}
+
+/// The last clause of an error without what differs from tree to tree: digits and quoted words.
+fn gist(error: &str) -> String {
+    let line = error.trim().lines().next_back().unwrap_or("");
+    let clause = line.rsplit(": ").next().unwrap_or(line);
+    clause
+        .split([' ', ','])
+        .filter(|word| word.chars().all(|letter| letter.is_alphabetic() || letter == '\''))
+        .take(8)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Fails when there is no kustomize on PATH.
+pub(super) fn there_is_one() -> anyhow::Result<()> {
+    Command::new("kustomize")
+        .arg("version")
+        .output()
+        .context("there is no kustomize on PATH")?;
+    Ok(())
+}
+
+/// What the real one printed, or why it refused; `None` when it took too long. Its output goes through files in `scratch`.
+fn real(directory: &Path, scratch: &Path) -> anyhow::Result<Option<Result<Vec<u8>, String>>> {
+    let (out, err) = (scratch.join("stdout"), scratch.join("stderr"));
+    let mut child = Command::new("kustomize")
+        .arg("build")
+        .arg(directory)
+        .stdin(Stdio::null())
+        .stdout(File::create(&out)?)
+        .stderr(File::create(&err)?)
+        .spawn()
+        .context("starting kustomize")?;
+    let start = Instant::now();
+    let mut pause = Duration::from_millis(4);
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if start.elapsed() > LIMIT {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(16));
+    };
+    if status.success() {
+        // A distribution's build may not know its version; the label says so.
+        let text = std::fs::read_to_string(&out)?.replace("kustomize-(devel)", "kustomize-v5.8.1");
+        return Ok(Some(Ok(text.into_bytes())));
+    }
+    let text = String::from_utf8_lossy(&std::fs::read(&err)?).into_owned();
+    let said: Vec<&str> = text.lines().filter(|line| !line.starts_with("# Warning")).collect();
+    Ok(Some(Err(said.join("\n").trim().to_owned())))
+}
+
+/// Builds the directory `inside` of a tree by both; `disk` is where the tree lies for the real one.
+pub(super) fn ask(tree: &MapTree, inside: &str, disk: &Path, scratch: &Path) -> anyhow::Result<Verdict> {
+    let ours = build(tree, inside, &Options::default());
+    if let Err(error) = &ours
+        && error.to_string().contains("is remote: nothing is fetched")
+    {
+        return Ok(Verdict::Remote);
+    }
+    let Some(real) = real(&disk.join(inside), scratch)? else {
+        return Ok(Verdict::TimedOut);
+    };
+    Ok(match (ours, real) {
+        (Ok(ours), Ok(real)) => {
+            let ours = ours.to_yaml();
+            if ours.as_bytes() == real {
+                Verdict::Same
+            } else {
+                Verdict::Differs(difference(&String::from_utf8_lossy(&real), &ours))
+            }
+        }
+        (Ok(_), Err(real)) => Verdict::RealRefuses(real),
+        (Err(ours), Ok(_)) => Verdict::OursRefuses(ours.to_string()),
+        (Err(ours), Err(real)) => Verdict::BothRefuse(ours.to_string(), real),
+    })
+}
+
+fn difference(real: &str, ours: &str) -> String {
+    similar::TextDiff::from_lines(real, ours)
+        .unified_diff()
+        .header("kustomize", "ours")
+        .to_string()
+}
+
+/// Reads a directory of the disk into a tree, links as links; files that no build reads for their size are left out.
+pub(super) fn read(root: &Path) -> anyhow::Result<MapTree> {
+    let mut tree = MapTree::new();
+    add(root, "", &mut tree)?;
+    Ok(tree)
+}
+
+/// Larger files are data of a repository, not configuration.
+const LARGEST: u64 = 32 << 20;
+
+fn add(root: &Path, inside: &str, tree: &mut MapTree) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(root.join(inside))? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        if name == ".git" {
+            continue;
+        }
+        let path = if inside.is_empty() {
+            name
+        } else {
+            format!("{inside}/{name}")
+        };
+        let kind = entry.file_type()?;
+        if kind.is_symlink() {
+            tree.insert_link(&path, &std::fs::read_link(entry.path())?.to_string_lossy());
+        } else if kind.is_dir() {
+            tree.insert_directory(&path);
+            add(root, &path, tree)?;
+        } else if kind.is_file() && entry.metadata()?.len() <= LARGEST {
+            tree.insert(&path, std::fs::read(entry.path())?);
+        }
+    }
+    Ok(())
+}
+
+/// A folder for one thread's files, removed with it.
+pub(super) struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    /// A folder that no other thread or process has.
+    pub(super) fn new(name: &str) -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("kustomize-{}-{name}", std::process::id()));
+        if path.exists() {
+            bail!("{} exists; remove it", path.display());
+        }
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What can't be removed is in the system's temporary folder anyway.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

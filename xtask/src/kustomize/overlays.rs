@@ -1,0 +1,333 @@
+//! Makes up kustomizations and components over the objects that they see. Owns every field but the patches.
+
+use super::generators::generators;
+use super::objects::{Made, pairs};
+use super::patches;
+use super::random::Random;
+use super::transformers::{builtin, configuration, image};
+use super::trees::Folder;
+use super::writer::{Value, list, map};
+
+/// The fields of a Kustomization.
+pub(super) fn kustomization(
+    random: &mut Random,
+    folder: &mut Folder,
+    resources: Vec<String>,
+    components: &[String],
+    visible: &mut Vec<Made>,
+    is_top: bool,
+) -> Value {
+    let mut fields: Vec<(String, Value)> = Vec::new();
+    if random.chance(50) {
+        fields.push(("apiVersion".to_owned(), "kustomize.config.k8s.io/v1beta1".into()));
+        fields.push(("kind".to_owned(), "Kustomization".into()));
+    }
+    if !resources.is_empty() {
+        fields.push(("resources".to_owned(), resources.into()));
+    }
+    if !components.is_empty() {
+        let paths: Vec<String> = components.iter().map(|path| format!("../{path}")).collect();
+        fields.push(("components".to_owned(), paths.into()));
+    }
+    let mut rest = Value::Map(Vec::new());
+    generators(random, folder, visible, &mut rest);
+    transformers(random, folder, visible, &mut rest);
+    if is_top {
+        if random.chance(8) {
+            rest.put("sortOptions", sort_options(random));
+        }
+        if random.chance(12) {
+            let options = random.some(&["originAnnotations", "transformerAnnotations", "managedByLabel"], 50);
+            rest.put("buildMetadata", options);
+        }
+    }
+    if let Value::Map(rest) = rest {
+        fields.extend(rest);
+    }
+    Value::Map(fields)
+}
+
+/// The fields of a Component.
+pub(super) fn component(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>) -> Value {
+    let mut fields = map([
+        ("apiVersion", "kustomize.config.k8s.io/v1alpha1".into()),
+        ("kind", "Component".into()),
+    ]);
+    generators(random, folder, visible, &mut fields);
+    transformers(random, folder, visible, &mut fields);
+    fields
+}
+
+fn sort_options(random: &mut Random) -> Value {
+    let mut options = map([("order", random.pick(&["legacy", "fifo", "legacy"]).into())]);
+    if random.chance(40)
+        && matches!(&options, Value::Map(entries) if entries.iter().any(|(_, value)| matches!(value, Value::Text(text) if text == "legacy")))
+    {
+        options.put(
+            "legacySortOptions",
+            map([
+                ("orderFirst", vec!["Namespace", "ConfigMap"].into()),
+                ("orderLast", vec!["Deployment"].into()),
+            ]),
+        );
+    }
+    options
+}
+
+fn transformers(random: &mut Random, folder: &mut Folder, visible: &[Made], fields: &mut Value) {
+    names_and_labels(random, fields);
+    if random.chance(20) {
+        let mut all = Vec::new();
+        for _ in 0..random.between(1, 2) {
+            all.push(image(random));
+        }
+        fields.put("images", Value::List(all));
+    }
+    let scaled: Vec<Made> = visible
+        .iter()
+        .filter(|made| ["Deployment", "StatefulSet", "ReplicaSet"].contains(&made.kind.as_str()))
+        .cloned()
+        .collect();
+    if !scaled.is_empty() && random.chance(15) {
+        let made = random.pick(&scaled);
+        fields.put(
+            "replicas",
+            list([map([("name", made.name.into()), ("count", random.below(6).into())])]),
+        );
+    }
+    if random.chance(45) {
+        let count = random.between(1, 3);
+        let all: Vec<Value> = (0..count)
+            .filter_map(|_| patches::patch(random, folder, visible))
+            .collect();
+        put_some(fields, "patches", all);
+    }
+    if random.chance(8) {
+        let all = patches::legacy_merge(random, folder, visible).into_iter().collect();
+        put_some(fields, "patchesStrategicMerge", all);
+    }
+    if random.chance(8) {
+        let all = patches::legacy_json(random, folder, visible).into_iter().collect();
+        put_some(fields, "patchesJson6902", all);
+    }
+    if !visible.is_empty() && random.chance(20) {
+        let count = random.between(1, 2);
+        let mut all: Vec<Value> = (0..count).map(|_| replacement(random, visible)).collect();
+        if random.chance(20) {
+            let content = all.pop().unwrap_or_default();
+            let text = folder.text(random, &content);
+            all.push(map([("path", folder.file(random, "replacement", &text).into())]));
+        }
+        fields.put("replacements", Value::List(all));
+    }
+    if !visible.is_empty() && random.chance(8) {
+        fields.put("vars", variables(random, visible, folder));
+    }
+    if random.chance(6) {
+        let content = configuration(random);
+        let text = folder.text(random, &content);
+        fields.put("configurations", vec![folder.file(random, "configuration", &text)]);
+    }
+    if random.chance(10) {
+        let content = builtin(random, visible);
+        let text = folder.text(random, &content);
+        let entry = if random.chance(70) {
+            folder.file(random, "transformer", &text)
+        } else {
+            text
+        };
+        fields.put("transformers", Value::List(vec![as_block(entry)]));
+    }
+}
+
+/// A text of several lines as a block scalar, so that any writer keeps it.
+pub(super) fn as_block(text: String) -> Value {
+    if text.contains('\n') {
+        Value::Block("|-".to_owned(), text.lines().map(str::to_owned).collect())
+    } else {
+        text.into()
+    }
+}
+
+fn put_some(fields: &mut Value, name: &str, all: Vec<Value>) {
+    if !all.is_empty() {
+        fields.put(name, Value::List(all));
+    }
+}
+
+fn names_and_labels(random: &mut Random, fields: &mut Value) {
+    if random.chance(25) {
+        fields.put("namespace", random.pick(&["prod", "staging", "default", "team-a"]));
+    }
+    if random.chance(25) {
+        fields.put("namePrefix", random.pick(&["pre-", "a-", "x"]));
+    }
+    if random.chance(15) {
+        fields.put("nameSuffix", random.pick(&["-v1", "-b", "1"]));
+    }
+    if random.chance(12) {
+        fields.put("commonLabels", pairs(random, 2));
+    }
+    if random.chance(20) {
+        let mut entry = map([("pairs", pairs(random, 2))]);
+        if random.chance(40) {
+            entry.put("includeSelectors", random.chance(70));
+        }
+        if random.chance(40) {
+            entry.put("includeTemplates", random.chance(70));
+        }
+        if random.chance(15) {
+            let spec = map([
+                ("path", "spec/nested/labels".into()),
+                ("kind", "Widget".into()),
+                ("create", random.chance(50).into()),
+            ]);
+            entry.put("fields", list([spec]));
+        }
+        fields.put("labels", list([entry]));
+    }
+    if random.chance(15) {
+        fields.put("commonAnnotations", pairs(random, 2));
+    }
+}
+
+/// Where values are read from and put to.
+const FIELDS: &[&str] = &[
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.labels.app",
+    "metadata.annotations.[example.com/owner]",
+    "metadata.annotations.team",
+    "spec.replicas",
+    "spec.template.spec.containers.0.image",
+    "spec.template.spec.containers.[name=app].image",
+    "spec.template.spec.containers.*.image",
+    "spec.template.spec.containers.[name=app].env.[name=LEVEL].value",
+    "spec.template.metadata.labels.app",
+    "spec.ports.0.port",
+    "spec.dnsNames.0",
+    "spec.size",
+    "spec.list.[name=one].value",
+    "spec.items",
+    "data.k1",
+    "data.config\\.yaml",
+    "webhooks.*.clientConfig.service.namespace",
+    "subjects.0.name",
+    "spec.rules.0.host",
+];
+
+fn fields_of(random: &mut Random, made: &Made, source: bool) -> String {
+    let fit: Vec<&str> = FIELDS
+        .iter()
+        .copied()
+        .filter(|field| match made.kind.as_str() {
+            "ConfigMap" | "Secret" => field.starts_with("data") || field.starts_with("metadata.name"),
+            "Service" => field.starts_with("spec.ports") || *field == "metadata.name",
+            "Widget" | "Gadget" | "Certificate" => [
+                "spec.size",
+                "spec.dnsNames.0",
+                "spec.items",
+                "spec.list.[name=one].value",
+                "metadata.name",
+            ]
+            .contains(field),
+            _ if made.is_workload() => {
+                field.starts_with("spec.template") || field.starts_with("metadata") || *field == "spec.replicas"
+            }
+            _ => field.starts_with("metadata"),
+        })
+        .filter(|field| !source || !field.contains('*'))
+        .collect();
+    if source && random.chance(80) || fit.is_empty() {
+        return "metadata.name".to_owned();
+    }
+    random.pick(&fit).to_owned()
+}
+
+fn replacement(random: &mut Random, visible: &[Made]) -> Value {
+    let from = random.pick(visible);
+    let mut source = map([("kind", from.kind.as_str().into()), ("name", from.name.as_str().into())]);
+    if random.chance(80) {
+        source.put("fieldPath", fields_of(random, &from, true));
+    }
+    if random.chance(15) {
+        source.put("options", options(random, false));
+    }
+    let mut targets = Vec::new();
+    for _ in 0..random.between(1, 2) {
+        let to = random.pick(visible);
+        let mut select = map([("kind", to.kind.as_str().into())]);
+        if random.chance(70) {
+            select.put("name", to.name.as_str());
+        }
+        let mut paths = vec![fields_of(random, &to, false)];
+        if random.chance(20) {
+            paths.push(fields_of(random, &to, false));
+        }
+        let mut target = map([("select", select), ("fieldPaths", paths.into())]);
+        if random.chance(15) {
+            target.put("reject", list([map([("name", random.pick(visible).name.into())])]));
+        }
+        if random.chance(90) {
+            target.put("options", options(random, true));
+        }
+        targets.push(target);
+    }
+    map([("source", source), ("targets", Value::List(targets))])
+}
+
+fn options(random: &mut Random, target: bool) -> Value {
+    let mut options = map([]);
+    if random.chance(40) {
+        options.put("delimiter", random.pick(&["-", ":", ".", "/"]));
+        if random.chance(60) {
+            options.put("index", Value::Raw(random.pick(&["0", "0", "0", "1", "-1"]).to_owned()));
+        }
+    }
+    if target && random.chance(85) {
+        options.put("create", true);
+    }
+    options
+}
+
+fn variables(random: &mut Random, visible: &[Made], folder: &Folder) -> Value {
+    let mut all = Vec::new();
+    for name in random.some(&["NAME", "VAR", "SERVICE_NAME", "TAG"], 50) {
+        let made = random.pick(visible);
+        let mut reference = map([
+            ("apiVersion", made.api.as_str().into()),
+            ("kind", made.kind.as_str().into()),
+            ("name", made.name.as_str().into()),
+        ]);
+        if !made.namespace.is_empty() {
+            reference.put("namespace", made.namespace.as_str());
+        }
+        let unique = format!(
+            "{name}{}",
+            if random.chance(50) {
+                ""
+            } else {
+                folder.path.get(4..).unwrap_or("")
+            }
+        );
+        let mut variable = map([("name", unique.to_uppercase().into()), ("objref", reference)]);
+        if random.chance(20) {
+            variable.put(
+                "fieldref",
+                map([(
+                    "fieldpath",
+                    random
+                        .pick(&[
+                            "metadata.name",
+                            "metadata.namespace",
+                            "metadata.labels.app",
+                            "spec.replicas",
+                        ])
+                        .into(),
+                )]),
+            );
+        }
+        all.push(variable);
+    }
+    Value::List(all)
+}

@@ -1,0 +1,179 @@
+//! Makes up whole trees: bases, overlays over them, components, and who uses whom. Owns the folders and their files; the same
+//! seed and number give the same tree.
+
+use std::collections::BTreeMap;
+
+use super::objects::{self, Made};
+use super::overlays;
+use super::random::Random;
+use super::writer::{self, Value};
+
+/// A tree that was made up.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tree {
+    /// Files by path.
+    pub(super) files: BTreeMap<String, String>,
+    /// The directory to build.
+    pub(super) build: String,
+}
+
+/// A directory in the making.
+#[derive(Debug, Default)]
+pub(super) struct Folder {
+    /// Its path.
+    pub(super) path: String,
+    files: Vec<(String, String)>,
+}
+
+impl Folder {
+    fn new(path: String) -> Self {
+        Self {
+            path,
+            files: Vec::new(),
+        }
+    }
+
+    /// A document as text.
+    pub(super) fn text(&self, random: &mut Random, value: &Value) -> String {
+        writer::document(value, random)
+    }
+
+    /// Puts a file into the folder, or into a folder in it, and returns its name.
+    pub(super) fn file(&mut self, random: &mut Random, stem: &str, text: &str) -> String {
+        let number = self.files.len();
+        let ending = if stem.contains('.') {
+            ""
+        } else {
+            random.pick(&[".yaml", ".yaml", ".yml"])
+        };
+        let parts = if random.chance(15) { "parts/" } else { "" };
+        let (front, back) = stem
+            .split_once('.')
+            .map_or((stem, String::new()), |(front, back)| (front, format!(".{back}")));
+        let name = format!("{parts}{front}-{number}{back}{ending}");
+        self.files.push((name.clone(), text.to_owned()));
+        name
+    }
+}
+
+/// What a directory offers to those who use it.
+struct Offer {
+    path: String,
+    made: Vec<Made>,
+    used: bool,
+}
+
+/// The tree of a seed and a number.
+pub(super) fn make(seed: u64, number: u64) -> Tree {
+    let random = &mut Random::new(seed, number);
+    let mut tree = Tree::default();
+    let mut everything: Vec<Made> = Vec::new();
+    let mut offers: Vec<Offer> = Vec::new();
+    let mut components: Vec<String> = Vec::new();
+    let directories = random.pick(&[1_usize, 1, 2, 2, 3, 4]);
+    for index in 0..directories {
+        let is_last = index + 1 == directories;
+        let mut folder = Folder::new(if is_last {
+            "top".to_owned()
+        } else {
+            format!("base{index}")
+        });
+        let (mut resources, mut visible) = (Vec::new(), Vec::new());
+        for offer in &mut offers {
+            let wanted = if offer.used {
+                random.chance(8)
+            } else {
+                is_last || random.chance(60)
+            };
+            if wanted {
+                offer.used = true;
+                resources.push(format!("../{}", offer.path));
+                visible.extend(offer.made.iter().cloned());
+            }
+        }
+        let wanted = if resources.is_empty() {
+            random.between(1, 5)
+        } else {
+            random.below(3)
+        };
+        let mut documents = Vec::new();
+        let mut own = Vec::new();
+        for _ in 0..wanted {
+            let made = objects::identity(random, &everything);
+            everything.push(made.clone());
+            own.push(made);
+        }
+        visible.extend(own.iter().cloned());
+        for made in &own {
+            let object = objects::object(random, made, &everything);
+            documents.push(folder.text(random, &object));
+        }
+        resources.extend(write_documents(random, &mut folder, &documents));
+        if random.chance(15) {
+            resources.reverse();
+        }
+        let component = if random.chance(60) {
+            components.clone()
+        } else {
+            Vec::new()
+        };
+        let kustomization = overlays::kustomization(random, &mut folder, resources, &component, &mut visible, is_last);
+        close(random, &mut tree, folder, &kustomization);
+        if !is_last && random.chance(20) {
+            let mut folder = Folder::new(format!("component{index}"));
+            let component = overlays::component(random, &mut folder, &mut visible);
+            components.push(folder.path.clone());
+            close(random, &mut tree, folder, &component);
+        }
+        offers.push(Offer {
+            path: if is_last {
+                "top".to_owned()
+            } else {
+                format!("base{index}")
+            },
+            made: visible,
+            used: false,
+        });
+    }
+    tree.build = "top".to_owned();
+    tree
+}
+
+/// Spreads documents over files.
+fn write_documents(random: &mut Random, folder: &mut Folder, documents: &[String]) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut text = String::new();
+    for (index, document) in documents.iter().enumerate() {
+        let separator = random.pick(&["---\n", "---\n", "--- # next\n", "---\n# a comment\n---\n"]);
+        if !text.is_empty() || random.chance(10) {
+            text.push_str(separator);
+        }
+        text.push_str(document);
+        if random.chance(60) || index + 1 == documents.len() {
+            if random.chance(5) {
+                text.push_str("---\n");
+            }
+            if random.chance(5) {
+                text = text.trim_end().to_owned();
+            }
+            names.push(folder.file(random, "objects", &text));
+            text.clear();
+        }
+    }
+    names
+}
+
+fn close(random: &mut Random, tree: &mut Tree, folder: Folder, kustomization: &Value) {
+    let text = folder.text(random, kustomization);
+    let name = random.pick(&[
+        "kustomization.yaml",
+        "kustomization.yaml",
+        "kustomization.yaml",
+        "kustomization.yml",
+        "Kustomization",
+    ]);
+    tree.files.insert(format!("{}/{name}", folder.path), text);
+    for (name, text) in folder.files {
+        tree.files.insert(format!("{}/{name}", folder.path), text);
+    }
+}

@@ -1,0 +1,301 @@
+//! Writes values as YAML in many hands: block and flow, quoted and plain, indented lists or not, with comments. Owns the
+//! text; refuses nothing that it is given, since what a raw scalar says is the caller's.
+
+use super::random::Random;
+
+/// A value to be written.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    /// A string, quoted where it must be and sometimes where it needn't.
+    Text(String),
+    /// A scalar on one line, as it is.
+    Raw(String),
+    /// A block scalar: its header and its lines.
+    Block(String, Vec<String>),
+    /// A list.
+    List(Vec<Value>),
+    /// A map, keys as they are written.
+    Map(Vec<(String, Value)>),
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Value::Map(Vec::new())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Value::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Value::Text(text)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(number: usize) -> Self {
+        Value::Raw(number.to_string())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(truth: bool) -> Self {
+        Value::Raw(truth.to_string())
+    }
+}
+
+impl<T: Into<Value>> From<Vec<T>> for Value {
+    fn from(list: Vec<T>) -> Self {
+        Value::List(list.into_iter().map(Into::into).collect())
+    }
+}
+
+/// A map of the given entries.
+pub(super) fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
+    Value::Map(
+        entries
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect(),
+    )
+}
+
+/// A list of the given items.
+pub(super) fn list<const N: usize>(items: [Value; N]) -> Value {
+    Value::List(items.into())
+}
+
+impl Value {
+    /// Puts an entry into a map, at its end.
+    pub(super) fn put(&mut self, key: &str, value: impl Into<Value>) {
+        if let Value::Map(entries) = self {
+            entries.push((key.to_owned(), value.into()));
+        }
+    }
+
+    /// The map with one more entry.
+    pub(super) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.put(key, value);
+        self
+    }
+
+    fn has_block(&self) -> bool {
+        match self {
+            Value::Block(..) => true,
+            Value::List(items) => items.iter().any(Value::has_block),
+            Value::Map(entries) => entries.iter().any(|(_, value)| value.has_block()),
+            _ => false,
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Value::List(items) => 1 + items.iter().map(Value::size).sum::<usize>(),
+            Value::Map(entries) => 1 + entries.iter().map(|(_, value)| 1 + value.size()).sum::<usize>(),
+            _ => 1,
+        }
+    }
+}
+
+/// How one file is written.
+#[derive(Debug, Clone, Copy)]
+struct Hand {
+    /// Lists are indented below their key.
+    indented_lists: bool,
+    /// Of a hundred small collections, so many are in flow style.
+    flow: usize,
+    /// Of a hundred lines, so many have a comment.
+    comments: usize,
+    /// Of a hundred strings, so many are quoted needlessly.
+    quotes: usize,
+}
+
+/// The text of one document.
+pub(super) fn document(value: &Value, random: &mut Random) -> String {
+    let careful = random.chance(50);
+    let hand = Hand {
+        indented_lists: random.chance(50),
+        flow: if careful { 0 } else { random.pick(&[5, 20, 60]) },
+        comments: if random.chance(15) { 8 } else { 0 },
+        quotes: if careful { 0 } else { 10 },
+    };
+    let mut text = String::new();
+    match value {
+        Value::Map(entries) if !entries.is_empty() => block_map(entries, 0, hand, random, &mut text),
+        Value::List(items) if !items.is_empty() => block_list(items, 0, hand, random, &mut text),
+        _ => {
+            text.push_str(&flow(value, hand, random));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn comment(hand: Hand, random: &mut Random, text: &mut String) {
+    if random.chance(hand.comments) {
+        text.push_str(" # as it was");
+    }
+    text.push('\n');
+}
+
+fn pad(indent: usize, text: &mut String) {
+    text.extend(std::iter::repeat_n(' ', indent));
+}
+
+fn block_map(entries: &[(String, Value)], indent: usize, hand: Hand, random: &mut Random, text: &mut String) {
+    for (index, (key, value)) in entries.iter().enumerate() {
+        if random.chance(hand.comments) {
+            // The first entry of a map in a list is on the line of the dash.
+            if index > 0 || indent == 0 {
+                pad(indent, text);
+                text.push_str("# before this\n");
+            }
+        }
+        if index > 0 || indent == 0 || text.ends_with('\n') {
+            pad(indent, text);
+        }
+        text.push_str(key);
+        text.push(':');
+        after_key(value, indent, hand, random, text);
+    }
+}
+
+fn after_key(value: &Value, indent: usize, hand: Hand, random: &mut Random, text: &mut String) {
+    let in_flow = value.size() < 12 && !value.has_block() && random.chance(hand.flow);
+    match value {
+        Value::Block(header, lines) => block_scalar(header, lines, indent + 2, text),
+        Value::Map(entries) if !entries.is_empty() && !in_flow => {
+            comment(hand, random, text);
+            block_map(entries, indent + 2, hand, random, text);
+        }
+        Value::List(items) if !items.is_empty() && !in_flow => {
+            comment(hand, random, text);
+            let inner = if hand.indented_lists { indent + 2 } else { indent };
+            block_list(items, inner, hand, random, text);
+        }
+        _ => {
+            let written = flow(value, hand, random);
+            if !written.is_empty() {
+                text.push(' ');
+                text.push_str(&written);
+            }
+            comment(hand, random, text);
+        }
+    }
+}
+
+fn block_list(items: &[Value], indent: usize, hand: Hand, random: &mut Random, text: &mut String) {
+    for item in items {
+        pad(indent, text);
+        text.push('-');
+        let in_flow = item.size() < 12 && !item.has_block() && random.chance(hand.flow);
+        match item {
+            Value::Block(header, lines) => block_scalar(header, lines, indent + 2, text),
+            Value::Map(entries) if !entries.is_empty() && !in_flow => {
+                text.push(' ');
+                block_map(entries, indent + 2, hand, random, text);
+            }
+            Value::List(inner) if !inner.is_empty() && !in_flow => {
+                text.push('\n');
+                block_list(inner, indent + 2, hand, random, text);
+            }
+            _ => {
+                let written = flow(item, hand, random);
+                if !written.is_empty() {
+                    text.push(' ');
+                    text.push_str(&written);
+                }
+                comment(hand, random, text);
+            }
+        }
+    }
+}
+
+fn block_scalar(header: &str, lines: &[String], indent: usize, text: &mut String) {
+    text.push(' ');
+    text.push_str(header);
+    text.push('\n');
+    for line in lines {
+        if !line.is_empty() {
+            pad(indent, text);
+            text.push_str(line);
+        }
+        text.push('\n');
+    }
+}
+
+fn flow(value: &Value, hand: Hand, random: &mut Random) -> String {
+    match value {
+        Value::Text(plain) => scalar(plain, hand, random),
+        Value::Raw(raw) => raw.clone(),
+        Value::Block(..) => "''".to_owned(),
+        Value::List(items) => {
+            let items: Vec<String> = items.iter().map(|item| flow_item(item, hand, random)).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Map(entries) => {
+            let entries: Vec<String> = entries
+                .iter()
+                .map(|(key, value)| format!("{key}: {}", flow_item(value, hand, random)))
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+    }
+}
+
+/// In a flow collection some plain scalars would end early.
+fn flow_item(value: &Value, hand: Hand, random: &mut Random) -> String {
+    match value {
+        Value::Raw(raw) if raw.is_empty() => "null".to_owned(),
+        Value::Raw(raw)
+            if !raw.starts_with(['"', '\'', '!', '&', '*']) && raw.contains([',', '[', ']', '{', '}', ':', '#']) =>
+        {
+            double_quoted(raw)
+        }
+        other => flow(other, hand, random),
+    }
+}
+
+fn scalar(text: &str, hand: Hand, random: &mut Random) -> String {
+    let needless = random.chance(hand.quotes);
+    if is_plain(text) && !needless {
+        return text.to_owned();
+    }
+    let printable = text.chars().all(|letter| !letter.is_control());
+    if printable && random.chance(50) {
+        format!("'{}'", text.replace('\'', "''"))
+    } else {
+        double_quoted(text)
+    }
+}
+
+fn double_quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            other if other.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(other))),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Words that are no strings when they stand alone.
+const WORDS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
+
+fn is_plain(text: &str) -> bool {
+    text.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '/')
+        && text
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || "./_-".contains(letter))
+        && !WORDS.contains(&text.to_ascii_lowercase().as_str())
+}
