@@ -38,6 +38,7 @@ mod yaml;
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};
 pub use registry::{DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, Sent, View};
-pub use routes::BACKUP_PATH;
+pub use routes::{BACKUP_PATH, VERSION};
 pub use server::{Config, Server, ServerError};
 pub use service::ApiService;
+pub use strategy::{InvalidRange, ServiceRange};

@@ -10,10 +10,11 @@ use tokio::net::TcpListener;
 use crate::access::{Gate, Peer};
 use crate::authentication::{Authenticator, CertificateError, KeyError, Lookup, ServiceAccountTokens};
 use crate::catalog::Catalog;
-use crate::certificates::{Authority, AuthorityError, loopback_names};
+use crate::certificates::{Authority, AuthorityError, ProvidedFiles, loopback_names};
 use crate::http::ApiError;
 use crate::registry::Registry;
 use crate::service::{ApiService, Shared};
+use crate::strategy::ServiceRange;
 use crate::{bootstrap, controllers, definitions, serve};
 
 /// The issuer of ServiceAccount tokens: what Pods call the API server.
@@ -28,9 +29,15 @@ pub struct Config {
     pub names: Vec<String>,
     /// Whether stored workloads are reported as rolled out, as nothing runs them.
     pub workload_status: bool,
-    /// Whether the built-in controllers run: the garbage collector, the one that empties deleted namespaces, and the others.
-    /// Without them stored objects change by requests alone, as beside a kube-apiserver without its controller manager.
+    /// Whether the built-in controllers run: the garbage collector, the one that empties deleted namespaces, and the others
+    /// that a kube-controller-manager has. Without them stored objects change by requests alone, and by their end.
     pub controllers: bool,
+    /// Certificates and keys that were made elsewhere.
+    pub provided: ProvidedFiles,
+    /// The issuer of ServiceAccount tokens.
+    pub issuer: String,
+    /// Where Services get their addresses from.
+    pub services: ServiceRange,
 }
 
 impl Config {
@@ -42,6 +49,9 @@ impl Config {
             names: Vec::new(),
             workload_status: false,
             controllers: true,
+            provided: ProvidedFiles::default(),
+            issuer: ISSUER.to_owned(),
+            services: ServiceRange::default(),
         }
     }
 }
@@ -92,12 +102,13 @@ impl Server {
             let store = opened.map_err(|error| {
                 ServerError::Bootstrap(ApiError::internal(format!("the store could not be opened: {error}")))
             })??;
-            Registry::new(store, Catalog::builtin())
+            Registry::new(store, Catalog::builtin(), config.services)
         };
         let mut names = loopback_names();
         names.extend(config.names.iter().cloned());
         let authority = Authority::open(&config.data_dir.join("pki"), &names, registry.now())?;
-        let tokens = Arc::new(ServiceAccountTokens::new(ISSUER, authority.signing_key()?));
+        let authority = authority.provided(&config.provided)?;
+        let tokens = Arc::new(ServiceAccountTokens::new(&config.issuer, authority.signing_key()?));
         let authenticator = Authenticator::new(authority.client_certificates()?, Arc::clone(&tokens));
         let gate = Gate::new(authenticator, registry.rights().clone());
         registry.refresh_definitions();
@@ -109,15 +120,14 @@ impl Server {
             ca_pem: authority.ca_pem().to_owned(),
             tokens,
             workload_status: config.workload_status,
+            all: config.controllers,
         };
-        let controllers = config
-            .controllers
-            .then(|| controllers::start(shared.registry.clone(), settings, shared.shutdown.clone()));
+        let controllers = controllers::start(shared.registry.clone(), settings, shared.shutdown.clone());
         Ok(Self {
             shared,
             authority: Arc::new(authority),
             kubeconfig: Arc::default(),
-            controllers: Arc::new(tokio::sync::Mutex::new(controllers)),
+            controllers: Arc::new(tokio::sync::Mutex::new(Some(controllers))),
         })
     }
 

@@ -33,6 +33,27 @@ struct Arguments {
     command: Command,
 }
 
+/// A kube-apiserver, for programs that insist on starting one: the embedded control plane of Tenure, without controllers.
+#[derive(Debug, Parser)]
+#[command(name = "kube-apiserver", version = apiserver_version(), max_term_width = 100)]
+struct KubeApiserver {
+    #[command(flatten)]
+    up: commands::up::Up,
+}
+
+/// What stands in the place of etcd where a program insists on starting one: it stores nothing.
+#[derive(Debug, Parser)]
+#[command(name = "etcd", version, max_term_width = 100)]
+struct EtcdProgram {
+    #[command(flatten)]
+    etcd: commands::etcd::Etcd,
+}
+
+/// The release of Kubernetes that the API server answers like.
+fn apiserver_version() -> &'static str {
+    tenure_apiserver::VERSION
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(commands::demo::Demo),
@@ -48,13 +69,32 @@ enum Command {
     Resume(commands::reconcile::Resume),
     Version(commands::version::Version),
     Completion(commands::completion::Completion),
+    #[command(hide = true)]
+    Etcd(commands::etcd::Etcd),
+}
+
+/// What the command line asks for: the name that the program was started by can say it, too, as with envtest, which
+/// knows a kube-apiserver and an etcd and no subcommands.
+fn arguments() -> Result<Arguments, Failure> {
+    let name = std::env::args_os().next().map(std::path::PathBuf::from);
+    let name = name.as_deref().and_then(std::path::Path::file_name);
+    let command = match name.and_then(std::ffi::OsStr::to_str) {
+        Some("kube-apiserver") => Command::Up(KubeApiserver::parse().up.as_kube_apiserver()?),
+        Some("etcd") => Command::Etcd(EtcdProgram::parse().etcd),
+        _ => return Ok(Arguments::parse()),
+    };
+    let log = std::env::var("TENURE_LOG").unwrap_or_else(|_| "warn".to_owned());
+    Ok(Arguments { log, command })
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
     // The one TLS provider of the program, chosen before anything can open a connection.
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-    match start_logging(&arguments.log).and_then(|()| run(arguments.command)) {
+    let started = arguments().and_then(|arguments| {
+        start_logging(&arguments.log)?;
+        run(arguments.command)
+    });
+    match started {
         Ok(code) => code,
         Err(failure) => {
             output::failure(&failure);
@@ -73,6 +113,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Build(build) => build.run(),
         Command::Version(version) => version.run(),
         Command::Completion(completion) => completion.run(),
+        Command::Etcd(etcd) => block_on(etcd.run()),
         Command::Get(get) => block_on(get.run()),
         Command::Events(events) => block_on(events.run()),
         Command::Reconcile(reconcile) => block_on(reconcile.run()),
@@ -110,5 +151,7 @@ mod tests {
     #[test]
     fn flags_are_consistent() {
         super::Arguments::command().debug_assert();
+        super::KubeApiserver::command().debug_assert();
+        super::EtcdProgram::command().debug_assert();
     }
 }

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::kube_apiserver::Meaning;
 use crate::failure::{Failure, chain};
 use crate::installation;
 
@@ -19,6 +20,10 @@ pub(crate) struct Options {
     pub(crate) data: PathBuf,
     /// Where HTTPS is served; port 0 takes a free one.
     pub(crate) address: SocketAddr,
+    /// Whether to run the API server alone, without any controllers.
+    pub(crate) bare: bool,
+    /// Certificates, keys, issuer and addresses in place of the server's own.
+    pub(crate) meaning: Meaning,
     /// Whether stored workloads are reported as rolled out.
     pub(crate) workload_status: bool,
     /// Addresses that sources may reach although they are denied by default, as `scheme://host:port`.
@@ -31,11 +36,11 @@ pub(crate) struct Options {
 pub(crate) struct Plane {
     server: Server,
     address: SocketAddr,
-    kubeconfig: PathBuf,
+    kubeconfig: Option<PathBuf>,
     ready: Duration,
     shutdown: CancellationToken,
     serving: JoinHandle<()>,
-    controlling: JoinHandle<()>,
+    controlling: Option<JoinHandle<()>>,
 }
 
 impl Plane {
@@ -50,7 +55,9 @@ impl Plane {
             .local_addr()
             .map_err(|error| Failure::environment(error.to_string()))?;
         let server = open(&options).await?;
-        let kubeconfig = options.data.join("kubeconfig");
+        // With another CA for clients, this server has nothing that an administrator could prove himself with.
+        let own_clients = options.meaning.provided.client_authorities.is_none();
+        let kubeconfig = own_clients.then(|| options.data.join("kubeconfig"));
         let serving = tokio::spawn({
             let server = server.clone();
             async move {
@@ -59,14 +66,23 @@ impl Plane {
                 }
             }
         });
-        let admin = kube::Client::new(server.admin_service(), "default");
-        installation::apply(&admin).await?;
-        server
-            .write_admin_kubeconfig(&kubeconfig, address)
-            .map_err(|error| Failure::environment(format!("{}: {}", kubeconfig.display(), chain(&error))))?;
+        if !options.bare {
+            let admin = kube::Client::new(server.admin_service(), "default");
+            installation::apply(&admin).await?;
+        }
+        if let Some(kubeconfig) = &kubeconfig {
+            server
+                .write_admin_kubeconfig(kubeconfig, address)
+                .map_err(|error| Failure::environment(format!("{}: {}", kubeconfig.display(), chain(&error))))?;
+        }
         let ready = started.elapsed();
         let shutdown = CancellationToken::new();
-        let controlling = installation::start_controllers(&server, &options.data, allowed, defaults, shutdown.clone())?;
+        let controlling = if options.bare {
+            None
+        } else {
+            let ended = shutdown.clone();
+            Some(installation::start_controllers(&server, &options.data, allowed, defaults, ended)?)
+        };
         Ok(Self {
             server,
             address,
@@ -83,9 +99,15 @@ impl Plane {
         format!("https://{}", self.address)
     }
 
-    /// The administrator's kubeconfig.
-    pub(crate) fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+    /// The administrator's kubeconfig, if this server can vouch for one.
+    pub(crate) fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref()
+    }
+
+    /// The administrator's kubeconfig, where there has to be one.
+    pub(crate) fn admin_kubeconfig(&self) -> Result<&Path, Failure> {
+        self.kubeconfig()
+            .ok_or_else(|| Failure::internal("this control plane has no administrator of its own"))
     }
 
     /// From the call of [`Plane::start`] until the API answered.
@@ -105,7 +127,7 @@ impl Plane {
 
     async fn client_with(&self, user: Option<&str>) -> Result<kube::Client, Failure> {
         let failure = |error: kube::config::KubeconfigError| Failure::internal(chain(&error));
-        let kubeconfig = kube::config::Kubeconfig::read_from(&self.kubeconfig).map_err(failure)?;
+        let kubeconfig = kube::config::Kubeconfig::read_from(self.admin_kubeconfig()?).map_err(failure)?;
         let options = kube::config::KubeConfigOptions::default();
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
@@ -117,7 +139,9 @@ impl Plane {
     /// Ends the controllers, then the watches, then the server.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
-        let _ended = self.controlling.await;
+        if let Some(controlling) = self.controlling {
+            let _ended = controlling.await;
+        }
         self.server.shutdown();
         let _ended = self.serving.await;
     }
@@ -148,13 +172,15 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 async fn open(options: &Options) -> Result<Server, Failure> {
-    let config = Config {
-        workload_status: options.workload_status,
-        ..Config::new(&options.data)
-    };
+    let defaults = Config::new(&options.data);
     let config = Config {
         names: names(options.address),
-        ..config
+        workload_status: options.workload_status,
+        provided: options.meaning.provided.clone(),
+        issuer: options.meaning.issuer.clone().unwrap_or_else(|| defaults.issuer.clone()),
+        services: options.meaning.services,
+        controllers: !options.bare,
+        ..defaults
     };
     Server::open(config).await.map_err(|error| {
         Failure::environment(chain(&error)).hint("what is stored is left as it is: end the other process, restore a copy, or name another folder with --data DIR")

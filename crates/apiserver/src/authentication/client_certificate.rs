@@ -54,7 +54,7 @@ struct Remembered {
     not_after: i64,
 }
 
-/// Checks client certificates against one CA.
+/// Checks client certificates against the CAs that are trusted.
 #[derive(Debug)]
 pub struct ClientCertificates {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -62,13 +62,15 @@ pub struct ClientCertificates {
 }
 
 impl ClientCertificates {
-    /// Trusts what `authority` (DER) has signed for clients.
+    /// Trusts what one of `authorities` (DER) has signed for clients.
     ///
     /// # Errors
-    /// [`CertificateError`] if `authority` can't be a root of trust.
-    pub fn new(authority: CertificateDer<'static>) -> Result<Self, CertificateError> {
+    /// [`CertificateError`] if one of them can't be a root of trust.
+    pub fn new(authorities: &[CertificateDer<'static>]) -> Result<Self, CertificateError> {
         let mut roots = RootCertStore::empty();
-        roots.add(authority).map_err(CertificateError::Authority)?;
+        for authority in authorities {
+            roots.add(authority.clone()).map_err(CertificateError::Authority)?;
+        }
         let verifier = WebPkiClientVerifier::builder_with_provider(
             Arc::new(roots),
             Arc::new(rustls::crypto::ring::default_provider()),

@@ -67,10 +67,14 @@ impl SigningKey {
         let random = SystemRandom::new();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random)
             .map_err(|error| KeyError::Rejected(error.to_string()))?;
-        let mut spki = SUBJECT_PUBLIC_KEY_INFO.to_vec();
-        spki.extend_from_slice(pair.public_key().as_ref());
-        let id = URL_SAFE_NO_PAD.encode(digest(&SHA256, &spki));
+        let id = URL_SAFE_NO_PAD.encode(digest(&SHA256, &public_key_info(&pair)));
         Ok(Self { pair, random, id })
+    }
+
+    /// The public key as a SubjectPublicKeyInfo (DER), as certificates and public key files hold it.
+    #[must_use]
+    pub fn public_key_info(&self) -> Vec<u8> {
+        public_key_info(&self.pair)
     }
 
     /// The `kid` of the tokens it signs: the hash of the public key, as kube-apiserver derives it.
@@ -116,4 +120,10 @@ impl SigningKey {
             "y": coordinate(33..65),
         })
     }
+}
+
+fn public_key_info(pair: &EcdsaKeyPair) -> Vec<u8> {
+    let mut info = SUBJECT_PUBLIC_KEY_INFO.to_vec();
+    info.extend_from_slice(pair.public_key().as_ref());
+    info
 }

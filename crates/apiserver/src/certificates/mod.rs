@@ -4,6 +4,7 @@
 
 mod files;
 mod issue;
+mod provided;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 use crate::authentication::{CertificateError, ClientCertificates, KeyError, SigningKey};
 use files::{private_directory, read, write_atomically};
 use issue::Purpose;
+use provided::Provided;
+pub use provided::ProvidedFiles;
 
 /// Why the server's certificates can't be used or made.
 #[derive(Debug, Error)]
@@ -47,6 +50,16 @@ pub enum AuthorityError {
         why: String,
         /// What is lost if it is replaced; empty for nothing.
         loss: &'static str,
+    },
+    /// A file that was named does not hold what it is named for.
+    #[error("{} does not hold a valid {what}: {why}", .path.display())]
+    Provided {
+        /// Which one.
+        path: PathBuf,
+        /// What it should hold.
+        what: &'static str,
+        /// What is wrong with it.
+        why: String,
     },
     /// The CA's certificate is there and its key is not, or they don't belong together.
     #[error("{} and {} do not belong together; put the right files back, or delete both to get a new CA, which every kubeconfig handed out so far will not trust", .certificate.display(), .key.display())]
@@ -85,6 +98,7 @@ pub struct Authority {
     admin_pem: ArcSwap<String>,
     server: Arc<Serving>,
     signing_key: Vec<u8>,
+    provided: Provided,
 }
 
 impl std::fmt::Debug for Authority {
@@ -180,9 +194,22 @@ impl Authority {
             admin_pem: ArcSwap::default(),
             server: Arc::default(),
             signing_key,
+            provided: Provided::default(),
         };
         authority.renew(now)?;
         Ok(authority)
+    }
+
+    /// The same, with what these files hold in place of its own. They are read once; nobody but a restart renews them.
+    ///
+    /// # Errors
+    /// [`AuthorityError`], which names the file.
+    pub fn provided(mut self, files: &ProvidedFiles) -> Result<Self, AuthorityError> {
+        self.provided = files.read()?;
+        if let Some(serving) = &self.provided.serving {
+            self.server.current.store(Some(Arc::clone(serving)));
+        }
+        Ok(self)
     }
 
     /// Replaces the server's and the admin's certificates if they are due; connections that exist are not disturbed.
@@ -198,7 +225,9 @@ impl Authority {
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.server_key.serialized_der().to_vec()));
         let certified = CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider())
             .map_err(AuthorityError::Tls)?;
-        self.server.current.store(Some(Arc::new(certified)));
+        if self.provided.serving.is_none() {
+            self.server.current.store(Some(Arc::new(certified)));
+        }
         self.admin_pem.store(Arc::new(admin_pem));
         Ok(new_server || new_admin)
     }
@@ -248,7 +277,9 @@ impl Authority {
     /// # Errors
     /// [`AuthorityError::Clients`] if the CA's certificate can't be a root of trust.
     pub fn client_certificates(&self) -> Result<ClientCertificates, AuthorityError> {
-        ClientCertificates::new(self.ca_der.clone()).map_err(AuthorityError::Clients)
+        let own = std::slice::from_ref(&self.ca_der);
+        let authorities = self.provided.client_authorities.as_deref().unwrap_or(own);
+        ClientCertificates::new(authorities).map_err(AuthorityError::Clients)
     }
 
     /// The key that signs ServiceAccount tokens.
@@ -256,7 +287,8 @@ impl Authority {
     /// # Errors
     /// [`AuthorityError::SigningKey`] if it can't be used.
     pub fn signing_key(&self) -> Result<SigningKey, AuthorityError> {
-        SigningKey::from_pkcs8(&self.signing_key).map_err(AuthorityError::SigningKey)
+        let key = self.provided.signing_key.as_ref().unwrap_or(&self.signing_key);
+        SigningKey::from_pkcs8(key).map_err(AuthorityError::SigningKey)
     }
 
     /// How to serve TLS: HTTP/2 and 1.1, with the current certificate at any time, asking clients for theirs.

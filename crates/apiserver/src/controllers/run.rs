@@ -37,6 +37,19 @@ pub(crate) struct Settings {
     pub(crate) tokens: Arc<ServiceAccountTokens>,
     /// Whether stored workloads are reported as rolled out.
     pub(crate) workload_status: bool,
+    /// Whether to do what is a kube-controller-manager's in Kubernetes, too, and not only a kube-apiserver's.
+    pub(crate) all: bool,
+}
+
+impl Settings {
+    /// Whether a task is this server's to do.
+    fn includes(&self, task: &Task) -> bool {
+        match task {
+            Task::Expire(_) => true,
+            Task::Workload(_) => self.workload_status,
+            _ => self.all,
+        }
+    }
 }
 
 /// Starts the controllers; they end with `shutdown`, after the tasks that run by then.
@@ -135,8 +148,15 @@ impl Controllers {
     }
 
     fn see(&mut self, name: &ObjectName, object: &Value, written: Timestamp) {
-        for task in self.dispatcher.seen(name, object, written) {
-            self.queue.push(task);
+        let tasks = self.dispatcher.seen(name, object, written);
+        self.push(tasks);
+    }
+
+    fn push(&mut self, tasks: Vec<Task>) {
+        for task in tasks {
+            if self.worker.settings.includes(&task) {
+                self.queue.push(task);
+            }
         }
     }
 
@@ -152,9 +172,8 @@ impl Controllers {
             return;
         };
         if deleted {
-            for task in self.dispatcher.gone(&name, &object) {
-                self.queue.push(task);
-            }
+            let tasks = self.dispatcher.gone(&name, &object);
+            self.push(tasks);
         } else {
             let now = self.worker.registry.now();
             self.see(&name, &object, now);
@@ -169,6 +188,9 @@ impl Controllers {
         let now = Instant::now();
         for task in self.dispatcher.unresolved_tasks() {
             for delay in SERVED_WITHIN {
+                if !self.worker.settings.includes(&task) {
+                    continue;
+                }
                 self.queue.push_at(task.clone(), now + delay);
             }
         }

@@ -13,6 +13,7 @@ use crate::access::Rights;
 use crate::authentication::Lookup;
 use crate::catalog::{Catalog, Resource};
 use crate::http::ApiError;
+use crate::strategy::ServiceRange;
 use crate::{admission, definitions, strategy};
 
 /// All objects of one server. Clones share them.
@@ -30,10 +31,11 @@ struct Inner {
     definitions: Mutex<()>,
     /// Orders requests that must not run beside each other, such as the choice of a Service's address.
     allocation: tokio::sync::Mutex<()>,
+    services: ServiceRange,
 }
 
 impl Registry {
-    pub(crate) fn new(store: Store, catalog: Catalog) -> Self {
+    pub(crate) fn new(store: Store, catalog: Catalog, services: ServiceRange) -> Self {
         let inner = Inner {
             rights: Arc::new(Rights::new(store.clone())),
             store,
@@ -41,6 +43,7 @@ impl Registry {
             admission: admission::State::default(),
             definitions: Mutex::default(),
             allocation: tokio::sync::Mutex::new(()),
+            services,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -101,6 +104,7 @@ impl Registry {
     pub fn view(&self) -> View {
         View {
             snapshot: self.inner.store.snapshot(),
+            services: self.inner.services,
         }
     }
 
@@ -115,6 +119,7 @@ impl Registry {
 #[derive(Debug, Clone)]
 pub struct View {
     snapshot: Snapshot,
+    services: ServiceRange,
 }
 
 impl View {
@@ -122,6 +127,11 @@ impl View {
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.snapshot.revision()
+    }
+
+    /// Where Services get their addresses from.
+    pub(crate) fn services(&self) -> ServiceRange {
+        self.services
     }
 
     /// The objects of one resource, in one namespace or everywhere, in the stored version.

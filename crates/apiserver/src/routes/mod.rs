@@ -19,4 +19,5 @@ pub(crate) use etag::hash;
 pub(crate) use health::serve as serve_health;
 pub(crate) use objects::{ObjectRequest, serve as serve_objects};
 pub(crate) use openapi::serve as serve_openapi;
+pub use version::GIT_VERSION as VERSION;
 pub(crate) use version::serve as serve_version;

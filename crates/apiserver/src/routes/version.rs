@@ -6,8 +6,9 @@ use serde_json::json;
 use crate::http::Body;
 use crate::http::respond;
 
-/// Clients compare this as a semantic version; the part behind the plus says who answers.
-pub(crate) const GIT_VERSION: &str = "v1.36.3+tenure";
+/// The release of Kubernetes that this server answers like. Clients compare it as a semantic version; the part behind
+/// the plus says who answers.
+pub const GIT_VERSION: &str = "v1.36.3+tenure";
 pub(crate) const MAJOR: &str = "1";
 pub(crate) const MINOR: &str = "36";
 

@@ -18,6 +18,7 @@ use crate::registry::{ObjectExt, Operation, View, timestamp};
 use crate::{customresources, definitions};
 
 pub(crate) use generation::{bump_generation, has_generation};
+pub use service::{InvalidRange, ServiceRange};
 
 /// Whether creates and updates of this resource run one after the other, because they share something finite.
 pub(crate) fn allocates(resource: &Resource) -> bool {

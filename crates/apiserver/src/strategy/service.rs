@@ -10,9 +10,57 @@ use crate::http::FieldError;
 use crate::registry::View;
 
 /// The range of cluster addresses; nothing routes to them here, but clients expect them to be there and unique.
-const RANGE_START: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
-/// Addresses in the range, the first of which is the API server's own.
-const RANGE_SIZE: u32 = 1 << 16;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceRange {
+    network: u32,
+    prefix: u32,
+}
+
+/// What is wrong with the text of a range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no IPv4 range of 4 to 1,048,576 addresses, such as 10.96.0.0/16")]
+pub struct InvalidRange(String);
+
+impl Default for ServiceRange {
+    fn default() -> Self {
+        Self {
+            network: u32::from(Ipv4Addr::new(10, 96, 0, 0)),
+            prefix: 16,
+        }
+    }
+}
+
+impl std::str::FromStr for ServiceRange {
+    type Err = InvalidRange;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let read = || {
+            let (address, prefix) = text.split_once('/')?;
+            let address: Ipv4Addr = address.parse().ok()?;
+            let prefix: u32 = prefix.parse().ok().filter(|prefix| (12..=30).contains(prefix))?;
+            let size = 1_u32 << (32 - prefix);
+            Some(Self {
+                network: u32::from(address) & !(size - 1),
+                prefix,
+            })
+        };
+        read().ok_or_else(|| InvalidRange(text.to_owned()))
+    }
+}
+
+impl ServiceRange {
+    /// The addresses that may be given out: all but the first and the last one.
+    fn addresses(self) -> impl Iterator<Item = Ipv4Addr> {
+        let size = 1_u32 << (32 - self.prefix);
+        (1..size - 1).map(move |offset| Ipv4Addr::from(self.network + offset))
+    }
+
+    fn contains(self, address: Ipv4Addr) -> bool {
+        let size = 1_u32 << (32 - self.prefix);
+        let offset = u32::from(address).wrapping_sub(self.network);
+        0 < offset && offset < size - 1
+    }
+}
 
 fn needs_address(object: &Value) -> bool {
     object.pointer("/spec/type").and_then(Value::as_str) != Some("ExternalName")
@@ -103,9 +151,8 @@ fn taken(view: &View) -> impl Iterator<Item = String> {
 
 fn free_address(view: &View) -> Option<String> {
     let taken: BTreeSet<Ipv4Addr> = taken(view).filter_map(|address| address.parse().ok()).collect();
-    let start = u32::from(RANGE_START);
-    (1..RANGE_SIZE - 1)
-        .map(|offset| Ipv4Addr::from(start + offset))
+    view.services()
+        .addresses()
         .find(|candidate| !taken.contains(candidate))
         .map(|free| free.to_string())
 }
@@ -132,15 +179,43 @@ pub(super) fn validate(object: &Value, live: Option<&Value>, view: &View) -> Vec
             "no free address is left in the service range",
         ));
     }
-    if !new.is_empty() && new != "None" {
-        let taken = taken(view).any(|other| other == new);
-        if taken {
-            errors.push(FieldError::invalid(
-                "spec.clusterIPs",
-                json!([new]),
-                "failed to allocate IP: provided IP is already allocated",
-            ));
-        }
+    if let Ok(wanted) = new.parse() {
+        let why = if !view.services().contains(wanted) {
+            "the provided network does not match the current range"
+        } else if taken(view).any(|other| other == new) {
+            "provided IP is already allocated"
+        } else {
+            return errors;
+        };
+        errors.push(FieldError::invalid(
+            "spec.clusterIPs",
+            json!([new]),
+            format!("failed to allocate IP {new}: {why}"),
+        ));
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        let range: ServiceRange = "10.0.0.7/24".parse().unwrap();
+        assert_eq!(range.addresses().next(), Some(Ipv4Addr::new(10, 0, 0, 1)));
+        assert_eq!(range.addresses().last(), Some(Ipv4Addr::new(10, 0, 0, 254)));
+        for (address, inside) in [
+            ([10, 0, 0, 0], false),
+            ([10, 0, 0, 1], true),
+            ([10, 0, 0, 254], true),
+            ([10, 0, 0, 255], false),
+            ([9, 255, 255, 255], false),
+        ] {
+            assert_eq!(range.contains(address.into()), inside, "{address:?}");
+        }
+        for text in ["", "10.0.0.0", "10.0.0.0/8", "10.0.0.0/31", "fd00::/112", "10.0.0.0/24,fd00::/112"] {
+            assert!(text.parse::<ServiceRange>().is_err(), "{text}");
+        }
+    }
 }

@@ -93,7 +93,7 @@ impl Demo {
 
 /// Says what to try next, reports pushes, and waits for Ctrl-C.
 async fn stay(world: &World, account: &Account) -> Result<(), Failure> {
-    let kubeconfig = world.plane.kubeconfig().display().to_string();
+    let kubeconfig = world.plane.admin_kubeconfig()?.display().to_string();
     let url = world.url("beta");
     output::line("");
     output::line(output::bold("Your turn"));

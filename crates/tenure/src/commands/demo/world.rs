@@ -82,6 +82,8 @@ impl World {
             workload_status: true,
             allowed_sources: vec![git_address.clone()],
             default_service_accounts: Vec::new(),
+            bare: false,
+            meaning: Default::default(),
         })
         .await?;
         let admin = plane.client().await?;

@@ -1,0 +1,143 @@
+//! Certificates and keys that were made elsewhere, named on the command line: read once, checked, and used in place
+//! of the ones that a server makes for itself. Refuses what it can't use, and names the file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::{AuthorityError, files};
+use crate::authentication::SigningKey;
+
+/// Files in place of what a server makes for itself; what is not named is made.
+#[derive(Debug, Clone, Default)]
+pub struct ProvidedFiles {
+    /// The certificate chain that it serves with, and its key, in PEM.
+    pub serving: Option<(PathBuf, PathBuf)>,
+    /// The CAs that sign client certificates, in PEM.
+    pub client_authorities: Option<PathBuf>,
+    /// The key that signs ServiceAccount tokens: ECDSA P-256, PKCS#8 in PEM.
+    pub signing_key: Option<PathBuf>,
+    /// Keys or certificates that verify ServiceAccount tokens; each must be that of the signing key.
+    pub verification_keys: Vec<PathBuf>,
+}
+
+/// What the files hold.
+#[derive(Default)]
+pub(super) struct Provided {
+    pub(super) serving: Option<Arc<CertifiedKey>>,
+    pub(super) client_authorities: Option<Vec<CertificateDer<'static>>>,
+    pub(super) signing_key: Option<Vec<u8>>,
+}
+
+impl ProvidedFiles {
+    pub(super) fn read(&self) -> Result<Provided, AuthorityError> {
+        let provided = Provided {
+            serving: self.serving.as_ref().map(serving).transpose()?,
+            client_authorities: self.client_authorities.as_deref().map(authorities).transpose()?,
+            signing_key: self.signing_key.as_deref().map(signing_key).transpose()?,
+        };
+        for path in &self.verification_keys {
+            let key = provided.signing_key.as_deref().map(SigningKey::from_pkcs8);
+            let Some(Ok(key)) = key else {
+                return Err(broken(path, "verification key", "there is no signing key beside it"));
+            };
+            if !verifiers(path)?.contains(&key.public_key_info()) {
+                return Err(broken(
+                    path,
+                    "verification key",
+                    "tokens are verified with the public part of the signing key only, which is not in this file",
+                ));
+            }
+        }
+        Ok(provided)
+    }
+}
+
+fn text(path: &Path) -> Result<String, AuthorityError> {
+    match files::read(path) {
+        Ok(Some(text)) => Ok(text),
+        Ok(None) => Err(AuthorityError::File {
+            path: path.to_owned(),
+            source: std::io::ErrorKind::NotFound.into(),
+        }),
+        Err(source) => Err(AuthorityError::File {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+fn broken(path: &Path, what: &'static str, why: &str) -> AuthorityError {
+    AuthorityError::Provided {
+        path: path.to_owned(),
+        what,
+        why: why.to_owned(),
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
+    let text = text(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(broken(path, "certificate", "there is none in it")),
+        Err(error) => Err(broken(path, "certificate", &error.to_string())),
+    }
+}
+
+fn serving((certificate, key): &(PathBuf, PathBuf)) -> Result<Arc<CertifiedKey>, AuthorityError> {
+    let chain = certificates(certificate)?;
+    let private = PrivateKeyDer::from_pem_slice(text(key)?.as_bytes())
+        .map_err(|error| broken(key, "private key", &error.to_string()))?;
+    CertifiedKey::from_der(chain, private, &rustls::crypto::ring::default_provider())
+        .map(Arc::new)
+        .map_err(|error| broken(key, "private key of the certificate beside it", &error.to_string()))
+}
+
+fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
+    certificates(path)
+}
+
+fn signing_key(path: &Path) -> Result<Vec<u8>, AuthorityError> {
+    let what = "ECDSA P-256 key in PKCS#8 form";
+    let key = PrivateKeyDer::from_pem_slice(text(path)?.as_bytes())
+        .map_err(|error| broken(path, what, &error.to_string()))?;
+    let PrivateKeyDer::Pkcs8(key) = key else {
+        return Err(broken(path, what, "it is a key of another form"));
+    };
+    let der = key.secret_pkcs8_der().to_vec();
+    SigningKey::from_pkcs8(&der).map_err(|error| broken(path, what, &error.to_string()))?;
+    Ok(der)
+}
+
+/// The public keys in a file: its own, its certificates', or that of its private key.
+fn verifiers(path: &Path) -> Result<Vec<Vec<u8>>, AuthorityError> {
+    let text = text(path)?;
+    let bytes = text.as_bytes();
+    let mut found: Vec<Vec<u8>> = SubjectPublicKeyInfoDer::pem_slice_iter(bytes)
+        .filter_map(Result::ok)
+        .map(|key| key.to_vec())
+        .collect();
+    for certificate in CertificateDer::pem_slice_iter(bytes).filter_map(Result::ok) {
+        if let Ok((_, certificate)) = X509Certificate::from_der(&certificate) {
+            found.push(certificate.public_key().raw.to_vec());
+        }
+    }
+    if let Ok(PrivateKeyDer::Pkcs8(key)) = PrivateKeyDer::from_pem_slice(bytes)
+        && let Ok(key) = SigningKey::from_pkcs8(key.secret_pkcs8_der())
+    {
+        found.push(key.public_key_info());
+    }
+    if found.is_empty() {
+        return Err(broken(
+            path,
+            "verification key",
+            "there is no public key and no certificate in it",
+        ));
+    }
+    Ok(found)
+}

@@ -1,0 +1,182 @@
+//! What stands in the place of etcd where a program insists on starting one before its API server, as envtest does.
+//! Owns one folder's name and a health check: the API server asks here where to store, and stores there itself, in
+//! one file. Refuses to be an etcd: no key can be read or written.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Empty, Full, Limited};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::failure::Failure;
+
+/// Where the folder is told.
+const FOLDER: &str = "/tenure/folder";
+/// No path is longer.
+const LONGEST_ANSWER: usize = 16 * 1024;
+/// How long a question may take; both ends are on this machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Stand in for etcd: tell the API server where to store.
+#[derive(Debug, Args)]
+pub(crate) struct Etcd {
+    /// The folder that the API server stores in.
+    #[arg(long, value_name = "DIR", default_value = "default.etcd")]
+    data_dir: PathBuf,
+    /// Where to listen, on the loopback: http://127.0.0.1:PORT.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:2379")]
+    listen_client_urls: String,
+    /// Taken for etcd's sake; the API server is told the address by who starts it.
+    #[arg(long, value_name = "URL")]
+    advertise_client_urls: Option<String>,
+    /// Taken for etcd's sake; there are no peers.
+    #[arg(long, value_name = "URL")]
+    listen_peer_urls: Option<String>,
+}
+
+impl Etcd {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let address = loopback("--listen-client-urls", &self.listen_client_urls)?;
+        let failure = |error: std::io::Error| Failure::environment(format!("{}: {error}", self.data_dir.display()));
+        std::fs::create_dir_all(&self.data_dir).map_err(failure)?;
+        let folder = self.data_dir.canonicalize().map_err(failure)?;
+        let folder = folder
+            .to_str()
+            .ok_or_else(|| Failure::usage(format!("--data-dir: {} is not in UTF-8", folder.display())))?;
+        let folder = Bytes::from(folder.to_owned());
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|error| Failure::environment(format!("can't listen on {address}: {error}")))?;
+        tokio::select! {
+            () = serve(listener, folder) => {}
+            ended = super::up::ended() => ended?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn serve(listener: TcpListener, folder: Bytes) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let folder = folder.clone();
+        tokio::spawn(async move {
+            let service = hyper::service::service_fn(move |request| {
+                let answer = answer(&request, &folder);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let _ended = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+fn answer(request: &Request<hyper::body::Incoming>, folder: &Bytes) -> Response<Full<Bytes>> {
+    let (status, body) = match request.uri().path() {
+        "/health" => (StatusCode::OK, Bytes::from_static(b"{\"health\":\"true\",\"reason\":\"\"}")),
+        FOLDER => (StatusCode::OK, folder.clone()),
+        _ => (
+            StatusCode::NOT_FOUND,
+            Bytes::from_static(b"this is tenure in the place of etcd: it stores nothing\n"),
+        ),
+    };
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response
+}
+
+/// Asks the stand-in at `url` where to store.
+pub(crate) async fn folder(url: &str) -> Result<PathBuf, Failure> {
+    let address = loopback("--etcd-servers", url)?;
+    let failure = |why: &str| {
+        Failure::environment(format!("--etcd-servers: {url} is not tenure in the place of etcd: {why}"))
+            .hint("objects are stored in one file: start this program under the name of etcd, or name a folder with `tenure up --data DIR`")
+    };
+    let asked = tokio::time::timeout(PATIENCE, ask(address))
+        .await
+        .map_err(|_| failure("it doesn't answer"))?;
+    let folder = asked.map_err(|why| failure(&why))?;
+    let folder = PathBuf::from(folder);
+    if folder.is_absolute() {
+        Ok(folder)
+    } else {
+        Err(failure("it names no folder"))
+    }
+}
+
+async fn ask(address: SocketAddr) -> Result<String, String> {
+    let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| error.to_string())?;
+    tokio::spawn(connection);
+    let request = Request::get(FOLDER)
+        .header(http::header::HOST, address.to_string())
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| error.to_string())?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| error.to_string())?;
+    if response.status() != StatusCode::OK {
+        return Err(format!("it answers {}", response.status()));
+    }
+    let body = Limited::new(response.into_body(), LONGEST_ANSWER);
+    let body = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
+    String::from_utf8(body.to_vec()).map_err(|_| "its answer is not in UTF-8".to_owned())
+}
+
+/// The address in `http://127.0.0.1:2379`; others on the network have no business here.
+fn loopback(flag: &str, url: &str) -> Result<SocketAddr, Failure> {
+    let failure = || {
+        Failure::usage(format!("{flag}: {url:?} is not an address on the loopback"))
+            .hint(format!("{flag}=http://127.0.0.1:2379"))
+    };
+    let rest = url.strip_prefix("http://").ok_or_else(failure)?;
+    let rest = rest.trim_end_matches('/').replace("localhost", "127.0.0.1");
+    let address: SocketAddr = rest.parse().map_err(|_| failure())?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        Err(failure())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_folder_is_told_to_who_asks() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(serve(listener, Bytes::from_static(b"/some/folder")));
+        assert_eq!(folder(&url).await.unwrap(), PathBuf::from("/some/folder"));
+    }
+
+    #[test]
+    fn only_the_loopback() {
+        for (url, ok) in [
+            ("http://127.0.0.1:2379", true),
+            ("http://localhost:1/", true),
+            ("http://[::1]:2379", true),
+            ("http://10.0.0.1:2379", false),
+            ("https://127.0.0.1:2379", false),
+            ("http://127.0.0.1", false),
+            ("", false),
+        ] {
+            assert_eq!(loopback("--etcd-servers", url).is_ok(), ok, "{url}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The flags of a kube-apiserver, for programs that start one: envtest does, and with it the test suites of operators
+//! written in Go. Owns what each flag means here; refuses, by its name, what would promise something that isn't there.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tenure_apiserver::ServiceRange;
+use tenure_apiserver::certificates::ProvidedFiles;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Admission plugins of Kubernetes that this server doesn't have, so that switching one off changes nothing.
+const ABSENT_PLUGINS: &[&str] = &[
+    "AlwaysPullImages",
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "ClusterTrustBundleAttest",
+    "DefaultIngressClass",
+    "DefaultStorageClass",
+    "DefaultTolerationSeconds",
+    "DenyServiceExternalIPs",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "ImagePolicyWebhook",
+    "LimitPodHardAntiAffinityTopology",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "NodeDeclaredFeatureValidator",
+    "NodeRestriction",
+    "OwnerReferencesPermissionEnforcement",
+    "PersistentVolumeClaimResize",
+    "PodNodeSelector",
+    "PodSecurity",
+    "PodTolerationRestriction",
+    "PodTopologyLabels",
+    "Priority",
+    "RuntimeClass",
+    "ServiceAccount",
+    "StorageObjectInUseProtection",
+    "TaintNodesByCondition",
+];
+
+/// Flags of kube-apiserver.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Flags of kube-apiserver")]
+pub(crate) struct Flags {
+    /// The etcd that names the folder for everything that is stored: this program under the name of etcd.
+    #[arg(long, value_name = "URL", conflicts_with = "data")]
+    pub(crate) etcd_servers: Option<String>,
+    /// Folder of apiserver.crt and apiserver.key, to serve with.
+    #[arg(long, value_name = "DIR")]
+    cert_dir: Option<PathBuf>,
+    /// The certificate to serve with, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// Its key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+    /// The CAs that sign client certificates, in PEM.
+    #[arg(long, value_name = "FILE")]
+    client_ca_file: Option<PathBuf>,
+    /// The issuer of ServiceAccount tokens.
+    #[arg(long, value_name = "URL")]
+    service_account_issuer: Option<String>,
+    /// The key that signs ServiceAccount tokens: ECDSA P-256, PKCS#8 in PEM.
+    #[arg(long, value_name = "FILE")]
+    service_account_signing_key_file: Option<PathBuf>,
+    /// What verifies ServiceAccount tokens; it has to belong to the signing key.
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    service_account_key_file: Vec<PathBuf>,
+    /// Where Services get their addresses from: one IPv4 range.
+    #[arg(long, value_name = "RANGE")]
+    service_cluster_ip_range: Option<String>,
+    /// Authorization is by RBAC; there is no other.
+    #[arg(long, value_name = "MODES", value_delimiter = ',')]
+    authorization_mode: Vec<String>,
+    /// Admission plugins to leave out; those that this server always runs can't be left out.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    disable_admission_plugins: Vec<String>,
+    /// Pods are stored and not run, so nothing is kept from being privileged: only true can be said.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    allow_privileged: Option<bool>,
+    /// The address that is told to clients inside a cluster; there are none, so it changes nothing.
+    #[arg(long, value_name = "ADDRESS")]
+    advertise_address: Option<std::net::IpAddr>,
+}
+
+/// What the flags come to.
+#[derive(Debug, Default)]
+pub(crate) struct Meaning {
+    /// Certificates and keys that were made elsewhere.
+    pub(crate) provided: ProvidedFiles,
+    /// The issuer of ServiceAccount tokens, if it isn't the usual one.
+    pub(crate) issuer: Option<String>,
+    /// Where Services get their addresses from.
+    pub(crate) services: ServiceRange,
+}
+
+impl Flags {
+    /// Reads the flags together.
+    pub(crate) fn meaning(&self) -> Result<Meaning, Failure> {
+        for mode in &self.authorization_mode {
+            match mode.as_str() {
+                "RBAC" => {}
+                "Node" => output::note("--authorization-mode: there are no nodes here, so Node adds no rights to RBAC"),
+                other => {
+                    return Err(Failure::usage(format!("--authorization-mode: {other} is not there"))
+                        .hint("--authorization-mode=RBAC"));
+                }
+            }
+        }
+        if let Some(plugin) = self.disable_admission_plugins.iter().find(|plugin| always_runs(plugin)) {
+            return Err(Failure::usage(format!(
+                "--disable-admission-plugins: {plugin} is always run here, or is no admission plugin"
+            ))
+            .hint("leave it out of the list"));
+        }
+        if self.allow_privileged == Some(false) {
+            return Err(
+                Failure::usage("--allow-privileged=false: nothing here keeps a pod from asking to be privileged")
+                    .hint("--allow-privileged=true, or leave the flag out"),
+            );
+        }
+        let services = self.service_cluster_ip_range.as_deref().map(str::parse).transpose();
+        let services = services.map_err(|error| Failure::usage(format!("--service-cluster-ip-range: {error}")))?;
+        Ok(Meaning {
+            provided: ProvidedFiles {
+                serving: self.serving(),
+                client_authorities: self.client_ca_file.clone(),
+                signing_key: self.service_account_signing_key_file.clone(),
+                verification_keys: self.service_account_key_file.clone(),
+            },
+            issuer: self.service_account_issuer.clone(),
+            services: services.unwrap_or_default(),
+        })
+    }
+
+    /// Certificate and key that are named, or that lie in the folder of certificates.
+    fn serving(&self) -> Option<(PathBuf, PathBuf)> {
+        if let (Some(certificate), Some(key)) = (&self.tls_cert_file, &self.tls_private_key_file) {
+            return Some((certificate.clone(), key.clone()));
+        }
+        let folder = self.cert_dir.as_ref()?;
+        let files = (folder.join("apiserver.crt"), folder.join("apiserver.key"));
+        (files.0.exists() || files.1.exists()).then_some(files)
+    }
+}
+
+fn always_runs(plugin: &str) -> bool {
+    !ABSENT_PLUGINS.contains(&plugin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_refused_by_its_name() {
+        let refused = |flags: Flags, words: &str| {
+            let failure = flags.meaning().expect_err(words);
+            assert!(failure.message.contains(words), "{}", failure.message);
+        };
+        let list = |text: &str| vec![text.to_owned()];
+        refused(
+            Flags {
+                authorization_mode: list("AlwaysAllow"),
+                ..Flags::default()
+            },
+            "AlwaysAllow",
+        );
+        refused(
+            Flags {
+                disable_admission_plugins: list("NamespaceLifecycle"),
+                ..Flags::default()
+            },
+            "NamespaceLifecycle",
+        );
+        refused(
+            Flags {
+                allow_privileged: Some(false),
+                ..Flags::default()
+            },
+            "--allow-privileged=false",
+        );
+        refused(
+            Flags {
+                service_cluster_ip_range: Some("fd00::/108".to_owned()),
+                ..Flags::default()
+            },
+            "fd00::/108",
+        );
+        let flags = Flags {
+            authorization_mode: list("RBAC"),
+            disable_admission_plugins: list("ServiceAccount"),
+            ..Flags::default()
+        };
+        assert!(flags.meaning().is_ok());
+    }
+}
