@@ -81,7 +81,13 @@ impl Plane {
             None
         } else {
             let ended = shutdown.clone();
-            Some(installation::start_controllers(&server, &options.data, allowed, defaults, ended)?)
+            Some(installation::start_controllers(
+                &server,
+                &options.data,
+                allowed,
+                defaults,
+                ended,
+            )?)
         };
         Ok(Self {
             server,
@@ -177,7 +183,11 @@ async fn open(options: &Options) -> Result<Server, Failure> {
         names: names(options.address),
         workload_status: options.workload_status,
         provided: options.meaning.provided.clone(),
-        issuer: options.meaning.issuer.clone().unwrap_or_else(|| defaults.issuer.clone()),
+        issuer: options
+            .meaning
+            .issuer
+            .clone()
+            .unwrap_or_else(|| defaults.issuer.clone()),
         services: options.meaning.services,
         controllers: !options.bare,
         ..defaults

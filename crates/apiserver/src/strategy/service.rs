@@ -214,7 +214,14 @@ mod tests {
         ] {
             assert_eq!(range.contains(address.into()), inside, "{address:?}");
         }
-        for text in ["", "10.0.0.0", "10.0.0.0/8", "10.0.0.0/31", "fd00::/112", "10.0.0.0/24,fd00::/112"] {
+        for text in [
+            "",
+            "10.0.0.0",
+            "10.0.0.0/8",
+            "10.0.0.0/31",
+            "fd00::/112",
+            "10.0.0.0/24,fd00::/112",
+        ] {
             assert!(text.parse::<ServiceRange>().is_err(), "{text}");
         }
     }

@@ -84,7 +84,10 @@ async fn serve(listener: TcpListener, folder: Bytes) {
 
 fn answer(request: &Request<hyper::body::Incoming>, folder: &Bytes) -> Response<Full<Bytes>> {
     let (status, body) = match request.uri().path() {
-        "/health" => (StatusCode::OK, Bytes::from_static(b"{\"health\":\"true\",\"reason\":\"\"}")),
+        "/health" => (
+            StatusCode::OK,
+            Bytes::from_static(b"{\"health\":\"true\",\"reason\":\"\"}"),
+        ),
         FOLDER => (StatusCode::OK, folder.clone()),
         _ => (
             StatusCode::NOT_FOUND,
@@ -125,10 +128,7 @@ async fn ask(address: SocketAddr) -> Result<String, String> {
         .header(http::header::HOST, address.to_string())
         .body(Empty::<Bytes>::new())
         .map_err(|error| error.to_string())?;
-    let response = sender
-        .send_request(request)
-        .await
-        .map_err(|error| error.to_string())?;
+    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
     if response.status() != StatusCode::OK {
         return Err(format!("it answers {}", response.status()));
     }

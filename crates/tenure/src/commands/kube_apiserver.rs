@@ -118,10 +118,10 @@ impl Flags {
             .hint("leave it out of the list"));
         }
         if self.allow_privileged == Some(false) {
-            return Err(
-                Failure::usage("--allow-privileged=false: nothing here keeps a pod from asking to be privileged")
-                    .hint("--allow-privileged=true, or leave the flag out"),
-            );
+            return Err(Failure::usage(
+                "--allow-privileged=false: nothing here keeps a pod from asking to be privileged",
+            )
+            .hint("--allow-privileged=true, or leave the flag out"));
         }
         let services = self.service_cluster_ip_range.as_deref().map(str::parse).transpose();
         let services = services.map_err(|error| Failure::usage(format!("--service-cluster-ip-range: {error}")))?;

@@ -22,7 +22,12 @@ pub(crate) struct Up {
     #[arg(long, visible_alias = "secure-port", default_value_t = 6443)]
     port: u16,
     /// Address to listen on.
-    #[arg(long, visible_alias = "bind-address", value_name = "ADDRESS", default_value = "127.0.0.1")]
+    #[arg(
+        long,
+        visible_alias = "bind-address",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1"
+    )]
     bind: IpAddr,
     /// Run what a kube-apiserver is and nothing else: no controllers, neither Tenure's nor those that a
     /// kube-controller-manager has.
