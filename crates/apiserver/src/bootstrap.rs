@@ -1,4 +1,6 @@
-//! What every cluster starts with: its namespaces, its roles and bindings.
+//! What every cluster starts with: its namespaces, its roles and bindings, and where in it the API server is found.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use serde_json::{Value, json};
 
@@ -9,7 +11,10 @@ use crate::http::ApiError;
 use crate::registry::{DeleteOptions, ObjectExt, Operation, Registry};
 
 const NAMESPACES: [&str; 4] = ["kube-system", "kube-public", "kube-node-lease", "default"];
-const MANAGER: &str = "kube-apiserver";
+/// The name of the API server's own Service.
+const ADVERTISED: &str = "kubernetes";
+/// Who owns what the API server itself writes.
+pub(crate) const MANAGER: &str = "kube-apiserver";
 
 /// Makes what is missing and brings roles up to date; what an admin added stays.
 pub(crate) async fn run(registry: &Registry) -> Result<(), ApiError> {
@@ -50,6 +55,76 @@ pub(crate) async fn run(registry: &Registry) -> Result<(), ApiError> {
         outcome?;
     }
     Ok(())
+}
+
+/// Writes where clients within a cluster find the API server: the Service `kubernetes`, and, unless only this machine
+/// can reach it, its endpoints.
+pub(crate) async fn advertise(registry: &Registry, address: SocketAddr) -> Result<(), ApiError> {
+    let port = address.port();
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": ADVERTISED, "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+            "type": "ClusterIP", "sessionAffinity": "None",
+        },
+    });
+    publish(registry, "", "services", service, "/spec/ports").await?;
+    let Some(ip) = reachable(address.ip()) else {
+        return Ok(());
+    };
+    let endpoints = json!({
+        "apiVersion": "v1", "kind": "Endpoints",
+        "metadata": {"name": ADVERTISED, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "subsets": [{"addresses": [{"ip": ip.to_string()}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
+    });
+    publish(registry, "", "endpoints", endpoints, "/subsets").await?;
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": ADVERTISED, "labels": {"kubernetes.io/service-name": ADVERTISED}},
+        "addressType": if ip.is_ipv4() { "IPv4" } else { "IPv6" },
+        "endpoints": [{"addresses": [ip.to_string()], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    });
+    let slices = "discovery.k8s.io";
+    publish(registry, slices, "endpointslices", slice.clone(), "/endpoints").await?;
+    publish(registry, slices, "endpointslices", slice, "/ports").await
+}
+
+/// Creates an object, or brings the part of it at `pointer` up to date; the rest is left to whoever changed it.
+async fn publish(registry: &Registry, group: &str, plural: &str, wanted: Value, pointer: &str) -> Result<(), ApiError> {
+    let user = UserInfo::loopback();
+    let namespace = Some("default".to_owned());
+    let op = operation(registry, &user, group, "v1", plural, namespace.clone())?;
+    let Some(live) = registry.view().get(group, plural, namespace.as_deref(), ADVERTISED) else {
+        registry.create(&op, wanted).await?;
+        return Ok(());
+    };
+    let mut new = Value::clone(&live);
+    if let (Some(part), Some(value)) = (new.pointer_mut(pointer), wanted.pointer(pointer))
+        && part != value
+    {
+        *part = value.clone();
+        registry.update(&op, ADVERTISED, new).await?;
+    }
+    Ok(())
+}
+
+/// The address at which other machines reach a listener; none if it listens on the loopback.
+fn reachable(bound: IpAddr) -> Option<IpAddr> {
+    if !bound.is_unspecified() {
+        return (!bound.is_loopback()).then_some(bound);
+    }
+    // Nothing is sent: the system only says which of its addresses it would use.
+    let socket = UdpSocket::bind((bound, 0)).ok()?;
+    let anywhere = if bound.is_ipv4() {
+        "192.0.2.1:9"
+    } else {
+        "[2001:db8::1]:9"
+    };
+    socket.connect(anywhere).ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
 }
 
 async fn write(registry: &Registry, op: &Operation, wanted: Reconciled) -> Result<(), ApiError> {

@@ -29,18 +29,12 @@ fn schema(resource: &Resource) -> Option<Arc<dyn ObjectSchema>> {
 
 /// Reads an object as its kind's types do: what they don't have is dropped and named.
 pub(crate) fn read(op: &Operation, object: Value) -> Result<Decoded, ApiError> {
-    let own = op.subresource.as_deref().and_then(|name| op.resource.subresource(name));
-    let schema = match own.filter(|subresource| !subresource.version.is_empty()) {
-        Some(subresource) => {
-            let api_version = if subresource.group.is_empty() {
-                subresource.version.clone()
-            } else {
-                format!("{}/{}", subresource.group, subresource.version)
-            };
-            let schema = BuiltinSchemas::shared().kind(&api_version, &subresource.kind);
-            schema.map(|schema| Arc::new(schema) as Arc<dyn ObjectSchema>)
-        }
-        None => schema(&op.resource),
+    let (api_version, kind) = op.resource.taken_by(op.subresource.as_deref());
+    let schema = if kind == op.resource.kind {
+        schema(&op.resource)
+    } else {
+        let schema = BuiltinSchemas::shared().kind(&api_version, &kind);
+        schema.map(|schema| Arc::new(schema) as Arc<dyn ObjectSchema>)
     };
     match schema {
         Some(schema) => schema

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_store::{Limits, OpenError, Store};
 use tokio::net::TcpListener;
@@ -19,6 +20,9 @@ use crate::{bootstrap, controllers, definitions, serve};
 
 /// The issuer of ServiceAccount tokens: what Pods call the API server.
 const ISSUER: &str = "https://kubernetes.default.svc";
+
+/// How long the API server's own Service may delay the start.
+const ADVERTISING: Duration = Duration::from_secs(1);
 
 /// How a server is set up.
 #[derive(Debug, Clone)]
@@ -151,6 +155,7 @@ impl Server {
     pub async fn serve(&self, listener: TcpListener) -> Result<(), ServerError> {
         let address = listener.local_addr().map_err(ServerError::Listener)?;
         self.shared.address.write().clone_from(&address.to_string());
+        self.advertise(address).await;
         let clients = self.authority.client_certificates()?;
         let tls = self.authority.server_config(&clients)?;
         let renew = || {
@@ -161,6 +166,18 @@ impl Server {
         serve::run(self.shared.clone(), listener, tls, renew)
             .await
             .map_err(ServerError::Listener)
+    }
+
+    /// Says within the cluster where this server is. Who admits that may depend on this server, so it isn't waited for
+    /// for long.
+    async fn advertise(&self, address: SocketAddr) {
+        let registry = self.shared.registry.clone();
+        let written = tokio::spawn(async move {
+            if let Err(error) = bootstrap::advertise(&registry, address).await {
+                tracing::warn!(%error, "the Service of the API server itself could not be written");
+            }
+        });
+        let _goes_on = tokio::time::timeout(ADVERTISING, written).await;
     }
 
     /// Ends every watch and stops to serve; requests that are being answered are finished.

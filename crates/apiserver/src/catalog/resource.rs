@@ -145,6 +145,17 @@ impl Resource {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
+    /// apiVersion and kind of what the resource, or one of its subresources, takes in a body.
+    #[must_use]
+    pub fn taken_by(&self, subresource: Option<&str>) -> (String, String) {
+        match subresource.and_then(|name| self.subresource(name)) {
+            None => (self.api_version(), self.kind.clone()),
+            Some(sub) if sub.version.is_empty() => (self.api_version(), sub.kind.clone()),
+            Some(sub) if sub.group.is_empty() => (sub.version.clone(), sub.kind.clone()),
+            Some(sub) => (format!("{}/{}", sub.group, sub.version), sub.kind.clone()),
+        }
+    }
+
     /// Whether status is written through its own subresource only.
     #[must_use]
     pub fn has_status(&self) -> bool {

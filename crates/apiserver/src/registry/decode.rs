@@ -54,17 +54,7 @@ pub(crate) fn parse(body: &[u8], format: BodyFormat) -> Result<(Value, Vec<Strin
 
 fn check_kind(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
     let resource = &op.resource;
-    let (wanted_version, wanted_kind) = match op.subresource.as_deref().and_then(|name| resource.subresource(name)) {
-        Some(sub) if !sub.version.is_empty() => {
-            let version = if sub.group.is_empty() {
-                sub.version.clone()
-            } else {
-                format!("{}/{}", sub.group, sub.version)
-            };
-            (version, sub.kind.clone())
-        }
-        _ => (resource.api_version(), resource.kind.clone()),
-    };
+    let (wanted_version, wanted_kind) = resource.taken_by(op.subresource.as_deref());
     let Some(map) = object.as_object_mut() else {
         return Ok(());
     };
@@ -98,15 +88,18 @@ fn check_kind(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
             "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
         ));
     }
-    if version != wanted_version {
+    if kind == wanted_kind {
         return Err(ApiError::bad_request(format!(
             "the API version in the data ({version}) does not match the expected API version ({wanted_version})"
         )));
     }
+    let (short, group) = (
+        version.rsplit('/').next().unwrap_or_default(),
+        wanted_version.rsplit_once('/').map_or("", |(group, _)| group),
+    );
     cannot(format!(
-        "converting ({}.{kind}) to ({}.{wanted_kind}): unknown conversion",
-        resource.version,
-        internal_package(&resource.group)
+        "converting ({short}.{kind}) to ({}.{wanted_kind}): unknown conversion",
+        internal_package(group)
     ))
 }
 

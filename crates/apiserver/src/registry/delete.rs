@@ -179,7 +179,12 @@ impl Registry {
     }
 }
 
-fn check_preconditions(op: &Operation, name: &str, options: &DeleteOptions, live: &Value) -> Result<(), ApiError> {
+pub(super) fn check_preconditions(
+    op: &Operation,
+    name: &str,
+    options: &DeleteOptions,
+    live: &Value,
+) -> Result<(), ApiError> {
     let kind = &op.resource.kind;
     let failed = |why: String| {
         let mut error = ApiError::conflict(&op.resource, name, "");

@@ -189,7 +189,7 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
 }
 
 /// A selector in the form that label selectors have in URLs.
-fn selector_text(selector: &Value) -> String {
+pub(super) fn selector_text(selector: &Value) -> String {
     let labels = match selector.get("matchLabels") {
         Some(labels) => Some(labels),
         None if selector.get("matchExpressions").is_none() => Some(selector),

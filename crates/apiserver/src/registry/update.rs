@@ -173,18 +173,21 @@ impl From<ApiError> for Refusal {
     }
 }
 
-fn check_uid(op: &Operation, name: &str, live: &Value, new: &Value) -> Result<(), ApiError> {
-    let sent = new.uid();
-    if sent.is_empty() || sent == live.uid() {
+pub(super) fn check_uid(op: &Operation, name: &str, live: &Value, new: &Value) -> Result<(), ApiError> {
+    precondition(op, name, "UID", new.uid(), live.uid())
+}
+
+/// Refuses an object that is another one, or another version, than the writer says.
+pub(super) fn precondition(op: &Operation, name: &str, what: &str, sent: &str, live: &str) -> Result<(), ApiError> {
+    if sent.is_empty() || sent == live {
         return Ok(());
     }
     Err(ApiError::conflict(
         &op.resource,
         name,
         &format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {}",
+            "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {sent}, {what} in object meta: {live}",
             op.key(name).trim_start_matches('/'),
-            live.uid()
         ),
     ))
 }

@@ -8,6 +8,7 @@ mod object;
 mod objects;
 mod openapi;
 mod options;
+mod pods;
 mod render;
 pub(crate) mod version;
 mod watch;

@@ -30,7 +30,7 @@ fn media_type(headers: &HeaderMap) -> String {
 }
 
 /// The form of a body; JSON if nothing is said.
-fn format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
+pub(super) fn body_format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
     match media_type(headers).as_str() {
         "" | "application/json" => Ok(BodyFormat::Json),
         "application/yaml" => Ok(BodyFormat::Yaml),
@@ -66,7 +66,7 @@ pub(crate) async fn create(
     form: Form,
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
-    let object = decode_object(op, body, format(&request.headers)?)?;
+    let object = decode_object(op, body, body_format(&request.headers)?)?;
     if request.gate.is_review(op) {
         let name = object.name().to_owned();
         let attributes = Attributes::create(op, &name);
@@ -93,7 +93,7 @@ pub(crate) async fn create_subresource(
     if op.subresource.as_deref() != Some("token") {
         return Err(ApiError::method_not_allowed());
     }
-    let object = decode_object(op, body, format(&request.headers)?)?;
+    let object = decode_object(op, body, body_format(&request.headers)?)?;
     let object = admission::admit_unstored(&request.registry, &Attributes::create(op, name), object).await?;
     let answer = request.gate.token(&request.registry, op, name, &object)?;
     Ok(respond::value(StatusCode::CREATED, &answer))
@@ -106,7 +106,7 @@ pub(crate) async fn update(
     name: &str,
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
-    let object = decode_object(op, body, format(&request.headers)?)?;
+    let object = decode_object(op, body, body_format(&request.headers)?)?;
     if op.subresource.as_deref() == Some("scale") {
         let scale = request.registry.update_scale(op, name, object).await?;
         return Ok(respond::value(StatusCode::OK, &scale));
@@ -200,7 +200,7 @@ fn require_create(request: &ObjectRequest, op: &Operation, name: &str) -> Result
 pub(crate) fn delete_options(query: &Query, headers: &HeaderMap, body: &[u8]) -> Result<DeleteOptions, ApiError> {
     let mut options = options::delete(query)?;
     if !body.is_empty() {
-        let (value, _) = parse_body(body, format(headers)?)?;
+        let (value, _) = parse_body(body, body_format(headers)?)?;
         if !value.is_object() {
             return Err(ApiError::bad_request("the body is no DeleteOptions object"));
         }

@@ -7,7 +7,7 @@ use http::{HeaderMap, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use super::render::{Form, list, listed, object as render_object};
-use super::{object, options, watch};
+use super::{object, options, pods, watch};
 use crate::access::Gate;
 use crate::authentication::UserInfo;
 use crate::http::negotiate::view;
@@ -62,6 +62,14 @@ pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Respon
     if !resource.namespaced && info.namespace.is_some() && info.resource != "namespaces" {
         return Err(ApiError::no_such_resource());
     }
+    let named = ["get", "update", "patch", "delete"];
+    if info.name.is_some()
+        && !everywhere
+        && subresource.is_none()
+        && !named.iter().any(|verb| resource.allows(verb, None))
+    {
+        return Err(ApiError::no_such_resource());
+    }
     if !resource.allows(&info.verb, subresource) {
         return Err(ApiError::method_not_allowed());
     }
@@ -113,6 +121,9 @@ async fn dispatch(
         headers,
         ..
     } = request;
+    if pods::serves(op) {
+        return pods::serve(request, op, info.name.as_deref().unwrap_or_default(), &body).await;
+    }
     match (info.verb.as_str(), info.name.as_deref()) {
         ("list", _) => {
             let page = registry.list(op, &options::list(query, &op.resource)?).await?;

@@ -13,5 +13,6 @@
 mod bad_input;
 mod demo;
 mod durable;
+mod kube_apiserver;
 mod process;
 mod real_repositories;

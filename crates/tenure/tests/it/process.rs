@@ -6,9 +6,15 @@ use std::process::{Child, Command, Output, Stdio};
 
 /// The program with a clean environment: no test sees the user's kubeconfig.
 pub(crate) fn tenure(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut command = named(Path::new(env!("CARGO_BIN_EXE_tenure")));
+    command.args(arguments);
     command
-        .args(arguments)
+}
+
+/// The same under the name of a link to it.
+pub(crate) fn named(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
         .env_remove("KUBECONFIG")
         .env_remove("TENURE_LOG")
         .env("HOME", "/nonexistent")
@@ -42,7 +48,12 @@ impl Up {
         let data = data.to_str().expect("a folder in UTF-8");
         let mut arguments = vec!["up", "--data", data, "--port", "0"];
         arguments.extend_from_slice(more);
-        let mut child = tenure(&arguments)
+        Self::spawn(tenure(&arguments)).0
+    }
+
+    /// Starts what prints its address when it is ready, and tells the address.
+    pub(crate) fn spawn(mut command: Command) -> (Self, String) {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -54,6 +65,11 @@ impl Up {
         };
         let url = first.rsplit(' ').next().expect("an address").to_owned();
         assert!(url.starts_with("https://127.0.0.1:"), "{first}");
+        (Self { child }, url)
+    }
+
+    /// Ends this one, too, when the test does.
+    pub(crate) fn of(child: Child) -> Self {
         Self { child }
     }
 
@@ -73,8 +89,12 @@ impl Drop for Up {
 
 /// An administrator's client of what runs on `data`.
 pub(crate) async fn client(data: &Path) -> kube::Client {
+    connect(kube::config::Kubeconfig::read_from(data.join("kubeconfig")).expect("kubeconfig")).await
+}
+
+/// A client with these credentials.
+pub(crate) async fn connect(kubeconfig: kube::config::Kubeconfig) -> kube::Client {
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-    let kubeconfig = kube::config::Kubeconfig::read_from(data.join("kubeconfig")).expect("kubeconfig");
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
         .await
         .expect("config");

@@ -1,0 +1,93 @@
+//! The subresources of pods that are no view of the pod itself: eviction, binding, and the ways to a running one.
+
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::object::body_format;
+use super::objects::ObjectRequest;
+use crate::http::query::Query;
+use crate::http::{ApiError, Body, FieldError, body, respond};
+use crate::registry::{Connection, ObjectExt, Operation, decode_object};
+
+/// Whether a request is for this file.
+pub(super) fn serves(op: &Operation) -> bool {
+    let resource = &op.resource;
+    resource.group.is_empty()
+        && match (resource.plural.as_str(), op.subresource.as_deref()) {
+            ("bindings", None) => true,
+            ("pods", Some(name)) => matches!(name, "attach" | "binding" | "eviction" | "exec" | "log" | "portforward"),
+            _ => false,
+        }
+}
+
+pub(super) async fn serve(
+    request: &ObjectRequest,
+    op: &Operation,
+    name: &str,
+    body: &[u8],
+) -> Result<Response<Body>, ApiError> {
+    let registry = &request.registry;
+    match op.subresource.as_deref() {
+        None | Some("binding") => {
+            let binding = decode_object(op, body, body_format(&request.headers)?)?;
+            let name = if name.is_empty() { binding.name() } else { name };
+            registry.bind(op, name, &binding).await?;
+            Ok(done())
+        }
+        Some("eviction") => {
+            let eviction = decode_object(op, body, body_format(&request.headers)?)?;
+            registry.evict(op, name, &eviction).await?;
+            Ok(done())
+        }
+        Some(way) => {
+            if way == "log" {
+                check_log_options(&request.query, name)?;
+            }
+            let wanted = Connection {
+                container: request.query.get("container").unwrap_or_default(),
+                needs_container: way != "portforward",
+                log: way == "log",
+            };
+            match registry.connect(op, name, &wanted).await? {
+                Some(error) => Err(error),
+                None => {
+                    let mut response = Response::new(body::full(""));
+                    *response.status_mut() = StatusCode::NO_CONTENT;
+                    Ok(response)
+                }
+            }
+        }
+    }
+}
+
+/// The answer to what made nothing that could be shown.
+fn done() -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    respond::value(StatusCode::CREATED, &status)
+}
+
+/// Numbers of a log's options that mean nothing.
+fn check_log_options(query: &Query, name: &str) -> Result<(), ApiError> {
+    let mut faults = Vec::new();
+    for (field, least) in [("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1)] {
+        if let Some(number) = query.number(field)?.filter(|number| *number < least) {
+            let why = if least == 0 {
+                "must be greater than or equal to 0"
+            } else {
+                "must be greater than 0"
+            };
+            faults.push(FieldError::invalid(field, Value::from(number), why));
+        }
+    }
+    if query.get("sinceSeconds").is_some() && query.get("sinceTime").is_some() {
+        faults.push(FieldError::forbidden(
+            "",
+            "at most one of `sinceTime` or `sinceSeconds` may be specified",
+        ));
+    }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiError::invalid("", "PodLogOptions", name, &faults))
+    }
+}

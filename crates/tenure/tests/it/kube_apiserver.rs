@@ -1,0 +1,162 @@
+//! The program under the names of kube-apiserver and etcd, started with the flags that envtest gives to them.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
+use kube::api::{Api, ObjectMeta, PostParams};
+
+use crate::process::{Up, fails, named};
+
+/// A folder such as `KUBEBUILDER_ASSETS` names, and certificates that somebody else made.
+struct Assets {
+    folder: tempfile::TempDir,
+    etcd: String,
+    _etcd: Up,
+}
+
+impl Assets {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["kube-apiserver", "etcd"] {
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tenure"), folder.path().join(name)).unwrap();
+        }
+        // Another control plane's certificates are as foreign as any.
+        let other = folder.path().join("other");
+        Up::start(&other, &["--bare"]).kill();
+        let certificates = folder.path().join("certificates");
+        std::fs::create_dir(&certificates).unwrap();
+        for (from, to) in [("server.crt", "apiserver.crt"), ("server.key", "apiserver.key")] {
+            std::fs::copy(other.join("pki").join(from), certificates.join(to)).unwrap();
+        }
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .unwrap()
+            .port();
+        let url = format!("http://127.0.0.1:{port}");
+        let mut command = named(&folder.path().join("etcd"));
+        command
+            .arg("--data-dir")
+            .arg(folder.path().join("etcd-data"))
+            .args([
+                &format!("--listen-client-urls={url}"),
+                &format!("--advertise-client-urls={url}"),
+            ])
+            .arg("--listen-peer-urls=http://localhost:0");
+        let child = command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap();
+        let begun = std::time::Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begun.elapsed().as_secs() < 60, "etcd does not listen");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        Self {
+            folder,
+            etcd: url,
+            _etcd: Up::of(child),
+        }
+    }
+
+    fn other(&self, file: &str) -> PathBuf {
+        self.folder.path().join("other/pki").join(file)
+    }
+
+    /// Starts the API server as envtest does; its address is in the first line that it prints.
+    fn start(&self) -> (Up, String) {
+        let mut command = named(&self.folder.path().join("kube-apiserver"));
+        let flag = |name: &str, path: PathBuf| format!("--{name}={}", path.display());
+        command.args([
+            "--allow-privileged=true",
+            "--authorization-mode=RBAC",
+            "--bind-address=127.0.0.1",
+            &flag("cert-dir", self.folder.path().join("certificates")),
+            &flag("client-ca-file", self.other("ca.crt")),
+            "--disable-admission-plugins=ServiceAccount",
+            &format!("--etcd-servers={}", self.etcd),
+            "--secure-port=0",
+            "--service-account-issuer=https://127.0.0.1:1/",
+            &flag("service-account-key-file", self.other("service-account.key")),
+            &flag("service-account-signing-key-file", self.other("service-account.key")),
+            "--service-cluster-ip-range=10.0.0.0/24",
+        ]);
+        Up::spawn(command)
+    }
+
+    /// An administrator, as the other control plane's CA vouches for it.
+    async fn client(&self, url: &str) -> kube::Client {
+        let text = std::fs::read_to_string(self.folder.path().join("other/kubeconfig")).unwrap();
+        let mut kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+        kubeconfig.clusters[0].cluster.as_mut().unwrap().server = Some(url.to_owned());
+        crate::process::connect(kubeconfig).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_links_are_a_control_plane_without_controllers() {
+    let assets = Assets::new();
+    let (up, url) = assets.start();
+    let client = assets.client(&url).await;
+    let services: Api<Service> = Api::namespaced(client.clone(), "default");
+    let own = services.get("kubernetes").await.unwrap().spec.unwrap();
+    assert_eq!(own.cluster_ip.as_deref(), Some("10.0.0.1"));
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let metadata = |name: &str| ObjectMeta {
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let namespace = Namespace {
+        metadata: metadata("tested"),
+        ..Namespace::default()
+    };
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    assert!(namespaces.get_opt("tenure-system").await.unwrap().is_none());
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "tested");
+    let map = ConfigMap {
+        metadata: metadata("kept"),
+        ..ConfigMap::default()
+    };
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    up.kill();
+
+    // It is etcd's folder that things are in, so they outlive the API server.
+    let (_up, url) = assets.start();
+    let client = assets.client(&url).await;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "tested");
+    maps.get("kept").await.unwrap();
+    // A controller manager would have made one by now, in the time of a restart.
+    let accounts: Api<ServiceAccount> = Api::namespaced(client, "tested");
+    assert!(accounts.get_opt("default").await.unwrap().is_none());
+}
+
+#[test]
+fn flags_that_promise_too_much_are_refused() {
+    let data = tempfile::tempdir().unwrap();
+    let data = data.path().to_str().unwrap();
+    let up = |flag: &'static str| ["up", "--data", data, "--port", "0", flag].map(str::to_owned).to_vec();
+    for (flag, words) in [
+        ("--authorization-mode=AlwaysAllow", "AlwaysAllow"),
+        ("--allow-privileged=false", "--allow-privileged=false"),
+        ("--service-cluster-ip-range=fd00::/108", "fd00::/108"),
+        ("--audit-policy-file=x", "--audit-policy-file"),
+    ] {
+        let arguments = up(flag);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        fails(&arguments, 2, &[words]);
+    }
+    fails(
+        &[
+            "up",
+            "--data",
+            data,
+            "--port",
+            "0",
+            "--client-ca-file=/nonexistent/ca.crt",
+        ],
+        3,
+        &["/nonexistent/ca.crt"],
+    );
+    fails(
+        &["up", "--port", "0", "--etcd-servers=http://127.0.0.1:1"],
+        3,
+        &["http://127.0.0.1:1"],
+    );
+}
