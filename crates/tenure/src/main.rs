@@ -57,7 +57,7 @@ fn apiserver_version() -> &'static str {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(commands::demo::Demo),
-    Up(commands::up::Up),
+    Up(Box<commands::up::Up>),
     Backup(commands::backup::Backup),
     Restore(commands::backup::Restore),
     Build(commands::build::Build),
@@ -79,7 +79,7 @@ fn arguments() -> Result<Arguments, Failure> {
     let name = std::env::args_os().next().map(std::path::PathBuf::from);
     let name = name.as_deref().and_then(std::path::Path::file_name);
     let command = match name.and_then(std::ffi::OsStr::to_str) {
-        Some("kube-apiserver") => Command::Up(KubeApiserver::parse().up.as_kube_apiserver()?),
+        Some("kube-apiserver") => Command::Up(Box::new(KubeApiserver::parse().up.only_kube_apiserver()?)),
         Some("etcd") => Command::Etcd(EtcdProgram::parse().etcd),
         _ => return Ok(Arguments::parse()),
     };

@@ -48,7 +48,7 @@ pub(crate) struct Up {
 
 impl Up {
     /// This program under the name of kube-apiserver: nothing but that, on a store that somebody names.
-    pub(crate) fn as_kube_apiserver(self) -> Result<Self, Failure> {
+    pub(crate) fn only_kube_apiserver(self) -> Result<Self, Failure> {
         if self.flags.etcd_servers.is_none() && self.data.is_none() {
             return Err(Failure::usage("--etcd-servers must be specified")
                 .hint("start this program under the name of etcd, and name its address; or --data DIR"));
