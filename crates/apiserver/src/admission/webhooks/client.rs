@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::hook::Hook;
+use super::trust::Trust;
 use crate::authentication::Lookup;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, Registry, View};
@@ -91,12 +92,12 @@ fn system_roots() -> RootCertStore {
 }
 
 fn tls(host: &str, bundle: &[u8]) -> Result<(Arc<ClientConfig>, ServerName<'static>), String> {
+    let named: Vec<_> = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect();
     let roots = if bundle.is_empty() {
         system_roots()
     } else {
         let mut roots = RootCertStore::empty();
-        let certificates = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok);
-        if roots.add_parsable_certificates(certificates).0 == 0 {
+        if roots.add_parsable_certificates(named.iter().cloned()).0 == 0 {
             return Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned());
         }
         roots
@@ -105,7 +106,8 @@ fn tls(host: &str, bundle: &[u8]) -> Result<(Arc<ClientConfig>, ServerName<'stat
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Trust::new(roots, named)?))
         .with_no_client_auth();
     let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let name = ServerName::try_from(name).map_err(|_| format!("{host:?} is no name of a server"))?;

@@ -8,6 +8,7 @@ mod client;
 mod hook;
 mod patch;
 mod review;
+mod trust;
 
 use std::borrow::Cow;
 use std::sync::Arc;
