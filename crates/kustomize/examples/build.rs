@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use kustomize::{MapTree, Options, build};
+use kustomize::{MapTree, Options, build_each};
 
 fn read(root: &Path, inside: &str, tree: &mut MapTree) -> std::io::Result<()> {
     for entry in std::fs::read_dir(root.join(inside))? {
@@ -46,12 +46,16 @@ fn main() -> ExitCode {
         let _ = writeln!(errors, "{root}: {error}");
         return ExitCode::FAILURE;
     }
-    match build(&tree, &inside, &Options::default()) {
-        Ok(built) => {
-            for warning in &built.warnings {
+    // What is refused late is refused as a whole: nothing is printed before the end.
+    let mut documents = Vec::new();
+    match build_each(&tree, &inside, &Options::default(), &mut |resource| {
+        documents.push(resource.to_yaml().into_boxed_str());
+    }) {
+        Ok(warnings) => {
+            for warning in &warnings {
                 let _ = writeln!(errors, "# Warning: {warning}");
             }
-            match std::io::stdout().write_all(built.to_yaml().as_bytes()) {
+            match std::io::stdout().write_all(documents.join("---\n").as_bytes()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::FAILURE,
             }

@@ -12,7 +12,7 @@ use crate::fields::{Image, Patch, Selector};
 use crate::id::Gvk;
 use crate::kustomization::Kustomization;
 use crate::load::Loader;
-use crate::options::{Options, Overrides};
+use crate::options::{Options, Overrides, Reorder};
 use crate::origin::Origin;
 use crate::output::{Build, BuiltResource};
 use crate::resource::Resource;
@@ -104,14 +104,22 @@ pub fn build_each(
         }
     }
     let sort = kustomization.sort_options.as_ref();
-    crate::transform::order::sort(sort.map(|options| &options.value), &mut list).map_err(|message| {
-        field_error(
-            &kustomization,
-            sort.map_or(0, |options| options.line),
-            "sortOptions",
-            message,
-        )
-    })?;
+    if sort.is_some() && options.reorder != Reorder::Unspecified {
+        builder.warnings.borrow_mut().push(format!(
+            "{}: the order is set both in sortOptions and by the caller; sortOptions wins",
+            kustomization.path
+        ));
+    }
+    if sort.is_some() || options.reorder != Reorder::None {
+        crate::transform::order::sort(sort.map(|options| &options.value), &mut list).map_err(|message| {
+            field_error(
+                &kustomization,
+                sort.map_or(0, |options| options.line),
+                "sortOptions",
+                message,
+            )
+        })?;
+    }
     let managed = options.managed_by_label || kept("managedByLabel");
     for resource in &mut list {
         if managed
@@ -150,13 +158,7 @@ pub fn build_each(
             resource: resource.current_id().to_string(),
             message: problem.message,
         })?;
-        let Resource { node, notes, .. } = resource;
-        each(BuiltResource::new(
-            object,
-            notes.touched_by,
-            node,
-            Arc::clone(&register),
-        ));
+        each(BuiltResource::new(object, resource, Arc::clone(&register)));
     }
     Ok(warnings)
 }

@@ -324,7 +324,8 @@ pub(crate) fn join(root: &str, path: &str) -> String {
 }
 
 /// Tells whether a reference names something that would have to be fetched.
-pub(crate) fn is_remote(path: &str) -> bool {
+#[must_use]
+pub fn is_remote(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
     [
         "http://",

@@ -40,12 +40,7 @@ pub fn manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<BuiltRes
                 line: problem.line,
                 message: problem.message,
             })?;
-            Ok(BuiltResource::new(
-                object,
-                resource.notes.touched_by,
-                resource.node,
-                Arc::clone(&register),
-            ))
+            Ok(BuiltResource::new(object, resource, Arc::clone(&register)))
         })
         .collect()
 }

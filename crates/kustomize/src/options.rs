@@ -13,6 +13,18 @@ pub enum LoadRestrictor {
     None,
 }
 
+/// In which order resources are written when the kustomization's `sortOptions` don't say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reorder {
+    /// Nobody asked: as [`Reorder::Legacy`].
+    #[default]
+    Unspecified,
+    /// Namespaces first, webhooks last, by kind and name.
+    Legacy,
+    /// As they were loaded.
+    None,
+}
+
 /// How much a build may read and make before it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -123,4 +135,6 @@ pub struct Options {
     pub generate_missing: bool,
     /// Adds the label that `--enable-managedby-label` adds.
     pub managed_by_label: bool,
+    /// What `--reorder` asks for.
+    pub reorder: Reorder,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::resource::Resource;
 use crate::touched::{Register, Touched};
 use crate::yaml::emit;
 use crate::yaml::node::{Data, Node};
@@ -42,6 +43,15 @@ impl Provenance {
     }
 }
 
+/// The name of a file for one resource, as `kustomize build -o DIR` makes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileName {
+    /// Goes before the name, with a `_`, when the resources of the build are in several namespaces; none for a cluster-scoped one.
+    pub namespace: Option<String>,
+    /// Group, version, kind and name, in lower case.
+    pub name: String,
+}
+
 /// One resource of a build.
 ///
 /// Its debug form names it and says where it comes from; it doesn't print the content, which may be secret.
@@ -52,6 +62,7 @@ pub struct BuiltResource {
     /// Where it comes from.
     pub origin: Provenance,
     node: Node,
+    is_cluster_scoped: bool,
 }
 
 impl fmt::Debug for Provenance {
@@ -65,15 +76,17 @@ impl fmt::Debug for Provenance {
 }
 
 impl BuiltResource {
-    pub(crate) fn new(object: Value, touched: Touched, node: Node, register: Arc<Register>) -> Self {
+    pub(crate) fn new(object: Value, resource: Resource, register: Arc<Register>) -> Self {
+        let is_cluster_scoped = resource.is_cluster_scoped();
         let mut built = BuiltResource {
             object,
             origin: Provenance {
                 location: Location::default(),
-                touched,
+                touched: resource.notes.touched_by,
                 register,
             },
-            node,
+            node: resource.node,
+            is_cluster_scoped,
         };
         built.origin.location = built.place(&built.node).unwrap_or_default();
         built
@@ -89,6 +102,26 @@ impl BuiltResource {
     #[must_use]
     pub fn to_yaml(&self) -> String {
         emit::document(&self.object)
+    }
+
+    /// The name of the file that `kustomize build -o DIR` writes it to.
+    #[must_use]
+    pub fn file_name(&self) -> FileName {
+        let text = |pointer: &str| self.object.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+        let (api_version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let parts: Vec<&str> = [group, version, kind]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
+        let namespace = match text("/metadata/namespace") {
+            "" => "default",
+            namespace => namespace,
+        };
+        FileName {
+            namespace: (!self.is_cluster_scoped).then(|| namespace.to_lowercase()),
+            name: format!("{}_{name}.yaml", parts.join("_")).to_lowercase(),
+        }
     }
 
     /// Where the field at a JSON pointer was written; the nearest field around it when it has no line of its own, and `None`

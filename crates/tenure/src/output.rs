@@ -26,10 +26,10 @@ pub(crate) fn line(text: impl AsRef<str>) {
     let _reader_gone = writeln!(anstream::stdout().lock(), "{}", text.as_ref());
 }
 
-/// Text to standard output as it is.
-pub(crate) fn raw(text: &[u8]) {
-    let mut stdout = anstream::stdout().lock();
-    let _reader_gone = stdout.write_all(text).and_then(|()| stdout.flush());
+/// What a writer writes, to standard output as it is.
+pub(crate) fn written(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) {
+    let mut stdout = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+    let _reader_gone = write(&mut stdout).and_then(|()| stdout.flush());
 }
 
 /// A line to standard error.
@@ -112,7 +112,7 @@ pub(crate) fn objects(objects: &[Value], format: Format, single: bool) -> Result
         Format::Json => {
             line(serde_json::to_string_pretty(whole).map_err(|error| Failure::internal(error.to_string()))?)
         }
-        Format::Yaml => raw(kustomize::to_yaml(whole).as_bytes()),
+        Format::Yaml => written(|out| out.write_all(kustomize::to_yaml(whole).as_bytes())),
         Format::Name => {
             for object in objects {
                 let kind = object

@@ -71,7 +71,8 @@ fn value(node: &Node, root: bool) -> Result<Value, NotJson> {
                 // The root is decoded into a map of strings, so its keys may look like numbers; others must be strings.
                 if !root && !key.text().is_empty() {
                     let what = meaning(key, Dialect::V3).map_err(|message| fail(key, message))?;
-                    if !matches!(what, Scalar::Text(_)) {
+                    let is_foreign = key.tagged && matches!(key.tag, Tag::Other | Tag::Binary);
+                    if is_foreign || !matches!(what, Scalar::Text(_)) {
                         return Err(fail(key, format!("the key `{}` is not a string; quote it", key.text())));
                     }
                 }

@@ -17,7 +17,7 @@ impl Completion {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::Arguments::command(), "tenure", &mut script);
-        output::raw(&script);
+        output::written(|out| out.write_all(&script));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -11,6 +11,7 @@
 )]
 
 mod bad_input;
+mod build;
 mod demo;
 mod durable;
 mod kube_apiserver;

@@ -1,0 +1,196 @@
+//! A folder of the disk as the tree that a build reads. Owns when a file is read: at the first question for it, once. Refuses what
+//! lies outside the folder, wherever links point, and files that are too large.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use kustomize::{Entry, FileTree};
+
+/// Files larger than this are not read.
+const LARGEST_FILE: u64 = 512 << 20;
+
+/// What is on disk at one path.
+#[derive(Debug)]
+enum Held {
+    File(Vec<u8>),
+    Folder,
+    Link(String),
+}
+
+/// A folder of the disk.
+///
+/// A build borrows what it reads from the tree, so an answer, once given, stays where it is: answers live in slots of rows that
+/// are never moved, each row twice as long as the one before.
+#[derive(Debug)]
+pub(super) struct Disk {
+    root: PathBuf,
+    slots: RefCell<HashMap<String, Option<usize>>>,
+    rows: [OnceCell<Box<[OnceCell<Held>]>>; usize::BITS as usize],
+    used: Cell<usize>,
+    /// What couldn't be read, first come first.
+    trouble: RefCell<Option<String>>,
+}
+
+impl Disk {
+    /// The tree below a folder, whose path must have no links in it.
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            slots: RefCell::default(),
+            rows: [const { OnceCell::new() }; usize::BITS as usize],
+            used: Cell::new(0),
+            trouble: RefCell::default(),
+        }
+    }
+
+    /// Why something that is there couldn't be read, if so.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.trouble.borrow().clone()
+    }
+
+    /// The row and the place in it of the answer with this number.
+    fn place(number: usize) -> (usize, usize) {
+        let row = (number + 1).ilog2();
+        (row as usize, number + 1 - (1 << row))
+    }
+
+    fn keep(&self, held: Held) -> Option<usize> {
+        let number = self.used.get();
+        let (row, place) = Self::place(number);
+        let slots = self
+            .rows
+            .get(row)?
+            .get_or_init(|| (0..1_usize << row).map(|_| OnceCell::new()).collect());
+        slots.get(place)?.set(held).ok()?;
+        self.used.set(number + 1);
+        Some(number)
+    }
+
+    fn kept(&self, number: usize) -> Option<&Held> {
+        let (row, place) = Self::place(number);
+        self.rows.get(row)?.get()?.get(place)?.get()
+    }
+
+    fn look(&self, path: &str) -> Option<Held> {
+        let place = self.root.join(path);
+        let note = |why: String| {
+            self.trouble
+                .borrow_mut()
+                .get_or_insert_with(|| format!("{}: {why}", place.display()));
+        };
+        let metadata = match std::fs::symlink_metadata(&place) {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                if !matches!(
+                    error.kind(),
+                    std::io::ErrorKind::NotFound
+                        | std::io::ErrorKind::NotADirectory
+                        | std::io::ErrorKind::InvalidFilename
+                ) {
+                    note(error.to_string());
+                }
+                return None;
+            }
+        };
+        if metadata.is_dir() {
+            return Some(Held::Folder);
+        }
+        if metadata.is_symlink() {
+            return match std::fs::read_link(&place) {
+                Ok(target) => Some(Held::Link(self.inside(path, &target))),
+                Err(error) => {
+                    note(error.to_string());
+                    None
+                }
+            };
+        }
+        if !metadata.is_file() {
+            note("neither a file nor a folder".to_owned());
+            return None;
+        }
+        if metadata.len() > LARGEST_FILE {
+            note(format!("larger than {} MiB", LARGEST_FILE >> 20));
+            return None;
+        }
+        match std::fs::read(&place) {
+            Ok(bytes) => Some(Held::File(bytes)),
+            Err(error) => {
+                note(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// A link's target; an absolute one that stays below the root is made relative, because a tree knows no absolute paths.
+    fn inside(&self, path: &str, target: &Path) -> String {
+        match target.strip_prefix(&self.root) {
+            Ok(rest) if target.is_absolute() => {
+                let up = "../".repeat(path.matches('/').count());
+                format!("{up}{}", rest.to_string_lossy())
+            }
+            _ => target.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+impl FileTree for Disk {
+    fn entry(&self, path: &str) -> Option<Entry<'_>> {
+        if path.is_empty() {
+            return Some(Entry::Directory);
+        }
+        let known = self.slots.borrow().get(path).copied();
+        let number = match known {
+            Some(number) => number,
+            None => {
+                let number = self.look(path).and_then(|held| self.keep(held));
+                self.slots.borrow_mut().insert(path.to_owned(), number);
+                number
+            }
+        };
+        Some(match self.kept(number?)? {
+            Held::File(bytes) => Entry::File(bytes),
+            Held::Folder => Entry::Directory,
+            Held::Link(target) => Entry::Link(target),
+        })
+    }
+
+    fn list(&self, directory: &str) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.root.join(directory)) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_stay_and_links_stay_inside() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("a")).unwrap();
+        for number in 0..40 {
+            std::fs::write(root.join(format!("a/{number}")), number.to_string()).unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("a/7"), root.join("a/link")).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", root.join("out")).unwrap();
+        let disk = Disk::new(root);
+        let first = disk.entry("a/0");
+        let all: Vec<_> = (0..40).map(|number| disk.entry(&format!("a/{number}"))).collect();
+        assert_eq!(first, Some(Entry::File(b"0")));
+        assert_eq!(all[39], Some(Entry::File(b"39")));
+        assert_eq!(disk.entry("a"), Some(Entry::Directory));
+        assert_eq!(disk.entry("a/link"), Some(Entry::Link("../a/7")));
+        assert_eq!(disk.entry("out"), Some(Entry::Link("/etc/hostname")));
+        assert_eq!(disk.entry("missing"), None);
+        assert_eq!(disk.trouble(), None);
+        assert_eq!(disk.list("a").len(), 41);
+    }
+}
