@@ -13,6 +13,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tenure-api", "crates/api", &[]),
     ("structured-merge", "crates/structured-merge", &[]),
     ("kustomize", "crates/kustomize", &[]),
+    ("kubernetes-cel", "crates/cel", &[]),
     ("tenure-git-server", "crates/git-server", &[]),
     ("tenure-tenancy", "crates/tenancy", &["tenure-api"]),
     (
@@ -42,7 +43,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     (
         "tenure-apiserver",
         "crates/apiserver",
-        &["tenure-store", "structured-merge"],
+        &["tenure-store", "structured-merge", "kubernetes-cel"],
     ),
     (
         "tenure-testkit",
@@ -94,6 +95,7 @@ const PURE: &[&str] = &[
     "tenure-api",
     "structured-merge",
     "kustomize",
+    "kubernetes-cel",
     "tenure-tenancy",
     "tenure-planner",
 ];

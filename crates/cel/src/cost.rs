@@ -1,0 +1,170 @@
+//! What a call costs when it is made, as Kubernetes counts it: by the sizes of what it is given.
+
+use crate::extension::Extension;
+use crate::plan::Call;
+use crate::value::Value;
+
+/// What a letter costs where a text is gone through.
+pub(crate) const LETTER: f64 = 0.1;
+
+/// What a letter of a pattern costs.
+pub(crate) const PATTERN_LETTER: f64 = 0.25;
+
+/// What one question to the authorizer costs: two of them fit into an expression.
+pub(crate) const AUTHORIZATION: u64 = 350_000;
+
+/// What the creation of a list costs.
+pub(crate) const LIST: u64 = 10;
+
+fn ceil(value: f64) -> u64 {
+    value.ceil() as u64
+}
+
+fn size(value: Option<&Value<'_>>) -> u64 {
+    match value {
+        Some(Value::Optional(Some(inner))) => size(Some(inner)),
+        Some(value) => value.size().unwrap_or(1),
+        None => 1,
+    }
+}
+
+fn letters(value: Option<&Value<'_>>, factor: f64) -> u64 {
+    ceil(size(value) as f64 * factor)
+}
+
+/// The cost of a call; `result` is none if it failed.
+pub(crate) fn of_call(call: &Call, arguments: &[Value<'_>], result: Option<&Value<'_>>) -> u64 {
+    let (first, second) = (arguments.first(), arguments.get(1));
+    if let Some(overload) = call.overload
+        && let Some(cost) = of_list_function(overload, first, second, result)
+    {
+        return cost;
+    }
+    let matching = || {
+        let text = ceil((1.0 + size(first) as f64) * LETTER);
+        text.saturating_mul(letters(second, PATTERN_LETTER))
+    };
+    let is_address =
+        |value: Option<&Value<'_>>| matches!(value, Some(Value::Extension(Extension::Ip(_) | Extension::Cidr(..))));
+    match call.function.as_str() {
+        "check" => AUTHORIZATION,
+        "fieldSelector" | "labelSelector" => selector(size(second)),
+        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => first.map_or(0, traversal),
+        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" => letters(first, LETTER),
+        "replace" | "split" | "ip.isCanonical" => letters(first, 2.0 * LETTER),
+        "join" => letters(result, 2.0 * LETTER),
+        "find" | "findAll" => matching(),
+        "ip" if is_address(first) => 1,
+        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => letters(first, LETTER),
+        "containsIP" | "containsCIDR" => {
+            let network = size(first) as f64;
+            let mut cost = ceil(2.0 * network * LETTER);
+            if call.function == "containsCIDR" {
+                cost += ceil(network * LETTER) + 1;
+            }
+            if !is_address(second) {
+                cost += letters(second, LETTER);
+            }
+            cost
+        }
+        "validate" => match first {
+            Some(Value::Extension(Extension::Format(format))) => {
+                let text = ceil((1.0 + size(second) as f64) * LETTER);
+                text.saturating_mul(ceil(format.pattern_size as f64 * PATTERN_LETTER))
+            }
+            _ => 1,
+        },
+        "_==_" if matches!(first, Some(Value::Extension(extension)) if !matches!(extension, Extension::Ip(_) | Extension::Cidr(..))) => {
+            1
+        }
+        "_==_" if is_address(first) => 1,
+        "_==_" | "_!=_" => ceil(size(first).min(size(second)) as f64 * LETTER),
+        _ => of_overload(call.overload, first, second, &matching),
+    }
+}
+
+/// The calls whose cost hangs on what the checker made of them.
+fn of_overload(
+    overload: Option<&str>,
+    first: Option<&Value<'_>>,
+    second: Option<&Value<'_>>,
+    matching: &dyn Fn() -> u64,
+) -> u64 {
+    match overload.unwrap_or_default() {
+        "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" | "strings_quote"
+        | "string_format" => letters(first, LETTER),
+        "in_list" => size(second),
+        "less_string"
+        | "greater_string"
+        | "less_equals_string"
+        | "greater_equals_string"
+        | "less_bytes"
+        | "greater_bytes"
+        | "less_equals_bytes"
+        | "greater_equals_bytes" => ceil(size(first).min(size(second)) as f64 * LETTER),
+        "add_string" | "add_bytes" => ceil((size(first) + size(second)) as f64 * LETTER),
+        "matches_string" => matching(),
+        "contains_string" => letters(first, LETTER).saturating_mul(letters(second, LETTER)),
+        _ => 1,
+    }
+}
+
+/// Functions of the lists and sets libraries.
+fn of_list_function(
+    overload: &str,
+    first: Option<&Value<'_>>,
+    second: Option<&Value<'_>>,
+    result: Option<&Value<'_>>,
+) -> Option<u64> {
+    let allocating = |factor: f64, count: u64| (count as f64 * factor) as u64 + 1 + LIST;
+    let sets = |factor: f64| 1 + (size(first).saturating_mul(size(second)) as f64 * factor) as u64;
+    let among_themselves = |list: Option<&Value<'_>>| {
+        let item = match list {
+            Some(Value::List(list)) => list.get(0).and_then(Result::ok),
+            _ => None,
+        };
+        let factor = match item {
+            Some(Value::String(_) | Value::Bytes(_)) => 2.0 + LETTER,
+            _ => 2.0,
+        };
+        allocating(factor, size(list).saturating_mul(size(list)))
+    };
+    Some(match overload {
+        "list_slice" | "lists_range" | "list_reverse" => allocating(1.0, size(result)),
+        "list_flatten" => allocating(1.0, size(first)),
+        "list_flatten_int" => match second {
+            Some(Value::Int(depth)) => allocating(*depth as f64, size(first)),
+            _ => return None,
+        },
+        "list_distinct" => among_themselves(first),
+        "list_sets_contains_list" | "list_sets_intersects_list" => sets(1.0),
+        "list_sets_equivalent_list" => sets(2.0),
+        other if other.starts_with("list_") && other.ends_with("_sort") => among_themselves(first),
+        other if other.ends_with("_sortByAssociatedKeys") => among_themselves(second),
+        _ => return None,
+    })
+}
+
+/// What the parsing of a selector of so many letters costs.
+pub(crate) fn selector(length: u64) -> u64 {
+    let requirements = ceil(length as f64 * 0.5);
+    LIST + ceil(length as f64 * LETTER) + ceil(requirements as f64 * 50.0)
+}
+
+/// What going through all of a value costs.
+fn traversal(value: &Value<'_>) -> u64 {
+    match value {
+        Value::String(text) => (text.len() as f64 * LETTER) as u64,
+        Value::Bytes(bytes) => (bytes.len() as f64 * LETTER) as u64,
+        Value::List(list) => list.iter().filter_map(Result::ok).map(|item| traversal(&item)).sum(),
+        Value::Map(map) => map
+            .keys()
+            .iter()
+            .map(|key| {
+                let value = map.find(key).ok().flatten();
+                traversal(key) + value.as_ref().map_or(0, traversal)
+            })
+            .sum(),
+        _ => 1,
+    }
+}

@@ -1,0 +1,87 @@
+//! Makes expressions and numbers them; parser and macros share it, so that no number occurs twice.
+
+use crate::ast::{Element, Entry, Expr, Id, Kind};
+
+/// Numbers the expressions that it makes.
+#[derive(Default)]
+pub(crate) struct Factory {
+    count: Id,
+}
+
+impl Factory {
+    /// One more than the highest number given.
+    pub(crate) fn count(&self) -> Id {
+        self.count
+    }
+
+    pub(crate) fn make(&mut self, position: usize, kind: Kind) -> Expr {
+        let id = self.count;
+        self.count += 1;
+        Expr { id, position, kind }
+    }
+
+    pub(crate) fn call(&mut self, position: usize, function: &str, arguments: Vec<Expr>) -> Expr {
+        self.make(
+            position,
+            Kind::Call {
+                function: function.to_owned(),
+                target: None,
+                arguments,
+            },
+        )
+    }
+
+    /// The same expression under new numbers.
+    pub(crate) fn copy(&mut self, of: &Expr) -> Expr {
+        let kind = match &of.kind {
+            Kind::Select { operand, field, test } => Kind::Select {
+                operand: Box::new(self.copy(operand)),
+                field: field.clone(),
+                test: *test,
+            },
+            Kind::Call {
+                function,
+                target,
+                arguments,
+            } => Kind::Call {
+                function: function.clone(),
+                target: target.as_ref().map(|target| Box::new(self.copy(target))),
+                arguments: arguments.iter().map(|argument| self.copy(argument)).collect(),
+            },
+            Kind::List(elements) => Kind::List(
+                elements
+                    .iter()
+                    .map(|element| Element {
+                        value: self.copy(&element.value),
+                        optional: element.optional,
+                    })
+                    .collect(),
+            ),
+            Kind::Map(entries) => Kind::Map(
+                entries
+                    .iter()
+                    .map(|entry| Entry {
+                        key: self.copy(&entry.key),
+                        value: self.copy(&entry.value),
+                        optional: entry.optional,
+                    })
+                    .collect(),
+            ),
+            Kind::Comprehension(fold) => {
+                let mut fold = fold.clone();
+                for part in [
+                    &mut fold.range,
+                    &mut fold.start,
+                    &mut fold.condition,
+                    &mut fold.step,
+                    &mut fold.result,
+                ] {
+                    *part = self.copy(part);
+                }
+                Kind::Comprehension(fold)
+            }
+            leaf @ (Kind::Literal(_) | Kind::Ident(_) | Kind::Message(_)) => leaf.clone(),
+        };
+        self.make(of.position, kind)
+    }
+}

@@ -1,0 +1,51 @@
+//! Why an evaluation has no value, in Kubernetes' words.
+
+use std::fmt;
+
+/// An evaluation that failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    message: String,
+    /// Nothing absorbs it: the evaluation is over.
+    pub(crate) cancelled: bool,
+}
+
+impl Failure {
+    /// A failure of an evaluation, such as a division by zero. `&&` and `||` may absorb it.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            cancelled: false,
+        }
+    }
+
+    /// The evaluation would cost more than it may.
+    pub(crate) fn too_costly() -> Self {
+        Self {
+            message: "operation cancelled: actual cost limit exceeded".to_owned(),
+            cancelled: true,
+        }
+    }
+
+    /// Whether the evaluation was stopped because it cost too much.
+    pub fn is_too_costly(&self) -> bool {
+        self.cancelled
+    }
+
+    pub(crate) fn no_such_overload() -> Self {
+        Self::new("no such overload")
+    }
+
+    pub(crate) fn no_such_key(key: impl fmt::Display) -> Self {
+        Self::new(format!("no such key: {key}"))
+    }
+
+    pub(crate) fn out_of_bounds(index: impl fmt::Display) -> Self {
+        Self::new(format!("index out of bounds: {index}"))
+    }
+
+    pub(crate) fn overflow(what: &str) -> Self {
+        Self::new(format!("{what} overflow"))
+    }
+}

@@ -1,0 +1,61 @@
+//! Questions to the authorizer, put together step by step. Who answers is the caller of the evaluation.
+
+use crate::extension::{Check, Extension, Stage};
+use crate::failure::Failure;
+use crate::meter::Meter;
+use crate::value::Value;
+
+pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
+    match arguments {
+        [Value::Extension(Extension::Decision(decision))] => Ok(match function {
+            "allowed" => Value::Bool(decision.allowed),
+            "reason" => Value::from(decision.reason.clone()),
+            "errored" => Value::Bool(decision.error.is_some()),
+            "error" => Value::from(decision.error.clone().unwrap_or_default()),
+            _ => return Err(Failure::no_such_overload()),
+        }),
+        [
+            Value::Extension(Extension::Check(check)),
+            Value::String(name),
+            Value::String(second),
+        ] if function == "serviceAccount" && check.stage == Stage::Authorizer => service_account(check, name, second),
+        [Value::Extension(Extension::Check(check)), Value::String(text)] => {
+            let mut check = Check::clone(check);
+            let text = text.to_string();
+            match (function, check.stage) {
+                ("path", Stage::Authorizer) => {
+                    check.stage = Stage::Path;
+                    check.path = text;
+                }
+                ("group", Stage::Authorizer) => {
+                    check.stage = Stage::Group;
+                    check.group = text;
+                }
+                ("resource", Stage::Group) => {
+                    check.stage = Stage::Resource;
+                    check.resource = text;
+                }
+                ("subresource", Stage::Resource) => check.subresource = text,
+                ("namespace", Stage::Resource) => check.namespace = text,
+                ("name", Stage::Resource) => check.name = text,
+                ("fieldSelector", Stage::Resource) => check.field_selector = Some(text),
+                ("labelSelector", Stage::Resource) => check.label_selector = Some(text),
+                _ => return Err(Failure::no_such_overload()),
+            }
+            Ok(check.into_value())
+        }
+        _ => Err(Failure::no_such_overload()),
+    }
+}
+
+fn service_account<'a>(check: &Check, namespace: &str, name: &str) -> Result<Value<'a>, Failure> {
+    if let Some(problem) = super::formats::subdomain_problems(name, false).first() {
+        return Err(Failure::new(format!("Invalid service account name: {problem}")));
+    }
+    if let Some(problem) = super::formats::label_problems(namespace, false).first() {
+        return Err(Failure::new(format!("Invalid service account namespace: {problem}")));
+    }
+    let mut check = Check::clone(check);
+    check.service_account = Some((namespace.to_owned(), name.to_owned()));
+    Ok(check.into_value())
+}

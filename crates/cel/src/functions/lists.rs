@@ -1,0 +1,271 @@
+//! Lists, sets and optionals.
+
+use std::cmp::Ordering;
+
+use crate::compare;
+use crate::failure::Failure;
+use crate::functions::{made, operators};
+use crate::meter::Meter;
+use crate::value::{Entries, Key, List, Map, Value};
+
+/// `sum`, `min`, `max` and `isSorted`.
+pub(crate) fn aggregate<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
+    let [Value::List(list)] = arguments else {
+        return Err(Failure::no_such_overload());
+    };
+    let mut result: Option<Value<'a>> = None;
+    for item in list.iter() {
+        let item = item?;
+        let Some(before) = result.take() else {
+            result = Some(item);
+            continue;
+        };
+        if function == "sum" {
+            result = Some(operators::add(&before, &item, meter)?);
+            continue;
+        }
+        let Some(order) = compare::order(&before, &item, meter)? else {
+            return Err(Failure::no_such_overload());
+        };
+        result = Some(match (function, order) {
+            ("isSorted", Ordering::Greater) => return Ok(Value::Bool(false)),
+            ("min", Ordering::Greater) | ("max", Ordering::Less) | ("isSorted", _) => item,
+            _ => before,
+        });
+    }
+    match (function, result) {
+        ("isSorted", _) => Ok(Value::Bool(true)),
+        // Its type is not known here; an empty list of durations sums to none, and of others to zero.
+        ("sum", None) => Ok(Value::Int(0)),
+        (_, Some(result)) => Ok(result),
+        (_, None) => Err(Failure::new(format!("{function} called on empty list"))),
+    }
+}
+
+pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
+    match (function, arguments) {
+        ("lists.range", [Value::Int(count)]) => {
+            let count = usize::try_from(*count).unwrap_or_default();
+            meter.effort(made(count))?;
+            Ok(Value::from((0..count as i64).map(Value::Int).collect::<Vec<_>>()))
+        }
+        ("first", [Value::List(list)]) => Ok(Value::optional(list.get(0).transpose()?)),
+        ("last", [Value::List(list)]) => {
+            let last = list.len().checked_sub(1).and_then(|last| list.get(last));
+            Ok(Value::optional(last.transpose()?))
+        }
+        ("reverse", [Value::List(list)]) => {
+            let mut items = taken(list, meter)?;
+            items.reverse();
+            Ok(Value::from(items))
+        }
+        ("slice", [Value::List(list), Value::Int(start), Value::Int(end)]) => slice(list, *start, *end, meter),
+        ("flatten", [Value::List(list)]) => flatten(list, 1, meter),
+        ("flatten", [Value::List(list), Value::Int(depth)]) => {
+            if *depth < 0 {
+                return Err(Failure::new("level must be non-negative"));
+            }
+            flatten(list, *depth, meter)
+        }
+        ("distinct", [Value::List(list)]) => {
+            let mut found: Vec<Value<'a>> = Vec::new();
+            for item in taken(list, meter)? {
+                let mut known = false;
+                for other in &found {
+                    known = compare::equal(other, &item, meter)?;
+                    if known {
+                        break;
+                    }
+                }
+                if !known {
+                    found.push(item);
+                }
+            }
+            Ok(Value::from(found))
+        }
+        ("sort", [Value::List(list)]) => {
+            let items = taken(list, meter)?;
+            sort(items.clone(), items, meter)
+        }
+        ("@sortByAssociatedKeys", [Value::List(list), Value::List(keys)]) => {
+            let (items, keys) = (taken(list, meter)?, taken(keys, meter)?);
+            if items.len() != keys.len() {
+                return Err(Failure::new(format!(
+                    "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got {} \
+                     and {} elements respectively",
+                    items.len(),
+                    keys.len()
+                )));
+            }
+            sort(items, keys, meter)
+        }
+        ("sets.contains", [Value::List(list), Value::List(part)]) => has_all(list, part, meter).map(Value::Bool),
+        ("sets.equivalent", [Value::List(left), Value::List(right)]) => Ok(Value::Bool(
+            has_all(left, right, meter)? && has_all(right, left, meter)?,
+        )),
+        ("sets.intersects", [Value::List(left), Value::List(right)]) => {
+            for item in left.iter() {
+                if compare::contains(right, &item?, meter)? {
+                    return Ok(Value::Bool(true));
+                }
+            }
+            Ok(Value::Bool(false))
+        }
+        _ => Err(Failure::no_such_overload()),
+    }
+}
+
+fn taken<'a>(list: &List<'a>, meter: &mut Meter) -> Result<Vec<Value<'a>>, Failure> {
+    meter.effort(made(list.len()))?;
+    list.iter().collect()
+}
+
+fn has_all<'a>(list: &List<'a>, part: &List<'a>, meter: &mut Meter) -> Result<bool, Failure> {
+    for item in part.iter() {
+        if !compare::contains(list, &item?, meter)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn slice<'a>(list: &List<'a>, start: i64, end: i64, meter: &mut Meter) -> Result<Value<'a>, Failure> {
+    let refused = |why: String| Err(Failure::new(format!("cannot slice({start}, {end}), {why}")));
+    if start < 0 || end < 0 {
+        return refused("negative indexes not supported".to_owned());
+    }
+    if start > end {
+        return refused("start index must be less than or equal to end index".to_owned());
+    }
+    let (from, to) = (start as usize, end as usize);
+    if to > list.len() {
+        return refused(format!("list is length {}", list.len()));
+    }
+    meter.effort(made(to - from))?;
+    let items = (from..to)
+        .filter_map(|index| list.get(index))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(Value::from(items))
+}
+
+fn flatten<'a>(list: &List<'a>, depth: i64, meter: &mut Meter) -> Result<Value<'a>, Failure> {
+    let mut flat = Vec::new();
+    // What is still to be looked at, the next one last.
+    let mut open: Vec<(Value<'a>, i64)> = taken(list, meter)?
+        .into_iter()
+        .rev()
+        .map(|item| (item, depth))
+        .collect();
+    while let Some((item, depth)) = open.pop() {
+        match item {
+            Value::List(inner) if depth > 0 => {
+                open.extend(taken(&inner, meter)?.into_iter().rev().map(|item| (item, depth - 1)));
+            }
+            item => {
+                meter.effort(made(1))?;
+                flat.push(item);
+            }
+        }
+    }
+    Ok(Value::from(flat))
+}
+
+fn sort<'a>(items: Vec<Value<'a>>, keys: Vec<Value<'a>>, meter: &mut Meter) -> Result<Value<'a>, Failure> {
+    if let Some(first) = keys.first() {
+        if !compare::comparable(first, first) {
+            return Err(Failure::new("list elements must be comparable"));
+        }
+        if keys.iter().any(|key| key.type_of() != first.type_of()) {
+            return Err(Failure::new("list elements must have the same type"));
+        }
+    }
+    let mut pairs: Vec<(Value<'a>, Value<'a>)> = keys.into_iter().zip(items).collect();
+    let mut failed = None;
+    pairs.sort_by(|left, right| match compare::order(&left.0, &right.0, meter) {
+        Ok(order) => order.unwrap_or(Ordering::Equal),
+        Err(failure) => {
+            failed = Some(failure);
+            Ordering::Equal
+        }
+    });
+    match failed {
+        Some(failure) => Err(failure),
+        None => Ok(Value::from(pairs.into_iter().map(|(_, item)| item).collect::<Vec<_>>())),
+    }
+}
+
+/// Optionals.
+pub(crate) fn optional<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
+    match (function, arguments) {
+        ("optional.none", []) => Ok(Value::Optional(None)),
+        ("optional.of", [value]) => Ok(Value::optional(Some(value.clone()))),
+        ("optional.ofNonZeroValue", [value]) => Ok(Value::optional((!is_zero(value)).then(|| value.clone()))),
+        ("hasValue", [Value::Optional(value)]) => Ok(Value::Bool(value.is_some())),
+        ("value", [Value::Optional(Some(value))]) => Ok((**value).clone()),
+        ("value", [Value::Optional(None)]) => Err(Failure::new("optional.none() dereference")),
+        ("optional.unwrap" | "unwrapOpt", [Value::List(list)]) => {
+            let mut present = Vec::new();
+            for item in taken(list, meter)? {
+                match item {
+                    Value::Optional(Some(value)) => present.push((*value).clone()),
+                    Value::Optional(None) => {}
+                    _ => return Err(Failure::new("value is not optional")),
+                }
+            }
+            Ok(Value::from(present))
+        }
+        _ => Err(Failure::no_such_overload()),
+    }
+}
+
+fn is_zero(value: &Value<'_>) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Int(number) => *number == 0,
+        Value::Uint(number) => *number == 0,
+        Value::Double(number) => *number == 0.0,
+        Value::String(text) => text.is_empty(),
+        Value::Bytes(bytes) => bytes.is_empty(),
+        Value::List(list) => list.is_empty(),
+        Value::Map(map) => map.is_empty(),
+        Value::Duration(span) => *span == 0,
+        Value::Optional(value) => value.as_ref().is_none_or(|value| is_zero(value)),
+        Value::Timestamp(_) | Value::Type(_) | Value::Extension(_) | Value::Preserved(_) => false,
+    }
+}
+
+/// A map with entries more: of a key and a value, or of another map.
+pub(crate) fn insert<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
+    let (map, added) = match arguments {
+        [Value::Map(map), key, value] => (map, vec![(key.clone(), value.clone())]),
+        [Value::Map(map), Value::Map(more)] => (map, entries(more)?),
+        _ => return Err(Failure::no_such_overload()),
+    };
+    meter.effort(made(2 * (map.len() + added.len())))?;
+    let mut made = match &map.entries {
+        Entries::Made(entries) => (**entries).clone(),
+        Entries::Json(..) => entries(map)?
+            .into_iter()
+            .filter_map(|(key, value)| Some((Key::of(&key)?, value)))
+            .collect(),
+    };
+    for (key, value) in added {
+        let shown = crate::functions::format::shown(&key);
+        let key = Key::of(&key).ok_or_else(|| Failure::new("unsupported key type"))?;
+        if made.insert(key, value).is_some() {
+            return Err(Failure::new(format!("insert failed: key {shown} already exists")));
+        }
+    }
+    Ok(Map::made(made))
+}
+
+fn entries<'a>(map: &Map<'a>) -> Result<Vec<(Value<'a>, Value<'a>)>, Failure> {
+    map.keys()
+        .into_iter()
+        .map(|key| {
+            let value = map.find(&key)?.unwrap_or(Value::Null);
+            Ok((key, value))
+        })
+        .collect()
+}

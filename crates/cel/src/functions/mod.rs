@@ -1,0 +1,102 @@
+//! The functions, one module a library. Each gets its arguments evaluated and says what comes out.
+
+pub(crate) mod authorizer;
+pub(crate) mod conversions;
+pub(crate) mod format;
+pub(crate) mod formats;
+pub(crate) mod lists;
+pub(crate) mod network;
+pub(crate) mod numbers;
+pub(crate) mod operators;
+pub(crate) mod regex;
+pub(crate) mod strings;
+
+use crate::failure::Failure;
+use crate::meter::Meter;
+use crate::value::Value;
+
+/// A function: its name, since one implementation serves several, its arguments, and the meter.
+pub(crate) type Implementation = for<'a> fn(&str, &[Value<'a>], &mut Meter) -> Result<Value<'a>, Failure>;
+
+/// The implementation of a function.
+pub(crate) fn find(function: &str) -> Option<Implementation> {
+    Some(match function {
+        "!_" | "-_" | "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_"
+        | "size" => operators::call,
+        "@in" => membership,
+        "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp" | "type" | "uint" => {
+            conversions::call
+        }
+        "getFullYear" | "getMonth" | "getDayOfYear" | "getDayOfMonth" | "getDate" | "getDayOfWeek" | "getHours"
+        | "getMinutes" | "getSeconds" | "getMilliseconds" => conversions::calendar,
+        "charAt" | "contains" | "endsWith" | "lowerAscii" | "replace" | "split" | "startsWith" | "strings.quote"
+        | "substring" | "trim" | "upperAscii" => strings::call,
+        // Of texts and of lists.
+        "indexOf" | "lastIndexOf" => strings::index,
+        "join" => strings::join,
+        "format" => format::call,
+        "find" | "findAll" | "matches" => regex::call,
+        "isSorted" | "max" | "min" | "sum" => lists::aggregate,
+        "distinct"
+        | "first"
+        | "flatten"
+        | "last"
+        | "lists.range"
+        | "reverse"
+        | "slice"
+        | "sort"
+        | "@sortByAssociatedKeys"
+        | "sets.contains"
+        | "sets.equivalent"
+        | "sets.intersects" => lists::call,
+        "hasValue"
+        | "optional.none"
+        | "optional.of"
+        | "optional.ofNonZeroValue"
+        | "optional.unwrap"
+        | "unwrapOpt"
+        | "value" => lists::optional,
+        "cel.@mapInsert" => lists::insert,
+        "getEscapedPath" | "getHost" | "getHostname" | "getPort" | "getQuery" | "getScheme" | "isURL" | "url" => {
+            network::url
+        }
+        "cidr"
+        | "containsCIDR"
+        | "containsIP"
+        | "family"
+        | "ip"
+        | "ip.isCanonical"
+        | "isCIDR"
+        | "isGlobalUnicast"
+        | "isIP"
+        | "isLinkLocalMulticast"
+        | "isLinkLocalUnicast"
+        | "isLoopback"
+        | "isUnspecified"
+        | "masked"
+        | "prefixLength" => network::address,
+        "add" | "asApproximateFloat" | "asInteger" | "isInteger" | "isQuantity" | "quantity" | "sign" | "sub"
+        | "compareTo" | "isGreaterThan" | "isLessThan" | "isSemver" | "major" | "minor" | "patch" | "semver" => {
+            numbers::call
+        }
+        "validate" => formats::validate,
+        name if name.starts_with("format.") => formats::named,
+        "allowed" | "check" | "error" | "errored" | "fieldSelector" | "group" | "labelSelector" | "name"
+        | "namespace" | "path" | "reason" | "resource" | "serviceAccount" | "subresource" => authorizer::call,
+        _ => return None,
+    })
+}
+
+/// `in`: an item of a list or a key of a map.
+pub(crate) fn membership<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
+    match arguments {
+        [value, Value::List(list)] => crate::compare::contains(list, value, meter).map(Value::Bool),
+        [key, Value::Map(map)] => Ok(Value::Bool(map.find(key)?.is_some())),
+        _ => Err(Failure::no_such_overload()),
+    }
+}
+
+/// How many values fit into so many bytes of effort.
+pub(crate) fn made(count: usize) -> usize {
+    count.saturating_mul(std::mem::size_of::<Value<'_>>())
+}

@@ -1,0 +1,86 @@
+//! Quantities and versions.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::extension::Extension;
+use crate::failure::Failure;
+use crate::meter::Meter;
+use crate::quantity::Quantity;
+use crate::semver::Semver;
+use crate::value::Value;
+
+pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
+    let parse = |text: &str, lenient: bool| {
+        if lenient {
+            Semver::parse_normalized(text)
+        } else {
+            Semver::parse(text)
+        }
+    };
+    Ok(match (function, arguments) {
+        ("quantity", [Value::String(text)]) => of_quantity(Quantity::parse(text).map_err(Failure::new)?),
+        ("isQuantity", [Value::String(text)]) => Value::Bool(Quantity::parse(text).is_ok()),
+        ("semver", [Value::String(text)]) => version(parse(text, false))?,
+        ("semver", [Value::String(text), Value::Bool(lenient)]) => version(parse(text, *lenient))?,
+        ("isSemver", [Value::String(text)]) => Value::Bool(parse(text, false).is_ok()),
+        ("isSemver", [Value::String(text), Value::Bool(lenient)]) => Value::Bool(parse(text, *lenient).is_ok()),
+        (function, [Value::Extension(Extension::Quantity(quantity)), rest @ ..]) => {
+            return of(function, *quantity, rest);
+        }
+        ("major", [Value::Extension(Extension::Semver(version))]) => Value::Int(version.major as i64),
+        ("minor", [Value::Extension(Extension::Semver(version))]) => Value::Int(version.minor as i64),
+        ("patch", [Value::Extension(Extension::Semver(version))]) => Value::Int(version.patch as i64),
+        (
+            "isGreaterThan" | "isLessThan" | "compareTo",
+            [
+                Value::Extension(Extension::Semver(left)),
+                Value::Extension(Extension::Semver(right)),
+            ],
+        ) => compared(function, left.compare(right)),
+        _ => return Err(Failure::no_such_overload()),
+    })
+}
+
+fn of_quantity<'a>(quantity: Quantity) -> Value<'a> {
+    Value::Extension(Extension::Quantity(quantity))
+}
+
+fn version<'a>(parsed: Result<Semver, String>) -> Result<Value<'a>, Failure> {
+    parsed
+        .map(|version| Value::Extension(Extension::Semver(Arc::new(version))))
+        .map_err(Failure::new)
+}
+
+fn compared<'a>(function: &str, order: Ordering) -> Value<'a> {
+    match function {
+        "isGreaterThan" => Value::Bool(order.is_gt()),
+        "isLessThan" => Value::Bool(order.is_lt()),
+        _ => Value::Int(order as i64),
+    }
+}
+
+fn of<'a>(function: &str, quantity: Quantity, rest: &[Value<'a>]) -> Result<Value<'a>, Failure> {
+    Ok(match (function, rest) {
+        ("asInteger", []) => match quantity.as_integer() {
+            Some(whole) => Value::Int(whole),
+            None => return Err(Failure::new("cannot convert value to integer")),
+        },
+        ("isInteger", []) => Value::Bool(quantity.as_integer().is_some()),
+        ("asApproximateFloat", []) => Value::Double(quantity.approximate()),
+        ("sign", []) => Value::Int(quantity.sign()),
+        ("add" | "sub" | "compareTo" | "isGreaterThan" | "isLessThan", [other]) => {
+            let other = match other {
+                Value::Extension(Extension::Quantity(other)) => *other,
+                Value::Int(units) => Quantity::whole(*units),
+                _ => return Err(Failure::no_such_overload()),
+            };
+            match function {
+                "add" => of_quantity(quantity.plus(other)),
+                "sub" => of_quantity(quantity.minus(other)),
+                _ => compared(function, quantity.compare(other)),
+            }
+        }
+        _ => return Err(Failure::no_such_overload()),
+    })
+}

@@ -1,0 +1,73 @@
+//! The text of an expression, and how its errors are shown: with line, column and the line itself, as Kubernetes does.
+
+/// One thing that is wrong with an expression, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it is, in code points from the start of the expression.
+    pub position: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// An expression that does not compile. Its text is what a kube-apiserver says: each problem with its place and line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct CompileError {
+    text: String,
+    /// What is wrong, in the order of the source.
+    pub problems: Vec<Problem>,
+}
+
+/// More than these are not shown.
+const MOST_PROBLEMS: usize = 100;
+
+impl CompileError {
+    pub(crate) fn new(source: &[char], mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| problem.position);
+        let mut shown: Vec<String> = problems
+            .iter()
+            .take(MOST_PROBLEMS)
+            .map(|problem| display(source, problem))
+            .collect();
+        if problems.len() > MOST_PROBLEMS {
+            shown.push(format!("{} more errors were truncated", problems.len() - MOST_PROBLEMS));
+        }
+        Self {
+            text: shown.join("\n"),
+            problems,
+        }
+    }
+}
+
+fn display(source: &[char], problem: &Problem) -> String {
+    let before = source.get(..problem.position).unwrap_or(source);
+    let line = before.iter().filter(|letter| **letter == '\n').count();
+    let start = before
+        .iter()
+        .rposition(|letter| *letter == '\n')
+        .map_or(0, |newline| newline + 1);
+    let column = before.len() - start;
+    let text: Vec<char> = source
+        .iter()
+        .skip(start)
+        .take_while(|letter| **letter != '\n')
+        .map(|letter| if *letter == '\t' { ' ' } else { *letter })
+        .collect();
+    // Wide marks below wide letters keep the arrow in place.
+    let mut marks: String = text
+        .iter()
+        .take(column)
+        .map(|letter| if letter.is_ascii() { '.' } else { '\u{ff0e}' })
+        .collect();
+    marks.push(match text.get(column) {
+        Some(letter) if !letter.is_ascii() => '\u{ff3e}',
+        _ => '^',
+    });
+    format!(
+        "ERROR: <input>:{}:{}: {}\n | {}\n | {marks}",
+        line + 1,
+        column + 1,
+        problem.message,
+        text.iter().collect::<String>(),
+    )
+}

@@ -1,0 +1,197 @@
+//! What is wrong with constants of a well-typed expression: durations, timestamps and patterns that can't be read, lists
+//! and maps that mix types, and formats that don't fit their values.
+
+use crate::ast::{Expr, Kind, Literal};
+use crate::checker::Checked;
+use crate::functions::format::{Clause, Part, parts};
+use crate::pattern;
+use crate::source::Problem;
+use crate::time;
+use crate::types::Type;
+
+pub(crate) fn problems(root: &Expr, checked: &Checked) -> Vec<Problem> {
+    let mut validator = Validator {
+        checked,
+        problems: Vec::new(),
+    };
+    root.walk(&mut |expression| validator.constants(expression));
+    validator.mixtures(root, false);
+    validator.problems
+}
+
+struct Validator<'c> {
+    checked: &'c Checked,
+    problems: Vec<Problem>,
+}
+
+impl Validator<'_> {
+    fn problem(&mut self, at: &Expr, message: String) {
+        self.problems.push(Problem {
+            position: at.position,
+            message,
+        });
+    }
+
+    fn constants(&mut self, expression: &Expr) {
+        let Kind::Call {
+            function,
+            target,
+            arguments,
+        } = &expression.kind
+        else {
+            return;
+        };
+        if function == "format"
+            && let (Some(target), [values]) = (target, arguments.as_slice())
+        {
+            self.format(expression, target, values);
+        }
+        let Some(first) = arguments.first() else { return };
+        let Kind::Literal(literal) = &first.kind else { return };
+        let bad = match (function.as_str(), literal) {
+            ("duration", Literal::String(text)) => time::parse_duration(text).is_none(),
+            ("timestamp", Literal::String(text)) => time::parse_timestamp(text).is_none(),
+            ("timestamp", Literal::Int(seconds)) => {
+                time::Timestamp::from_nanoseconds(i128::from(*seconds) * 1_000_000_000).is_none()
+            }
+            ("matches", Literal::String(text)) => pattern::compile(text).is_err(),
+            _ => false,
+        };
+        if bad {
+            self.problem(first, format!("invalid {function} argument"));
+        }
+    }
+
+    /// A constant format whose values are listed beside it.
+    fn format(&mut self, call: &Expr, target: &Expr, values: &Expr) {
+        let (Kind::Literal(Literal::String(format)), Kind::List(elements)) = (&target.kind, &values.kind) else {
+            return;
+        };
+        let parts = match parts(format) {
+            Ok(parts) => parts,
+            Err(problem) => return self.problem(call, problem),
+        };
+        let mut elements = elements.iter().map(|element| &element.value);
+        let mut used = 0;
+        let given = elements.len();
+        for part in parts {
+            let Part::Place(clause) = part else { continue };
+            let Some(value) = elements.next() else {
+                return self.problem(call, format!("index {used} out of range"));
+            };
+            used += 1;
+            if let Some((at, found)) = self.unfit(clause, value) {
+                return self.problem(at, clause.refusal(found.name()));
+            }
+        }
+        if given > used {
+            let message = format!("too many arguments supplied to string.format (expected {used}, got {given})");
+            self.problem(call, message);
+        }
+    }
+
+    fn unfit<'e>(&self, clause: Clause, value: &'e Expr) -> Option<(&'e Expr, Type)> {
+        let found = self.checked.type_of(value).clone();
+        let fits = match (clause, &found) {
+            (_, Type::Dyn | Type::Parameter(_)) => true,
+            (Clause::Text, _) => return self.unfit_text(value),
+            (Clause::Decimal | Clause::Octal, Type::Int | Type::Uint) => true,
+            (Clause::Fixed(_) | Clause::Scientific, Type::Double | Type::String) => true,
+            (Clause::Binary, Type::Int | Type::Uint | Type::Bool) => true,
+            (Clause::Hexadecimal(_), Type::Int | Type::Uint | Type::String | Type::Bytes) => true,
+            _ => false,
+        };
+        (!fits).then_some((value, found))
+    }
+
+    fn unfit_text<'e>(&self, value: &'e Expr) -> Option<(&'e Expr, Type)> {
+        match &value.kind {
+            Kind::List(elements) => elements.iter().find_map(|element| self.unfit_text(&element.value)),
+            Kind::Map(entries) => entries
+                .iter()
+                .find_map(|entry| self.unfit_text(&entry.key).or_else(|| self.unfit_text(&entry.value))),
+            _ => {
+                let found = self.checked.type_of(value).clone();
+                matches!(found, Type::Object(_) | Type::Opaque(_) | Type::Optional(_)).then_some((value, found))
+            }
+        }
+    }
+
+    /// Lists and maps of several types, except where they are the values of a format.
+    fn mixtures(&mut self, expression: &Expr, exempt: bool) {
+        match &expression.kind {
+            Kind::Literal(_) | Kind::Ident(_) | Kind::Message(_) => {}
+            Kind::Select { operand, .. } => self.mixtures(operand, exempt),
+            Kind::Call {
+                function,
+                target,
+                arguments,
+            } => {
+                let exempt = exempt || function == "format";
+                for part in target.iter().map(|target| &**target).chain(arguments) {
+                    self.mixtures(part, exempt);
+                }
+            }
+            Kind::List(elements) => {
+                let mut first = None;
+                for element in elements {
+                    let found = self.unwrapped(&element.value, element.optional);
+                    if !exempt && self.differs(&mut first, found, &element.value) {
+                        break;
+                    }
+                }
+                elements
+                    .iter()
+                    .for_each(|element| self.mixtures(&element.value, exempt));
+            }
+            Kind::Map(entries) => {
+                let (mut keys, mut values) = (None, None);
+                for entry in entries {
+                    if exempt {
+                        break;
+                    }
+                    let key = self.unwrapped(&entry.key, false);
+                    self.differs(&mut keys, key, &entry.key);
+                    let value = self.unwrapped(&entry.value, entry.optional);
+                    self.differs(&mut values, value, &entry.value);
+                }
+                for entry in entries {
+                    self.mixtures(&entry.key, exempt);
+                    self.mixtures(&entry.value, exempt);
+                }
+            }
+            Kind::Comprehension(fold) => {
+                for part in [&fold.range, &fold.start, &fold.condition, &fold.step, &fold.result] {
+                    self.mixtures(part, exempt);
+                }
+            }
+        }
+    }
+
+    fn unwrapped(&self, value: &Expr, optional: bool) -> Type {
+        match self.checked.type_of(value) {
+            Type::Optional(inner) if optional => (**inner).clone(),
+            other => other.clone(),
+        }
+    }
+
+    fn differs(&mut self, first: &mut Option<Type>, found: Type, at: &Expr) -> bool {
+        match first {
+            None => {
+                *first = Some(found);
+                false
+            }
+            Some(known) if same(known, &found) => false,
+            Some(known) => {
+                let message = format!("expected type '{known}' but found '{found}'");
+                self.problem(at, message);
+                true
+            }
+        }
+    }
+}
+
+/// Whether two types are the same, with anything inside a list or map being like anything else.
+fn same(left: &Type, right: &Type) -> bool {
+    left == right
+}
