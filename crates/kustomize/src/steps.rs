@@ -405,6 +405,10 @@ pub(crate) fn json_operations(
     if text.is_empty() {
         return Err("empty json patch operations".to_owned());
     }
+    if text.starts_with('[') {
+        serde_json::from_str::<serde_json::Value>(text)
+            .map_err(|error| format!("a patch that begins with '[' must be JSON: {error}"))?;
+    }
     let node = loader
         .configuration(file, text, lines)
         .map_err(|error| error.to_string());
