@@ -9,6 +9,7 @@ mod cargo;
 mod generate;
 mod kustomize;
 mod record_kubernetes;
+mod scenarios;
 mod tidy;
 
 /// Automation of the project.
@@ -52,6 +53,14 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Run the scenarios against a real Kubernetes: one that is started from the binaries in `TENURE_KUBERNETES_BIN`, or any other.
+    Scenarios {
+        /// The kubeconfig of a cluster whose namespace `default` has the label `tenure.dev/disposable=true`.
+        #[arg(long)]
+        kubeconfig: Option<std::path::PathBuf>,
+        /// Only scenarios whose name contains this.
+        only: Option<String>,
+    },
     /// Make the API server's data from a recording of a real kube-apiserver and the Go modules of the same release.
     RecordKubernetes {
         /// Folder with `openapi/` and `tables/`.
@@ -73,6 +82,7 @@ fn main() -> anyhow::Result<()> {
         Task::Tidy => tidy::run(),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Differential { arguments } => cargo::run(&["run", "--package", "tenure-differential", "--"], &arguments),
+        Task::Scenarios { kubeconfig, only } => scenarios::run(kubeconfig.as_deref(), only.as_deref()),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),
     }
 }

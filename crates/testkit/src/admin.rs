@@ -3,7 +3,9 @@
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::{SOON, eventually};
 
 /// Why an administrator's request failed.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +16,9 @@ pub enum AdminError {
     /// The object has no `apiVersion`, `kind` or name.
     #[error("the object has no {0}")]
     Incomplete(&'static str),
+    /// A namespace of this name is being deleted, and stays.
+    #[error("the namespace {0} is still being deleted")]
+    StillGoing(String),
     /// What came back can't be read.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
@@ -23,13 +28,23 @@ pub enum AdminError {
 #[derive(Clone)]
 pub struct Admin {
     client: kube::Client,
+    /// Put on every namespace that is applied, with the value `true`.
+    mark: Option<&'static str>,
 }
 
 impl Admin {
     /// Speaks through a client.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        Self { client }
+        Self { client, mark: None }
+    }
+
+    /// As [`Admin::new`], and labels every namespace that it applies. One of the same name that is still going is waited for.
+    pub(crate) fn marking_namespaces(client: kube::Client, label: &'static str) -> Self {
+        Self {
+            client,
+            mark: Some(label),
+        }
     }
 
     /// The client itself.
@@ -77,7 +92,11 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn apply_as(&self, manager: &str, object: Value) -> Result<Value, AdminError> {
+    pub async fn apply_as(&self, manager: &str, mut object: Value) -> Result<Value, AdminError> {
+        if let (Some(label), Some("Namespace")) = (self.mark, object.get("kind").and_then(Value::as_str)) {
+            self.gone(text(&object, "/metadata/name")?).await?;
+            object["metadata"]["labels"][label] = json!("true");
+        }
         let (api_version, kind) = (text(&object, "/apiVersion")?, text(&object, "/kind")?);
         let namespace = text(&object, "/metadata/namespace").unwrap_or_default();
         let api = self.api(api_version, kind, namespace).await?;
@@ -86,6 +105,21 @@ impl Admin {
             .patch(text(&object, "/metadata/name")?, &parameters, &Patch::Apply(&object))
             .await?;
         Ok(serde_json::to_value(applied)?)
+    }
+
+    /// Waits until a namespace is not going any more.
+    async fn gone(&self, namespace: &str) -> Result<(), AdminError> {
+        eventually(SOON, || async {
+            let found = self
+                .get(("v1", "Namespace"), ("", namespace))
+                .await?
+                .unwrap_or_default();
+            match found.pointer("/metadata/deletionTimestamp") {
+                None => Ok(()),
+                Some(_) => Err(AdminError::StillGoing(namespace.to_owned())),
+            }
+        })
+        .await
     }
 
     /// Creates an object.

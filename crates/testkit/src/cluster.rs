@@ -1,15 +1,23 @@
-//! A cluster for one test: embedded in a temporary folder, or an existing one.
+//! A cluster for one test: embedded in a temporary folder, or an existing one. Refuses an existing one that nobody has marked as
+//! made for tests: what they leave there is removed, and they can't tell it from what somebody needs.
 
 use std::path::Path;
 
+use anyhow::{Context as _, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
 use tenure_apiserver::{ApiService, Config, Server};
 
 use crate::admin::Admin;
 use crate::{SOON, eventually};
+
+/// The variable that names the kubeconfig of an existing cluster to test on.
+pub const TEST_KUBECONFIG: &str = "TENURE_TEST_KUBECONFIG";
+
+/// The label with the value `true` on the namespace `default` that says: this cluster is for tests, and may be emptied.
+pub const DISPOSABLE_LABEL: &str = "tenure.dev/disposable";
 
 /// A cluster with Tenure's kinds installed, and nothing that reconciles them.
 pub struct Cluster {
@@ -28,14 +36,15 @@ enum Kind {
 
 impl Cluster {
     /// Starts an embedded control plane, or takes the cluster that `TENURE_TEST_KUBECONFIG` names and removes what tests left in it.
+    /// An existing cluster needs what any has: a controller manager.
     ///
     /// # Errors
-    /// Whatever keeps it from starting.
+    /// Whatever keeps it from starting; an existing cluster that is not marked with [`DISPOSABLE_LABEL`].
     pub async fn start() -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let (kind, client) = match std::env::var("TENURE_TEST_KUBECONFIG") {
+        let (kind, client) = match std::env::var(TEST_KUBECONFIG) {
             Ok(path) => {
-                let config = Kubeconfig::read_from(path)?;
+                let config = Kubeconfig::read_from(&path).with_context(|| format!("{TEST_KUBECONFIG}={path}"))?;
                 let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
                 let client = kube::Client::try_from(config.clone())?;
                 (Kind::Existing(Box::new(config)), client)
@@ -50,13 +59,17 @@ impl Cluster {
                 (Kind::Embedded(server), client)
             }
         };
-        let admin = Admin::new(client);
+        let mut admin = Admin::new(client.clone());
+        if let Kind::Existing(_) = kind {
+            check_marked(&admin).await?;
+        }
         for object in tenure_api::installation::objects()? {
             admin.apply(object).await?;
         }
         eventually(SOON, || served(&admin)).await?;
         if let Kind::Existing(_) = kind {
             clear(&admin).await?;
+            admin = Admin::marking_namespaces(client, TEST_LABEL);
         }
         let controller_token = token(&admin).await?;
         Ok(Self {
@@ -102,6 +115,26 @@ const KINDS: [(&str, &str); 4] = [
     ("tenure.dev/v1alpha1", "Surface"),
     ("capsule.clastix.io/v1beta2", "Tenant"),
 ];
+const NAMESPACE: (&str, &str) = ("v1", "Namespace");
+
+/// The label of namespaces that tests made on an existing cluster.
+const TEST_LABEL: &str = "tenure.dev/test";
+
+async fn check_marked(admin: &Admin) -> anyhow::Result<()> {
+    let default = admin.get(NAMESPACE, ("", "default")).await?.unwrap_or_default();
+    if is_labelled(&default, DISPOSABLE_LABEL) {
+        return Ok(());
+    }
+    bail!(
+        "the cluster that {TEST_KUBECONFIG} names is not marked as made for tests. They would remove every Tenant, Surface, Kustomization \
+         and GitRepository in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
+    )
+}
+
+fn is_labelled(object: &Value, label: &str) -> bool {
+    let labels = object.pointer("/metadata/labels");
+    labels.and_then(|labels| labels.get(label)).and_then(Value::as_str) == Some("true")
+}
 
 async fn served(admin: &Admin) -> anyhow::Result<()> {
     for kind in KINDS {
@@ -126,6 +159,13 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
                 .patch(kind, target, json!({ "metadata": { "finalizers": null } }))
                 .await?;
             admin.delete(kind, target).await?;
+        }
+    }
+    for namespace in admin.list(NAMESPACE, "").await? {
+        let name = namespace.pointer("/metadata/name").and_then(Value::as_str);
+        if let (true, Some(name)) = (is_labelled(&namespace, TEST_LABEL), name) {
+            // Not waited for: a test that wants one of the same name waits.
+            admin.delete(NAMESPACE, ("", name)).await?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Clusters to test on, and what tests say to them.
 //!
 //! A [`Cluster`] is an embedded control plane in a temporary folder, with Tenure's kinds installed, or the cluster of the kubeconfig
-//! that `TENURE_TEST_KUBECONFIG` names: then the same tests run against another API server (one at a time: `--test-threads=1`).
+//! that `TENURE_TEST_KUBECONFIG` names: then the same tests run against another API server, one at a time (`cargo xtask scenarios`).
 //! [`Kubernetes`] is a real kube-apiserver with a real etcd, where their binaries are to be had.
 //! An [`exchange`] is requests and answers as data, which a recording holds and two servers are compared by.
 //! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
@@ -15,7 +15,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 pub use admin::{Admin, AdminError};
-pub use cluster::Cluster;
+pub use cluster::{Cluster, DISPOSABLE_LABEL, TEST_KUBECONFIG};
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};
 
 /// How long tests wait for what should happen soon. Long, since it only matters when something is broken.

@@ -1,0 +1,120 @@
+//! A cluster with a namespace, and requests that a scenario is made of.
+
+use http::{Method, Request};
+use kube::core::Status;
+use serde_json::{Value, json};
+use tenure_testkit::{Admin, Cluster, SOON, eventually};
+
+pub(crate) struct Place {
+    pub(crate) admin: Admin,
+    pub(crate) namespace: String,
+    _cluster: Cluster,
+}
+
+impl Place {
+    pub(crate) async fn set(namespace: &str) -> Self {
+        let cluster = Cluster::start().await.unwrap();
+        let place = Self {
+            admin: cluster.admin.clone(),
+            namespace: namespace.to_owned(),
+            _cluster: cluster,
+        };
+        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+        place.admin.apply(object).await.unwrap();
+        place
+    }
+
+    /// A path below the namespace: `api/v1`, `configmaps/a`.
+    pub(crate) fn path(&self, version: &str, rest: &str) -> String {
+        format!("/{version}/namespaces/{}/{rest}", self.namespace)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Status> {
+        self.send(Method::GET, path, None, &Value::Null).await
+    }
+
+    pub(crate) async fn create(&self, path: &str, body: &Value) -> Result<Value, Status> {
+        self.send(Method::POST, path, Some("application/json"), body).await
+    }
+
+    pub(crate) async fn merge(&self, path: &str, body: &Value) -> Result<Value, Status> {
+        self.send(Method::PATCH, path, Some("application/merge-patch+json"), body)
+            .await
+    }
+
+    pub(crate) async fn delete(&self, path: &str, options: &Value) -> Result<Value, Status> {
+        self.send(Method::DELETE, path, Some("application/json"), options).await
+    }
+
+    /// A server-side apply; `force` overrules conflicts.
+    pub(crate) async fn apply(&self, path: &str, manager: &str, force: bool, body: &Value) -> Result<Value, Status> {
+        let path = format!("{path}?fieldManager={manager}&force={force}");
+        self.send(Method::PATCH, &path, Some("application/apply-patch+yaml"), body)
+            .await
+    }
+
+    /// The same cluster, asked by somebody else.
+    pub(crate) fn asked_by(&self, user: &str) -> Admin {
+        self.admin.impersonating(user).unwrap()
+    }
+
+    async fn send(&self, method: Method, path: &str, content: Option<&str>, body: &Value) -> Result<Value, Status> {
+        send(&self.admin, method, path, content, body).await
+    }
+
+    /// Asks for an object until it is as said; nothing stands for one that is not there.
+    pub(crate) async fn until(&self, path: &str, holds: impl Fn(Option<&Value>) -> bool) {
+        let looked = eventually(SOON, || async {
+            let found = match self.get(path).await {
+                Ok(found) => Some(found),
+                Err(status) if status.code == 404 => None,
+                Err(status) => return Err(status.message),
+            };
+            if holds(found.as_ref()) {
+                Ok(())
+            } else {
+                Err(format!("{found:#?}"))
+            }
+        });
+        if let Err(last) = looked.await {
+            panic!("{path} did not come to that; last seen: {last}");
+        }
+    }
+}
+
+pub(crate) async fn send(
+    asking: &Admin,
+    method: Method,
+    path: &str,
+    content: Option<&str>,
+    body: &Value,
+) -> Result<Value, Status> {
+    let mut request = Request::builder().method(method).uri(path);
+    if let Some(content) = content {
+        request = request.header("content-type", content);
+    }
+    let body = if body.is_null() {
+        Vec::new()
+    } else {
+        body.to_string().into_bytes()
+    };
+    match asking.client().request::<Value>(request.body(body).unwrap()).await {
+        Ok(answer) => Ok(answer),
+        Err(kube::Error::Api(status)) => Err(*status),
+        Err(other) => panic!("{path}: {other}"),
+    }
+}
+
+/// Who owns a field, by the managers' names in the order of the object.
+pub(crate) fn owners<'a>(object: &'a Value, field: &[&str]) -> Vec<&'a str> {
+    let entries = object["metadata"]["managedFields"].as_array().unwrap();
+    let owns = |entry: &&Value| {
+        let mut at = &entry["fieldsV1"];
+        for name in field {
+            at = &at[*name];
+        }
+        !at.is_null()
+    };
+    let name = |entry: &'a Value| entry["manager"].as_str().unwrap();
+    entries.iter().filter(owns).map(name).collect()
+}
