@@ -309,6 +309,7 @@ impl Builder<'_> {
         let document = match openapi.value.get("path") {
             None => None,
             Some(path) => {
+                let at = |message: String| field_error(kustomization, openapi.line, "openapi.path", message);
                 let (found, bytes) = self
                     .loader
                     .read(directory, path)
