@@ -12,6 +12,7 @@ use crate::load::Loader;
 use crate::resource::{Behavior, Resource};
 use crate::yaml::json::resource_value;
 use crate::yaml::node::{Node, Style, Tag};
+use crate::yaml::number::format_json;
 
 /// Where a generator was written.
 #[derive(Debug, Clone, Copy)]
@@ -277,19 +278,52 @@ pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
         .collect())
 }
 
-/// JSON as Go's encoder writes it: `<`, `>`, `&` and two line separators escaped.
+/// JSON as Go's encoder writes what its decoder read: all numbers are floats; `<`, `>`, `&` and two line separators escaped.
 pub(crate) fn go_json(value: &Value) -> String {
-    let text = value.to_string();
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '<' => escaped.push_str("\\u003c"),
-            '>' => escaped.push_str("\\u003e"),
-            '&' => escaped.push_str("\\u0026"),
-            '\u{2028}' => escaped.push_str("\\u2028"),
-            '\u{2029}' => escaped.push_str("\\u2029"),
-            other => escaped.push(other),
+    let mut text = String::new();
+    write_json(value, &mut text);
+    text
+}
+
+fn write_json(value: &Value, into: &mut String) {
+    match value {
+        Value::Null | Value::Bool(_) => into.push_str(&value.to_string()),
+        Value::Number(number) => into.push_str(&format_json(number.as_f64().unwrap_or_default())),
+        Value::String(text) => write_string(text, into),
+        Value::Array(items) => {
+            into.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    into.push(',');
+                }
+                write_json(item, into);
+            }
+            into.push(']');
+        }
+        Value::Object(map) => {
+            into.push('{');
+            for (index, (key, item)) in map.iter().enumerate() {
+                if index > 0 {
+                    into.push(',');
+                }
+                write_string(key, into);
+                into.push(':');
+                write_json(item, into);
+            }
+            into.push('}');
         }
     }
-    escaped
+}
+
+fn write_string(text: &str, into: &mut String) {
+    for character in Value::from(text).to_string().chars() {
+        match character {
+            '<' => into.push_str("\\u003c"),
+            '>' => into.push_str("\\u003e"),
+            '&' => into.push_str("\\u0026"),
+            '\u{2028}' => into.push_str("\\u2028"),
+            '\u{2029}' => into.push_str("\\u2029"),
+            other => into.push(other),
+        }
+    }
 }

@@ -356,6 +356,10 @@ pub(crate) fn prepare_patch(
             for patch_resource in &mut patches {
                 patch_resource.notes.allow_name_change = patch.allow_name_change;
                 patch_resource.notes.allow_kind_change = patch.allow_kind_change;
+                // kustomize notes these in annotations, which makes strings of all that are there.
+                if patch.allow_name_change || patch.allow_kind_change {
+                    patch_resource.settle_annotations();
+                }
             }
             Content::Merge(patches)
         }

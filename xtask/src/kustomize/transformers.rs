@@ -133,7 +133,7 @@ pub(super) fn builtin(random: &mut Random, visible: &[Made]) -> Value {
                     ]),
                 ),
             ]);
-            let text = super::writer::document(&patch, random);
+            let text = super::writer::document(&patch, false, random);
             config.with("patch", as_block(text))
         }
     }

@@ -23,19 +23,21 @@ pub(super) struct Folder {
     /// Its path.
     pub(super) path: String,
     files: Vec<(String, String)>,
+    is_commented: bool,
 }
 
 impl Folder {
-    fn new(path: String) -> Self {
+    fn new(path: String, is_commented: bool) -> Self {
         Self {
             path,
             files: Vec::new(),
+            is_commented,
         }
     }
 
     /// A document as text.
     pub(super) fn text(&self, random: &mut Random, value: &Value) -> String {
-        writer::document(value, random)
+        writer::document(value, self.is_commented, random)
     }
 
     /// Puts a file into the folder, or into a folder in it, and returns its name.
@@ -70,14 +72,16 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
     let mut everything: Vec<Made> = Vec::new();
     let mut offers: Vec<Offer> = Vec::new();
     let mut components: Vec<String> = Vec::new();
+    let is_commented = random.chance(20);
     let directories = random.pick(&[1_usize, 1, 2, 2, 3, 4]);
     for index in 0..directories {
         let is_last = index + 1 == directories;
-        let mut folder = Folder::new(if is_last {
+        let path = if is_last {
             "top".to_owned()
         } else {
             format!("base{index}")
-        });
+        };
+        let mut folder = Folder::new(path, is_commented);
         let (mut resources, mut visible) = (Vec::new(), Vec::new());
         for offer in &mut offers {
             let wanted = if offer.used {
@@ -120,7 +124,7 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
         let kustomization = overlays::kustomization(random, &mut folder, resources, &component, &mut visible, is_last);
         close(random, &mut tree, folder, &kustomization);
         if !is_last && random.chance(20) {
-            let mut folder = Folder::new(format!("component{index}"));
+            let mut folder = Folder::new(format!("component{index}"), is_commented);
             let component = overlays::component(random, &mut folder, &mut visible);
             components.push(folder.path.clone());
             close(random, &mut tree, folder, &component);

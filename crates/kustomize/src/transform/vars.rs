@@ -41,6 +41,7 @@ pub(crate) fn transform(
             if let Err(message) = apply(&mut resource.node, spec, Create::Nothing, &mut write) {
                 return Err((String::new(), Some(Trouble::of(resource, message))));
             }
+            resource.settle_shares();
         }
     }
     Ok(())
@@ -145,6 +146,7 @@ fn replace(node: &mut Node, values: &BTreeMap<String, Held>) -> Result<(), Strin
 fn replace_scalar(node: &mut Node, values: &BTreeMap<String, Held>) {
     let (text, tag) = expand(node.text(), values);
     node.data = Data::Scalar(text.into());
+    node.share.writes = node.share.writes.saturating_add(1);
     node.tag = tag;
     node.tagged = false;
     node.style = Style::Plain;

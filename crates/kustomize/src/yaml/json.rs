@@ -249,6 +249,9 @@ fn configuration_scalar(node: &Node) -> Result<Value, NotJson> {
         resolve(node.text(), Dialect::V2)
     };
     Ok(match read {
+        Scalar::Float(float) if !float.is_finite() => {
+            return Err(fail(node, format!("JSON cannot hold the number `{}`", node.text())));
+        }
         Scalar::Timestamp(_) => Value::String(node.text().to_owned()),
         other => scalar_json(other),
     })
