@@ -82,6 +82,12 @@ pub(crate) fn descend(
             if name.is_empty() {
                 return Err("cannot set or create an empty field name".to_owned());
             }
+            if name.parse::<i64>().is_ok()
+                || ["-", "*"].contains(&name)
+                || (name.starts_with('[') && name.ends_with(']'))
+            {
+                return Err(format!("'{name}' names an element of a list, and this is a mapping"));
+            }
             let create_here = if is_sequence { Create::Nothing } else { create };
             let place = (node.source, node.line);
             if node.get(name).is_none() {
