@@ -110,10 +110,16 @@ impl ResourceId {
         )
     }
 
-    /// Tells whether a selector with empty parts selects this id.
+    /// Tells whether a selector with empty parts selects this id. It doesn't know which kinds have no namespace: those count
+    /// as in the default one.
     pub(crate) fn is_selected_by(&self, selector: &ResourceId) -> bool {
+        let namespace = if self.namespace.is_empty() {
+            "default"
+        } else {
+            &self.namespace
+        };
         (selector.name.is_empty() || selector.name == self.name)
-            && (selector.namespace.is_empty() || selector.effective_namespace() == self.effective_namespace())
+            && (selector.namespace.is_empty() || selector.namespace == namespace)
             && self.gvk.is_selected(&selector.gvk)
     }
 }

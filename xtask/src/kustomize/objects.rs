@@ -210,8 +210,20 @@ pub(super) fn object(random: &mut Random, made: &Made, known: &[Made]) -> Value 
         }
         metadata.put("annotations", annotations);
     }
-    if random.chance(3) {
-        metadata.put("creationTimestamp", Value::Raw("null".to_owned()));
+    if random.chance(5) {
+        let (field, value) = random.pick(&[
+            ("creationTimestamp", "null"),
+            ("annotations", "{}"),
+            ("labels", "null"),
+            ("annotations", ""),
+            ("namespace", "\"\""),
+            ("namespace", ""),
+            ("finalizers", "[a, b]"),
+            ("generateName", "x-"),
+        ]);
+        if !matches!(&metadata, Value::Map(entries) if entries.iter().any(|(key, _)| key == field)) {
+            metadata.put(field, Value::Raw(value.to_owned()));
+        }
     }
     let mut head = vec![
         ("apiVersion".to_owned(), Value::from(made.api.as_str())),
@@ -400,6 +412,31 @@ fn custom(random: &mut Random, known: &[Made], depth: usize) -> Value {
             _ => scalars::odd(random),
         };
         value.put(key, inner);
+    }
+    if depth == 3 && random.chance(10) {
+        value.put(
+            "anchored",
+            Value::Raw(
+                random
+                    .pick(&["&one text", "&one 0644", "&one \"1\"", "&one [a, 1]", "&one {k: v}"])
+                    .to_owned(),
+            ),
+        );
+        value.put("alias", Value::Raw("*one".to_owned()));
+        value.put(
+            "aliases",
+            list([
+                Value::Raw("*one".to_owned()),
+                map([("in", Value::Raw("*one".to_owned()))]),
+            ]),
+        );
+    }
+    if depth == 3 && random.chance(5) {
+        value.put("shared", Value::Raw("&two {a: 1, b: x}".to_owned()));
+        value.put(
+            "merged",
+            map([("<<", Value::Raw("*two".to_owned())), ("b", scalars::line(random))]),
+        );
     }
     if random.chance(30) {
         value.put("image", random.pick(IMAGES));

@@ -247,6 +247,9 @@ fn fields_of(random: &mut Random, made: &Made, source: bool) -> String {
 fn replacement(random: &mut Random, visible: &[Made]) -> Value {
     let from = random.pick(visible);
     let mut source = map([("kind", from.kind.as_str().into()), ("name", from.name.as_str().into())]);
+    if !from.namespace.is_empty() && random.chance(30) {
+        source.put("namespace", from.namespace.as_str());
+    }
     if random.chance(80) {
         source.put("fieldPath", fields_of(random, &from, true));
     }
@@ -259,6 +262,15 @@ fn replacement(random: &mut Random, visible: &[Made]) -> Value {
         let mut select = map([("kind", to.kind.as_str().into())]);
         if random.chance(70) {
             select.put("name", to.name.as_str());
+        }
+        if random.chance(8) {
+            select.put("namespace", random.pick(&["prod", "default", "team-a", "staging"]));
+        }
+        if random.chance(5) {
+            select.put(
+                random.pick(&["labelSelector", "annotationSelector"]),
+                random.pick(&["app", "app=web", "!team", "tier in (web)"]),
+            );
         }
         let mut paths = vec![fields_of(random, &to, false)];
         if random.chance(20) {

@@ -148,7 +148,7 @@ fn write_documents(random: &mut Random, folder: &mut Folder, documents: &[String
     let mut names = Vec::new();
     let mut text = String::new();
     for (index, document) in documents.iter().enumerate() {
-        let separator = random.pick(&["---\n", "---\n", "--- # next\n", "---\n# a comment\n---\n"]);
+        let separator = random.pick(&["---\n", "---\n", "--- # next\n", "---  \n", "---\n# a comment\n---\n"]);
         if !text.is_empty() || random.chance(10) {
             text.push_str(separator);
         }
@@ -159,6 +159,12 @@ fn write_documents(random: &mut Random, folder: &mut Folder, documents: &[String
             }
             if random.chance(5) {
                 text = text.trim_end().to_owned();
+            }
+            if random.chance(3) {
+                text = text.replace('\n', "\r\n");
+            }
+            if random.chance(1) {
+                text.insert(0, '\u{feff}');
             }
             names.push(folder.file(random, "objects", &text));
             text.clear();

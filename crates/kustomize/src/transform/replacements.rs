@@ -72,14 +72,14 @@ impl PreparedReplacement {
 /// Applies all replacements in order.
 pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection) -> Result<(), PatchTrouble> {
     for replacement in list {
-        let mut value = match (&replacement.source_value, &replacement.source) {
-            (Some(text), _) => Node::untyped(text.clone()),
+        let (mut value, whole) = match (&replacement.source_value, &replacement.source) {
+            (Some(text), _) => (Node::untyped(text.clone()), None),
             (None, Some(source)) => source_value(source, resources).map_err(PatchTrouble::Target)?,
             (None, None) => continue,
         };
         value.unshare();
         for target in &replacement.targets {
-            for resource in &mut resources.list {
+            for (position, resource) in resources.list.iter_mut().enumerate() {
                 if !target.selects(resource) {
                     continue;
                 }
@@ -89,6 +89,16 @@ pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection
                     resource.settle_shares();
                     if let Err(message) = written.and_then(|()| resource.node.check_growth()) {
                         return Err(PatchTrouble::Resource(Trouble::of(resource, message)));
+                    }
+                    // A field that is written whole is read where it stands, so what was written there counts.
+                    if let Some(path) = whole
+                        .as_ref()
+                        .filter(|(source, _)| *source == position)
+                        .map(|(_, path)| path)
+                        && let Ok(Some(node)) = look_up(&resource.node, path)
+                    {
+                        value = node.clone();
+                        value.unshare();
                     }
                 }
             }
@@ -122,7 +132,11 @@ fn ids(resource: &Resource) -> Vec<ResourceId> {
     ids
 }
 
-fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<Node, String> {
+/// Where a value is read: the resource's position and the path in it.
+type Whole = (usize, Vec<String>);
+
+/// The value of a source, and where it is read when it is the whole of a field.
+fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<(Node, Option<Whole>), String> {
     let Some(schema) = resources.list.first().map(|resource| &resource.schema) else {
         return Err("nothing selected: there are no resources".to_owned());
     };
@@ -140,20 +154,21 @@ fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<No
     let mut found = resources
         .list
         .iter()
-        .filter(|resource| ids(resource).iter().any(|id| id.is_selected_by(&wanted)));
-    let Some(resource) = found.next() else {
+        .enumerate()
+        .filter(|(_, resource)| ids(resource).iter().any(|id| id.is_selected_by(&wanted)));
+    let Some((position, resource)) = found.next() else {
         return Err(format!("nothing selected by {wanted}:{path}"));
     };
     if found.next().is_some() {
         return Err(format!("multiple matches for selector {wanted}:{path}"));
     }
-    let node = look_up(&resource.node, &smarter_split(path))
-        .map_err(|why| format!("error looking up replacement source: {why}"))?;
+    let parts = smarter_split(path);
+    let node = look_up(&resource.node, &parts).map_err(|why| format!("error looking up replacement source: {why}"))?;
     let Some(node) = node.filter(|node| !node.is_empty()) else {
         return Err(format!("fieldPath `{path}` is missing for replacement source {wanted}"));
     };
     let Some(options) = source.options.as_ref().filter(|options| !options.delimiter.is_empty()) else {
-        return Ok(node.clone());
+        return Ok((node.clone(), Some((position, parts))));
     };
     let Data::Scalar(text) = &node.data else {
         return Err("delimiter option can only be used with scalar nodes".to_owned());
@@ -169,7 +184,7 @@ fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<No
     };
     let mut node = node.clone();
     node.data = Data::Scalar(part.into());
-    Ok(node)
+    Ok((node, None))
 }
 
 fn write(root: &mut Node, path: &str, value: &Node, options: Option<&FieldOptions>) -> Result<(), String> {
