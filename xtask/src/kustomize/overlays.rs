@@ -238,7 +238,7 @@ fn fields_of(random: &mut Random, made: &Made, source: bool) -> String {
         })
         .filter(|field| !source || !field.contains('*'))
         .collect();
-    if source && random.chance(80) || fit.is_empty() {
+    if source && random.chance(90) || fit.is_empty() {
         return "metadata.name".to_owned();
     }
     random.pick(&fit).to_owned()
@@ -280,7 +280,7 @@ fn replacement(random: &mut Random, visible: &[Made]) -> Value {
         if random.chance(15) {
             target.put("reject", list([map([("name", random.pick(visible).name.into())])]));
         }
-        if random.chance(90) {
+        if random.chance(97) {
             target.put("options", options(random, true));
         }
         targets.push(target);
@@ -296,7 +296,7 @@ fn options(random: &mut Random, target: bool) -> Value {
             options.put("index", Value::Raw(random.pick(&["0", "0", "0", "1", "-1"]).to_owned()));
         }
     }
-    if target && random.chance(85) {
+    if target && random.chance(97) {
         options.put("create", true);
     }
     options

@@ -22,17 +22,17 @@ pub(super) fn patch(random: &mut Random, folder: &mut Folder, known: &[Made]) ->
         merge(random, &made, known)
     };
     if random.chance(50) && !several {
-        let text = folder.text(random, &content);
+        let text = folder.patch(random, &content);
         entry.put(
             "patch",
             Value::Block("|-".to_owned(), text.lines().map(str::to_owned).collect()),
         );
     } else {
-        let mut text = folder.text(random, &content);
+        let mut text = folder.patch(random, &content);
         if several {
             let other = random.pick(known);
             let second = merge(random, &other, known);
-            text = format!("{text}---\n{}", folder.text(random, &second));
+            text = format!("{text}---\n{}", folder.patch(random, &second));
         }
         entry.put("path", folder.file(random, "patch", &text));
     }
@@ -53,7 +53,7 @@ pub(super) fn legacy_merge(random: &mut Random, folder: &mut Folder, known: &[Ma
     }
     let made = random.pick(known);
     let content = merge(random, &made, known);
-    let text = folder.text(random, &content);
+    let text = folder.patch(random, &content);
     if random.chance(40) {
         return Some(Value::Block("|-".to_owned(), text.lines().map(str::to_owned).collect()));
     }
@@ -78,7 +78,7 @@ pub(super) fn legacy_json(random: &mut Random, folder: &mut Folder, known: &[Mad
         target.put("namespace", made.namespace.as_str());
     }
     let content = json_operations(random, &made);
-    let text = folder.text(random, &content);
+    let text = folder.patch(random, &content);
     Some(map([
         ("target", target),
         ("path", folder.file(random, "json", &text).into()),
@@ -418,7 +418,7 @@ fn operation(random: &mut Random, made: &Made) -> Value {
         0 => with("add", "/metadata/labels", pairs(random, 2)),
         1 => with("add", "/metadata/annotations", pairs(random, 2)),
         2 => with(verb, "/metadata/name", "renamed".into()),
-        3 => with("add", "/metadata/annotations/example.com~1x", scalars::string(random)),
+        3 if random.chance(20) => with("add", "/metadata/annotations/example.com~1x", scalars::string(random)),
         _ if made.is_workload() || containers.len() < 20 || made.kind == "CronJob" => match random.below(7) {
             0 => with(verb, &format!("{containers}/0/image"), random.pick(IMAGES).into()),
             1 => with(

@@ -32,9 +32,6 @@ const RAW: &[&str] = &[
     "9007199254740993",
     "-9223372036854775808",
     "9223372036854775808",
-    ".inf",
-    "-.Inf",
-    ".NaN",
     "0.1",
     "100000000000000000000.0",
     "1e21",
@@ -89,7 +86,6 @@ const RAW: &[&str] = &[
     "e1",
     ".",
     "..",
-    "-",
     "+",
     "0x1_F",
     "1__0",
@@ -198,6 +194,10 @@ const LINES: &[&str] = &[
 
 /// A scalar of any kind.
 pub(super) fn odd(random: &mut Random) -> Value {
+    if random.chance(1) {
+        // What JSON can't hold is refused by both.
+        return Value::Raw(random.pick(&[".inf", "-.Inf", ".NaN"]).to_owned());
+    }
     match random.below(20) {
         0..=13 => Value::Raw(random.pick(RAW).to_owned()),
         14..=15 => Value::Raw(random.pick(LONG).to_owned()),

@@ -40,6 +40,12 @@ impl Folder {
         writer::document(value, self.is_commented, random)
     }
 
+    /// A patch as text: without comments and folded blocks, which Go's YAML library writes otherwise when a merge brings them
+    /// into a flow collection.
+    pub(super) fn patch(&self, random: &mut Random, value: &Value) -> String {
+        writer::document(&value.clone().unfolded(), false, random)
+    }
+
     /// Puts a file into the folder, or into a folder in it, and returns its name.
     pub(super) fn file(&mut self, random: &mut Random, stem: &str, text: &str) -> String {
         let number = self.files.len();

@@ -83,6 +83,21 @@ impl Value {
         self
     }
 
+    /// The value with literal blocks for folded ones.
+    pub(super) fn unfolded(self) -> Self {
+        match self {
+            Value::Block(header, lines) => Value::Block(header.replace('>', "|"), lines),
+            Value::List(items) => Value::List(items.into_iter().map(Value::unfolded).collect()),
+            Value::Map(entries) => Value::Map(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| (key, value.unfolded()))
+                    .collect(),
+            ),
+            other => other,
+        }
+    }
+
     fn has_block(&self) -> bool {
         match self {
             Value::Block(..) => true,

@@ -44,13 +44,6 @@ const BLANK_NAMESPACE: &str =
 /// Fixes all references.
 pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) -> Result<(), Trouble> {
     let names = Names::of(&resources.list);
-    if names.by_previous_name.is_empty() {
-        return resources.list.iter().try_for_each(|resource| {
-            account_namespaces(&resource.node)
-                .map(|_| ())
-                .ok_or_else(|| Trouble::of(resource, BLANK_NAMESPACE))
-        });
-    }
     let paths: Vec<Target<'_>> = config
         .name_reference
         .iter()
