@@ -179,6 +179,26 @@ impl Resource {
             )
     }
 
+    /// Whether a deletion is answered with the object as it was, as Kubernetes has it for a few kinds, and not with a Status.
+    #[must_use]
+    pub fn is_answered_when_deleted(&self) -> bool {
+        !self.is_custom()
+            && matches!(
+                (self.group.as_str(), self.plural.as_str()),
+                (
+                    "",
+                    "namespaces"
+                        | "persistentvolumeclaims"
+                        | "persistentvolumes"
+                        | "pods"
+                        | "podtemplates"
+                        | "resourcequotas"
+                        | "serviceaccounts"
+                        | "services"
+                ) | ("storage.k8s.io", "storageclasses")
+            )
+    }
+
     /// Whether it is defined by a CustomResourceDefinition.
     #[must_use]
     pub fn is_custom(&self) -> bool {

@@ -9,7 +9,7 @@ use super::text;
 /// Put on every definition, so that its objects go before it does.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// What the server writes into a new definition: an empty status with the stored version, and the finalizer.
+/// What the server writes into a new definition: an empty status with the stored version.
 pub fn prepare_create(definition: &mut Value) {
     let storage = storage_version(definition).map(str::to_owned);
     let Value::Object(object) = definition else { return };
@@ -18,15 +18,6 @@ pub fn prepare_create(definition: &mut Value) {
         "status".into(),
         json!({"conditions": [], "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}),
     );
-    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
-    if let Some(finalizers) = metadata
-        .as_object_mut()
-        .map(|metadata| metadata.entry("finalizers").or_insert_with(|| json!([])))
-        && let Value::Array(finalizers) = finalizers
-        && !finalizers.iter().any(|one| one.as_str() == Some(CLEANUP_FINALIZER))
-    {
-        finalizers.push(json!(CLEANUP_FINALIZER));
-    }
 }
 
 /// What the server writes into a definition that replaces `old` (not through `/status`): its status, with a new
@@ -202,6 +193,16 @@ fn decide(
 pub fn set_terminating(definition: &mut Value, now: &str) {
     let (reason, message) = ("InstanceDeletionInProgress", "CustomResource deletion is in progress");
     set_condition(definition, "Terminating", "True", reason, message, now);
+    let Value::Object(object) = definition else { return };
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    if let Some(finalizers) = metadata
+        .as_object_mut()
+        .map(|metadata| metadata.entry("finalizers").or_insert_with(|| json!([])))
+        && let Value::Array(finalizers) = finalizers
+        && !finalizers.iter().any(|one| one.as_str() == Some(CLEANUP_FINALIZER))
+    {
+        finalizers.push(json!(CLEANUP_FINALIZER));
+    }
 }
 
 /// Sets a condition; the transition time moves only with the status.

@@ -226,6 +226,9 @@ pub(crate) async fn delete(
     let options = delete_options(&request.query, &request.headers, body)?;
     match request.registry.delete(op, name, &options).await? {
         Deleted::Waiting(object) => Ok(render(&request.registry, op, form, StatusCode::OK, object)),
+        Deleted::Gone(object) if op.resource.is_answered_when_deleted() => {
+            Ok(render(&request.registry, op, form, StatusCode::OK, object))
+        }
         Deleted::Gone(object) => {
             let mut details = json!({"name": name, "kind": op.resource.plural, "uid": object.uid()});
             if let Some(map) = details.as_object_mut()

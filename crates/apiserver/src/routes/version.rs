@@ -16,6 +16,10 @@ pub(crate) fn serve() -> Response<Body> {
     let value = json!({
         "major": MAJOR,
         "minor": MINOR,
+        "emulationMajor": MAJOR,
+        "emulationMinor": MINOR,
+        "minCompatibilityMajor": MAJOR,
+        "minCompatibilityMinor": "35",
         "gitVersion": GIT_VERSION,
         "gitCommit": "",
         "gitTreeState": "clean",

@@ -1,4 +1,6 @@
-//! Services: the cluster address that the server chooses, and keeps.
+//! Services: the cluster address and the ports of nodes that the server chooses, and keeps.
+
+mod node_ports;
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -78,9 +80,11 @@ pub(super) fn prepare_create(object: &mut Value, view: &View) {
         map.insert("status".to_owned(), json!({"loadBalancer": {}}));
     }
     allocate(object, view);
+    node_ports::allocate(object, None, view);
 }
 
 pub(super) fn prepare_update(live: &Value, new: &mut Value, view: &View) {
+    drop_what_the_type_had(live, new);
     // Who applies a Service without an address wants to keep the one that it has.
     if needs_address(live) && needs_address(new) && address(new).is_empty() {
         let kept = [
@@ -96,6 +100,53 @@ pub(super) fn prepare_update(live: &Value, new: &mut Value, view: &View) {
         }
     }
     allocate(new, view);
+    node_ports::keep(live, new);
+    node_ports::allocate(new, Some(live), view);
+}
+
+/// Whether others than those within a cluster may reach it.
+fn is_reached_from_outside(object: &Value) -> bool {
+    let addresses = object.pointer("/spec/externalIPs").and_then(Value::as_array);
+    is_of_type(object, &["NodePort", "LoadBalancer"]) || addresses.is_some_and(|addresses| !addresses.is_empty())
+}
+
+fn is_of_type(object: &Value, types: &[&str]) -> bool {
+    let kind = object.pointer("/spec/type").and_then(Value::as_str).unwrap_or_default();
+    types.contains(&kind)
+}
+
+/// Who changes the type alone doesn't want what belonged to the old one. What was changed with it stays, and is judged.
+fn drop_what_the_type_had(live: &Value, new: &mut Value) {
+    let addresses = [
+        "clusterIP",
+        "clusterIPs",
+        "ipFamilies",
+        "ipFamilyPolicy",
+        "internalTrafficPolicy",
+    ];
+    let balanced = |object: &Value| is_of_type(object, &["LoadBalancer"]);
+    let rules: [(bool, &[&str]); 3] = [
+        (needs_address(live) && !needs_address(new), &addresses),
+        (
+            is_reached_from_outside(live) && !is_reached_from_outside(new),
+            &["externalTrafficPolicy"],
+        ),
+        (
+            balanced(live) && !balanced(new),
+            &["allocateLoadBalancerNodePorts", "loadBalancerClass"],
+        ),
+    ];
+    let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (_, fields) in rules.iter().filter(|(applies, _)| *applies) {
+        for field in *fields {
+            if spec.get(*field) == live.pointer(&format!("/spec/{field}")) {
+                spec.remove(*field);
+            }
+        }
+    }
+    node_ports::drop_unneeded(live, new);
 }
 
 fn allocate(object: &mut Value, view: &View) {
@@ -130,11 +181,18 @@ fn allocate(object: &mut Value, view: &View) {
     family(spec);
 }
 
-/// The address in a stored Service. Every create asks all Services, so nothing else of them is read.
+/// What a stored Service holds of what is given out once. Every create asks all Services, so nothing else of them is read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Stored {
+    metadata: StoredMetadata,
     spec: StoredSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StoredMetadata {
+    uid: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -142,6 +200,16 @@ struct Stored {
 struct StoredSpec {
     #[serde(rename = "clusterIP")]
     cluster_ip: String,
+    #[serde(rename = "healthCheckNodePort")]
+    health_check_node_port: i64,
+    ports: Vec<StoredPort>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StoredPort {
+    #[serde(rename = "nodePort")]
+    node_port: i64,
 }
 
 fn taken(view: &View) -> impl Iterator<Item = String> {
@@ -159,7 +227,7 @@ fn free_address(view: &View) -> Option<String> {
 
 /// Faults of the address.
 pub(super) fn validate(object: &Value, live: Option<&Value>, view: &View) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut errors = node_ports::validate(object, live, view);
     let new = address(object);
     if let Some(live) = live {
         let old = address(live);

@@ -68,4 +68,4 @@ macro_rules! scenarios {
     };
 }
 
-scenarios! { apply auth crd crud deployment finalizers kinds lists namespaces patch pods }
+scenarios! { apply auth crd crud deployment finalizers kinds lists namespaces patch pods services }

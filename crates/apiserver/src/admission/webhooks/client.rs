@@ -50,7 +50,7 @@ impl Endpoint {
             Ok(url) => {
                 let host = url.host_str().unwrap_or_default().to_owned();
                 let address = format!("{host}:{}", url.port_or_known_default().unwrap_or(443));
-                (Place::Address(address), host, url.path().to_owned())
+                (Place::Address(address), host, clean(url.path()))
             }
             Err(error) => (
                 Place::Nowhere(format!("Unparsable URL: {error}")),
@@ -58,9 +58,13 @@ impl Endpoint {
                 String::new(),
             ),
         };
+        let shown = match &parsed {
+            Ok(url) => format!("{}://{}{path}", url.scheme(), url.authority()),
+            Err(_) => text.to_owned(),
+        };
         Self {
             place,
-            shown: text.to_owned(),
+            shown,
             path,
             tls: tls(&host, &roots),
         }
@@ -68,7 +72,7 @@ impl Endpoint {
 
     pub(super) fn of_service(namespace: &str, name: &str, port: u16, path: &str, roots: Vec<u8>) -> Self {
         let host = format!("{name}.{namespace}.svc");
-        let path = if path.is_empty() { "/" } else { path };
+        let path = clean(path);
         Self {
             shown: format!("https://{host}:{port}{path}"),
             place: Place::Service {
@@ -76,10 +80,26 @@ impl Endpoint {
                 name: name.to_owned(),
                 port,
             },
-            path: path.to_owned(),
+            path,
             tls: tls(&host, &roots),
         }
     }
+}
+
+/// A path in its shortest form, as Kubernetes asks for it: suites and installers join addresses and paths with a slash too
+/// many, and many servers redirect what has one.
+fn clean(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
 }
 
 fn system_roots() -> RootCertStore {
@@ -304,4 +324,23 @@ fn resolve(view: &View, namespace: &str, name: &str, port: u16) -> Result<String
         }
     }
     Err(format!("no endpoints available for service {name:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clean;
+
+    #[test]
+    fn paths_are_asked_for_in_their_shortest_form() {
+        for (path, expect) in [
+            ("", "/"),
+            ("/", "/"),
+            ("//validate", "/validate"),
+            ("/a//b/", "/a/b"),
+            ("/a/./../b", "/b"),
+            ("/../a", "/a"),
+        ] {
+            assert_eq!(clean(path), expect, "{path}");
+        }
+    }
 }

@@ -1,0 +1,206 @@
+//! The ports of nodes at which Services are reached from outside: chosen from one range, given out once. No node listens
+//! here, but what is applied to a cluster with nodes has to look the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value, json};
+
+use super::{Stored, is_of_type};
+use crate::http::FieldError;
+use crate::registry::View;
+
+const RANGE: RangeInclusive<i64> = 30_000..=32_767;
+/// Chosen ports begin here; those below are left to people who choose for themselves, as long as there are others.
+const CHOSEN_FROM: i64 = 30_086;
+
+fn is_needed(object: &Value) -> bool {
+    let asked = object
+        .pointer("/spec/allocateLoadBalancerNodePorts")
+        .and_then(Value::as_bool);
+    is_of_type(object, &["NodePort"]) || (is_of_type(object, &["LoadBalancer"]) && asked != Some(false))
+}
+
+fn is_checked(object: &Value) -> bool {
+    let policy = object.pointer("/spec/externalTrafficPolicy").and_then(Value::as_str);
+    is_of_type(object, &["LoadBalancer"]) && policy == Some("Local")
+}
+
+fn ports(object: &Value) -> &[Value] {
+    let ports = object.pointer("/spec/ports").and_then(Value::as_array);
+    ports.map(Vec::as_slice).unwrap_or_default()
+}
+
+fn number(port: &Value, key: &str) -> i64 {
+    port.get(key).and_then(Value::as_i64).unwrap_or_default()
+}
+
+fn name(port: &Value) -> &str {
+    port.get("name").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn check_port(object: &Value) -> i64 {
+    let port = object.pointer("/spec/healthCheckNodePort").and_then(Value::as_i64);
+    port.unwrap_or_default()
+}
+
+/// All that a Service holds.
+fn held(object: &Value) -> BTreeSet<i64> {
+    let ports = ports(object).iter().map(|port| number(port, "nodePort"));
+    let all = ports.chain([check_port(object)]);
+    all.filter(|port| *port != 0).collect()
+}
+
+/// All that other Services hold.
+fn taken(view: &View, own: Option<&Value>) -> BTreeSet<i64> {
+    let uid = own.and_then(|own| own.pointer("/metadata/uid")).and_then(Value::as_str);
+    let stored: Vec<Stored> = view.parts("", "services");
+    let others = stored
+        .into_iter()
+        .filter(|service| Some(service.metadata.uid.as_str()) != uid);
+    others
+        .flat_map(|service| {
+            let ports = service.spec.ports.into_iter().map(|port| port.node_port);
+            ports.chain([service.spec.health_check_node_port])
+        })
+        .filter(|port| *port != 0)
+        .collect()
+}
+
+fn change_ports(object: &mut Value, mut change: impl FnMut(&mut Map<String, Value>)) {
+    let ports = object.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+        change(port);
+    }
+}
+
+/// Removes what the new type has no use for, unless it was changed with the type.
+pub(super) fn drop_unneeded(live: &Value, new: &mut Value) {
+    if is_needed(live) && !is_needed(new) && held(live) == held(new) {
+        change_ports(new, |port| {
+            port.remove("nodePort");
+        });
+    }
+    if is_checked(live)
+        && !is_checked(new)
+        && check_port(live) == check_port(new)
+        && let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.remove("healthCheckNodePort");
+    }
+}
+
+/// Who replaces a Service without saying its ports of nodes wants to keep them: those of the ports of the same name.
+pub(super) fn keep(live: &Value, new: &mut Value) {
+    if is_needed(live) && is_needed(new) {
+        let known: BTreeMap<&str, i64> = ports(live)
+            .iter()
+            .map(|port| (name(port), number(port, "nodePort")))
+            .collect();
+        let mut used: BTreeSet<i64> = held(live).intersection(&held(new)).copied().collect();
+        change_ports(new, |port| {
+            let named = port.get("name").and_then(Value::as_str).unwrap_or_default();
+            let said = port.get("nodePort").and_then(Value::as_i64).unwrap_or_default();
+            let before = known.get(named).copied().unwrap_or_default();
+            if said == 0 && before != 0 && used.insert(before) {
+                port.insert("nodePort".to_owned(), json!(before));
+            }
+        });
+    }
+    if is_checked(live)
+        && is_checked(new)
+        && check_port(new) == 0
+        && check_port(live) != 0
+        && let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.insert("healthCheckNodePort".to_owned(), json!(check_port(live)));
+    }
+}
+
+/// Chooses the ports that are wanted and not named.
+pub(super) fn allocate(object: &mut Value, live: Option<&Value>, view: &View) {
+    let open = is_needed(object) && ports(object).iter().any(|port| number(port, "nodePort") == 0);
+    let check = is_checked(object) && check_port(object) == 0;
+    if !open && !check {
+        return;
+    }
+    let mut taken = taken(view, live);
+    taken.extend(held(object));
+    let candidates = (CHOSEN_FROM..=*RANGE.end()).chain(*RANGE.start()..CHOSEN_FROM);
+    let mut free: Vec<i64> = candidates
+        .filter(|port| !taken.contains(port))
+        .take(ports(object).len() + 1)
+        .collect();
+    free.reverse();
+    if open {
+        // TCP and UDP at the same port share the port of the node.
+        let mut by_port: BTreeMap<i64, i64> = BTreeMap::new();
+        for port in ports(object) {
+            let node_port = number(port, "nodePort");
+            if node_port != 0 {
+                by_port.entry(number(port, "port")).or_insert(node_port);
+            }
+        }
+        change_ports(object, |port| {
+            if port.get("nodePort").and_then(Value::as_i64).unwrap_or_default() != 0 {
+                return;
+            }
+            let number = port.get("port").and_then(Value::as_i64).unwrap_or_default();
+            let chosen = by_port.get(&number).copied().or_else(|| free.pop());
+            if let Some(chosen) = chosen {
+                by_port.insert(number, chosen);
+                port.insert("nodePort".to_owned(), json!(chosen));
+            }
+        });
+    }
+    if check
+        && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+        && let Some(chosen) = free.pop()
+    {
+        spec.insert("healthCheckNodePort".to_owned(), json!(chosen));
+    }
+}
+
+/// Faults of the ports of nodes.
+pub(super) fn validate(object: &Value, live: Option<&Value>, view: &View) -> Vec<FieldError> {
+    let kept = live.map(held).unwrap_or_default();
+    let named: Vec<(usize, &Value)> = ports(object)
+        .iter()
+        .enumerate()
+        .filter(|(_, port)| number(port, "nodePort") != 0)
+        .collect();
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let taken = taken(view, live);
+    let mut seen: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut errors = Vec::new();
+    for (index, port) in named {
+        let (node_port, number) = (number(port, "nodePort"), number(port, "port"));
+        let field = format!("spec.ports[{index}].nodePort");
+        let shared = seen.get(&node_port).copied();
+        seen.insert(node_port, number);
+        if !is_of_type(object, &["NodePort", "LoadBalancer"]) {
+            let kind = object.pointer("/spec/type").and_then(Value::as_str).unwrap_or_default();
+            errors.push(FieldError::forbidden(
+                field,
+                format!("may not be used when `type` is '{kind}'"),
+            ));
+        } else if kept.contains(&node_port) {
+            // It holds it already.
+        } else if !RANGE.contains(&node_port) {
+            errors.push(FieldError::invalid(
+                field,
+                json!(node_port),
+                "provided port is not in the valid range. The range of valid ports is 30000-32767",
+            ));
+        } else if taken.contains(&node_port) || shared.is_some_and(|shared| shared != number) {
+            errors.push(FieldError::invalid(
+                field,
+                json!(node_port),
+                "provided port is already allocated",
+            ));
+        }
+    }
+    errors
+}
