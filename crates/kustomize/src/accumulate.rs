@@ -1,5 +1,6 @@
 //! Owns the recursion of a build: resources and bases, generators, components, then the transformers, for one kustomization.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::collection::{Collection, Trouble};
@@ -8,6 +9,7 @@ use crate::decode::{Decoder, Spot};
 use crate::error::Error;
 use crate::fields::{GeneratorOptions, Variable};
 use crate::generate::{self, Place};
+use crate::id::Key;
 use crate::kustomization::{self, FILE_NAMES, Kustomization};
 use crate::load::{Loader, is_remote, join};
 use crate::origin::Origin;
@@ -124,9 +126,10 @@ impl Builder<'_> {
     ) -> Result<Accumulated, Error> {
         steps::refuse_unsupported(kustomization)?;
         let mut errors = Vec::new();
+        let mut known = into.resources.keys();
         for (index, reference) in kustomization.resources.iter().enumerate() {
             let field = format!("resources[{index}]");
-            if let Err(error) = self.resource(frame, kustomization, &field, reference, &mut into) {
+            if let Err(error) = self.resource(frame, kustomization, &field, reference, &mut into, &mut known) {
                 errors.push(error);
             }
         }
@@ -160,6 +163,7 @@ impl Builder<'_> {
         field: &str,
         reference: &Spot<String>,
         into: &mut Accumulated,
+        known: &mut HashSet<Key>,
     ) -> Result<(), Error> {
         let path = reference.value.as_str();
         let at = |message: String| field_error(kustomization, reference.line, field, message);
@@ -181,7 +185,7 @@ impl Builder<'_> {
                         .iter_mut()
                         .for_each(|resource| resource.notes.origin = Some(origin.clone()));
                 }
-                self.append(&mut into.resources, resources)
+                self.append(&mut into.resources, known, resources)
             }
             None => {
                 let base = self.base(frame, kustomization, field, reference, false)?;
@@ -189,7 +193,7 @@ impl Builder<'_> {
                 let child = self
                     .accumulate(&inner, &sub, Accumulated::default())
                     .map_err(|error| error.through(place()))?;
-                self.append(&mut into.resources, child.resources.list)
+                self.append(&mut into.resources, known, child.resources.list)
                     .map_err(|error| error.through(place()))?;
                 if let Some(config) = child.config {
                     merge_config(into, &config).map_err(&at)?;
@@ -205,9 +209,14 @@ impl Builder<'_> {
         }
     }
 
-    fn append(&self, collection: &mut Collection, resources: Vec<Resource>) -> Result<(), Error> {
+    fn append(
+        &self,
+        collection: &mut Collection,
+        known: &mut HashSet<Key>,
+        resources: Vec<Resource>,
+    ) -> Result<(), Error> {
         collection
-            .append_all(resources)
+            .append_known(known, resources)
             .map_err(|trouble| self.error(trouble))?;
         let limit = self.loader.limits.resources;
         if collection.list.len() > limit {

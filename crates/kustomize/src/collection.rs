@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::id::ResourceId;
+use crate::id::{Key, ResourceId};
 use crate::resource::{Behavior, Resource};
 
 /// Resources in the order in which they were loaded.
@@ -39,10 +39,26 @@ impl Collection {
     /// # Errors
     /// When one has the id of another.
     pub(crate) fn append_all(&mut self, others: Vec<Resource>) -> Result<(), Trouble> {
-        let mut known: HashSet<_> = self.list.iter().map(|resource| resource.current_id().key()).collect();
+        let mut known = self.keys();
+        self.append_known(&mut known, others)
+    }
+
+    /// What the ids of all resources collide by.
+    pub(crate) fn keys(&self) -> HashSet<Key> {
+        self.list
+            .iter()
+            .map(|resource| resource.current_id().into_key())
+            .collect()
+    }
+
+    /// Appends resources when it is known what is there, so that many small appends cost no more than a large one.
+    ///
+    /// # Errors
+    /// When one has the id of another.
+    pub(crate) fn append_known(&mut self, known: &mut HashSet<Key>, others: Vec<Resource>) -> Result<(), Trouble> {
         for resource in others {
-            let id = resource.current_id();
-            if !known.insert(id.key()) {
+            if !known.insert(resource.current_id().into_key()) {
+                let id = resource.current_id();
                 let first = self.list.iter().find(|other| other.current_id().same_as(&id));
                 let place = first.map_or(String::new(), |other| {
                     format!(", first on line {} of its file", other.node.line)
@@ -70,7 +86,10 @@ impl Collection {
                 &resource,
                 format!("id {id} does not exist; cannot merge or replace"),
             )),
-            [] => self.append_all(vec![resource]),
+            [] => {
+                self.list.push(resource);
+                Ok(())
+            }
             [only] => {
                 let Some(old) = self.list.get_mut(*only) else {
                     return Ok(());

@@ -60,6 +60,9 @@ impl fmt::Display for Gvk {
     }
 }
 
+/// What ids that are the same have in common: kind, name and effective namespace.
+pub(crate) type Key = (Gvk, String, String);
+
 /// What names a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ResourceId {
@@ -102,12 +105,9 @@ impl ResourceId {
     }
 
     /// A key under which ids that are the same collide.
-    pub(crate) fn key(&self) -> (Gvk, String, String) {
-        (
-            self.gvk.clone(),
-            self.name.clone(),
-            self.effective_namespace().to_owned(),
-        )
+    pub(crate) fn into_key(self) -> Key {
+        let namespace = self.effective_namespace().to_owned();
+        (self.gvk, self.name, namespace)
     }
 
     /// Tells whether a selector with empty parts selects this id. It doesn't know which kinds have no namespace: those count

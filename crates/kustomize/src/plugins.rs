@@ -106,7 +106,7 @@ impl Builder<'_> {
         let mut known = std::collections::HashSet::new();
         for plugin in &inline {
             let id = plugin.resource.current_id();
-            if !known.insert(id.key()) {
+            if !known.insert(id.clone().into_key()) {
                 let message = format!("may not add resource with an already registered id: {id}");
                 return Err(field_error(k, plugin.line, &plugin.field, message));
             }
@@ -122,7 +122,14 @@ impl Builder<'_> {
         entry: &Spot<String>,
     ) -> Result<Vec<(Resource, Option<Origin>)>, Error> {
         let mut accumulated = Accumulated::default();
-        self.resource(frame, k, field, entry, &mut accumulated)?;
+        self.resource(
+            frame,
+            k,
+            field,
+            entry,
+            &mut accumulated,
+            &mut std::collections::HashSet::new(),
+        )?;
         let origin = frame.origin.as_ref().map(|origin| origin.appended(&entry.value));
         Ok(accumulated
             .resources

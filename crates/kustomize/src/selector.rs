@@ -11,11 +11,11 @@ use crate::resource::Resource;
 /// A selector, ready to match.
 #[derive(Debug)]
 pub(crate) struct Matcher {
-    group: Option<Regex>,
-    version: Option<Regex>,
-    kind: Option<Regex>,
-    name: Option<Regex>,
-    namespace: Option<Regex>,
+    group: Option<Pattern>,
+    version: Option<Pattern>,
+    kind: Option<Pattern>,
+    name: Option<Pattern>,
+    namespace: Option<Pattern>,
     labels: Vec<Requirement>,
     annotations: Vec<Requirement>,
     /// Nothing but labels or annotations is asked for.
@@ -76,28 +76,47 @@ impl Matcher {
 
     /// What patches match: the first or the current name and namespace, and the current kind.
     pub(crate) fn fits(&self, resource: &Resource) -> bool {
-        if !self.fits_gvk(&resource.gvk()) {
-            return false;
-        }
-        let current = resource.current_id();
-        let original = resource.original_id();
-        (self.fits_namespace(original.effective_namespace()) || self.fits_namespace(current.effective_namespace()))
-            && (self.fits_name(&original.name) || self.fits_name(&current.name))
+        // The cheapest questions first: most resources are not meant by most patches.
+        let original = resource.notes.previous.first().map(|(name, _, _)| name.as_str());
+        (self.fits_name(original.unwrap_or_else(|| resource.name())) || self.fits_name(resource.name()))
+            && fits(self.kind.as_ref(), resource.kind())
+            && self.fits_gvk(&resource.gvk())
+            && (self.namespace.is_none()
+                || self.fits_namespace(resource.original_id().effective_namespace())
+                || self.fits_namespace(resource.current_id().effective_namespace()))
             && self.fits_labels(resource)
     }
 }
 
-fn pattern(text: &str) -> Result<Option<Regex>, String> {
+/// A pattern that has to match a text as a whole.
+#[derive(Debug)]
+enum Pattern {
+    /// Most names and kinds are no more than what they say.
+    Plain(String),
+    Any(Regex),
+}
+
+fn pattern(text: &str) -> Result<Option<Pattern>, String> {
     if text.is_empty() {
         return Ok(None);
     }
+    if text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':' | b'/'))
+    {
+        return Ok(Some(Pattern::Plain(text.to_owned())));
+    }
     Regex::new(&format!("^(?:{text})$"))
-        .map(Some)
+        .map(|regex| Some(Pattern::Any(regex)))
         .map_err(|_| format!("'{text}' is not a valid regular expression"))
 }
 
-fn fits(pattern: Option<&Regex>, text: &str) -> bool {
-    pattern.is_none_or(|pattern| pattern.is_match(text))
+fn fits(pattern: Option<&Pattern>, text: &str) -> bool {
+    match pattern {
+        None => true,
+        Some(Pattern::Plain(wanted)) => wanted == text,
+        Some(Pattern::Any(regex)) => regex.is_match(text),
+    }
 }
 
 /// One requirement of a label selector.

@@ -46,7 +46,7 @@ impl Namespace {
         }
         let mut known = std::collections::HashSet::new();
         for resource in &resources.list {
-            if !known.insert(resource.current_id().key()) {
+            if !known.insert(resource.current_id().into_key()) {
                 return Err(Trouble::of(
                     resource,
                     "namespace transformation produces ID conflict: another resource has this id now",

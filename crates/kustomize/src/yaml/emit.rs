@@ -430,14 +430,10 @@ fn is_harmless(text: &str) -> bool {
     bytes
         .first()
         .is_some_and(|first| first.is_ascii_alphanumeric() || matches!(first, b'/' | b'_' | b'$' | b'('))
-        && bytes.last() != Some(&b' ')
-        && bytes.windows(2).all(|pair| match *pair {
-            [b':', next] => next != b' ',
-            [before, b'#'] => before != b' ',
-            _ => true,
-        })
-        && bytes.last() != Some(&b':')
+        && !matches!(bytes.last(), Some(b' ' | b':'))
         && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
+        && !text.contains(": ")
+        && !text.contains(" #")
 }
 
 /// Tells whether yaml.v3 may write a string as a block; unlike yaml.v2, it does so with tabs.
