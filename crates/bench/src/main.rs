@@ -2,6 +2,7 @@
 //! CPU that the operating system counted. Refuses to be a test: nothing here passes or fails.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 
@@ -11,7 +12,9 @@ mod kubernetes;
 mod load;
 mod process;
 mod reconcile;
+mod rendering;
 mod report;
+mod single;
 mod watching;
 
 /// What to measure.
@@ -21,6 +24,8 @@ enum Suite {
     ControlPlane,
     /// Kustomizations from cold, resync, commit to applied, drift.
     Reconcile,
+    /// `tenure build` beside `kustomize build`.
+    Kustomize,
     /// `kill -9` under write load; not part of "all".
     Crash,
 }
@@ -50,10 +55,26 @@ struct Arguments {
     /// How many Kustomizations, one pass each.
     #[arg(long, value_delimiter = ',', default_value = "100,500")]
     kustomizations: Vec<usize>,
+    /// The real kustomize.
+    #[arg(long, value_name = "FILE", default_value = "kustomize")]
+    kustomize: PathBuf,
+    /// A folder of real repositories; each kustomization in it that builds is measured.
+    #[arg(long, value_name = "DIR", env = "TENURE_REAL_REPOS")]
+    repositories: Option<PathBuf>,
+    /// How often each folder is built by each of the two.
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    runs: usize,
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
+    if let Some(code) = single::as_parent() {
+        return Ok(code);
+    }
+    tokio::runtime::Runtime::new()?.block_on(measure())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn measure() -> anyhow::Result<()> {
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();
     let arguments = Arguments::parse();
     let all = arguments.suites.is_empty();
@@ -70,7 +91,17 @@ async fn main() -> anyhow::Result<()> {
     if arguments.suites.contains(&Suite::Crash) {
         crash::measure(&arguments.program, arguments.times, &mut report).await?;
     }
-    print(&report.markdown());
+    if !report.is_empty() {
+        print(&report.markdown());
+    }
+    if all || arguments.suites.contains(&Suite::Kustomize) {
+        print(&rendering::measure(&rendering::Contest {
+            program: &arguments.program,
+            against: &arguments.kustomize,
+            repositories: arguments.repositories.as_deref(),
+            runs: arguments.runs,
+        })?);
+    }
     Ok(())
 }
 

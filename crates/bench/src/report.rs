@@ -27,6 +27,11 @@ impl Report {
         });
     }
 
+    /// Whether there is nothing to report.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// The report as a Markdown table.
     pub(crate) fn markdown(&self) -> String {
         let mut text = "| what | Tenure | kube-apiserver + etcd, same run | bar |\n|---|---|---|---|\n".to_owned();

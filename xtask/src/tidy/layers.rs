@@ -82,7 +82,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "crates/differential",
         &["tenure-apiserver", "tenure-testkit"],
     ),
-    ("tenure-bench", "crates/bench", &["tenure-git-server"]),
+    ("tenure-bench", "crates/bench", &["tenure-git-server", "kustomize"]),
     (
         "xtask",
         "xtask",

@@ -38,7 +38,12 @@ pub(crate) fn overlays(count: usize) -> Tree {
     )];
     tree.push((
         "base/app.yaml".to_owned(),
-        format!("{}---\n{}---\n{}", deployment("web", 0), service("web"), account("runner-0")),
+        format!(
+            "{}---\n{}---\n{}",
+            deployment("web", 0),
+            service("web"),
+            account("runner-0")
+        ),
     ));
     let mut root = "resources:\n".to_owned();
     for number in 0..count {
@@ -176,13 +181,22 @@ fn schema(text: &mut String, indent: usize, field: usize, depth: usize) {
             let _ = write!(text, "{pad}  type: integer\n{pad}  format: int32\n{pad}  minimum: 0\n");
         }
         (_, 2) => {
-            let _ = write!(text, "{pad}  type: array\n{pad}  items:\n{pad}    type: string\n{pad}  x-kubernetes-list-type: atomic\n");
+            let _ = write!(
+                text,
+                "{pad}  type: array\n{pad}  items:\n{pad}    type: string\n{pad}  x-kubernetes-list-type: atomic\n"
+            );
         }
         (_, 3) => {
-            let _ = write!(text, "{pad}  type: string\n{pad}  enum:\n{pad}  - \"Always\"\n{pad}  - IfNotPresent\n{pad}  - \"\"\n{pad}  default: \"yes\"\n");
+            let _ = write!(
+                text,
+                "{pad}  type: string\n{pad}  enum:\n{pad}  - \"Always\"\n{pad}  - IfNotPresent\n{pad}  - \"\"\n{pad}  default: \"yes\"\n"
+            );
         }
         _ => {
-            let _ = write!(text, "{pad}  anyOf:\n{pad}  - type: integer\n{pad}  - type: string\n{pad}  pattern: ^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))$\n{pad}  x-kubernetes-int-or-string: true\n");
+            let _ = write!(
+                text,
+                "{pad}  anyOf:\n{pad}  - type: integer\n{pad}  - type: string\n{pad}  pattern: ^(\\+|-)?(([0-9]+(\\.[0-9]*)?)|(\\.[0-9]+))$\n{pad}  x-kubernetes-int-or-string: true\n"
+            );
         }
     }
 }
