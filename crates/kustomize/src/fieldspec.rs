@@ -1,7 +1,6 @@
 //! Owns walking a resource to the fields that a specification names, creating them where it says so.
 
 use crate::fields::FieldSpec;
-use crate::id::Gvk;
 use crate::yaml::node::{Data, Node, Tag};
 
 /// What to create when a field is missing.
@@ -32,11 +31,6 @@ pub(crate) fn split_path(path: &str, separator: char) -> Vec<String> {
     parts
 }
 
-/// Tells whether a specification is about a resource.
-pub(crate) fn applies(spec: &FieldSpec, gvk: &Gvk) -> bool {
-    gvk.is_selected(&spec.gvk)
-}
-
 /// Calls `set` on every field of the resource that the specification names.
 ///
 /// # Errors
@@ -49,10 +43,7 @@ pub(crate) fn apply(
 ) -> Result<(), String> {
     let api_version = node.get("apiVersion").map_or("", Node::text);
     let kind = node.get("kind").map_or("", Node::text);
-    if !spec.gvk.kind.is_empty() && spec.gvk.kind != kind {
-        return Ok(());
-    }
-    if !applies(spec, &Gvk::new(api_version, kind)) {
+    if !spec.gvk.selects(api_version, kind) {
         return Ok(());
     }
     let path = split_path(&spec.path, '/');

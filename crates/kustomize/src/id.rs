@@ -34,6 +34,13 @@ impl Gvk {
         }
     }
 
+    /// Tells whether this selector, where empty parts stand for any, selects a kind as it is written in a resource.
+    pub(crate) fn selects(&self, api_version: &str, kind: &str) -> bool {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
+        fits(&self.kind, kind) && fits(&self.group, group) && fits(&self.version, version)
+    }
+
     /// Tells whether `selector`, where empty parts stand for any, selects this kind.
     pub(crate) fn is_selected(&self, selector: &Gvk) -> bool {
         let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;

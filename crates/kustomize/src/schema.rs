@@ -15,16 +15,19 @@ const VERSION: &str = "v1.21.2";
 /// How many references may lead from one to the next.
 const MAXIMUM_REFERENCES: usize = 32;
 
-/// Whether a known kind is cluster-scoped, by apiVersion and kind.
-static SCOPES: LazyLock<HashMap<&'static str, bool>> = LazyLock::new(|| {
-    let lines = |text: &'static str, is: bool| {
-        text.lines()
-            .filter(|line| !line.starts_with('#'))
-            .map(move |line| (line, is))
-    };
-    lines(include_str!("../data/cluster-scoped.txt"), true)
-        .chain(lines(include_str!("../data/namespaced.txt"), false))
-        .collect()
+/// Whether a known kind is cluster-scoped: by kind, then by apiVersion.
+static SCOPES: LazyLock<HashMap<&'static str, Vec<(&'static str, bool)>>> = LazyLock::new(|| {
+    let mut scopes: HashMap<_, Vec<_>> = HashMap::new();
+    for (text, is) in [
+        (include_str!("../data/cluster-scoped.txt"), true),
+        (include_str!("../data/namespaced.txt"), false),
+    ] {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        for (api_version, kind) in lines.filter_map(|line| line.split_once(' ')) {
+            scopes.entry(kind).or_default().push((api_version, is));
+        }
+    }
+    scopes
 });
 
 /// What the schema says of one node of a resource.
@@ -321,12 +324,19 @@ impl Schema {
 
     /// Tells whether a kind is known to be cluster-scoped; one that nothing knows counts as namespaced.
     pub(crate) fn is_cluster_scoped(&self, gvk: &Gvk) -> bool {
-        let api_version = gvk.api_version();
-        if let Some(known) = SCOPES.get(format!("{api_version} {}", gvk.kind).as_str()) {
-            return *known;
+        let is_of = |api_version: &str| {
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            group == gvk.group && version == gvk.version
+        };
+        let versions = SCOPES.get(gvk.kind.as_str()).map_or(&[][..], Vec::as_slice);
+        if let Some((_, is)) = versions.iter().find(|(api_version, _)| is_of(api_version)) {
+            return *is;
         }
         match self.own.get() {
-            Some(own) => own.scopes.get(&(api_version, gvk.kind.clone())).is_some_and(|is| *is),
+            Some(own) => own
+                .scopes
+                .get(&(gvk.api_version(), gvk.kind.clone()))
+                .is_some_and(|is| *is),
             None => {
                 self.met_unknown.store(true, Ordering::Relaxed);
                 false
