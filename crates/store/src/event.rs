@@ -75,6 +75,12 @@ impl Ring {
         }
     }
 
+    /// Whether the last `recent` events are so many of those kept that who has not looked since may soon have missed some.
+    pub(crate) fn is_running_out(&self, recent: usize, limits: &Limits) -> bool {
+        let filling = self.events.len() * 2 >= limits.history_events || self.retained * 2 >= limits.history_bytes;
+        filling && recent * 4 >= self.events.len()
+    }
+
     /// The events behind `revision`, oldest first.
     pub(crate) fn after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
         let start = self.events.partition_point(|event| event.revision <= revision);

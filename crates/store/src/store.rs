@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::event::Ring;
 use crate::lock::DirectoryLock;
+use crate::watch::Interest;
 use crate::writer::{Request, Writer};
 use crate::{
     Compacted, Entry, Event, EventKind, Journal, JournalError, Loaded, OpenError, RedbJournal, Snapshot, Watcher,
@@ -51,6 +52,7 @@ pub(crate) struct Published {
 struct Inner {
     published: Arc<RwLock<Published>>,
     revision: watch::Receiver<u64>,
+    interest: Arc<Interest>,
     /// Present until the store closes.
     requests: Option<mpsc::UnboundedSender<Request>>,
     writer: Option<std::thread::JoinHandle<()>>,
@@ -116,7 +118,8 @@ impl Store {
         let published = Arc::new(RwLock::new(restore(journal.load()?, &limits)));
         let (announce, revision) = watch::channel(published.read().snapshot.revision);
         let (requests, received) = mpsc::unbounded_channel();
-        let machine = Writer::new(Box::new(journal), published.clone(), announce, limits);
+        let interest = Arc::new(Interest::default());
+        let machine = Writer::new(Box::new(journal), published.clone(), announce, interest.clone(), limits);
         let writer = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || machine.run(received))
@@ -125,6 +128,7 @@ impl Store {
             inner: Arc::new(Inner {
                 published,
                 revision,
+                interest,
                 requests: Some(requests),
                 writer: Some(writer),
                 _lock: lock,
@@ -206,12 +210,9 @@ impl Store {
                 compacted,
             });
         }
-        Ok(Watcher::new(
-            self.clone(),
-            prefix.into(),
-            revision,
-            self.inner.revision.clone(),
-        ))
+        let prefix = prefix.into();
+        let published = self.inner.interest.subscribe(&prefix, self.revision());
+        Ok(Watcher::new(self.clone(), prefix, revision, published))
     }
 
     /// Up to `limit` events under `prefix` behind `position`, and how far the search came: for those who keep something

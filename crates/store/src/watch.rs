@@ -1,8 +1,9 @@
 //! Following changes: a cursor into the shared history, without a queue of its own per watcher.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{Event, Store};
@@ -43,11 +44,22 @@ impl Watcher {
 
     /// Everything up to this revision has been delivered or does not concern this watcher.
     #[must_use]
-    pub fn position(&self) -> u64 {
+    pub fn position(&mut self) -> u64 {
+        if self.pending.is_empty() {
+            // A watcher is not woken for what doesn't concern it. If it fell off the history, `next` says so.
+            let _fell_off = self.look();
+        }
         match self.pending.front() {
             Some(event) => event.revision.saturating_sub(1),
             None => self.position,
         }
+    }
+
+    fn look(&mut self) -> Result<(), Compacted> {
+        let (position, events) = self.store.events_after(&self.prefix, self.position, BATCH)?;
+        self.position = position;
+        self.pending.extend(events);
+        Ok(())
     }
 
     /// Waits for the next change. `None` when the store has closed. Cancelling it loses nothing.
@@ -60,12 +72,8 @@ impl Watcher {
                 return Some(Ok(event));
             }
             self.published.mark_unchanged();
-            match self.store.events_after(&self.prefix, self.position, BATCH) {
-                Ok((position, events)) => {
-                    self.position = position;
-                    self.pending.extend(events);
-                }
-                Err(compacted) => return Some(Err(compacted)),
+            if let Err(compacted) = self.look() {
+                return Some(Err(compacted));
             }
             if self.pending.is_empty()
                 && self.position >= *self.published.borrow()
@@ -74,5 +82,39 @@ impl Watcher {
                 return None;
             }
         }
+    }
+}
+
+/// Who waits for changes under which prefix: a change wakes those whom it concerns, and nobody else.
+#[derive(Debug, Default)]
+pub(crate) struct Interest {
+    waiting: Mutex<HashMap<Arc<str>, watch::Sender<u64>>>,
+}
+
+impl Interest {
+    /// Says when something under `prefix` changed.
+    pub(crate) fn subscribe(&self, prefix: &Arc<str>, revision: u64) -> watch::Receiver<u64> {
+        let mut waiting = self.waiting.lock();
+        if let Some(sender) = waiting.get(prefix) {
+            return sender.subscribe();
+        }
+        waiting.retain(|_, sender| sender.receiver_count() > 0);
+        let (sender, receiver) = watch::channel(revision);
+        waiting.insert(prefix.clone(), sender);
+        receiver
+    }
+
+    /// Wakes who is concerned by a change of one of `keys`, or everybody.
+    pub(crate) fn announce(&self, revision: u64, keys: &[Arc<str>], everybody: bool) {
+        for (prefix, sender) in &*self.waiting.lock() {
+            if everybody || keys.iter().any(|key| key.starts_with(&**prefix)) {
+                sender.send_replace(revision);
+            }
+        }
+    }
+
+    /// The store closes: nobody is to wait any more.
+    pub(crate) fn close(&self) {
+        self.waiting.lock().clear();
     }
 }

@@ -6,6 +6,7 @@ use parking_lot::RwLock;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::store::Published;
+use crate::watch::Interest;
 use crate::{Entry, Event, EventKind, Journal, JournalError, Limits, Payload, Record, Snapshot, WriteError};
 
 /// What a writer believes to be stored under the key.
@@ -49,6 +50,9 @@ pub(crate) struct Writer {
     journal: Box<dyn Journal>,
     published: Arc<RwLock<Published>>,
     announce: watch::Sender<u64>,
+    interest: Arc<Interest>,
+    /// Events since every watcher was last woken.
+    unannounced: usize,
     limits: Limits,
     /// History up to here is gone from the journal too.
     journal_compacted: u64,
@@ -64,6 +68,7 @@ impl Writer {
         journal: Box<dyn Journal>,
         published: Arc<RwLock<Published>>,
         announce: watch::Sender<u64>,
+        interest: Arc<Interest>,
         limits: Limits,
     ) -> Self {
         let journal_compacted = published.read().ring.compacted();
@@ -71,6 +76,8 @@ impl Writer {
             journal,
             published,
             announce,
+            interest,
+            unannounced: 0,
             limits,
             journal_compacted,
             broken: false,
@@ -144,16 +151,23 @@ impl Writer {
         }
     }
 
-    fn publish(&self, state: Snapshot, events: Vec<Event>) {
+    fn publish(&mut self, state: Snapshot, events: Vec<Event>) {
         let revision = state.revision;
-        {
+        let keys: Vec<Arc<str>> = events.iter().map(|event| event.key.clone()).collect();
+        self.unannounced += events.len();
+        let everybody = {
             let mut published = self.published.write();
             for event in events {
                 published.ring.push(Arc::new(event), &self.limits);
             }
             published.snapshot = state;
+            published.ring.is_running_out(self.unannounced, &self.limits)
+        };
+        if everybody {
+            self.unannounced = 0;
         }
         let _ = self.announce.send(revision);
+        self.interest.announce(revision, &keys, everybody);
     }
 
     /// A failed append may have reached the disk all the same: what is there is published, so that memory and disk agree.
@@ -180,6 +194,12 @@ impl Writer {
             self.publish(state, events);
         }
         Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.interest.close();
     }
 }
 

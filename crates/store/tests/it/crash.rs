@@ -85,8 +85,8 @@ async fn what_was_acknowledged_survives_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let mut all = BTreeMap::new();
     let mut highest = 0;
-    for round in 0..6 {
-        let acknowledged = killed_after(directory.path(), 50 + round * 37);
+    for round in 0..24 {
+        let acknowledged = killed_after(directory.path(), 20 + round * 17 % 90);
         let store = open(directory.path());
         let snapshot = store.snapshot();
         all.extend(acknowledged);

@@ -42,6 +42,11 @@ fn check(directory: &tempfile::TempDir, damage: impl FnOnce(&mut Vec<u8>)) {
         }
         Ok(store) => {
             let snapshot = store.snapshot();
+            assert_eq!(
+                (snapshot.len(), store.revision()),
+                (200, 201),
+                "something is lost without a word"
+            );
             for (key, entry) in snapshot.range("/", None) {
                 assert_eq!(&entry.bytes[..], "v".repeat(500).as_bytes(), "{key}");
             }
@@ -78,4 +83,48 @@ async fn a_flipped_bit_in_a_value_is_found() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("objects.redb") && error.contains("backup"), "{error}");
+}
+
+/// A sequence that looks like chance and is the same in every run (xorshift).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % u64::try_from(end).unwrap()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn hundreds_of_flipped_bits_are_found_or_harmless() {
+    let directory = filled().await;
+    let length = std::fs::metadata(directory.path().join("objects.redb")).unwrap().len();
+    let length = usize::try_from(length).unwrap();
+    let mut chance = Chance(0x5eed);
+    for _ in 0..200 {
+        let (at, bit) = (chance.below(length), chance.below(8));
+        check(&directory, |bytes| bytes[at] ^= 1 << bit);
+    }
+    // The beginning says where everything is: each of its bytes in turn.
+    for at in (0..320).step_by(2) {
+        let bit = chance.below(8);
+        check(&directory, |bytes| bytes[at] ^= 1 << bit);
+    }
+}
+
+#[tokio::test]
+async fn torn_ends_and_lost_pages_are_found_or_harmless() {
+    let directory = filled().await;
+    let length = std::fs::metadata(directory.path().join("objects.redb")).unwrap().len();
+    let length = usize::try_from(length).unwrap();
+    let mut chance = Chance(0x7ea5);
+    for _ in 0..30 {
+        let cut = chance.below(length);
+        check(&directory, |bytes| bytes.truncate(cut));
+        let page = chance.below(length / 4096) * 4096;
+        check(&directory, |bytes| bytes[page..page + 4096].fill(0));
+        check(&directory, |bytes| bytes[page..page + 512].fill(0xff));
+    }
 }

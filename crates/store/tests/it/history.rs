@@ -144,3 +144,52 @@ async fn the_file_forgets_what_memory_forgot_and_revisions_go_on() {
         revision + 3
     );
 }
+
+#[tokio::test]
+async fn a_watcher_of_something_quiet_does_not_fall_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        history_events: 64,
+        ..Limits::default()
+    };
+    let store = Store::open(directory.path(), limits).unwrap();
+    let mut watcher = store.watch("/quiet/", store.revision()).unwrap();
+    let waiting = tokio::spawn(async move {
+        let event = watcher.next().await.unwrap().unwrap();
+        (event.key.to_string(), watcher)
+    });
+    // Ten times as much as is kept happens elsewhere.
+    for index in 0..640 {
+        put(&store, &format!("/loud/{index}"), Expect::Absent, "x")
+            .await
+            .unwrap();
+        tokio::task::yield_now().await;
+    }
+    let last = put(&store, "/quiet/a", Expect::Absent, "x").await.unwrap();
+    let (key, mut watcher) = waiting.await.unwrap();
+    assert_eq!(key, "/quiet/a");
+    // What doesn't concern it is behind it all the same: a bookmark says so.
+    let later = put(&store, "/loud/later", Expect::Absent, "x").await.unwrap();
+    assert!(later.revision > last.revision);
+    assert_eq!(watcher.position(), later.revision);
+}
+
+#[tokio::test]
+async fn a_change_wakes_whom_it_concerns() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let mut watchers: Vec<_> = ["/", "/a/", "/a/b", "/b/", ""]
+        .iter()
+        .map(|prefix| store.watch(*prefix, store.revision()).unwrap())
+        .collect();
+    let mut waiting: Vec<_> = watchers.iter_mut().map(|watcher| Box::pin(watcher.next())).collect();
+    for next in &mut waiting {
+        assert!(futures::poll!(next.as_mut()).is_pending());
+    }
+    put(&store, "/a/b/c", Expect::Absent, "x").await.unwrap();
+    let mut woken = Vec::new();
+    for next in &mut waiting {
+        woken.push(futures::poll!(next.as_mut()).is_ready());
+    }
+    assert_eq!(woken, [true, true, true, false, true]);
+}
