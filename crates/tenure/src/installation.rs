@@ -44,19 +44,28 @@ pub(crate) fn default_service_accounts(texts: &[String]) -> Result<BTreeMap<Stri
     texts.iter().map(parse).collect()
 }
 
-/// Applies everything that an installation consists of; what is as it should be is not written again.
+/// Applies everything that an installation consists of; what is as it should be is not written again. What is in a
+/// namespace comes after the namespaces; beyond that there is no order, and what is written together is on disk together.
 pub(crate) async fn apply(admin: &kube::Client) -> Result<(), Failure> {
     let objects = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
-    for object in &objects {
-        let request = http::Request::patch(path(object)?)
-            .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
-            .body(object.to_string().into_bytes())
-            .map_err(|error| Failure::internal(error.to_string()))?;
-        admin.request::<Value>(request).await.map_err(|error| {
-            let failure = Failure::from(error);
-            Failure::internal(format!("{} can't be installed: {}", name(object), failure.message))
-        })?;
+    let (inside, outside): (Vec<&Value>, Vec<&Value>) = objects
+        .iter()
+        .partition(|object| object.pointer("/metadata/namespace").is_some());
+    for objects in [outside, inside] {
+        futures::future::try_join_all(objects.into_iter().map(|object| apply_one(admin, object))).await?;
     }
+    Ok(())
+}
+
+async fn apply_one(admin: &kube::Client, object: &Value) -> Result<(), Failure> {
+    let request = http::Request::patch(path(object)?)
+        .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
+        .body(object.to_string().into_bytes())
+        .map_err(|error| Failure::internal(error.to_string()))?;
+    admin.request::<Value>(request).await.map_err(|error| {
+        let failure = Failure::from(error);
+        Failure::internal(format!("{} can't be installed: {}", name(object), failure.message))
+    })?;
     Ok(())
 }
 

@@ -28,7 +28,8 @@ struct Inner {
     catalog: ArcSwap<Catalog>,
     rights: Arc<Rights>,
     admission: admission::State,
-    definitions: Mutex<()>,
+    /// The revision whose definitions are served.
+    definitions: Mutex<u64>,
     /// Orders requests that must not run beside each other, such as the choice of a Service's address.
     allocation: tokio::sync::Mutex<()>,
     services: ServiceRange,
@@ -66,8 +67,20 @@ impl Registry {
     /// Brings what is served in step with the stored CustomResourceDefinitions.
     pub(crate) fn refresh_definitions(&self) {
         // One at a time: the last one to look at the store is the last one to set the table.
-        let _turn = self.inner.definitions.lock();
+        let mut seen = self.inner.definitions.lock();
+        let (store, now) = (&self.inner.store, self.inner.store.revision());
+        // Who wrote beside this one may have found this one's definition already.
+        let prefix = format!("/{}/{}/", definitions::GROUP, definitions::PLURAL);
+        let nothing_new = || {
+            store
+                .events_after(&prefix, *seen, 1)
+                .is_ok_and(|(_, events)| events.is_empty())
+        };
+        if *seen > 0 && nothing_new() {
+            return;
+        }
         definitions::refresh(self);
+        *seen = now;
     }
 
     /// What is served now.

@@ -73,7 +73,7 @@ pub(crate) enum WatchFrame {
 #[derive(Debug)]
 pub(crate) struct WatchStream {
     registry: Registry,
-    op: Operation,
+    op: Arc<Operation>,
     selectors: Selectors,
     watcher: Option<Watcher>,
     pending: VecDeque<WatchFrame>,
@@ -141,7 +141,7 @@ impl Registry {
         let end = now + options.timeout;
         Ok(WatchStream {
             registry: self.clone(),
-            op,
+            op: Arc::new(op),
             selectors: options.selectors,
             watcher,
             pending,
@@ -156,7 +156,7 @@ impl Registry {
 
 impl WatchStream {
     /// What is watched.
-    pub(crate) fn operation(&self) -> &Operation {
+    pub(crate) fn operation(&self) -> &Arc<Operation> {
         &self.op
     }
 

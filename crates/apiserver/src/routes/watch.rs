@@ -17,6 +17,9 @@ use crate::registry::{Registry, WatchFrame, WatchStream};
 /// Bytes after which a piece is sent although more is ready.
 const PIECE: usize = 64 * 1024;
 
+/// What most lines fit into.
+const LINE: usize = 2 * 1024;
+
 /// The answer whose body is the watch.
 pub(crate) fn respond(registry: Registry, form: Form, stream: WatchStream) -> Response<Body> {
     let state = State {
@@ -27,7 +30,7 @@ pub(crate) fn respond(registry: Registry, form: Form, stream: WatchStream) -> Re
     };
     let pieces = futures::stream::unfold(state, |mut state| async move {
         let frame = state.stream.next().await?;
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(LINE);
         state.write(&mut out, frame);
         while out.len() < PIECE {
             let Some(frame) = state.stream.ready() else { break };

@@ -15,6 +15,7 @@ mod certificates;
 mod cluster;
 mod controllers;
 mod coverage;
+mod decoders;
 mod exchanges;
 mod garbage;
 mod kubectl;
