@@ -1,4 +1,5 @@
-//! What every cluster starts with: its namespaces, its roles and bindings, and where in it the API server is found.
+//! What every cluster starts with: its namespaces, its priority classes, its roles and bindings, and where in it the API
+//! server is found.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -15,24 +16,45 @@ const NAMESPACES: [&str; 4] = ["kube-system", "kube-public", "kube-node-lease", 
 const ADVERTISED: &str = "kubernetes";
 /// Who owns what the API server itself writes.
 pub(crate) const MANAGER: &str = "kube-apiserver";
+const SCHEDULING: &str = "scheduling.k8s.io";
+/// The priority classes of what a cluster can't do without.
+const PRIORITIES: [(&str, u32, &str); 2] = [
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+];
 
 /// Makes what is missing and brings roles up to date; what an admin added stays.
 pub(crate) async fn run(registry: &Registry) -> Result<(), ApiError> {
     let user = UserInfo::loopback();
-    let mut writes = Vec::new();
+    let view = registry.view();
+    let mut first = Vec::new();
     for name in NAMESPACES {
-        if !registry.view().exists("", "namespaces", None, name) {
-            let op = operation(registry, &user, "", "v1", "namespaces", None)?;
-            writes.push(async move {
-                registry
-                    .create(
-                        &op,
-                        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
-                    )
-                    .await
-            });
+        if !view.exists("", "namespaces", None, name) {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            first.push((operation(registry, &user, "", "v1", "namespaces", None)?, namespace));
         }
     }
+    for (name, value, description) in PRIORITIES {
+        if !view.exists(SCHEDULING, "priorityclasses", None, name) {
+            let class = json!({
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+                "value": value, "description": description,
+            });
+            let op = operation(registry, &user, SCHEDULING, "v1", "priorityclasses", None)?;
+            first.push((op, class));
+        }
+    }
+    let writes = first
+        .into_iter()
+        .map(|(op, object)| async move { registry.create(&op, object).await });
     // Together they are one transaction of the store instead of one each.
     for outcome in futures::future::join_all(writes).await {
         outcome?;

@@ -62,6 +62,16 @@ pub(crate) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
     if resource.group == definitions::GROUP && resource.plural == definitions::PLURAL {
         return customresources::warnings(object);
     }
+    if resource.group == "networking.k8s.io"
+        && resource.plural == "ingresses"
+        && object
+            .pointer("/metadata/annotations/kubernetes.io~1ingress.class")
+            .is_some()
+    {
+        let text =
+            "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead";
+        return vec![text.to_owned()];
+    }
     Vec::new()
 }
 

@@ -180,6 +180,7 @@ impl Story<'_> {
             save: Some(save),
             known: Map::new(),
             pause: None,
+            until: serde_json::Map::new(),
             seen: Vec::new(),
             want: Value::Null,
         });

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::catalog::Resource;
+use crate::http::ApiError;
 use crate::registry::{DeleteOptions, FieldValidation, ObjectExt, Operation};
 
 /// What a request does to the object, which is not always its HTTP verb: an apply creates or updates.
@@ -95,6 +96,15 @@ impl<'a> Attributes<'a> {
             return self.name;
         }
         self.op.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// A refusal of the request, which names the object as far as it has a name.
+    pub(crate) fn denied(&self, object: Option<&Value>, why: &str) -> ApiError {
+        let name = object.map_or(self.name, |object| match object.name() {
+            "" => object.meta_str("generateName"),
+            name => name,
+        });
+        ApiError::denied(self.resource(), name, why)
     }
 
     /// Whether nothing may be stored.

@@ -6,9 +6,14 @@
 //! owners are settled before it.
 
 mod attributes;
+mod classes;
 mod escalation;
+mod limit_range;
 mod matching;
 mod namespace_lifecycle;
+mod pods;
+pub(crate) mod quota;
+mod resources;
 mod subject;
 mod unenforced;
 mod webhooks;
@@ -28,6 +33,7 @@ use crate::registry::Registry;
 #[derive(Debug, Default)]
 pub(crate) struct State {
     hooks: webhooks::Hooks,
+    turns: quota::Turns,
     /// Whether the server has started. What it writes until then is its own, and asks nobody: it would not start
     /// without those that it is to serve.
     open: AtomicBool,
@@ -37,6 +43,11 @@ impl State {
     /// From now on every write is everybody's business.
     pub(crate) fn open(&self) {
         self.open.store(true, Ordering::Release);
+    }
+
+    /// The turns of the namespaces that have quotas.
+    pub(crate) fn turns(&self) -> &quota::Turns {
+        &self.turns
     }
 
     fn hooks(&self, registry: &Registry, phase: webhooks::Phase) -> Vec<Arc<webhooks::Hook>> {
@@ -49,9 +60,18 @@ impl State {
 }
 
 /// What a request holds while it is written: it is taken from nobody else until this is dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[must_use]
-pub(crate) struct Charge {}
+pub(crate) struct Charge(Option<quota::Charge>);
+
+impl Charge {
+    /// Gives back what was taken for a write that did not happen.
+    pub(crate) async fn refund(self, registry: &Registry) {
+        if let Some(charge) = self.0 {
+            charge.refund(registry).await;
+        }
+    }
+}
 
 /// The object as it goes on, changed by who may change it.
 pub(crate) async fn mutate(registry: &Registry, attributes: &Attributes<'_>, object: Value) -> Result<Value, ApiError> {
@@ -70,7 +90,7 @@ async fn mutate_any(
 ) -> Result<(), ApiError> {
     let mut rounds = webhooks::Rounds::default();
     for reinvoke in [false, true] {
-        own_rules(registry, attributes, object)?;
+        own_rules(registry, attributes, object.as_mut()).await?;
         if !webhooks::mutate(registry, attributes, object, &mut rounds, reinvoke).await? {
             break;
         }
@@ -79,10 +99,11 @@ async fn mutate_any(
 }
 
 /// The mutating rules that are part of this server.
-fn own_rules(registry: &Registry, attributes: &Attributes<'_>, object: &mut Option<Value>) -> Result<(), ApiError> {
-    if let Some(object) = object {
-        unenforced::check(attributes.op, attributes.name, object)?;
-    }
+async fn own_rules(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    object: Option<&mut Value>,
+) -> Result<(), ApiError> {
     match attributes.action {
         Action::Create => {
             namespace_lifecycle::on_create(attributes, &registry.view())?;
@@ -92,32 +113,58 @@ fn own_rules(registry: &Registry, attributes: &Attributes<'_>, object: &mut Opti
                 let why = "create not allowed while custom resource definition is terminating";
                 return Err(ApiError::new(405, "MethodNotAllowed", why));
             }
-            Ok(())
         }
-        Action::Update => Ok(()),
-        Action::Delete => namespace_lifecycle::on_delete(attributes),
+        Action::Update => {}
+        Action::Delete => namespace_lifecycle::on_delete(attributes)?,
     }
+    let Some(object) = object else { return Ok(()) };
+    unenforced::check(attributes.op, attributes.name, object)?;
+    if attributes.resource().is_custom() {
+        return Ok(());
+    }
+    let view = registry.view();
+    limit_range::mutate(attributes, &view, object);
+    pods::service_account(registry, attributes, object).await?;
+    pods::priority(attributes, &view, object)?;
+    pods::tolerations(attributes, object);
+    classes::mutate(attributes, &view, object)
 }
 
-/// Whether [`validate`] asks other programs about this request, which takes long and may come back to this server.
-pub(crate) fn asks_others(registry: &Registry, attributes: &Attributes<'_>) -> bool {
-    webhooks::asked_to_validate(registry, attributes)
+/// Whether [`validate`] may wait for others: for another program, or for another request's turn. Then it must not be
+/// called by who has something that those may be waiting for.
+pub(crate) fn waits_for_others(registry: &Registry, attributes: &Attributes<'_>) -> bool {
+    webhooks::asked_to_validate(registry, attributes) || quota::may_charge(registry, attributes)
 }
 
-/// Refuses an object as it would be stored, or none if one is deleted.
+/// Refuses an object as it would be stored, or none if one is deleted. Without `waits`, what came up since
+/// [`waits_for_others`] was asked is passed over.
 pub(crate) async fn validate(
     registry: &Registry,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
+    waits: bool,
 ) -> Result<Charge, ApiError> {
+    if let Some(object) = object.filter(|_| !attributes.resource().is_custom()) {
+        let view = registry.view();
+        limit_range::validate(attributes, &view, object)?;
+        pods::validate_service_account(attributes, &view, object)?;
+        pods::validate_priority_class(attributes, &view, object)?;
+        classes::validate_growth(attributes, &view, object)?;
+    }
+    if !waits {
+        return Ok(Charge(None));
+    }
     webhooks::validate(registry, attributes, object).await?;
-    Ok(Charge::default())
+    match object {
+        Some(object) => Ok(Charge(quota::charge(registry, attributes, object).await?)),
+        None => Ok(Charge(None)),
+    }
 }
 
 /// Both phases of a deletion.
 pub(crate) async fn admit_delete(registry: &Registry, attributes: &Attributes<'_>) -> Result<Charge, ApiError> {
     mutate_any(registry, attributes, &mut None).await?;
-    validate(registry, attributes, None).await
+    validate(registry, attributes, None, true).await
 }
 
 /// Both phases of a request whose object is answered and not stored; it may come back changed.
@@ -127,6 +174,7 @@ pub(crate) async fn admit_unstored(
     object: Value,
 ) -> Result<Value, ApiError> {
     let object = mutate(registry, attributes, object).await?;
-    let _charge = validate(registry, attributes, Some(&object)).await?;
+    let charge = validate(registry, attributes, Some(&object), true).await?;
+    charge.refund(registry).await;
     Ok(object)
 }

@@ -1,12 +1,11 @@
-//! Objects that would promise what this server does not do. Those that people rely on for their safety are refused;
-//! for the others there is a warning.
+//! Objects that would promise what this server does not do, and that people rely on for their safety, are refused.
 
 use serde_json::Value;
 
 use crate::http::ApiError;
 use crate::registry::Operation;
 
-/// Refuses, or warns of, an object whose rules nobody would enforce.
+/// Refuses an object whose rules nobody would enforce.
 pub(super) fn check(op: &Operation, name: &str, object: &Value) -> Result<(), ApiError> {
     let resource = &op.resource;
     match (resource.group.as_str(), resource.plural.as_str()) {
@@ -27,13 +26,6 @@ pub(super) fn check(op: &Operation, name: &str, object: &Value) -> Result<(), Ap
             name,
             "this server does not evaluate admission policies, so it would have no effect",
         )),
-        ("", "resourcequotas" | "limitranges") => {
-            op.warn(format!(
-                "{} is stored, but this server does not enforce it",
-                resource.kind
-            ));
-            Ok(())
-        }
         _ => Ok(()),
     }
 }

@@ -38,6 +38,8 @@ pub(crate) enum Task {
     Stray(ObjectName),
     /// An Event that is due.
     Expire(Due),
+    /// A namespace whose quotas are to be counted anew.
+    Count(String),
 }
 
 /// Turns changes into tasks.
@@ -54,6 +56,8 @@ pub(crate) struct Dispatcher {
     ending: HashSet<String>,
     /// The token Secrets of each ServiceAccount, by namespace and account.
     tokens: BTreeMap<(String, String), BTreeSet<String>>,
+    /// The quotas of each namespace that has some.
+    quotas: BTreeMap<String, BTreeSet<String>>,
     events: Expiry,
     workload_status: bool,
     /// Finds the fields that make any object matter; without it, every object does.
@@ -76,6 +80,7 @@ impl Dispatcher {
     pub(crate) fn cares_about(&self, name: &ObjectName, bytes: &[u8]) -> bool {
         is_special(name)
             || (self.workload_status && workload::covers(name))
+            || self.shrinks_quota(name)
             || self.owners.contains(name)
             || name
                 .namespace
@@ -97,6 +102,9 @@ impl Dispatcher {
         }
         if self.workload_status && workload::covers(name) {
             tasks.push(Task::Workload(name.clone()));
+        }
+        if self.shrinks_quota(name) {
+            tasks.extend(name.namespace.clone().map(Task::Count));
         }
         match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
             ("", "namespaces", None) => {
@@ -122,6 +130,13 @@ impl Dispatcher {
                 }
             }
             ("", "events", Some(_)) => self.events.insert(name.clone(), object, written),
+            ("", "resourcequotas", Some(namespace)) => {
+                let quotas = self.quotas.entry(namespace.to_owned()).or_default();
+                let is_new = quotas.insert(name.name.clone());
+                if is_new || object.pointer("/spec/hard") != object.pointer("/status/hard") {
+                    tasks.push(Task::Count(namespace.to_owned()));
+                }
+            }
             ("rbac.authorization.k8s.io", "clusterroles", None) => tasks.push(Task::Aggregate),
             ("apiextensions.k8s.io", "customresourcedefinitions", None) => tasks.extend(self.unresolved_tasks()),
             _ => {}
@@ -148,7 +163,22 @@ impl Dispatcher {
         {
             tasks.push(Task::Namespace(namespace.clone()));
         }
+        if let Some(namespace) = name
+            .namespace
+            .as_ref()
+            .filter(|namespace| self.quotas.contains_key(*namespace))
+        {
+            tasks.push(Task::Count(namespace.clone()));
+        }
         match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
+            ("", "resourcequotas", Some(namespace)) => {
+                if let Some(quotas) = self.quotas.get_mut(namespace) {
+                    quotas.remove(&name.name);
+                    if quotas.is_empty() {
+                        self.quotas.remove(namespace);
+                    }
+                }
+            }
             ("", "namespaces", None) => {
                 self.namespaces.remove(&name.name);
                 self.ending.remove(&name.name);
@@ -177,6 +207,17 @@ impl Dispatcher {
             _ => {}
         }
         tasks
+    }
+
+    /// Whether a change of such an object, and not only its deletion, may make less of it.
+    fn shrinks_quota(&self, name: &ObjectName) -> bool {
+        let counted =
+            name.group.is_empty() && matches!(name.plural.as_str(), "pods" | "services" | "persistentvolumeclaims");
+        counted
+            && name
+                .namespace
+                .as_ref()
+                .is_some_and(|namespace| self.quotas.contains_key(namespace))
     }
 
     fn see_owners(&mut self, name: &ObjectName, object: &Value, tasks: &mut Vec<Task>) {
@@ -247,7 +288,7 @@ impl Dispatcher {
 /// Whether every change of such an object is looked at.
 fn is_special(name: &ObjectName) -> bool {
     match (name.group.as_str(), name.plural.as_str()) {
-        ("", "namespaces" | "serviceaccounts" | "secrets" | "events")
+        ("", "namespaces" | "serviceaccounts" | "secrets" | "events" | "resourcequotas")
         | ("rbac.authorization.k8s.io", "clusterroles")
         | ("apiextensions.k8s.io", "customresourcedefinitions") => true,
         ("", "configmaps") => name.name == ROOT_CA,

@@ -18,6 +18,7 @@ use super::object_name::{ObjectName, is_deleting, text};
 use super::run::Settings;
 use super::service_account::{TokenSecret, account_of, default_account, judge_secret, root_ca};
 use super::workload;
+use crate::admission::quota;
 use crate::authentication::{Lookup as _, TokenError, UserInfo, secret_token};
 use crate::authorization::aggregate;
 use crate::catalog::{Catalog, Resource};
@@ -86,6 +87,7 @@ impl Worker {
             Task::Workload(name) => self.workload(name).await?,
             Task::Stray(name) => self.stray(name).await?,
             Task::Expire(due) => self.expire(due).await?,
+            Task::Count(namespace) => self.count(namespace).await?,
         }
         Ok(Done::Yes)
     }
@@ -292,6 +294,20 @@ impl Worker {
             Err(TaskError::Raced) => Ok(()),
             other => other,
         }
+    }
+
+    /// Counts what a namespace's quotas count, while nobody is charged there.
+    async fn count(&self, namespace: &str) -> Result<(), TaskError> {
+        let _turn = self.registry.admission().turns().of(namespace).await;
+        let view = self.registry.view();
+        for quota in view.list("", "resourcequotas", Some(namespace)) {
+            let counted = quota::recount(&view, namespace, &quota);
+            if let Some(changed) = quota::with_status(&quota, &counted) {
+                let name = ObjectName::namespaced("", "resourcequotas", namespace, text(&quota, "/metadata/name"));
+                self.update(&name, Some("status"), MANAGER, changed).await?;
+            }
+        }
+        Ok(())
     }
 
     fn read(&self, view: &View, name: &ObjectName) -> Option<Arc<Value>> {

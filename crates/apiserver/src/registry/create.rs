@@ -102,18 +102,19 @@ impl Registry {
         let name = object.name().to_owned();
         let key = op.key(&name);
         let attributes = Attributes::create(op, &name);
-        // Others are not asked while everybody waits for a turn, and may themselves want to write.
-        let gave_up_turn = turn.is_some() && admission::asks_others(self, &attributes);
-        if gave_up_turn {
+        // Nobody is waited for while everybody waits for this turn.
+        let gives_way = turn.is_some() && admission::waits_for_others(self, &attributes);
+        if gives_way {
             turn = None;
         }
-        let charge = admission::validate(self, &attributes, Some(&object)).await?;
-        if gave_up_turn {
+        let charge = admission::validate(self, &attributes, Some(&object), turn.is_none()).await?;
+        if gives_way {
             turn = self.allocation_turn(resource).await;
             let view = self.view();
             let mut again = object.clone();
             strategy::prepare_create(resource, &mut again, &view, now);
             if again != object || !strategy::validate_create(resource, &again, &view).is_empty() {
+                charge.refund(self).await;
                 return Ok(None);
             }
         }
@@ -123,14 +124,23 @@ impl Registry {
             }
             return Ok(Some(Outcome { object, created: true }));
         }
-        let payload = encode(&to_storage(object, resource))?;
+        let payload = match encode(&to_storage(object, resource)) {
+            Ok(payload) => payload,
+            Err(error) => {
+                charge.refund(self).await;
+                return Err(error);
+            }
+        };
         let write = Write {
             key: key.into(),
             expect: Expect::Absent,
             change: Change::Put(payload),
         };
         let committed = self.commit(resource, write).await;
-        drop((charge, turn));
+        drop(turn);
+        if committed.is_err() {
+            charge.refund(self).await;
+        }
         match committed {
             Ok(entry) => Ok(Some(Outcome {
                 object: from_storage(decode_stored(&entry)?, resource),
@@ -175,7 +185,8 @@ pub(crate) fn timestamp(now: jiff::Timestamp) -> String {
 /// The characters of generated suffixes: no vowels, so no words.
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-fn generate_name(base: &str) -> String {
+/// A name that begins like this.
+pub(crate) fn generate_name(base: &str) -> String {
     let mut random = [0_u8; 5];
     // A failing random source gives a fixed suffix, which then collides visibly.
     let _ = SystemRandom::new().fill(&mut random);

@@ -26,7 +26,7 @@ mod update;
 mod watch;
 
 pub(crate) use continue_token::ContinueToken;
-pub(crate) use create::timestamp;
+pub(crate) use create::{generate_name, timestamp};
 pub(crate) use decode::{BodyFormat, decode_object, parse as parse_body};
 pub use delete::{DeleteOptions, Deleted};
 pub(crate) use encode::{convert, decode_stored, kind_prefix, without_kind};

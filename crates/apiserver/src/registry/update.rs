@@ -118,20 +118,21 @@ impl Registry {
                 .for_each(|text| op.warn(text));
         }
         let attributes = Attributes::update(op, live);
-        let gave_up_turn = turn.is_some() && admission::asks_others(self, &attributes);
-        if gave_up_turn {
+        let gives_way = turn.is_some() && admission::waits_for_others(self, &attributes);
+        if gives_way {
             turn = None;
         }
-        let charge = admission::validate(self, &attributes, Some(&new)).await?;
+        let charge = admission::validate(self, &attributes, Some(&new), turn.is_none()).await?;
         if same {
             return Ok(live.clone());
         }
-        if gave_up_turn {
+        if gives_way {
             turn = self.allocation_turn(resource).await;
             let view = self.view();
             let mut again = new.clone();
             strategy::prepare_update(op, live, &mut again, &view, now);
             if again != new || !strategy::validate_update(op, live, &again, &view).is_empty() {
+                charge.refund(self).await;
                 return Err(Refusal::Raced);
             }
         }
@@ -139,7 +140,13 @@ impl Registry {
         if op.dry_run {
             return Ok(new);
         }
-        let payload = encode(&to_storage(new.clone(), resource))?;
+        let payload = match encode(&to_storage(new.clone(), resource)) {
+            Ok(payload) => payload,
+            Err(error) => {
+                charge.refund(self).await;
+                return Err(error.into());
+            }
+        };
         let change = if gone {
             Change::Delete(payload)
         } else {
@@ -151,7 +158,10 @@ impl Registry {
             change,
         };
         let committed = self.commit(resource, write).await;
-        drop((charge, turn));
+        drop(turn);
+        if committed.is_err() {
+            charge.refund(self).await;
+        }
         match committed {
             // Who removes the last finalizer gets the object as of before it went.
             Ok(_) if gone => Ok(new),

@@ -102,6 +102,66 @@ impl Quantity {
         }
     }
 
+    /// Nothing at all.
+    #[must_use]
+    pub fn zero() -> Self {
+        Self {
+            nanos: 0,
+            format: Format::Decimal,
+        }
+    }
+
+    /// A whole number.
+    #[must_use]
+    pub fn whole(number: usize) -> Self {
+        Self {
+            nanos: i128::try_from(number).unwrap_or(i128::MAX).saturating_mul(NANOS),
+            format: Format::Decimal,
+        }
+    }
+
+    /// Whether it is nothing.
+    pub fn is_zero(&self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Whether it is a whole number.
+    pub fn is_whole(&self) -> bool {
+        self.nanos % NANOS == 0
+    }
+
+    /// The sum, printed as the first one is, unless that is nothing.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            nanos: self.nanos.saturating_add(other.nanos),
+            format: if self.is_zero() { other.format } else { self.format },
+        }
+    }
+
+    /// The difference, printed as the first one is, unless that is nothing.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        self.plus(Self {
+            nanos: other.nanos.saturating_neg(),
+            ..other
+        })
+    }
+
+    /// Rounded up to a whole number.
+    #[must_use]
+    pub fn round_up(self) -> Self {
+        Self {
+            nanos: div_up(self.nanos, NANOS).saturating_mul(NANOS),
+            ..self
+        }
+    }
+
+    /// Near enough for a ratio.
+    pub fn ratio_to(&self, other: &Self) -> f64 {
+        self.nanos as f64 / other.nanos as f64
+    }
+
     /// Prints the canonical form.
     pub fn canonical(&self) -> String {
         let mut format = self.format;

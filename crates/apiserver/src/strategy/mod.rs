@@ -6,6 +6,7 @@
 mod generation;
 mod job;
 mod namespace;
+mod pod;
 mod secret;
 mod service;
 
@@ -18,6 +19,7 @@ use crate::registry::{ObjectExt, Operation, View, timestamp};
 use crate::{customresources, definitions};
 
 pub(crate) use generation::{bump_generation, has_generation};
+pub(crate) use pod::quality_of_service;
 pub use service::{InvalidRange, ServiceRange};
 
 /// Whether creates and updates of this resource run one after the other, because they share something finite.
@@ -69,7 +71,10 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
         ("", "services") => service::prepare_create(object, view),
         ("", "persistentvolumeclaims") => set_status(object, json!({"phase": "Pending"})),
         ("", "persistentvolumes") => set_status(object, json!({"phase": "Pending"})),
-        ("", "pods") => set_status(object, json!({"phase": "Pending", "qosClass": "BestEffort"})),
+        ("", "pods") => {
+            let quality = pod::quality_of_service(object);
+            set_status(object, json!({"phase": "Pending", "qosClass": quality}));
+        }
         ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") => {
             set_status(object, workload_status(resource));
         }

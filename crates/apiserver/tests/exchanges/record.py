@@ -5,7 +5,8 @@ usage: record.py KUBECONFIG SCENARIO.json [WEBHOOK_ANSWERS.json]
 
 The kubeconfig names a client certificate. With answers, a webhook is served over TLS beside it: it answers each path as
 the file says, and what it was sent on behalf of the user `alice` is written down as the step's `seen`. A step's `pause`
-is how many seconds the real server needs until it follows what the step before wrote. Needs python3 with PyYAML, and
+is how many seconds the real server needs until it follows what the step before wrote; a step with `until` is repeated
+until its answer has these values. Needs python3 with PyYAML, and
 openssl for the webhook's certificate.
 """
 import base64, http.client, http.server, json, os, re, ssl, subprocess, sys, tempfile, threading, time, urllib.parse
@@ -32,6 +33,7 @@ def normal(value, key=""):
         value = UID.sub("<uid>", value)
         value = RECORD.sub("in record (<rv>)", value)
         value = CURRENT.sub("current: <rv>", value)
+        value = re.sub("kube-api-access-[a-z0-9]{5}", "kube-api-access-<suffix>", value)
         value = re.sub("X509SHA256=[0-9a-f]+", "X509SHA256=<hash>", value)
         value = re.sub(r"^\d+s$", "<age>", value)
         return TIME.sub("<time>", value)
@@ -42,6 +44,13 @@ def pointer(value, path):
     for part in path.split("/"):
         value = value[int(part)] if isinstance(value, list) else value[part]
     return value
+
+
+def found(value, path):
+    try:
+        return pointer(value, path.lstrip("/"))
+    except (KeyError, IndexError, TypeError):
+        return None
 
 
 class Webhook:
@@ -140,6 +149,11 @@ def main():
         asked = json.loads(text)
         time.sleep(asked.get("pause", 0))
         got = ask(new_connection(), asked)
+        for _ in range(100):
+            if all(found(got, path) == value for path, value in asked.get("until", {}).items()):
+                break
+            time.sleep(0.1)
+            got = ask(new_connection(), asked)
         if "save" in step:
             saved[step["save"]] = got["body"]
 

@@ -1,10 +1,14 @@
 //! Recorded requests and a real kube-apiserver's answers (`tests/exchanges/`): this server gives the same ones.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_apiserver::{ApiService, Config, Server};
 use tenure_testkit::exchange::{Names, Normal, Saved, Step, differences, unnumbered};
+
+/// How long a step is repeated that waits for controllers: longer than those take on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Asks what the steps of a scenario ask, and lists where the answers differ from the recorded ones. `seen` says what
 /// else was seen during a step, where a step has something recorded.
@@ -28,7 +32,14 @@ pub(crate) async fn differing(
     };
     let mut out = String::new();
     for (index, step) in steps.iter().enumerate() {
-        let got = step.ask(&client, names, &saved).await.unwrap();
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let got = loop {
+            let got = step.ask(&client, names, &saved).await.unwrap();
+            if step.is_settled(&got) || tokio::time::Instant::now() > deadline {
+                break got;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
         if let Some(name) = &step.save {
             saved.insert(name.clone(), got["body"].clone());
         }
@@ -68,4 +79,4 @@ macro_rules! scenarios {
     };
 }
 
-scenarios! { apply auth crd crud deployment finalizers kinds lists namespaces patch pods services }
+scenarios! { admitted_pods apply auth crd crud deployment finalizers kinds limit_ranges lists namespaces patch pods quotas services }

@@ -19,6 +19,7 @@ mod decoders;
 mod exchanges;
 mod garbage;
 mod kubectl;
+mod quotas;
 mod serving;
 mod tokens;
 mod watches;

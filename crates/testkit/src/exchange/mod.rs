@@ -46,6 +46,9 @@ pub struct Step {
     /// Seconds that whoever recorded it waited for the real server to notice what was done before; nobody else has to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<f64>,
+    /// Values in the answer, by pointer, until which the request is repeated: a controller brings them about.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub until: Map<String, Value>,
     /// What else was seen while the real server answered, where that is recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Value>,
@@ -71,6 +74,14 @@ pub type Names<'a> = &'a [(&'a str, &'a str)];
 pub type Saved = HashMap<String, Value>;
 
 impl Step {
+    /// Whether an answer has all that the step waits for.
+    #[must_use]
+    pub fn is_settled(&self, answer: &Value) -> bool {
+        self.until
+            .iter()
+            .all(|(pointer, value)| answer.pointer(pointer) == Some(value))
+    }
+
     /// Sends the request, and returns status, warnings and body as one value, as they came.
     ///
     /// # Errors

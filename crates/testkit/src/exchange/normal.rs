@@ -12,6 +12,7 @@ static TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"(?P<uid>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})",
         r"|(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z)",
         r"|(?P<address>\b10\.96\.\d+\.\d+)",
+        r"|\b(?P<volume>kube-api-access-[a-z0-9]{5})\b",
         r"|in record \((?P<record>\d+)\)",
         r"|current: (?P<current>\d+)",
         r"|X509SHA256=(?P<hash>[0-9a-f]+)",
@@ -123,6 +124,8 @@ impl Normal {
                     self.name("address", &address)
                 } else if let Some(version) = named("record") {
                     format!("in record ({})", self.name("rv", &version))
+                } else if named("volume").is_some() {
+                    "kube-api-access-<suffix>".to_owned()
                 } else if named("current").is_some() {
                     "current: <rv>".to_owned()
                 } else if named("hash").is_some() {

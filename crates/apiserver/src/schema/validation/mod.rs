@@ -10,6 +10,7 @@ mod metadata;
 pub mod names;
 mod networking;
 mod pods;
+mod quotas;
 mod rbac;
 mod workloads;
 
@@ -30,6 +31,9 @@ pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> 
     );
     metadata::standard_finalizers(value, &mut errors);
     object(group, kind, value, &mut errors);
+    if (group, kind) == ("scheduling.k8s.io", "PriorityClass") {
+        quotas::priority_class(value, &mut errors);
+    }
     errors
 }
 
@@ -43,6 +47,8 @@ pub(super) fn update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec
         ("", "ConfigMap" | "Secret") => configuration::immutable_data(kind, value, old, &mut errors),
         ("", "Service") => networking::service_update(value, old, &mut errors),
         ("", "Pod") => pods::pod_update(value, old, &mut errors),
+        ("", "ResourceQuota") => quotas::quota_update(value, old, &mut errors),
+        ("scheduling.k8s.io", "PriorityClass") => quotas::priority_class_update(value, old, &mut errors),
         ("", "PersistentVolumeClaim") => configuration::claim_update(value, old, &mut errors),
         ("apps" | "batch", _) => workloads::update(kind, value, old, &mut errors),
         ("rbac.authorization.k8s.io", _) => rbac::update(kind, value, old, &mut errors),
@@ -53,9 +59,12 @@ pub(super) fn update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec
 }
 
 /// What is wrong with an object whose status is about to change.
-pub(super) fn status_update(_group: &str, _kind: &str, value: &Value, old: &Value) -> Vec<FieldError> {
+pub(super) fn status_update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
+    if (group, kind) == ("", "ResourceQuota") {
+        quotas::quota_status(value, &mut errors);
+    }
     errors
 }
 
@@ -65,6 +74,8 @@ fn object(group: &str, kind: &str, value: &Value, errors: &mut Vec<FieldError>) 
         ("", "PersistentVolumeClaim") => configuration::claim(value, &FieldPath::default(), errors),
         ("", "Service") => networking::service(value, errors),
         ("", "Pod") => pods::pod(value, errors),
+        ("", "ResourceQuota") => quotas::quota(value, errors),
+        ("", "LimitRange") => quotas::limit_range(value, errors),
         ("apps" | "batch", _) => workloads::object(kind, value, errors),
         ("networking.k8s.io", "Ingress") => networking::ingress(value, errors),
         ("networking.k8s.io", "NetworkPolicy") => networking::network_policy(value, errors),
