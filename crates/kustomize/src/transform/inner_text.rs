@@ -4,8 +4,9 @@ use crate::transform::field_paths::{look_up, visit, visit_exact};
 use crate::yaml::json::resource_value;
 use crate::yaml::node::{Data, Node, Style};
 use crate::yaml::read::{Lines, Source, first_document};
+use crate::yaml::{notation, rewrite};
 
-/// Writes into JSON text that a field on the way holds; tells whether there was any.
+/// Writes into JSON or YAML text that a field on the way holds; tells whether there was any.
 pub(crate) fn write_in_text(
     root: &mut Node,
     parts: &[String],
@@ -35,30 +36,27 @@ pub(crate) fn write_in_text(
         let Ok(Some(mut inside)) = first_document(&text, source) else {
             return Ok(false);
         };
-        let mut count = 0;
+        let is_json = text.trim_start().starts_with(['{', '[']);
+        let (mut count, mut whole) = (0, false);
         let mut set = |target: &mut Node| {
             count += 1;
             match &mut target.data {
                 Data::Scalar(old) => *old = value.text().into(),
-                _ => *target = value.clone(),
+                _ => {
+                    whole = true;
+                    *target = value.clone();
+                }
             }
             Ok(())
         };
         if visit(&mut inside, inner, create, &mut set).is_err() || count == 0 {
             return Ok(false);
         }
-        if !text.trim_start().starts_with(['{', '[']) {
-            return Err(format!(
-                "'{}' holds YAML text; replacing inside YAML text is not supported",
-                outer.join(".")
-            ));
-        }
-        let json = resource_value(&inside).map_err(|problem| problem.message)?;
-        let pretty = text.contains('\n') && text.contains("  ");
-        let new = if pretty {
-            serde_json::to_string_pretty(&json).unwrap_or_default()
+        let new = if is_json {
+            json_text(&inside, &text)?
         } else {
-            crate::generate::go_json(&json)
+            yaml_text(&inside, &text, whole)
+                .map_err(|why| format!("'{}' holds YAML text, in which {why}", outer.join(".")))?
         };
         let mut set = |field: &mut Node| {
             field.data = Data::Scalar(new.as_str().into());
@@ -68,4 +66,24 @@ pub(crate) fn write_in_text(
         return Ok(true);
     }
     Ok(false)
+}
+
+/// The nodes of JSON text as JSON, on several lines where the old text was.
+fn json_text(node: &Node, old: &str) -> Result<String, String> {
+    let json = resource_value(node).map_err(|problem| problem.message)?;
+    let pretty = old.contains('\n') && old.contains("  ");
+    Ok(if pretty {
+        serde_json::to_string_pretty(&json).unwrap_or_default()
+    } else {
+        crate::generate::go_json(&json)
+    })
+}
+
+/// The nodes of YAML text as YAML in the old text's notation.
+fn yaml_text(node: &Node, old: &str, whole: bool) -> Result<String, String> {
+    if whole {
+        return Err("a list or a mapping can't be replaced as a whole, only the scalars in it".to_owned());
+    }
+    let text = rewrite::document(node, &notation::of(old)?)?;
+    Ok(text.trim().to_owned())
 }

@@ -279,35 +279,7 @@ impl Emitter {
     }
 
     fn escape(&mut self, character: char) {
-        let short = match character {
-            '\0' => '0',
-            '\u{7}' => 'a',
-            '\u{8}' => 'b',
-            '\t' => 't',
-            '\n' => 'n',
-            '\u{b}' => 'v',
-            '\u{c}' => 'f',
-            '\r' => 'r',
-            '\u{1b}' => 'e',
-            '"' => '"',
-            '\\' => '\\',
-            '\u{85}' => 'N',
-            '\u{a0}' => '_',
-            '\u{2028}' => 'L',
-            '\u{2029}' => 'P',
-            _ => {
-                let code = u32::from(character);
-                let text = match code {
-                    0..=0xff => format!("\\x{code:02X}"),
-                    0x100..=0xffff => format!("\\u{code:04X}"),
-                    _ => format!("\\U{code:08X}"),
-                };
-                text.chars().for_each(|character| self.put(character));
-                return;
-            }
-        };
-        self.put('\\');
-        self.put(short);
+        escaped(character, &mut |character| self.put(character));
     }
 
     fn literal(&mut self, text: &str, indent: usize) {
@@ -446,12 +418,44 @@ pub(crate) fn may_be_plain(text: &str) -> bool {
     Facts::of(text).plain && !is_base_60(text)
 }
 
-fn is_break(character: char) -> bool {
+/// A character as it is written between double quotes, after a backslash.
+pub(super) fn escaped(character: char, put: &mut dyn FnMut(char)) {
+    put('\\');
+    put(match character {
+        '\0' => '0',
+        '\u{7}' => 'a',
+        '\u{8}' => 'b',
+        '\t' => 't',
+        '\n' => 'n',
+        '\u{b}' => 'v',
+        '\u{c}' => 'f',
+        '\r' => 'r',
+        '\u{1b}' => 'e',
+        '"' => '"',
+        '\\' => '\\',
+        '\u{85}' => 'N',
+        '\u{a0}' => '_',
+        '\u{2028}' => 'L',
+        '\u{2029}' => 'P',
+        _ => {
+            let code = u32::from(character);
+            let text = match code {
+                0..=0xff => format!("x{code:02X}"),
+                0x100..=0xffff => format!("u{code:04X}"),
+                _ => format!("U{code:08X}"),
+            };
+            text.chars().for_each(put);
+            return;
+        }
+    });
+}
+
+pub(super) fn is_break(character: char) -> bool {
     matches!(character, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 /// What libyaml's Go port counts as printable; tabs are not.
-fn is_printable(character: char) -> bool {
+pub(super) fn is_printable(character: char) -> bool {
     matches!(character, '\n' | '\u{20}'..='\u{7e}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
         && character != '\u{feff}'
 }

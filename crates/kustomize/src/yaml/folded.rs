@@ -22,7 +22,8 @@ pub(crate) fn written_and_read(text: &str) -> String {
     }
 }
 
-fn written(text: &str) -> String {
+/// A folded block as the value of the only field of a document.
+pub(super) fn written(text: &str) -> String {
     let mut out = "x: >".to_owned();
     if text.starts_with([' ', '\n']) {
         out.push('2');

@@ -148,6 +148,36 @@ fn errors_in_inline_patches_name_the_line_in_the_kustomization() {
 }
 
 #[test]
+fn yaml_text_that_cannot_be_written_again_is_refused() {
+    for (text, wanted) in [
+        ("a: 1\n\n# lonely\n\nt: x\n", "the comment on line 3 of the text"),
+        ("a: # on a key\n  b: 1\nt: x\n", "the comment on line 1 of the text"),
+        ("t: x\n# last\n", "the comment on line 2 of the text"),
+        ("a: &a 1\nt: x\n", "an anchor on line 1"),
+        ("a: !mine {}\nt: x\n", "a tag on line 1"),
+        ("a: |+\n  x\n\nt: x\n", "keeps its last blank lines"),
+        ("t: [x]\n", "replaced as a whole"),
+    ] {
+        let text: String = text.lines().map(|line| format!("    {line}\n")).collect();
+        let files = [
+            (
+                "kustomization.yaml",
+                "resources: [a.yaml]\nreplacements:\n- sourceValue: v\n  targets:\n  - select: {kind: ConfigMap}\n    fieldPaths: [data.f.t]\n",
+            ),
+            (
+                "a.yaml",
+                &format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  f: |\n{text}"),
+            ),
+        ];
+        let error = build(&tree(&files), "", &Options::default()).unwrap_err().to_string();
+        assert!(
+            error.contains("'data.f' holds YAML text") && error.contains(wanted),
+            "{text}: {error}"
+        );
+    }
+}
+
+#[test]
 fn overrides_are_laid_over_the_root() {
     let tree = tree(&[
         (
