@@ -11,6 +11,7 @@
 )]
 
 mod corpus;
+mod damaged;
 mod disk;
 mod library;
 mod properties;

@@ -81,7 +81,8 @@ fn values() -> impl Strategy<Value = Value> {
     scalars.prop_recursive(4, 40, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
-            prop::collection::btree_map("[ -~]{1,12}", inner, 0..5)
+            // Go writes a merge key as it is, and reads it back as what it stands for.
+            prop::collection::btree_map("[ -~]{1,12}".prop_filter("a merge key", |key| key != "<<"), inner, 0..5)
                 .prop_map(|map| Value::Object(map.into_iter().collect::<Map<_, _>>())),
         ]
     })
