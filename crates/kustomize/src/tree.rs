@@ -139,9 +139,13 @@ pub(crate) enum Found<'tree> {
 /// # Errors
 /// When the path or a link on its way leaves the tree, or links form a loop.
 pub(crate) fn resolve<'tree>(tree: &'tree dyn FileTree, from: &str, relative: &str) -> Result<Found<'tree>, Error> {
-    let mut todo: Vec<String> = segments(relative);
+    // As in Go, the path is made clean before any link is followed: `a/..` is nothing at all, whatever `a` may be.
+    let whole = clean(&format!("{from}/{relative}"));
+    let (mut at, mut todo) = match whole.strip_prefix(from).and_then(|rest| rest.strip_prefix('/')) {
+        Some(rest) if !from.is_empty() => (segments(from), segments(rest)),
+        _ => (Vec::new(), segments(&whole)),
+    };
     todo.reverse();
-    let mut at: Vec<String> = segments(from);
     if relative.starts_with('/') {
         return Err(Error::OutsideTree {
             path: relative.to_owned(),
