@@ -37,6 +37,8 @@ pub(crate) enum Form {
 /// A comment, its first `#` included.
 struct Comment {
     column: usize,
+    /// Nothing stands before it on its line.
+    alone: bool,
     text: String,
 }
 
@@ -103,8 +105,10 @@ impl<'text> Reader<'text> {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(error.info().to_owned()),
                 Some(Ok((Event::Comment(text, _), span))) => {
+                    let line = self.lines.get(span.start.line().saturating_sub(1)).copied();
                     let comment = Comment {
                         column: span.start.col(),
+                        alone: line.is_some_and(|line| line.trim_start().starts_with('#')),
                         text: format!("#{text}"),
                     };
                     self.comments.insert(span.start.line(), comment);
@@ -246,7 +250,7 @@ fn take(node: &mut Notation, spot: &Spot, comments: &mut Comments) {
     let mut above = line;
     while let Some(before) = above.checked_sub(1) {
         match comments.get(&before) {
-            Some(comment) if comment.column == column => above = before,
+            Some(comment) if comment.alone && comment.column == column => above = before,
             _ => break,
         }
     }

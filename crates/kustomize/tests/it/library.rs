@@ -152,6 +152,7 @@ fn yaml_text_that_cannot_be_written_again_is_refused() {
     for (text, wanted) in [
         ("a: 1\n\n# lonely\n\nt: x\n", "the comment on line 3 of the text"),
         ("a: # on a key\n  b: 1\nt: x\n", "the comment on line 1 of the text"),
+        ("a: # on a key\n   b: 1\nt: x\n", "the comment on line 1 of the text"),
         ("t: x\n# last\n", "the comment on line 2 of the text"),
         ("a: &a 1\nt: x\n", "an anchor on line 1"),
         ("a: !mine {}\nt: x\n", "a tag on line 1"),
