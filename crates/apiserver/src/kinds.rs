@@ -82,16 +82,19 @@ pub(crate) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
         .unwrap_or_default()
 }
 
-/// What is wrong with an object that is about to replace another.
+/// What is wrong with an object that is about to replace another. What was wrong before already is only warned of.
 pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<FieldError> {
     let Some(schema) = schema(&op.resource) else {
         return Vec::new();
     };
-    if op.subresource.as_deref() == Some("status") {
+    let errors = if op.subresource.as_deref() == Some("status") {
         schema.validate_status_update(new, live)
     } else {
         schema.validate_update(new, live)
-    }
+    };
+    let (tolerated, refused): (Vec<_>, Vec<_>) = errors.into_iter().partition(|error| error.tolerated);
+    tolerated.iter().for_each(|error| op.warn(error.to_string()));
+    refused
 }
 
 /// Merges a patch whose lists merge by key.

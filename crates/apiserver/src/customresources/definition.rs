@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{names, schema_rules, structural_rules, text, versions};
+use super::{names, rule_checks, schema_rules, structural_rules, text, versions};
 use crate::schema::validation::names as name_rules;
 use crate::schema::{FieldError, FieldPath};
 
@@ -231,14 +231,20 @@ fn schema(schema: &Value, has_status: bool, path: &FieldPath, errors: &mut Vec<F
             "nullable cannot be true at the root",
         ));
     }
+    let mut sound = false;
     if schema_rules::is_parsable(schema) {
         let before = errors.len();
         structural_rules::check(schema, &at, errors);
         if errors.len() == before {
             schema_rules::defaults(schema, &at, errors);
         }
+        sound = errors.len() == before;
     }
     schema_rules::check(schema, &at, errors);
+    // Only a schema whose structure is sound gives values types.
+    if sound {
+        rule_checks::check(schema, &at, errors);
+    }
 }
 
 /// The complaint about an RFC 1035 label; empty if it is one.

@@ -1,18 +1,20 @@
 //! CustomResourceDefinitions and the resources that they define.
 //!
 //! Owns what makes a definition acceptable, which names it gets, and what its schema means for objects: pruning,
-//! defaulting, validation, columns, OpenAPI. Pure: definitions and objects in, verdicts out; the registry decides when
-//! to ask. It does not call conversion webhooks (versions convert by rewriting `apiVersion` only) and does not evaluate
-//! `x-kubernetes-validations`: both are stored, [`warnings`] says so to whoever writes the definition, and a condition
-//! keeps saying it.
+//! defaulting, validation, rules, columns, OpenAPI. Pure: definitions and objects in, verdicts out; the registry decides
+//! when to ask. It does not call conversion webhooks (versions convert by rewriting `apiVersion` only): they are stored,
+//! [`warnings`] says so to whoever writes the definition, and a condition keeps saying it.
 
 mod defaulting;
 mod definition;
+mod field_paths;
 mod formats;
 mod lists;
 mod names;
 mod openapi;
 mod pruning;
+mod rule_checks;
+mod rules;
 mod schema;
 mod schema_rules;
 mod structural;
@@ -28,7 +30,7 @@ pub use names::{
 };
 pub use openapi::openapi_document;
 pub use schema::CustomSchema;
-pub use warnings::{UNCALLED_CONDITION, UNENFORCED_CONDITION, object_warnings, warnings};
+pub use warnings::{UNCALLED_CONDITION, object_warnings, warnings};
 
 use crate::table::CustomColumns;
 

@@ -2,11 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
+use super::rules::Rules;
 use super::structural::{Additional, Node};
 use super::{defaulting, lists, pruning, text, values, version};
 use crate::schema::validation::names::NameRule;
 use crate::schema::validation::{labels, object_meta, object_meta_update};
-use crate::schema::{BuiltinSchemas, DecodeError, Decoded, FieldError, FieldPath, ObjectSchema};
+use crate::schema::{BuiltinSchemas, DecodeError, Decoded, FieldError, FieldErrorKind, FieldPath, ObjectSchema};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
@@ -16,6 +17,7 @@ pub struct CustomSchema {
     kind: String,
     version: String,
     root: Node,
+    rules: Option<Rules>,
     replicas_path: Option<String>,
 }
 
@@ -41,6 +43,7 @@ impl CustomSchema {
                 .to_owned(),
             version: version_name.to_owned(),
             root,
+            rules: Rules::parse(&schema),
             replicas_path: replicas.map(str::to_owned),
         })
     }
@@ -69,7 +72,23 @@ impl CustomSchema {
         if !was_bad {
             errors.extend(duplicates);
         }
+        self.rules(value, old, errors);
         self.replicas(value, errors);
+    }
+
+    /// Rules are evaluated on objects that are of their types.
+    fn rules(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let Some(rules) = &self.rules else { return };
+        let blocking = |error: &FieldError| {
+            use FieldErrorKind::{Required, TooLong, TooMany, TypeInvalid};
+            matches!(error.kind, Required | TooLong | TooMany | TypeInvalid)
+        };
+        if errors.iter().any(blocking) {
+            let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+            errors.push(FieldError::invalid("<nil>", Value::Null, detail));
+            return;
+        }
+        rules.check(value, old, errors);
     }
 
     /// The scale subresource must be able to read the number of replicas.

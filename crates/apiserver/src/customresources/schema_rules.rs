@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::structural::Node;
-use super::{defaulting, pruning, text, values};
+use super::{defaulting, field_paths, pruning, text, values};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 /// Fields that schemas of custom resources can't have; the complaint is the same for all.
@@ -344,9 +344,16 @@ fn keys_have_values(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>
     }
 }
 
-/// Validation rules are not evaluated, but a rule without text is refused all the same.
+/// The form of validation rules; what they say is [`super::rule_checks`]'s.
 fn rules(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     const FIELD: &str = "x-kubernetes-validations";
+    const LINE_ENDS: [char; 2] = ['\n', '\r'];
+    const REASONS: [&str; 4] = [
+        "FieldValueDuplicate",
+        "FieldValueForbidden",
+        "FieldValueInvalid",
+        "FieldValueRequired",
+    ];
     for (index, rule) in schema
         .get(FIELD)
         .and_then(Value::as_array)
@@ -364,17 +371,36 @@ fn rules(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
                 message,
                 "must be non-empty if specified",
             ));
-        } else if message.trim().contains('\n') {
+        } else if message.trim().contains(LINE_ENDS) {
             errors.push(FieldError::invalid(
                 at.child("message"),
                 message,
                 "must not contain line breaks",
             ));
-        } else if expression.contains('\n') && message.is_empty() {
+        } else if expression.contains(LINE_ENDS) && message.is_empty() {
             errors.push(FieldError::required(
                 at.child("message"),
                 "message must be specified if rule contains line breaks",
             ));
+        }
+        let computed = text(rule, "messageExpression");
+        if !computed.is_empty() && computed.trim().is_empty() {
+            let detail = "messageExpression must be non-empty if specified";
+            errors.push(FieldError::required(at.child("messageExpression"), detail));
+        }
+        let reason = rule.get("reason").and_then(Value::as_str);
+        if let Some(reason) = reason.filter(|reason| !REASONS.contains(reason)) {
+            errors.push(FieldError::not_supported(at.child("reason"), reason, &REASONS));
+        }
+        let (path, at) = (text(rule, "fieldPath"), at.child("fieldPath"));
+        if !path.is_empty() && path.trim().is_empty() {
+            errors.push(FieldError::invalid(&at, path, "must be non-empty if specified"));
+        }
+        if path.contains(LINE_ENDS) {
+            errors.push(FieldError::invalid(&at, path, "must not contain line breaks"));
+        }
+        if !path.is_empty() && field_paths::normalized(path, schema).is_none() {
+            errors.push(FieldError::invalid(&at, path, "must be a valid path"));
         }
     }
 }

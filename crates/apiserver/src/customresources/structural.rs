@@ -46,8 +46,6 @@ pub(super) struct Node {
     pub(super) list_type: Option<ListType>,
     pub(super) list_keys: Vec<String>,
     pub(super) checks: Checks,
-    /// Whether this schema, or one below it, has `x-kubernetes-validations`.
-    pub(super) has_rules: bool,
 }
 
 /// What a value must satisfy besides its type.
@@ -94,14 +92,6 @@ impl Node {
             .filter(|items| items.is_object())
             .map(|items| Box::new(Self::parse(items)));
         let checks = Checks::parse(schema);
-        let below = properties.values().any(|node| node.has_rules)
-            || items.as_ref().is_some_and(|node| node.has_rules)
-            || matches!(&additional, Some(Additional::Schema(node)) if node.has_rules)
-            || checks.all_of.iter().any(|node| node.has_rules);
-        let own = schema
-            .get("x-kubernetes-validations")
-            .and_then(Value::as_array)
-            .is_some_and(|rules| !rules.is_empty());
         Self {
             kind: kind(text("type")),
             nullable: flag("nullable"),
@@ -123,7 +113,6 @@ impl Node {
             },
             list_keys: strings(schema.get("x-kubernetes-list-map-keys")),
             checks,
-            has_rules: own || below,
         }
     }
 }
@@ -158,7 +147,8 @@ impl Checks {
                 .and_then(Value::as_str)
                 .unwrap_or_default()
                 .to_owned(),
-            pattern: pattern.and_then(|pattern| Some((pattern.to_owned(), compile(pattern).ok()?))),
+            pattern: pattern
+                .and_then(|pattern| Some((pattern.to_owned(), kubernetes_cel::pattern::compile(pattern).ok()?))),
             minimum: number("minimum").map(|least| (least, flag("exclusiveMinimum"))),
             maximum: number("maximum").map(|most| (most, flag("exclusiveMaximum"))),
             multiple_of: number("multipleOf"),
@@ -199,51 +189,4 @@ fn strings(value: Option<&Value>) -> Vec<String> {
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect()
-}
-
-/// Compiles a pattern. Go's `\d`, `\w` and `\s` mean ASCII, which is spelled out here.
-pub(super) fn compile(pattern: &str) -> Result<Regex, regex::Error> {
-    let mut spelled = String::with_capacity(pattern.len());
-    let mut letters = pattern.chars();
-    let mut in_class = false;
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\\' => match letters.next() {
-                Some(class @ ('d' | 'w' | 's')) => {
-                    let members = match class {
-                        'd' => "0-9",
-                        'w' => "0-9A-Za-z_",
-                        _ => "\\t\\n\\x0C\\r ",
-                    };
-                    spelled.push_str(&if in_class {
-                        members.to_owned()
-                    } else {
-                        format!("[{members}]")
-                    });
-                }
-                Some(other) => {
-                    spelled.push('\\');
-                    spelled.push(other);
-                }
-                None => spelled.push('\\'),
-            },
-            '[' if !in_class => {
-                in_class = true;
-                spelled.push('[');
-            }
-            ']' if in_class && !spelled.ends_with('[') && !spelled.ends_with("[^") => {
-                in_class = false;
-                spelled.push(']');
-            }
-            // Inside a class Go takes these as they are; Rust has set operations.
-            '[' => spelled.push_str("\\["),
-            '&' | '~' if in_class => {
-                spelled.push('\\');
-                spelled.push(letter);
-            }
-            other => spelled.push(other),
-        }
-    }
-    // A hostile pattern may not grow without bound; matching is linear in any case.
-    regex::RegexBuilder::new(&spelled).size_limit(1 << 20).build()
 }

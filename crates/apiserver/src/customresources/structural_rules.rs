@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::schema_rules::{Segment, extend, subschemas};
-use super::structural::compile;
 use super::text;
 use crate::schema::{FieldError, FieldPath};
 
@@ -167,7 +166,7 @@ fn value_validations(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError
         }
     }
     let pattern = text(schema, "pattern");
-    if !pattern.is_empty() && compile(pattern).is_err() {
+    if !pattern.is_empty() && kubernetes_cel::pattern::compile(pattern).is_err() {
         errors.push(FieldError::invalid(
             at.child("pattern"),
             pattern,

@@ -232,13 +232,12 @@ fn what_is_not_done_is_said() {
         "status": {"acceptedNames": {"plural": "others", "kind": "Widget", "shortNames": ["w"]}},
     });
     let now = "2026-01-01T00:00:00Z";
-    assert_eq!(warnings(&definition).len(), 2);
+    assert_eq!(warnings(&definition).len(), 1);
     let accepted = super::accept_names(&definition, [], now).unwrap();
     let want = [
         "NamesAccepted=True",
         "Established=True",
         "ConversionWebhookNotCalled=True",
-        "ValidationRulesNotEnforced=True",
     ];
     assert_eq!(conditions(&accepted), want);
     // Nothing changes twice.

@@ -2,11 +2,10 @@
 
 use serde_json::Value;
 
-use super::structural::Node;
 use super::{formats, names, text, versions};
 
-/// The condition of a definition whose validation rules are stored and not enforced.
-pub const UNENFORCED_CONDITION: &str = "ValidationRulesNotEnforced";
+/// The condition of a definition that was stored when validation rules were not enforced yet.
+const UNENFORCED_CONDITION: &str = "ValidationRulesNotEnforced";
 
 /// The condition of a definition that asks for a conversion webhook.
 pub const UNCALLED_CONDITION: &str = "ConversionWebhookNotCalled";
@@ -15,7 +14,7 @@ fn wants_webhook(definition: &Value) -> bool {
     definition.pointer("/spec/conversion/strategy").and_then(Value::as_str) == Some("Webhook")
 }
 
-/// Warnings about a definition: rules that are not evaluated, a webhook that is not called, formats that nobody knows.
+/// Warnings about a definition: a webhook that is not called, formats that nobody knows.
 pub fn warnings(definition: &Value) -> Vec<String> {
     let mut found = Vec::new();
     if wants_webhook(definition) {
@@ -26,12 +25,6 @@ pub fn warnings(definition: &Value) -> Vec<String> {
             continue;
         };
         unknown_formats(schema, &mut found);
-        if Node::parse(schema).has_rules {
-            found.push(format!(
-                "version {}: x-kubernetes-validations are stored but not enforced by this server",
-                text(version, "name")
-            ));
-        }
     }
     found
 }
@@ -74,30 +67,7 @@ pub(super) fn note_what_is_not_done(definition: &mut Value, now: &str) {
     } else {
         drop_condition(definition, UNCALLED_CONDITION);
     }
-    let ruled: Vec<String> = versions(definition)
-        .filter(|version| {
-            version
-                .pointer("/schema/openAPIV3Schema")
-                .is_some_and(|schema| Node::parse(schema).has_rules)
-        })
-        .map(|version| text(version, "name").to_owned())
-        .collect();
-    if ruled.is_empty() {
-        drop_condition(definition, UNENFORCED_CONDITION);
-        return;
-    }
-    let message = format!(
-        "x-kubernetes-validations of version {} are stored but not evaluated",
-        ruled.join(", ")
-    );
-    names::set_condition(
-        definition,
-        UNENFORCED_CONDITION,
-        "True",
-        "RulesNotEvaluated",
-        &message,
-        now,
-    );
+    drop_condition(definition, UNENFORCED_CONDITION);
 }
 
 fn drop_condition(definition: &mut Value, kind: &str) {

@@ -68,6 +68,8 @@ pub struct FieldError {
     pub value: Value,
     /// More words, possibly none.
     pub detail: String,
+    /// Whether it was so before: the writer is warned, and nothing is refused.
+    pub tolerated: bool,
 }
 
 impl FieldError {
@@ -78,6 +80,7 @@ impl FieldError {
             field: field.to_string(),
             value: value.into(),
             detail: detail.into(),
+            tolerated: false,
         }
     }
 
@@ -113,6 +116,7 @@ impl FieldError {
         let words = self.kind.words();
         let mut body = match self.kind {
             FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong => words.to_owned(),
+            _ if self.value == OMITTED => words.to_owned(),
             _ => format!("{words}: {}", go_value(&self.value)),
         };
         if !self.detail.is_empty() {
@@ -136,6 +140,9 @@ impl fmt::Display for FieldError {
 
 /// Marks text that already is what Go would print; no user's value begins so, as Kubernetes takes no control letters.
 pub(crate) const VERBATIM: &str = "\u{0}";
+
+/// A value that is not shown: the complaint is about all of it.
+pub(crate) const OMITTED: &str = "\u{0}\u{0}";
 
 /// Strings in Go's quotes, everything else as JSON.
 fn go_value(value: &Value) -> String {

@@ -29,7 +29,7 @@ pub use decode::{DecodeError, Decoded};
 pub(crate) use decode::{decode as decode_struct, plain_number};
 pub use definition::{Definition, Field, ListKind, PatchStrategy, Shape};
 pub use field_error::{FieldError, FieldErrorKind, FieldPath, invalid_status};
-pub(crate) use field_error::{VERBATIM, go_quoted};
+pub(crate) use field_error::{OMITTED, VERBATIM, go_quoted};
 
 /// The schema of one kind in one version, whether built in or defined by a CustomResourceDefinition.
 pub trait ObjectSchema: Send + Sync {

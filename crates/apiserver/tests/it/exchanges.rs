@@ -79,4 +79,4 @@ macro_rules! scenarios {
     };
 }
 
-scenarios! { admitted_pods apply auth crd crud deployment finalizers kinds limit_ranges lists namespaces patch pods quotas services }
+scenarios! { admitted_pods apply auth crd crud deployment finalizers kinds limit_ranges lists namespaces patch pods quotas rules services }

@@ -1,0 +1,65 @@
+//! The `fieldPath` of a validation rule: which field below the rule's own a complaint is about.
+
+use serde_json::Value;
+
+/// The path as complaints write it, `spec.ports[http]`; `None` if the schema has no such field.
+pub(super) fn normalized(path: &str, schema: &Value) -> Option<String> {
+    let mut written = String::new();
+    let mut schema = schema;
+    let mut rest = path;
+    while !rest.is_empty() {
+        let name;
+        if let Some(after) = rest.strip_prefix('.') {
+            let end = after.find(['.', '[', ']']).unwrap_or(after.len());
+            let (field, remaining) = after.split_at(end);
+            name = field.to_owned();
+            rest = remaining;
+        } else {
+            let (quoted, remaining) = quoted(rest.strip_prefix("['")?)?;
+            name = quoted;
+            rest = remaining;
+        }
+        if name.is_empty() {
+            return None;
+        }
+        let properties = schema.get("properties").filter(|properties| properties.is_object());
+        match properties {
+            Some(properties) => {
+                schema = properties.get(&name)?;
+                if !written.is_empty() {
+                    written.push('.');
+                }
+                written.push_str(&name);
+            }
+            None => {
+                schema = schema.get("additionalProperties").filter(|values| values.is_object())?;
+                written.push_str(&format!("[{name}]"));
+            }
+        }
+    }
+    (!written.is_empty()).then_some(written)
+}
+
+/// Reads up to the closing quote and bracket; the name and what follows.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut name = String::new();
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\'' => return Some((name, text.get(at..)?.strip_prefix("']")?)),
+            '\\' => name.push(match letters.next()?.1 {
+                'a' => '\u{7}',
+                'b' => '\u{8}',
+                'f' => '\u{c}',
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                'v' => '\u{b}',
+                same @ ('\'' | '\\') => same,
+                _ => return None,
+            }),
+            other => name.push(other),
+        }
+    }
+    None
+}
