@@ -13,6 +13,7 @@ mod access;
 mod access_served;
 mod certificates;
 mod cluster;
+mod concurrent;
 mod controllers;
 mod coverage;
 mod decoders;

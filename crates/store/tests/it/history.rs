@@ -193,3 +193,40 @@ async fn a_change_wakes_whom_it_concerns() {
     }
     assert_eq!(woken, [true, true, true, false, true]);
 }
+
+#[tokio::test]
+async fn the_file_does_not_grow_with_the_number_of_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        history_events: 500,
+        ..Limits::default()
+    };
+    let store = Store::open(directory.path(), limits.clone()).unwrap();
+    let size = || std::fs::metadata(directory.path().join("objects.redb")).unwrap().len();
+    let churn = async |rounds: usize| {
+        for round in 0..rounds {
+            let writes = (0..64).map(|index| {
+                let (store, key) = (store.clone(), format!("/a/{index}"));
+                async move {
+                    let expect = match store.snapshot().get(&key) {
+                        Some(entry) => Expect::Revision(entry.revision),
+                        None => Expect::Absent,
+                    };
+                    put(&store, &key, expect, &format!("{round}").repeat(200))
+                        .await
+                        .unwrap();
+                }
+            });
+            futures::future::join_all(writes).await;
+        }
+    };
+    // What is forgotten is cut off in bulk: twice that often it has its final size.
+    churn(200).await;
+    let settled = size();
+    churn(400).await;
+    assert!(size() <= settled * 3 / 2, "{settled} bytes, and then {}", size());
+    assert!(store.compacted() > 30_000);
+    drop(store);
+    let again = Store::open(directory.path(), limits).unwrap();
+    assert_eq!(again.snapshot().len(), 64);
+}
