@@ -48,11 +48,18 @@ pub(crate) fn default_service_accounts(texts: &[String]) -> Result<BTreeMap<Stri
 /// namespace comes after the namespaces; beyond that there is no order, and what is written together is on disk together.
 pub(crate) async fn apply(admin: &kube::Client) -> Result<(), Failure> {
     let objects = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
-    let (inside, outside): (Vec<&Value>, Vec<&Value>) = objects
-        .iter()
+    let (inside, outside): (Vec<Value>, Vec<Value>) = objects
+        .into_iter()
         .partition(|object| object.pointer("/metadata/namespace").is_some());
     for objects in [outside, inside] {
-        futures::future::try_join_all(objects.into_iter().map(|object| apply_one(admin, object))).await?;
+        // Tasks of their own: a start is work for every core.
+        let tasks = objects.into_iter().map(|object| {
+            let admin = admin.clone();
+            tokio::spawn(async move { apply_one(&admin, &object).await })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.map_err(|error| Failure::internal(error.to_string()))??;
+        }
     }
     Ok(())
 }

@@ -29,6 +29,16 @@ struct Arguments {
         default_value = "warn"
     )]
     log: String,
+    /// How it is logged: for people, or one JSON object a line.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        env = "TENURE_LOG_FORMAT",
+        value_enum,
+        default_value_t = LogFormat::Text
+    )]
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
 }
@@ -52,6 +62,15 @@ struct EtcdProgram {
 /// The release of Kubernetes that the API server answers like.
 fn apiserver_version() -> &'static str {
     tenure_apiserver::VERSION
+}
+
+/// The forms of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    /// A line of text each.
+    Text,
+    /// A JSON object each, on a line of its own.
+    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -84,14 +103,22 @@ fn arguments() -> Result<Arguments, Failure> {
         _ => return Ok(Arguments::parse()),
     };
     let log = std::env::var("TENURE_LOG").unwrap_or_else(|_| "warn".to_owned());
-    Ok(Arguments { log, command })
+    let log_format = match std::env::var("TENURE_LOG_FORMAT").as_deref() {
+        Ok("json") => LogFormat::Json,
+        _ => LogFormat::Text,
+    };
+    Ok(Arguments {
+        log,
+        log_format,
+        command,
+    })
 }
 
 fn main() -> ExitCode {
     // The one TLS provider of the program, chosen before anything can open a connection.
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();
     let started = arguments().and_then(|arguments| {
-        start_logging(&arguments.log)?;
+        start_logging(&arguments.log, arguments.log_format)?;
         run(arguments.command)
     });
     match started {
@@ -130,16 +157,18 @@ fn block_on<F: Future<Output = Result<ExitCode, Failure>>>(work: F) -> Result<Ex
         .block_on(work)
 }
 
-fn start_logging(filter: &str) -> Result<(), Failure> {
+fn start_logging(filter: &str, format: LogFormat) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         Failure::usage(format!("--log: {error}")).hint("try --log info, or --log tenure_controllers=debug")
     })?;
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt()
-        .with_ansi(terminal)
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.with_ansi(terminal).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
     Ok(())
 }
 
