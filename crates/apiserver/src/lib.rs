@@ -23,6 +23,7 @@ mod fairness;
 mod http;
 mod kinds;
 mod metrics;
+mod openapi_v2;
 pub mod protobuf;
 mod registry;
 mod routes;

@@ -4,7 +4,9 @@ mod builtin;
 mod resource;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use crate::openapi_v2::Rendered;
 
 pub use resource::{CustomKind, Origin, Resource, ScalePaths, Subresource};
 
@@ -16,6 +18,8 @@ pub struct Catalog {
     order: Vec<Arc<Resource>>,
     /// Hashes of the OpenAPI v3 documents of custom kinds, by their path below `/openapi/v3/`.
     document_hashes: BTreeMap<String, String>,
+    /// The OpenAPI v2 document of all this, made when somebody asks for it.
+    openapi_v2: OnceLock<Rendered>,
 }
 
 impl Catalog {
@@ -122,6 +126,11 @@ impl Catalog {
         self.document_hashes
             .iter()
             .map(|(path, hash)| (path.as_str(), hash.as_str()))
+    }
+
+    /// The OpenAPI v2 document of this table, made by `make` for who asks first.
+    pub(crate) fn openapi_v2(&self, make: impl FnOnce() -> Rendered) -> &Rendered {
+        self.openapi_v2.get_or_init(make)
     }
 
     /// What is built in, of another table.

@@ -1,24 +1,30 @@
-//! `/openapi/v3`: the index, and one document per group and version under a URL with its hash.
+//! `/openapi/v3`: the index, and one document per group and version under a URL with its hash. `/openapi/v2`: one document
+//! of everything, made from those.
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderValue, LOCATION, VARY};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::etag;
+use super::{etag, version};
 use crate::catalog::Catalog;
-use crate::definitions;
+use crate::http::negotiate::accepted;
 use crate::http::query::Query;
-use crate::http::{Body, respond};
+use crate::http::{ApiError, Body, respond};
 use crate::registry::Registry;
 use crate::schema::openapi::{self, Document};
+use crate::{definitions, openapi_v2};
 
 const ROOT: &str = "/openapi/v3";
+const VERSION_2: &str = "/openapi/v2";
 
 /// Answers an OpenAPI path; `None` if nothing of that name is served.
 pub(crate) fn serve(path: &str, query: &Query, headers: &HeaderMap, registry: &Registry) -> Option<Response<Body>> {
-    let below = path.strip_prefix(ROOT)?;
     let catalog = registry.catalog();
+    if path.trim_end_matches('/') == VERSION_2 {
+        return Some(version_2(headers, registry, &catalog));
+    }
+    let below = path.strip_prefix(ROOT)?;
     match below.trim_matches('/') {
         "" => Some(index(&catalog, headers)),
         name => {
@@ -32,6 +38,36 @@ pub(crate) fn serve(path: &str, query: &Query, headers: &HeaderMap, registry: &R
             Some(addressed(path, query, document.hash, || built_in(&document, headers)))
         }
     }
+}
+
+/// The form of version 2 that client-go reads; it asks with an `@`, which the answer's type has not.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+fn version_2(headers: &HeaderMap, registry: &Registry, catalog: &Catalog) -> Response<Body> {
+    let rendered = catalog.openapi_v2(|| {
+        let built_in = openapi::documents()
+            .filter(|document| is_served(catalog, document.path))
+            .map(|document| document.text());
+        let custom = catalog
+            .custom_documents()
+            .filter_map(|(path, _)| definitions::document(registry, path));
+        let texts = built_in.chain(custom);
+        openapi_v2::render(
+            texts.filter_map(|text| serde_json::from_slice(&text).ok()),
+            version::MINOR,
+        )
+    });
+    for range in accepted(headers) {
+        match range.media_type.as_str() {
+            ASKED | PROTOBUF => return etag::cached(headers, PROTOBUF, rendered.protobuf.clone()),
+            "application/json" | "application/*" | "*/*" => {
+                return etag::cached(headers, respond::JSON, rendered.json.clone());
+            }
+            _ => {}
+        }
+    }
+    respond::error(&ApiError::not_acceptable(&[respond::JSON, ASKED]))
 }
 
 fn index(catalog: &Catalog, headers: &HeaderMap) -> Response<Body> {

@@ -1,4 +1,4 @@
-//! A session with kubectl (`tests/kubectl/transcript.txt`), recorded against a real kube-apiserver 1.36.3, over TLS
+//! Sessions with kubectl (`tests/kubectl/transcript.txt`, `breadth.txt`), recorded against a real kube-apiserver 1.36.3, over TLS
 //! against this server: every output and exit code is the same. Without a kubectl 1.36 on the PATH it is skipped.
 
 use std::fmt::Write;
@@ -23,6 +23,10 @@ fn normal(text: &str, files: &str) -> String {
     let mut text = text.replace(files, "@");
     for (pattern, replacement) in [
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>"),
+        (
+            r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000",
+            "<time>",
+        ),
         (r"\b\d+s\b", "<age>"),
         ("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
         (r"[ \t]+", " "),
@@ -38,6 +42,17 @@ fn normal(text: &str, files: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_reads_as_on_a_real_server() {
+    check("transcript.txt", "", true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn most_subcommands_read_as_on_a_real_server() {
+    // Recorded without a controller manager, which would make a ConfigMap in the namespace.
+    check("breadth.txt", "/breadth", false).await;
+}
+
+/// Runs the commands of a transcript, whose files are in a folder.
+async fn check(transcript: &str, folder: &str, controllers: bool) {
     let home = tempfile::tempdir().unwrap();
     let version = kubectl(home.path(), &["version".to_owned(), "--client".to_owned()]);
     let version = version
@@ -47,7 +62,11 @@ async fn a_session_reads_as_on_a_real_server() {
         println!("skipped: no kubectl 1.36 on the PATH");
         return;
     }
-    let server = Server::open(Config::new(home.path().join("data"))).await.unwrap();
+    let config = Config {
+        controllers,
+        ..Config::new(home.path().join("data"))
+    };
+    let server = Server::open(config).await.unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     server
         .write_admin_kubeconfig(&home.path().join("kubeconfig"), listener.local_addr().unwrap())
@@ -57,8 +76,9 @@ async fn a_session_reads_as_on_a_real_server() {
         async move { server.serve(listener).await.unwrap() }
     });
 
-    let files = format!("{}/tests/kubectl", env!("CARGO_MANIFEST_DIR"));
-    let transcript = std::fs::read_to_string(format!("{files}/transcript.txt")).unwrap();
+    let here = format!("{}/tests/kubectl", env!("CARGO_MANIFEST_DIR"));
+    let files = format!("{here}{folder}");
+    let transcript = std::fs::read_to_string(format!("{here}/{transcript}")).unwrap();
     let mut wrong = String::new();
     for step in transcript.split("\n$ ") {
         let (command, rest) = step.trim_start_matches("$ ").split_once('\n').unwrap();

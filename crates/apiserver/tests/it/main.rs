@@ -20,6 +20,7 @@ mod decoders;
 mod exchanges;
 mod garbage;
 mod kubectl;
+mod openapi;
 mod quotas;
 mod serving;
 mod tokens;
