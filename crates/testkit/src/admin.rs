@@ -95,7 +95,11 @@ impl Admin {
     pub async fn apply_as(&self, manager: &str, mut object: Value) -> Result<Value, AdminError> {
         if let (Some(label), Some("Namespace")) = (self.mark, object.get("kind").and_then(Value::as_str)) {
             self.gone(text(&object, "/metadata/name")?).await?;
-            object["metadata"]["labels"][label] = json!("true");
+            let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+            let labels = metadata.map(|metadata| metadata.entry("labels").or_insert_with(|| json!({})));
+            if let Some(Value::Object(labels)) = labels {
+                labels.insert(label.to_owned(), json!("true"));
+            }
         }
         let (api_version, kind) = (text(&object, "/apiVersion")?, text(&object, "/kind")?);
         let namespace = text(&object, "/metadata/namespace").unwrap_or_default();
