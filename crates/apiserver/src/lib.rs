@@ -36,6 +36,7 @@ mod strategy;
 pub mod table;
 mod yaml;
 
+pub use admission::OPTIONAL_PLUGINS;
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};
 pub use registry::{DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, Sent, View};

@@ -42,6 +42,8 @@ pub struct Config {
     pub issuer: String,
     /// Where Services get their addresses from.
     pub services: ServiceRange,
+    /// Rules of admission that are left out, of [`crate::OPTIONAL_PLUGINS`].
+    pub left_out_plugins: Vec<String>,
 }
 
 impl Config {
@@ -56,6 +58,7 @@ impl Config {
             provided: ProvidedFiles::default(),
             issuer: ISSUER.to_owned(),
             services: ServiceRange::default(),
+            left_out_plugins: Vec::new(),
         }
     }
 }
@@ -117,6 +120,7 @@ impl Server {
         let gate = Gate::new(authenticator, registry.rights().clone());
         registry.refresh_definitions();
         bootstrap::run(&registry).await.map_err(ServerError::Bootstrap)?;
+        registry.admission().leave_out(config.left_out_plugins);
         registry.admission().open();
         let shared = Arc::new(Shared::new(registry, gate));
         definitions::start_cleanup(shared.registry.clone(), shared.shutdown.clone());

@@ -189,6 +189,7 @@ async fn open(options: &Options) -> Result<Server, Failure> {
             .clone()
             .unwrap_or_else(|| defaults.issuer.clone()),
         services: options.meaning.services,
+        left_out_plugins: options.meaning.left_out_plugins.clone(),
         controllers: !options.bare,
         ..defaults
     };

@@ -18,8 +18,8 @@ mod subject;
 mod unenforced;
 mod webhooks;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
@@ -29,9 +29,19 @@ use crate::catalog::Origin;
 use crate::http::ApiError;
 use crate::registry::Registry;
 
+/// The rules that can be left out, by the names that Kubernetes has for them.
+pub const OPTIONAL_PLUGINS: [&str; 4] = [SERVICE_ACCOUNT, LIMIT_RANGER, PRIORITY, TOLERATIONS];
+
+const SERVICE_ACCOUNT: &str = "ServiceAccount";
+const LIMIT_RANGER: &str = "LimitRanger";
+const PRIORITY: &str = "Priority";
+const TOLERATIONS: &str = "DefaultTolerationSeconds";
+
 /// What admission keeps between requests.
 #[derive(Debug, Default)]
 pub(crate) struct State {
+    /// Those of [`OPTIONAL_PLUGINS`] that are left out.
+    left_out: OnceLock<Vec<String>>,
     hooks: webhooks::Hooks,
     turns: quota::Turns,
     /// Whether the server has started. What it writes until then is its own, and asks nobody: it would not start
@@ -43,6 +53,16 @@ impl State {
     /// From now on every write is everybody's business.
     pub(crate) fn open(&self) {
         self.open.store(true, Ordering::Release);
+    }
+
+    /// Leaves rules out; said once, before anything is asked.
+    pub(crate) fn leave_out(&self, plugins: Vec<String>) {
+        let _said_before = self.left_out.set(plugins);
+    }
+
+    fn runs(&self, plugin: &str) -> bool {
+        let left_out = self.left_out.get().map(Vec::as_slice).unwrap_or_default();
+        !left_out.iter().any(|name| name == plugin)
     }
 
     /// The turns of the namespaces that have quotas.
@@ -122,11 +142,19 @@ async fn own_rules(
     if attributes.resource().is_custom() {
         return Ok(());
     }
-    let view = registry.view();
-    limit_range::mutate(attributes, &view, object);
-    pods::service_account(registry, attributes, object).await?;
-    pods::priority(attributes, &view, object)?;
-    pods::tolerations(attributes, object);
+    let (view, state) = (registry.view(), registry.admission());
+    if state.runs(LIMIT_RANGER) {
+        limit_range::mutate(attributes, &view, object);
+    }
+    if state.runs(SERVICE_ACCOUNT) {
+        pods::service_account(registry, attributes, object).await?;
+    }
+    if state.runs(PRIORITY) {
+        pods::priority(attributes, &view, object)?;
+    }
+    if state.runs(TOLERATIONS) {
+        pods::tolerations(attributes, object);
+    }
     classes::mutate(attributes, &view, object)
 }
 
@@ -145,10 +173,16 @@ pub(crate) async fn validate(
     waits: bool,
 ) -> Result<Charge, ApiError> {
     if let Some(object) = object.filter(|_| !attributes.resource().is_custom()) {
-        let view = registry.view();
-        limit_range::validate(attributes, &view, object)?;
-        pods::validate_service_account(attributes, &view, object)?;
-        pods::validate_priority_class(attributes, &view, object)?;
+        let (view, state) = (registry.view(), registry.admission());
+        if state.runs(LIMIT_RANGER) {
+            limit_range::validate(attributes, &view, object)?;
+        }
+        if state.runs(SERVICE_ACCOUNT) {
+            pods::validate_service_account(attributes, &view, object)?;
+        }
+        if state.runs(PRIORITY) {
+            pods::validate_priority_class(attributes, &view, object)?;
+        }
         classes::validate_growth(attributes, &view, object)?;
     }
     if !waits {

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use tenure_apiserver::ServiceRange;
 use tenure_apiserver::certificates::ProvidedFiles;
+use tenure_apiserver::{OPTIONAL_PLUGINS, ServiceRange};
 
 use crate::failure::Failure;
 use crate::output;
@@ -17,9 +17,6 @@ const ABSENT_PLUGINS: &[&str] = &[
     "CertificateSigning",
     "CertificateSubjectRestriction",
     "ClusterTrustBundleAttest",
-    "DefaultIngressClass",
-    "DefaultStorageClass",
-    "DefaultTolerationSeconds",
     "DenyServiceExternalIPs",
     "EventRateLimit",
     "ExtendedResourceToleration",
@@ -30,14 +27,11 @@ const ABSENT_PLUGINS: &[&str] = &[
     "NodeDeclaredFeatureValidator",
     "NodeRestriction",
     "OwnerReferencesPermissionEnforcement",
-    "PersistentVolumeClaimResize",
     "PodNodeSelector",
     "PodSecurity",
     "PodTolerationRestriction",
     "PodTopologyLabels",
-    "Priority",
     "RuntimeClass",
-    "ServiceAccount",
     "StorageObjectInUseProtection",
     "TaintNodesByCondition",
 ];
@@ -96,6 +90,8 @@ pub(crate) struct Meaning {
     pub(crate) issuer: Option<String>,
     /// Where Services get their addresses from.
     pub(crate) services: ServiceRange,
+    /// Rules of admission that are left out.
+    pub(crate) left_out_plugins: Vec<String>,
 }
 
 impl Flags {
@@ -134,6 +130,7 @@ impl Flags {
             },
             issuer: self.service_account_issuer.clone(),
             services: services.unwrap_or_default(),
+            left_out_plugins: self.disable_admission_plugins.clone(),
         })
     }
 
@@ -149,7 +146,7 @@ impl Flags {
 }
 
 fn always_runs(plugin: &str) -> bool {
-    !ABSENT_PLUGINS.contains(&plugin)
+    !ABSENT_PLUGINS.contains(&plugin) && !OPTIONAL_PLUGINS.contains(&plugin)
 }
 
 #[cfg(test)]

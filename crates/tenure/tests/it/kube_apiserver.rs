@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service, ServiceAccount};
 use kube::api::{Api, ObjectMeta, PostParams};
 
 use crate::process::{Up, fails, named};
@@ -115,6 +115,16 @@ async fn two_links_are_a_control_plane_without_controllers() {
         ..ConfigMap::default()
     };
     maps.create(&PostParams::default(), &map).await.unwrap();
+    // There is no ServiceAccount that a pod could have; the rule that wants one is left out.
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "tested");
+    let pod = serde_json::json!({
+        "metadata": { "name": "pod" }, "spec": { "containers": [{ "name": "one", "image": "registry.example/one" }] }
+    });
+    let pod = pods
+        .create(&PostParams::default(), &serde_json::from_value(pod).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(pod.spec.unwrap().service_account_name, None);
     up.kill();
 
     // It is etcd's folder that things are in, so they outlive the API server.
