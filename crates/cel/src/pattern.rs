@@ -10,7 +10,7 @@ const LARGEST: usize = 1 << 20;
 /// # Errors
 /// With what is wrong, if it is no pattern or too large.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
-    regex::RegexBuilder::new(&spelled_out(pattern))
+    regex::RegexBuilder::new(&spelled_out(pattern)?)
         .size_limit(LARGEST)
         .dfa_size_limit(LARGEST)
         .build()
@@ -70,11 +70,27 @@ fn in_words_of_go(problem: &str, pattern: &str) -> String {
 }
 
 /// Spells out where the two dialects differ.
-fn spelled_out(pattern: &str) -> String {
+fn spelled_out(pattern: &str) -> Result<String, String> {
     let mut spelled = String::with_capacity(pattern.len());
     let mut letters = pattern.chars();
     let (mut in_class, mut class_empty) = (false, false);
+    // Whether a repetition was just read, and whether it was made lazy.
+    let (mut repeated, mut lazy) = (false, false);
     while let Some(letter) = letters.next() {
+        let counted = if letter == '{' && !in_class {
+            count(letters.as_str())
+        } else {
+            None
+        };
+        if !in_class && (matches!(letter, '*' | '+' | '?') || counted.is_some()) {
+            if repeated && (lazy || letter != '?') {
+                return Err(format!("invalid nested repetition operator: `{pattern}`"));
+            }
+            lazy = repeated;
+            repeated = true;
+        } else {
+            (repeated, lazy) = (false, false);
+        }
         let at_start = std::mem::replace(&mut class_empty, false);
         match letter {
             '\\' => match letters.next() {
@@ -110,8 +126,25 @@ fn spelled_out(pattern: &str) -> String {
                 Some(other) => {
                     spelled.push('\\');
                     spelled.push(other);
+                    // The name of a class or the number of a letter in braces is no count.
+                    let named = matches!(other, 'p' | 'P' | 'x') && letters.as_str().starts_with('{');
+                    if let Some((name, after)) = letters.as_str().split_once('}').filter(|_| named) {
+                        spelled.push_str(name);
+                        spelled.push('}');
+                        letters = after.chars();
+                    }
                 }
                 None => spelled.push('\\'),
+            },
+            '{' if !in_class => match counted {
+                Some(count) => {
+                    spelled.push('{');
+                    spelled.push_str(count);
+                    spelled.push('}');
+                    letters = letters.as_str().get(count.len() + 1..).unwrap_or_default().chars();
+                }
+                // No count: a letter.
+                None => spelled.push_str("\\{"),
             },
             '[' if !in_class => {
                 in_class = true;
@@ -145,5 +178,13 @@ fn spelled_out(pattern: &str) -> String {
             other => spelled.push(other),
         }
     }
-    spelled
+    Ok(spelled)
+}
+
+/// The count after an opening brace, `2`, `2,` or `2,3`, if it is one.
+fn count(rest: &str) -> Option<&str> {
+    let (inner, _) = rest.split_once('}')?;
+    let (least, most) = inner.split_once(',').unwrap_or((inner, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (!least.is_empty() && digits(least) && digits(most)).then_some(inner)
 }
