@@ -196,7 +196,8 @@ pub(crate) fn read(decoder: &Decoder<'_>, node: &Node) -> Kustomization {
                     Spot::new(GeneratorArguments::read(decoder, node, at, true), node.line)
                 });
             }
-            "helmGlobals" | "helmCharts" | "helmChartInflationGenerator" => {
+            // Without charts, the settings that all of them share are of no use to kustomize either.
+            "helmCharts" | "helmChartInflationGenerator" if !value.is_empty() => {
                 k.helm = Some(Spot::new(name.to_owned(), line))
             }
             "generatorOptions" => k.generator_options = Some(GeneratorOptions::read(decoder, value, name)),
