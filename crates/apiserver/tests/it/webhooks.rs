@@ -141,3 +141,39 @@ async fn webhooks_are_asked_as_by_a_real_server() {
     server.close().await;
     assert!(out.is_empty(), "{out}");
 }
+
+/// Whoever registers a webhook chooses where the server connects to and sees what others write: no tenant may.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_registers_no_webhook() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::open(Config::new(directory.path())).await.unwrap();
+    let service = server.admin_service();
+    let ask = async |method: &str, path: &str, body: &Value, user: Option<&str>| {
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(user) = user {
+            request = request.header("impersonate-user", user);
+        }
+        let body = Full::new(Bytes::from(body.to_string()));
+        service.handle(request.body(body).unwrap()).await.status().as_u16()
+    };
+    let binding = json!({
+        "metadata": {"name": "admins"}, "subjects": [{"kind": "User", "name": "tenant", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"kind": "ClusterRole", "name": "admin", "apiGroup": "rbac.authorization.k8s.io"},
+    });
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    assert_eq!(ask("POST", bindings, &binding, None).await, 201);
+    let config_maps = "/api/v1/namespaces/default/configmaps";
+    let config_map = json!({"metadata": {"name": "mine"}});
+    assert_eq!(ask("POST", config_maps, &config_map, Some("tenant")).await, 201);
+    for kind in ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"] {
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{}s", kind.to_lowercase());
+        let configuration =
+            json!({"kind": kind, "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "w"}});
+        assert_eq!(ask("POST", &path, &configuration, Some("tenant")).await, 403, "{kind}");
+        assert_eq!(ask("POST", &path, &configuration, None).await, 201, "{kind}");
+        let one = format!("{path}/w");
+        assert_eq!(ask("PUT", &one, &configuration, Some("tenant")).await, 403, "{kind}");
+        assert_eq!(ask("DELETE", &one, &json!({}), Some("tenant")).await, 403, "{kind}");
+    }
+    server.close().await;
+}
