@@ -1,4 +1,6 @@
-//! Owns JSON patches (RFC 6902) on nodes, with the leniencies of the library that kustomize uses: `-1` counts from the end.
+//! Owns JSON patches (RFC 6902) on nodes, with the leniencies of the library that the released kustomize uses: `-1` counts from the
+//! end, a value that is left out is null, `replace` adds a key that is not there, `copy` of one gives null, and what stands before the
+//! first `/` of a path is not looked at.
 
 use serde_json::Value;
 
@@ -41,9 +43,6 @@ pub(crate) fn operations(value: &Value, node: &Node) -> Result<Vec<Operation>, S
             let op = text("op")?;
             let from = match op.as_str() {
                 "move" | "copy" => text("from")?,
-                "add" | "replace" if !map.contains_key("value") => {
-                    return Err(format!("an operation {op} lacks value"));
-                }
                 "add" | "replace" | "remove" | "test" => String::new(),
                 other => {
                     return Err(format!(
@@ -103,6 +102,9 @@ fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Re
         "replace" => {
             let made = value();
             let (parent, key) = parent(node, path)?;
+            if parent.is_map() {
+                return add(node, path, made);
+            }
             *child(parent, &key).ok_or_else(|| format!("doc is missing key: {path}"))? = made;
             Ok(())
         }
@@ -112,9 +114,12 @@ fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Re
         }
         "copy" => {
             let (from, key) = parent(node, &operation.from)?;
-            let copied = child(from, &key)
-                .cloned()
-                .ok_or_else(|| format!("doc is missing from path: {}", operation.from))?;
+            let in_mapping = from.is_map();
+            let copied = match child(from, &key) {
+                Some(found) => found.clone(),
+                None if in_mapping => value_of_nothing(source, line),
+                None => return Err(format!("doc is missing from path: {}", operation.from)),
+            };
             add(node, path, copied)
         }
         "test" => test(node, path, operation.value.as_ref()),
@@ -124,13 +129,20 @@ fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Re
 
 /// Splits a pointer into its decoded parts.
 fn parts(path: &str) -> Result<Vec<String>, String> {
-    let Some(rest) = path.strip_prefix('/') else {
+    let Some((_, rest)) = path.split_once('/') else {
         return Err(format!("the path '{path}' must start with '/'"));
     };
     Ok(rest
         .split('/')
         .map(|part| part.replace("~1", "/").replace("~0", "~"))
         .collect())
+}
+
+/// What a key that is not there stands for.
+fn value_of_nothing(source: u32, line: u32) -> Node {
+    let mut null = from_value(&Value::Null);
+    null.place_all(source, line);
+    null
 }
 
 fn parent<'node>(node: &'node mut Node, path: &str) -> Result<(&'node mut Node, String), String> {
