@@ -110,10 +110,22 @@ pub(crate) fn decode_protobuf(body: &[u8]) -> Result<Value, String> {
     protobuf::decode(body).map_err(|error| error.to_string())
 }
 
-/// What is done to every object that is read: custom resources get the defaults of today's schema.
-pub(crate) fn on_read(resource: &Resource, object: &mut Value) {
-    if let Origin::Custom(custom) = &resource.origin {
-        custom.schema.default(object);
+/// What is done to a custom resource on its way from one version to another: it gets the defaults of the version that it is
+/// stored in, as that is today, and loses what the wanted version does not know.
+pub(crate) fn between_versions(resource: &Resource, object: &mut Value, wanted: &str, with_defaults: bool) {
+    let Origin::Custom(custom) = &resource.origin else {
+        return;
+    };
+    let from = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let same = from == wanted;
+    if with_defaults && let Some(schema) = custom.schemas.get(from) {
+        schema.default(object);
+    }
+    if !same {
+        customresources::convert(object, wanted);
+        if let Some(schema) = custom.schemas.get(wanted) {
+            schema.prune(object);
+        }
     }
 }
 
@@ -158,19 +170,30 @@ pub(crate) fn scale_manager() -> FieldManager {
 pub(crate) fn field_manager(op: &Operation) -> FieldManager {
     let resource = &op.resource;
     let mut manager = FieldManager::new(typing(resource), &resource.api_version(), &resource.kind);
-    if let Origin::Custom(custom) = &resource.origin {
-        manager = manager.for_custom_resource();
-        if let Some(converter) = &custom.converter {
-            manager = manager.with_converter(converter.clone());
+    let subresource = op.subresource.as_deref();
+    match &resource.origin {
+        Origin::Custom(custom) => {
+            manager = manager.for_custom_resource();
+            if let Some(converter) = &custom.converter {
+                manager = manager.with_converter(converter.clone());
+            }
+            if resource.has_status() {
+                let reset = ResetFields::of_custom_resource(subresource);
+                // The main resource resets in its own version only, the status in all: Kubernetes does so.
+                let versions = custom.served.iter().filter(|_| subresource.is_some());
+                manager = versions.fold(manager.with_reset_fields(reset.clone()), |manager, version| {
+                    manager.with_reset_fields_of(version, reset.clone())
+                });
+            }
+        }
+        Origin::Builtin => {
+            let reset = ResetFields::of_builtin(&resource.group, &resource.kind, subresource);
+            manager = manager.with_reset_fields(reset);
         }
     }
-    match op.subresource.as_deref() {
-        None if resource.has_status() => manager.with_reset_fields(ResetFields::fields(&[&["status"]])),
+    match subresource {
         None => manager,
-        Some("status") => manager
-            .with_subresource("status")
-            .with_reset_fields(ResetFields::fields(&[&["spec"]])),
-        Some(other) => manager.with_subresource(other),
+        Some(subresource) => manager.with_subresource(subresource),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::fairness::{Bounds, Fairness, Rejected};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, body, respond};
 use crate::metrics::{Counted, Metrics};
-use crate::registry::Registry;
+use crate::registry::{Registry, Warnings};
 use crate::routes;
 
 /// How long a request's body may take to arrive.
@@ -146,7 +146,9 @@ impl ApiService {
             apply: is_apply(&parts.headers),
             dry_run: info.is_resource && query.get("dryRun").is_some(),
         };
-        let answering = std::panic::AssertUnwindSafe(self.answer(counted, query, &parts.headers, body)).catch_unwind();
+        let warnings = Warnings::default();
+        let answering = self.answer(counted, query, &parts.headers, body, &warnings);
+        let answering = std::panic::AssertUnwindSafe(answering).catch_unwind();
         let answer = answering.await.unwrap_or_else(|_| {
             // A fault of ours ends this request, not the connection that others share.
             Err(Refused::Status(ApiError::internal(
@@ -170,6 +172,7 @@ impl ApiService {
                 respond::error(&error)
             }
         };
+        respond::warn(&mut response, &warnings.lock());
         let (code, took) = (response.status().as_u16(), started.elapsed());
         tracing::debug!(
             code,
@@ -193,6 +196,7 @@ impl ApiService {
         query: Query,
         headers: &http::HeaderMap,
         request_body: B,
+        warnings: &Warnings,
     ) -> Result<Response<Body>, Refused>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -217,6 +221,7 @@ impl ApiService {
             headers: headers.clone(),
             user,
             shutdown: shared.shutdown.clone(),
+            warnings: warnings.clone(),
         };
         if info.verb == "watch" {
             let place = shared.fairness.watch(&request.user)?;

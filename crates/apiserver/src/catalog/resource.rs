@@ -1,5 +1,6 @@
 //! One served resource in one version: its names, its verbs, and where its objects are kept.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use structured_merge::{Convert, Typing};
@@ -40,6 +41,12 @@ pub struct CustomKind {
     pub terminating: bool,
     /// Fields that field selectors may name, without the leading dot.
     pub selectable_fields: Vec<String>,
+    /// What its objects look like in each version, served or not, by group and version.
+    pub schemas: Arc<BTreeMap<String, Arc<dyn ObjectSchema>>>,
+    /// Group and version of every version that is served.
+    pub served: Vec<String>,
+    /// What its users are told, if this version is deprecated.
+    pub deprecation: Option<String>,
     /// Where the scale subresource finds its numbers, if there is one.
     pub scale: Option<ScalePaths>,
     /// What its objects look like.
@@ -203,6 +210,18 @@ impl Resource {
     #[must_use]
     pub fn is_custom(&self) -> bool {
         matches!(self.origin, Origin::Custom(_))
+    }
+
+    /// What every request is told, if this version is deprecated.
+    #[must_use]
+    pub fn deprecation(&self) -> Option<String> {
+        match &self.origin {
+            Origin::Custom(custom) => custom.deprecation.clone(),
+            Origin::Builtin if self.group.is_empty() && self.plural == "endpoints" => {
+                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
+            }
+            Origin::Builtin => None,
+        }
     }
 
     /// Whether objects are stored in this version.

@@ -1,14 +1,17 @@
 //! From a definition to the resources that it serves: one for each version.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use structured_merge::{SameShape, Schema, Typing};
 
 use super::Compiled;
+use super::version::priority;
 use crate::catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 use crate::customresources::{self, CustomSchema};
 use crate::registry::ObjectExt;
+use crate::schema::ObjectSchema;
 use crate::table::Columns;
 
 const VERBS: [&str; 8] = [
@@ -55,17 +58,31 @@ pub(super) fn resources(definition: &Value, old: &Catalog) -> Compiled {
     } else {
         None
     };
+    let schemas: BTreeMap<String, Arc<dyn ObjectSchema>> = customresources::versions(definition)
+        .filter_map(|version| {
+            let schema = CustomSchema::new(definition, name_of(version))?;
+            Some((
+                format!("{group}/{}", name_of(version)),
+                Arc::new(schema) as Arc<dyn ObjectSchema>,
+            ))
+        })
+        .collect();
+    let schemas = Arc::new(schemas);
+    let served_versions: Vec<String> = typings.iter().map(|(version, _)| version.clone()).collect();
     let mut resources = Vec::new();
     for (version, (_, typing)) in served.iter().zip(typings) {
-        let Some(schema) = CustomSchema::new(definition, name_of(version)) else {
+        let Some(schema) = schemas.get(&format!("{group}/{}", name_of(version))).cloned() else {
             continue;
         };
         let custom = CustomKind {
             revision: definition.resource_version().to_owned(),
             terminating: definition.is_deleting(),
             selectable_fields: selectable_fields(version),
+            served: served_versions.clone(),
+            deprecation: deprecation(definition, version),
             scale: scale(version),
-            schema: Arc::new(schema),
+            schema,
+            schemas: schemas.clone(),
             columns: Columns::Custom(customresources::columns(definition, name_of(version))),
             typing,
             converter: converter.clone(),
@@ -110,6 +127,31 @@ fn typing(version: &Value) -> Typing {
         .pointer("/schema/openAPIV3Schema")
         .and_then(|schema| Schema::from_structural(schema).ok())
         .unwrap_or_else(Typing::deduced)
+}
+
+/// The words of the definition, or else Kubernetes' own, which point to the best version that is not deprecated.
+fn deprecation(definition: &Value, version: &Value) -> Option<String> {
+    let is_deprecated = |version: &Value| version.get("deprecated") == Some(&json!(true));
+    if !is_deprecated(version) {
+        return None;
+    }
+    if let Some(words) = version.get("deprecationWarning").and_then(Value::as_str) {
+        return Some(words.to_owned());
+    }
+    let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
+    let name = name_of(version);
+    let mut better: Vec<&str> = customresources::versions(definition)
+        .filter(|other| other.get("served") == Some(&json!(true)) && !is_deprecated(other))
+        .map(name_of)
+        .filter(|other| priority(other) < priority(name))
+        .collect();
+    better.sort_by_key(|name| priority(name));
+    let advice = better.first().map(|best| format!("; use {group}/{best} {kind}"));
+    Some(format!(
+        "{group}/{name} {kind} is deprecated{}",
+        advice.unwrap_or_default()
+    ))
 }
 
 fn selectable_fields(version: &Value) -> Vec<String> {

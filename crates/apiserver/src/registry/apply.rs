@@ -40,11 +40,17 @@ impl Registry {
             }
         }
         let manager = kinds::field_manager(op);
-        let sent = config.resource_version().to_owned();
+        let sent = config.wanted_version().to_owned();
         let sent_uid = config.uid().to_owned();
         self.change(op, name, |live| {
-            if live.is_none() && (op.subresource.is_some() || !sent_uid.is_empty()) {
+            if live.is_none() && op.subresource.is_some() {
                 return Err(ApiError::not_found(&op.resource, name));
+            }
+            if live.is_none() && !sent_uid.is_empty() {
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {sent_uid}, and no existing object was found"
+                );
+                return Err(ApiError::conflict(&op.resource, name, &why));
             }
             if let Some(live) = live
                 && !sent.is_empty()

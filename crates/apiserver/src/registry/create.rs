@@ -122,6 +122,7 @@ impl Registry {
             if view.exists_key(&key) {
                 return Err(ApiError::already_exists(resource, &name));
             }
+            let object = from_storage(to_storage(object, resource), resource);
             return Ok(Some(Outcome { object, created: true }));
         }
         let payload = match encode(&to_storage(object, resource)) {

@@ -186,12 +186,15 @@ pub(super) fn check_preconditions(
     live: &Value,
 ) -> Result<(), ApiError> {
     let kind = &op.resource.kind;
+    let qualified = match op.resource.group.as_str() {
+        "" => kind.clone(),
+        group => format!("{kind}.{group}"),
+    };
     let failed = |why: String| {
         let mut error = ApiError::conflict(&op.resource, name, "");
         // A broken precondition names the kind, not the resource.
-        error.details.remove("group");
         error.details.insert("kind".to_owned(), Value::from(kind.as_str()));
-        error.message = format!("Operation cannot be fulfilled on {kind} {name:?}: {why}");
+        error.message = format!("Operation cannot be fulfilled on {qualified} {name:?}: {why}");
         error
     };
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != live.uid()) {

@@ -7,6 +7,7 @@ use tenure_store::{Entry, Payload};
 
 use crate::catalog::Resource;
 use crate::http::ApiError;
+use crate::kinds;
 
 /// The object in a stored entry.
 pub(crate) fn decode_stored(entry: &Entry) -> Result<Value, ApiError> {
@@ -94,8 +95,12 @@ pub(crate) fn convert(object: Value, from: &str, resource: &Resource) -> Value {
 }
 
 /// The object as the store wants it.
-pub(crate) fn to_storage(object: Value, resource: &Resource) -> Value {
+pub(crate) fn to_storage(mut object: Value, resource: &Resource) -> Value {
     let wanted = &resource.storage_api_version;
+    if resource.is_custom() {
+        kinds::between_versions(resource, &mut object, wanted, false);
+        return object;
+    }
     if *wanted == resource.api_version() {
         return object;
     }
@@ -106,7 +111,11 @@ pub(crate) fn to_storage(object: Value, resource: &Resource) -> Value {
 }
 
 /// A stored object in the version that the client asked for.
-pub(crate) fn from_storage(object: Value, resource: &Resource) -> Value {
+pub(crate) fn from_storage(mut object: Value, resource: &Resource) -> Value {
+    if resource.is_custom() {
+        kinds::between_versions(resource, &mut object, &resource.api_version(), true);
+        return object;
+    }
     let from = object
         .get("apiVersion")
         .and_then(Value::as_str)

@@ -38,8 +38,6 @@ impl Registry {
 
     /// A stored entry as an object in the requested version.
     pub(crate) fn present(&self, op: &Operation, entry: &Entry) -> Result<Value, ApiError> {
-        let mut object = from_storage(decode_stored(entry)?, &op.resource);
-        crate::kinds::on_read(&op.resource, &mut object);
-        Ok(object)
+        Ok(from_storage(decode_stored(entry)?, &op.resource))
     }
 }

@@ -20,6 +20,13 @@ pub(crate) trait ObjectExt {
     fn resource_version(&self) -> &str {
         self.meta_str("resourceVersion")
     }
+    /// The version that a writer expects to replace; empty if any will do.
+    fn wanted_version(&self) -> &str {
+        match self.resource_version() {
+            "0" => "",
+            other => other,
+        }
+    }
     fn finalizers(&self) -> Vec<&str>;
     fn is_deleting(&self) -> bool {
         !self.meta_str("deletionTimestamp").is_empty()

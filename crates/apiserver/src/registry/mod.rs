@@ -33,6 +33,7 @@ pub(crate) use encode::{convert, decode_stored, kind_prefix, without_kind};
 pub(crate) use list::Item;
 pub(crate) use list::{ListOptions, ListResult, RevisionMatch};
 pub(crate) use metadata::ObjectExt;
+pub(crate) use operation::Warnings;
 pub use operation::{FieldValidation, Operation, Sent};
 pub(crate) use patch::apply_patch;
 pub(crate) use patch::{Patch, PatchKind};

@@ -28,6 +28,9 @@ pub struct Sent {
     pub field_validation: bool,
 }
 
+/// Texts for the answer's Warning headers, collected on the way.
+pub(crate) type Warnings = Arc<Mutex<Vec<String>>>;
+
 /// One request to the registry.
 #[derive(Debug, Clone)]
 pub struct Operation {
@@ -48,7 +51,7 @@ pub struct Operation {
     /// Which of these the client named.
     pub sent: Sent,
     /// Texts for the answer's Warning headers.
-    pub warnings: Arc<Mutex<Vec<String>>>,
+    pub warnings: Warnings,
 }
 
 impl Operation {

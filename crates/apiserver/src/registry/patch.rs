@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::decode::check_fields;
 use super::{ObjectExt, Operation, Outcome, Registry};
+use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
 use crate::{kinds, strategy};
 
@@ -60,13 +61,18 @@ impl Registry {
             return Err(ApiError::new(422, "Invalid", "the patch leaves no object"));
         }
         let resource = &op.resource;
-        for (key, wanted) in [("apiVersion", resource.api_version()), ("kind", resource.kind.clone())] {
-            let found = new.get(key).and_then(Value::as_str).unwrap_or_default();
-            if found != wanted {
-                return Err(ApiError::bad_request(format!(
-                    "the patched object has {key} {found:?}, and {wanted:?} is expected"
-                )));
-            }
+        let found = |key: &str| new.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (version, kind) = (found("apiVersion"), found("kind"));
+        if (version, kind) != (&resource.api_version(), &resource.kind) {
+            return Err(unpatchable(
+                resource,
+                format!("a patch leaves apiVersion and kind as they are, and these are {version:?} and {kind:?}"),
+            ));
+        }
+        if new.name().is_empty() {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )));
         }
         if new.name() != name {
             return Err(ApiError::bad_request(format!(
@@ -76,26 +82,33 @@ impl Registry {
         }
         super::create::check_namespace(op, &mut new)?;
         check_fields(op, &mut new, patch.repeated.clone()).map_err(|error| {
-            // The real server repeats the whole object here, secrets included; this one only says what is wrong with it.
             let prefix = format!(
                 "{} in version {:?} cannot be handled as a {}: ",
                 resource.kind, resource.version, resource.kind
             );
-            let why = error.message.strip_prefix(&prefix).unwrap_or(&error.message).to_owned();
-            let fault = FieldError::invalid("patch", resource.kind.as_str(), why);
-            let mut refused = ApiError::invalid("", "", "", std::slice::from_ref(&fault));
-            refused.details.remove("name");
-            refused
+            unpatchable(
+                resource,
+                error.message.strip_prefix(&prefix).unwrap_or(&error.message).to_owned(),
+            )
         })?;
         strategy::normalize(resource, &mut new);
         kinds::set_defaults(resource, &mut new);
-        let version = new.resource_version();
+        let version = new.wanted_version();
         if !version.is_empty() && version != live.resource_version() {
             return Err(ApiError::modified(resource, name));
         }
         let new = strategy::reset_fields(op, live, new);
         Ok(self.manage_fields(op, Some(live), new))
     }
+}
+
+/// A patch makes something that is no object of the kind. The real server repeats the whole object here, secrets included;
+/// this one only says what is wrong with it.
+fn unpatchable(resource: &Resource, why: String) -> ApiError {
+    let fault = FieldError::invalid("patch", resource.kind.as_str(), why);
+    let mut refused = ApiError::invalid("", "", "", std::slice::from_ref(&fault));
+    refused.details.remove("name");
+    refused
 }
 
 /// The patched document, not yet checked.

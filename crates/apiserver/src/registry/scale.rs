@@ -119,7 +119,7 @@ impl Registry {
                 let mut seen = self.scale_of(op, live)?;
                 seen.set_meta("managedFields", scale::to_scale(&owners, &replicas_paths).to_value());
                 let scale = wanted(&seen)?;
-                let version = scale.resource_version();
+                let version = scale.wanted_version();
                 if !version.is_empty() && version != live.resource_version() {
                     return Err(ApiError::modified(&op.resource, name));
                 }

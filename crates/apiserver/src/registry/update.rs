@@ -33,21 +33,21 @@ impl Registry {
         }
         strategy::normalize(&op.resource, &mut object);
         kinds::set_defaults(&op.resource, &mut object);
-        let sent = object.resource_version().to_owned();
-        if sent.is_empty() && strategy::needs_resource_version(&op.resource) {
-            return Err(ApiError::invalid(
-                &op.resource.group,
-                &op.resource.kind,
-                name,
-                &[FieldError::invalid(
-                    "metadata.resourceVersion",
-                    json!(0),
-                    "must be specified for an update",
-                )],
-            ));
-        }
+        let sent = object.wanted_version().to_owned();
         self.change(op, name, |live| {
             let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;
+            if sent.is_empty() && strategy::needs_resource_version(&op.resource) {
+                return Err(ApiError::invalid(
+                    &op.resource.group,
+                    &op.resource.kind,
+                    name,
+                    &[FieldError::invalid(
+                        "metadata.resourceVersion",
+                        json!(0),
+                        "must be specified for an update",
+                    )],
+                ));
+            }
             if !sent.is_empty() && sent != live.resource_version() {
                 return Err(ApiError::modified(&op.resource, name));
             }
@@ -138,7 +138,7 @@ impl Registry {
         }
         let gone = new.is_deleting() && strategy::is_finalized(resource, &new);
         if op.dry_run {
-            return Ok(new);
+            return Ok(from_storage(to_storage(new, resource), resource));
         }
         let payload = match encode(&to_storage(new.clone(), resource)) {
             Ok(payload) => payload,

@@ -9,8 +9,9 @@ use super::options;
 use super::render::{Form, object as render};
 use crate::admission::{self, Attributes};
 use crate::authorization::Attributes as Right;
+use crate::catalog::Resource;
 use crate::http::query::Query;
-use crate::http::{ApiError, Body, FieldError, respond};
+use crate::http::{ApiError, Body, respond};
 use crate::registry::{
     BodyFormat, DeleteOptions, Deleted, ObjectExt, Operation, Patch, PatchKind, decode_object, parse_body,
 };
@@ -127,21 +128,14 @@ pub(crate) async fn update(
     Ok(written(request, op, form, outcome))
 }
 
-pub(crate) async fn patch(
-    request: &ObjectRequest,
-    op: &Operation,
-    form: Form,
-    name: &str,
-    body: &[u8],
-) -> Result<Response<Body>, ApiError> {
-    let (kind, format) = match media_type(&request.headers).as_str() {
+/// Which kind of patch a body is, and how it is written.
+pub(crate) fn patch_form(resource: &Resource, headers: &HeaderMap) -> Result<(PatchKind, BodyFormat), ApiError> {
+    Ok(match media_type(headers).as_str() {
         "application/json-patch+json" => (PatchKind::Json, BodyFormat::Json),
         "application/merge-patch+json" => (PatchKind::Merge, BodyFormat::Json),
-        "application/strategic-merge-patch+json" if !op.resource.is_custom() => {
-            (PatchKind::Strategic, BodyFormat::Json)
-        }
+        "application/strategic-merge-patch+json" if !resource.is_custom() => (PatchKind::Strategic, BodyFormat::Json),
         "application/apply-patch+yaml" => (PatchKind::Apply, BodyFormat::Yaml),
-        _ if op.resource.is_custom() => {
+        _ if resource.is_custom() => {
             return Err(ApiError::unsupported_media_type(&[
                 "application/json-patch+json",
                 "application/merge-patch+json",
@@ -155,17 +149,18 @@ pub(crate) async fn patch(
                 "415: Unsupported Media Type",
             ));
         }
-    };
-    let force = request.query.get("force").is_some();
+    })
+}
+
+pub(crate) async fn patch(
+    request: &ObjectRequest,
+    op: &Operation,
+    form: Form,
+    name: &str,
+    body: &[u8],
+) -> Result<Response<Body>, ApiError> {
+    let (kind, format) = patch_form(&op.resource, &request.headers)?;
     let forced = request.query.flag("force");
-    if kind != PatchKind::Apply && force {
-        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
-        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
-    }
-    if kind == PatchKind::Apply && request.query.get("fieldManager").is_none() {
-        let error = FieldError::required("fieldManager", "is required for apply patch");
-        return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
-    }
     let (body, repeated) = parse_body(body, format)?;
     let patch = Patch {
         kind,

@@ -6,14 +6,15 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
-use super::render::{Form, list, listed, object as render_object};
+use super::render::{Form, list, list_metadata, listed, object as render_object};
 use super::{object, options, pods, watch};
 use crate::access::Gate;
 use crate::authentication::UserInfo;
+use crate::catalog::Resource;
 use crate::http::negotiate::view;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
-use crate::registry::{Operation, Registry, Sent};
+use crate::registry::{Operation, PatchKind, Registry, Sent, Warnings};
 
 /// One request about objects, admitted.
 pub(crate) struct ObjectRequest {
@@ -24,17 +25,13 @@ pub(crate) struct ObjectRequest {
     pub(crate) headers: HeaderMap,
     pub(crate) user: UserInfo,
     pub(crate) shutdown: CancellationToken,
+    /// Texts for the answer's Warning headers, be it an object or a refusal.
+    pub(crate) warnings: Warnings,
 }
 
 /// Answers a request about objects. `body` is read by then.
 pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Response<Body>, ApiError> {
-    let ObjectRequest {
-        registry,
-        info,
-        query,
-        headers,
-        ..
-    } = request;
+    let ObjectRequest { registry, info, .. } = request;
     let catalog = registry.catalog();
     let Some(resource) = catalog.find(&info.group, &info.version, &info.resource) else {
         return if catalog.has_version(&info.group, &info.version) {
@@ -46,9 +43,26 @@ pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Respon
     if !info.rest.is_empty() {
         return Err(ApiError::no_such_resource());
     }
+    request.warnings.lock().extend(resource.deprecation());
+    serve_known(request, resource, body).await
+}
+
+/// Answers a request about objects of a resource that is served.
+async fn serve_known(
+    request: &ObjectRequest,
+    resource: &Arc<Resource>,
+    body: Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let ObjectRequest {
+        info, query, headers, ..
+    } = request;
     let subresource = info.subresource.as_deref();
     if subresource.is_some_and(|name| resource.subresource(name).is_none()) {
-        return Err(ApiError::no_such_resource());
+        return Err(match &info.name {
+            // The definition is known, and what it lacks is answered like an object that it lacks.
+            Some(name) if resource.is_custom() => ApiError::not_found(resource, name),
+            _ => ApiError::no_such_resource(),
+        });
     }
     // A namespace belongs to the URL of what is in one: always, unless everything of a kind is read.
     let everywhere = matches!(info.verb.as_str(), "list" | "watch");
@@ -80,6 +94,13 @@ pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Respon
         _ => "DeleteOptions",
     };
     let writes = !matches!(info.verb.as_str(), "get" | "list" | "watch");
+    if writes {
+        let apply = match info.verb.as_str() {
+            "patch" => Some(object::patch_form(resource, headers)?.0 == PatchKind::Apply),
+            _ => None,
+        };
+        options::check(query, kind, apply)?;
+    }
     let op = Operation {
         namespace: if resource.namespaced {
             info.namespace.clone()
@@ -88,24 +109,18 @@ pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Respon
         },
         subresource: info.subresource.clone(),
         user: request.user.clone(),
-        dry_run: writes && options::dry_run(query, kind)?,
+        dry_run: writes && options::dry_run(query),
         field_manager: options::field_manager(query, headers),
-        field_validation: if writes {
-            options::field_validation(query, kind)?
-        } else {
-            Default::default()
-        },
+        field_validation: options::field_validation(query),
         sent: Sent {
             field_manager: query.get("fieldManager").is_some(),
             field_validation: query.get("fieldValidation").is_some(),
         },
-        warnings: Arc::default(),
+        warnings: request.warnings.clone(),
         resource: resource.clone(),
     };
     let form = Form::new(view(headers)?, query)?;
-    let mut response = dispatch(request, &op, form, body).await?;
-    respond::warn(&mut response, &op.warnings.lock());
-    Ok(response)
+    dispatch(request, &op, form, body).await
 }
 
 async fn dispatch(
@@ -147,7 +162,7 @@ async fn dispatch(
             let (revision, objects) = registry.delete_collection(op, &list, &options).await?;
             let value = serde_json::json!({
                 "kind": op.resource.list_kind, "apiVersion": op.resource.api_version(),
-                "metadata": {"resourceVersion": revision.to_string()}, "items": objects.into_iter().map(|object| listed(op, object)).collect::<Vec<_>>(),
+                "metadata": list_metadata(op, revision), "items": objects.into_iter().map(|object| listed(op, object)).collect::<Vec<_>>(),
             });
             Ok(respond::value(StatusCode::OK, &value))
         }

@@ -1,27 +1,80 @@
 //! The query parameters of object requests, as the registry wants them.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use http::HeaderMap;
+use regex::Regex;
 
 use crate::catalog::Resource;
 use crate::http::query::Query;
 use crate::http::{ApiError, FieldError};
 use crate::registry::{DeleteOptions, FieldValidation, ListOptions, RevisionMatch, Selectors, WatchOptions};
+use crate::schema::FieldErrorKind;
 
 /// How long a watch lasts that names no timeout: Kubernetes' half hour, and up to as much again.
 const WATCH_SECONDS: u64 = 30 * 60;
 
-pub(crate) fn dry_run(query: &Query, kind: &str) -> Result<bool, ApiError> {
-    let mut found = false;
-    for value in query.all("dryRun") {
-        if value != "All" {
-            let error = FieldError::not_supported("dryRun", vec![value], &["All"]);
-            return Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]));
+/// Refuses options of a write that mean nothing. `apply` says of a patch whether it is one.
+pub(crate) fn check(query: &Query, kind: &str, apply: Option<bool>) -> Result<(), ApiError> {
+    let mut errors = Vec::new();
+    match apply {
+        Some(true) if query.get("fieldManager").is_none() => {
+            errors.push(FieldError::required("fieldManager", "is required for apply patch"));
         }
-        found = true;
+        Some(false) if query.get("force").is_some() => {
+            errors.push(FieldError::forbidden(
+                "force",
+                "may not be specified for non-apply patch",
+            ));
+        }
+        _ => {}
     }
-    Ok(found)
+    if kind != "DeleteOptions" {
+        errors.extend(query.get("fieldManager").into_iter().flat_map(manager_faults));
+    }
+    let dry_run: Vec<&str> = query.all("dryRun").collect();
+    if dry_run.iter().any(|value| *value != "All") {
+        errors.push(FieldError::not_supported("dryRun", dry_run, &["All"]));
+    }
+    if let Some(mode) = query.get("fieldValidation")
+        && kind != "DeleteOptions"
+        && !matches!(mode, "Ignore" | "Strict" | "Warn")
+    {
+        let supported = ["", "Ignore", "Strict", "Warn"];
+        errors.push(FieldError::not_supported("fieldValidation", mode, &supported));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid("meta.k8s.io", kind, "", &errors))
+}
+
+/// What Go calls printable.
+static PRINTABLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{L}\p{M}\p{N}\p{P}\p{S} ]$").ok());
+const LONGEST_MANAGER: usize = 128;
+
+fn manager_faults(manager: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if manager.len() > LONGEST_MANAGER {
+        let detail = format!("may not be more than {LONGEST_MANAGER} bytes");
+        errors.push(FieldError::new(FieldErrorKind::TooLong, "fieldManager", "", detail));
+    }
+    for (position, letter) in manager.char_indices() {
+        let printable = PRINTABLE
+            .as_ref()
+            .is_some_and(|printable| printable.is_match(letter.encode_utf8(&mut [0; 4])));
+        if !printable {
+            let detail = format!("invalid character U+{:04X} (at position {position})", u32::from(letter));
+            errors.push(FieldError::invalid("fieldManager", manager, detail));
+        }
+    }
+    errors
+}
+
+/// Whether nothing may be stored; [`check`] has seen the values.
+pub(crate) fn dry_run(query: &Query) -> bool {
+    query.all("dryRun").next().is_some()
 }
 
 /// The manager that a write names, or else the program in its User-Agent.
@@ -42,15 +95,12 @@ pub(crate) fn field_manager(query: &Query, headers: &HeaderMap) -> String {
     }
 }
 
-pub(crate) fn field_validation(query: &Query, kind: &str) -> Result<FieldValidation, ApiError> {
+/// What happens to unknown fields; [`check`] has seen the value.
+pub(crate) fn field_validation(query: &Query) -> FieldValidation {
     match query.get("fieldValidation") {
-        None | Some("Warn") => Ok(FieldValidation::Warn),
-        Some("Ignore") => Ok(FieldValidation::Ignore),
-        Some("Strict") => Ok(FieldValidation::Strict),
-        Some(other) => {
-            let error = FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]);
-            Err(ApiError::invalid("meta.k8s.io", kind, "", &[error]))
-        }
+        Some("Ignore") => FieldValidation::Ignore,
+        Some("Strict") => FieldValidation::Strict,
+        _ => FieldValidation::Warn,
     }
 }
 
@@ -120,7 +170,7 @@ pub(crate) fn delete(query: &Query) -> Result<DeleteOptions, ApiError> {
             .map(str::to_owned)
             .or_else(|| orphan.map(|orphan| if orphan { "Orphan" } else { "Background" }.to_owned())),
         grace_period_seconds: query.number("gracePeriodSeconds")?,
-        dry_run: dry_run(query, "DeleteOptions")?,
+        dry_run: dry_run(query),
         ..DeleteOptions::default()
     })
 }

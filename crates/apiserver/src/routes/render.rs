@@ -70,7 +70,11 @@ pub(crate) fn list(
     form: Form,
     page: ListResult,
 ) -> Result<Response<Body>, ApiError> {
-    let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+    let mut metadata = if form.view == View::Object {
+        list_metadata(op, page.revision)
+    } else {
+        json!({"resourceVersion": page.revision.to_string()})
+    };
     if let Some(map) = metadata.as_object_mut() {
         if let Some(next) = page.next {
             map.insert("continue".to_owned(), Value::from(next));
@@ -102,6 +106,16 @@ pub(crate) fn list(
         }),
     };
     Ok(respond::value(StatusCode::OK, &value))
+}
+
+/// What a list says of itself. One of custom resources always says where it goes on, though it ends here.
+pub(crate) fn list_metadata(op: &Operation, revision: u64) -> Value {
+    let revision = revision.to_string();
+    if op.resource.is_custom() {
+        json!({"continue": "", "resourceVersion": revision})
+    } else {
+        json!({"resourceVersion": revision})
+    }
 }
 
 /// An object as an item of a list: the list's kind says what built-in ones are.

@@ -23,9 +23,6 @@ pub(super) fn prepare_create(object: &mut Value) {
             }
         }
     };
-    if let Some(metadata) = object.metadata_mut() {
-        add(metadata);
-    }
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
@@ -39,5 +36,19 @@ pub(super) fn prepare_create(object: &mut Value) {
         .map(|template| template.entry("metadata").or_insert_with(|| json!({})));
     if let Some(Value::Object(metadata)) = metadata {
         add(metadata);
+    }
+    default_labels(object);
+}
+
+/// A Job without labels of its own has those of its Pods.
+pub(super) fn default_labels(object: &mut Value) {
+    let labels = |pointer: &str| {
+        let found = object.pointer(pointer).and_then(Value::as_object);
+        found.filter(|labels| !labels.is_empty()).cloned()
+    };
+    if labels("/metadata/labels").is_none()
+        && let Some(labels) = labels("/spec/template/metadata/labels")
+    {
+        object.set_meta("labels", Value::Object(labels));
     }
 }

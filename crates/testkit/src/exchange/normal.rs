@@ -6,13 +6,14 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
 
-/// One text has it all: uids, times, addresses that a server chose, resourceVersions in messages, hashes and ages.
+/// One text has it all: uids, times, names generated from `gen-` (which refusals name too), addresses that a server chose, resourceVersions in messages, hashes and ages.
 static TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"(?P<uid>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})",
         r"|(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z)",
         r"|(?P<address>\b10\.96\.\d+\.\d+)",
         r"|\b(?P<volume>kube-api-access-[a-z0-9]{5})\b",
+        r"|(?P<generated>\bgen-[a-z0-9]{5}\b)",
         r"|in record \((?P<record>\d+)\)",
         r"|current: (?P<current>\d+)",
         r"|X509SHA256=(?P<hash>[0-9a-f]+)",
@@ -62,10 +63,15 @@ impl Normal {
             Value::Object(map) => {
                 self.learn_generated(map);
                 // A list's own version says how far the server is, which others move too.
-                let is_list = in_list || map.contains_key("items");
+                let is_list = map.contains_key("items") && map.contains_key("kind");
                 let mut normal = Map::new();
                 for (key, value) in map {
-                    let value = self.value(value, key, is_list && key == "metadata");
+                    let of_list = match key.as_str() {
+                        "metadata" => is_list,
+                        "resourceVersion" => in_list,
+                        _ => false,
+                    };
+                    let value = self.value(value, key, of_list);
                     normal.insert(self.text(key), value);
                 }
                 Value::Object(normal)
@@ -120,6 +126,8 @@ impl Normal {
                 let named = |name: &str| captures.name(name).map(|found| found.as_str().to_owned());
                 if let Some(uid) = named("uid") {
                     self.name("uid", &uid)
+                } else if let Some(name) = named("generated") {
+                    self.name("name", &name)
                 } else if let Some(address) = named("address") {
                     self.name("address", &address)
                 } else if let Some(version) = named("record") {
