@@ -55,24 +55,35 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
 }
 
 /// Texts for the writer of an object that is accepted all the same.
-pub(crate) fn warnings(resource: &Resource, object: &Value) -> Vec<String> {
+pub(crate) fn warnings(resource: &Resource, object: &Value, is_new: bool) -> Vec<String> {
     if resource.is_custom() {
         return customresources::object_warnings(object);
     }
     if resource.group == definitions::GROUP && resource.plural == definitions::PLURAL {
         return customresources::warnings(object);
     }
-    if resource.group == "networking.k8s.io"
-        && resource.plural == "ingresses"
-        && object
-            .pointer("/metadata/annotations/kubernetes.io~1ingress.class")
-            .is_some()
-    {
-        let text =
-            "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead";
-        return vec![text.to_owned()];
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "services") => {
+            let ignored = text("/spec/externalName").is_some() && text("/spec/type") != Some("ExternalName");
+            let deprecated = text("/spec/trafficDistribution") == Some("PreferClose");
+            let ignored = ignored.then_some(r#"spec.externalName is ignored when spec.type is not "ExternalName""#);
+            let deprecated =
+                deprecated.then_some(r#"spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone""#);
+            [ignored, deprecated].into_iter().flatten().map(str::to_owned).collect()
+        }
+        ("networking.k8s.io", "ingresses")
+            if is_new
+                && text("/spec/ingressClassName").is_none()
+                && text("/metadata/annotations/kubernetes.io~1ingress.class").is_some() =>
+        {
+            vec![
+                r#"annotation "kubernetes.io/ingress.class" is deprecated, please use 'spec.ingressClassName' instead"#
+                    .to_owned(),
+            ]
+        }
+        _ => Vec::new(),
     }
-    Vec::new()
 }
 
 /// What is wrong with an object that is about to be created.
@@ -110,22 +121,34 @@ pub(crate) fn decode_protobuf(body: &[u8]) -> Result<Value, String> {
     protobuf::decode(body).map_err(|error| error.to_string())
 }
 
-/// What is done to a custom resource on its way from one version to another: it gets the defaults of the version that it is
-/// stored in, as that is today, and loses what the wanted version does not know.
-pub(crate) fn between_versions(resource: &Resource, object: &mut Value, wanted: &str, with_defaults: bool) {
+/// A custom resource as the store wants it: in that version, without what its schema does not know.
+pub(crate) fn into_storage(resource: &Resource, object: &mut Value) {
     let Origin::Custom(custom) = &resource.origin else {
         return;
     };
+    let wanted = &resource.storage_api_version;
+    customresources::convert(object, wanted);
+    if let Some(schema) = custom.schemas.get(wanted) {
+        schema.prune(object);
+    }
+    customresources::plain_numbers(object);
+}
+
+/// A stored custom resource in the wanted version: with the defaults of the version that it is stored in, as that is
+/// today, and without what the wanted version does not know.
+pub(crate) fn out_of_storage(resource: &Resource, object: &mut Value) {
+    let Origin::Custom(custom) = &resource.origin else {
+        return;
+    };
+    let wanted = resource.api_version();
     let from = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let same = from == wanted;
-    if with_defaults && let Some(schema) = custom.schemas.get(from) {
+    if let Some(schema) = custom.schemas.get(from) {
         schema.default(object);
     }
     if !same {
-        customresources::convert(object, wanted);
-        if let Some(schema) = custom.schemas.get(wanted) {
-            schema.prune(object);
-        }
+        customresources::convert(object, &wanted);
+        custom.schema.prune(object);
     }
 }
 

@@ -10,13 +10,16 @@ const MOST_NODES: usize = 200_000;
 
 /// The document in a body, and the keys that are in it twice. JSON is YAML, and most clients send it.
 pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
-    if let Ok(read) = crate::schema::strict::read_json(body) {
-        return Ok(read);
+    if let Ok((value, repeated)) = crate::schema::strict::read_json(body)
+        && repeated.is_empty()
+    {
+        return Ok((value, repeated));
     }
     let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
-        let (event, _) = event.map_err(|error| error.to_string())?;
+        let (event, span) = event.map_err(|error| error.to_string())?;
+        builder.line = span.start.line();
         builder.take(event)?;
     }
     Ok((builder.document.unwrap_or(Value::Null), builder.repeated))
@@ -28,6 +31,7 @@ struct Builder {
     open: Vec<Open>,
     anchors: std::collections::HashMap<usize, Value>,
     repeated: Vec<String>,
+    line: usize,
     nodes: usize,
 }
 
@@ -99,7 +103,8 @@ impl Builder {
                 Some(name) if name == "<<" => merge(map, value),
                 Some(name) => {
                     if map.insert(name.clone(), value).is_some() {
-                        self.repeated.push(format!("key {name:?} already set in map"));
+                        self.repeated
+                            .push(format!("line {}: key {name:?} already set in map", self.line));
                     }
                 }
             },
@@ -213,7 +218,10 @@ mod tests {
 
     #[test]
     fn faults() {
-        assert_eq!(parse(b"a: 1\na: 2\n").unwrap().1, ["key \"a\" already set in map"]);
+        assert_eq!(
+            parse(b"a: 1\na: 2\n").unwrap().1,
+            ["line 2: key \"a\" already set in map"]
+        );
         assert!(parse(b"a: [").is_err());
         assert!(parse(b"a: 1\n---\nb: 1\n").is_err());
         assert!(parse("[".repeat(500).as_bytes()).is_err());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Map, Value};
 use tenure_testkit::exchange::{Normal, Saved, Step, differences};
 
-use crate::known;
+use crate::known::{self, Verdict};
 use crate::servers::{Servers, make_namespace};
 
 /// An answer that differs.
@@ -60,18 +60,21 @@ pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
         let mut step = step.clone();
         step.want = want.clone();
         recorded.push(step.clone());
-        let found = known::without_known(&step, differences(&want, &got, &Map::new()));
-        if let Some(first) = found.first() {
-            let difference = Difference {
-                step: index,
-                signature: signature(&step, &want, &got, first),
-                found,
-            };
-            return Ok(Outcome {
-                recorded,
-                difference: Some(difference),
-            });
-        }
+        let found = match known::judge(&step, &want, &got, differences(&want, &got, &Map::new())) {
+            Verdict::Same => continue,
+            Verdict::Ends => break,
+            Verdict::Differs(found) => found,
+        };
+        let Some(first) = found.first() else { continue };
+        let difference = Difference {
+            step: index,
+            signature: signature(&step, &want, &got, first),
+            found,
+        };
+        return Ok(Outcome {
+            recorded,
+            difference: Some(difference),
+        });
     }
     Ok(Outcome {
         recorded,

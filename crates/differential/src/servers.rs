@@ -51,7 +51,9 @@ impl Servers {
         let (kubernetes, real) = match real {
             Real::Kubeconfig(path) => (None, client_of(path).await?),
             Real::Binaries(binaries) => {
-                let kubernetes = Kubernetes::start(binaries, false).await?;
+                // Its finalizer would stay, as nothing mounts volumes here.
+                let plugins = "--disable-admission-plugins=StorageObjectInUseProtection";
+                let kubernetes = Kubernetes::start_with(binaries, false, &[plugins]).await?;
                 let client = kubernetes.client().await?;
                 (Some(kubernetes), client)
             }

@@ -24,6 +24,7 @@ mod warnings;
 
 use serde_json::{Value, json};
 
+pub(crate) use defaulting::plain_numbers;
 pub use definition::{validate_definition, validate_definition_update};
 pub use names::{
     CLEANUP_FINALIZER, accept_names, is_established, prepare_create, prepare_update, set_condition, set_terminating,

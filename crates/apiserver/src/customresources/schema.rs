@@ -208,10 +208,24 @@ impl ObjectSchema for CustomSchema {
             object.insert("metadata".into(), decoded.value);
         }
         pruning::prune_object(&self.root, &mut object, &mut unknown_fields);
-        Ok(Decoded {
-            value: Value::Object(object),
-            unknown_fields,
-        })
+        let metadata = object.remove("metadata");
+        let mut value = Value::Object(object);
+        defaulting::prune_nulls(&self.root, &mut value);
+        if let (Some(map), Some(metadata)) = (value.as_object_mut(), metadata) {
+            map.insert("metadata".into(), metadata);
+        }
+        Ok(Decoded { value, unknown_fields })
+    }
+
+    fn prune(&self, value: &mut Value) {
+        if let Value::Object(object) = value {
+            pruning::prune_object(&self.root, object, &mut Vec::new());
+            let metadata = object.remove("metadata");
+            defaulting::prune_nulls(&self.root, value);
+            if let (Some(map), Some(metadata)) = (value.as_object_mut(), metadata) {
+                map.insert("metadata".into(), metadata);
+            }
+        }
     }
 
     fn default(&self, value: &mut Value) {

@@ -29,7 +29,11 @@ pub(super) fn check(node: &Node, value: &Value, old: Option<&Value>, path: &str,
             _ => {}
         }
     } else if matches!(value, Value::Number(_)) && node.kind == Some(Kind::Integer) {
-        let detail = format!("Checked value must be of type integer (default format) in {path}");
+        let format = match node.checks.format.as_str() {
+            format @ ("int32" | "int64") => format!("with format {format}"),
+            _ => "(default format)".to_owned(),
+        };
+        let detail = format!("Checked value must be of type integer {format} in {path}");
         errors.push(FieldError::invalid(NO_FIELD, "", detail));
     }
     check_combinations(&node.checks, value, old, path, errors);
@@ -64,6 +68,11 @@ fn check_type(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldErro
         Some(Kind::Boolean) => (found == "boolean", "boolean"),
     };
     if !fits {
+        // A format speaks of Go's types.
+        let (wanted, found) = match (node.kind, node.checks.format.as_str()) {
+            (Some(Kind::Integer), format @ ("int32" | "int64")) if found == "number" => (format, "float64"),
+            _ => (wanted, found),
+        };
         let detail = format!("{path} in body must be of type {wanted}: \"{found}\"");
         errors.push(FieldError::new(FieldErrorKind::TypeInvalid, path, found, detail));
     }

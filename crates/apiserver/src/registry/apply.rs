@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use structured_merge::{Applied, ApplyError, Cause, Timestamp, keep_times_if_otherwise_equal};
 
 use super::create::check_namespace;
-use super::{ObjectExt, Operation, Outcome, Registry};
+use super::{FieldValidation, ObjectExt, Operation, Outcome, Patch, Registry};
 use crate::http::ApiError;
 use crate::{kinds, strategy};
 
@@ -19,15 +19,18 @@ impl Registry {
     }
 
     /// Server-side apply: merges what `op.field_manager` wants into the live object, or creates it.
-    pub(crate) async fn apply(
-        &self,
-        op: &Operation,
-        name: &str,
-        config: &Value,
-        force: bool,
-    ) -> Result<Outcome, ApiError> {
+    pub(crate) async fn apply(&self, op: &Operation, name: &str, patch: &Patch) -> Result<Outcome, ApiError> {
+        let (config, force) = (&patch.body, patch.force);
         if !config.is_object() {
             return Err(ApiError::bad_request("error decoding YAML: the body is no object"));
+        }
+        let text = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        if version.is_empty() || kind.is_empty() {
+            let (group, version) = version.split_once('/').unwrap_or(("", version));
+            return Err(ApiError::bad_request(format!(
+                "invalid object type: {group}/{version}, Kind={kind}"
+            )));
         }
         check_namespace(op, &mut config.clone())?;
         match config.name() {
@@ -52,6 +55,9 @@ impl Registry {
                 );
                 return Err(ApiError::conflict(&op.resource, name, &why));
             }
+            if live.is_some() {
+                super::update::check_version(&sent)?;
+            }
             if let Some(live) = live
                 && !sent.is_empty()
                 && sent != live.resource_version()
@@ -62,20 +68,32 @@ impl Registry {
                 .apply(live, config, &op.field_manager, force, self.stamp())
                 .map_err(refused)?;
             let merged = match applied {
-                Applied::Unchanged => return Ok(live.cloned().unwrap_or(Value::Null)),
+                Applied::Unchanged => {
+                    repeated(op, &patch.repeated)?;
+                    return Ok(live.cloned().unwrap_or(Value::Null));
+                }
                 Applied::Changed(merged) => merged,
             };
             let managed = merged
                 .metadata()
                 .and_then(|metadata| metadata.get("managedFields"))
                 .cloned();
-            let mut object = kinds::read(op, merged)?.value;
+            let mut object = if op.resource.is_custom() {
+                let mut object = merged;
+                object.drop_empty_metadata();
+                object
+            } else {
+                kinds::read(op, merged)
+                    .map_err(|error| inconvertible(op, config, &error))?
+                    .value
+            };
+            repeated(op, &patch.repeated)?;
             kinds::set_defaults(&op.resource, &mut object);
             if let Some(managed) = managed {
                 object.set_meta("managedFields", managed);
             }
             if object.name().is_empty() {
-                object.set_meta("name", Value::from(name));
+                return Err(super::update::undeterminable(name));
             }
             check_namespace(op, &mut object)?;
             if let Some(live) = live {
@@ -86,6 +104,49 @@ impl Registry {
         })
         .await
     }
+}
+
+/// Keys that are in the body twice: refused or told, as the client wishes.
+fn repeated(op: &Operation, faults: &[String]) -> Result<(), ApiError> {
+    match op.field_validation {
+        FieldValidation::Strict if !faults.is_empty() => Err(ApiError::bad_request(format!(
+            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+            faults.join("\n  ")
+        ))),
+        FieldValidation::Warn => {
+            faults.iter().for_each(|fault| op.warn(fault));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the types of a schema let pass and the kind's own types do not: a fault of the server, to Kubernetes.
+fn inconvertible(op: &Operation, config: &Value, error: &ApiError) -> ApiError {
+    let resource = &op.resource;
+    let kind = format!("{}/{}, Kind={}", resource.group, resource.version, resource.kind);
+    let prefix = format!(
+        "{} in version {:?} cannot be handled as a {}: ",
+        resource.kind, resource.version, resource.kind
+    );
+    let why = error.message.strip_prefix(&prefix).unwrap_or(&error.message);
+    let why = if why.starts_with("illegal base64") {
+        format!("error decoding from json: {why}")
+    } else {
+        match (
+            why.strip_prefix("json: cannot unmarshal number "),
+            why.rsplit_once(" of type "),
+        ) {
+            (Some(_), Some((_, wanted))) => format!("cannot convert float64 to {wanted}"),
+            _ => why.to_owned(),
+        }
+    };
+    let message = format!(
+        "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to {kind}: {why}",
+        config.namespace(),
+        config.name()
+    );
+    ApiError::new(500, "", message)
 }
 
 pub(super) fn refused(error: ApplyError) -> ApiError {

@@ -60,7 +60,6 @@ impl Registry {
             "deletionGracePeriodSeconds",
             "selfLink",
             "resourceVersion",
-            "generation",
         ] {
             object.remove_meta(key);
         }
@@ -93,10 +92,11 @@ impl Registry {
         let mut turn = self.allocation_turn(resource).await;
         let view = self.view();
         strategy::prepare_create(resource, &mut object, &view, now);
+        strategy::explicit_nulls(resource, &mut object, true);
         let mut errors = kinds::validate(resource, &object);
         errors.extend(strategy::validate_create(resource, &object, &view));
         refuse(op, object.name(), errors)?;
-        kinds::warnings(resource, &object)
+        kinds::warnings(resource, &object, true)
             .into_iter()
             .for_each(|text| op.warn(text));
         let name = object.name().to_owned();
@@ -113,6 +113,7 @@ impl Registry {
             let view = self.view();
             let mut again = object.clone();
             strategy::prepare_create(resource, &mut again, &view, now);
+            strategy::explicit_nulls(resource, &mut again, true);
             if again != object || !strategy::validate_create(resource, &again, &view).is_empty() {
                 charge.refund(self).await;
                 return Ok(None);
@@ -120,7 +121,7 @@ impl Registry {
         }
         if op.dry_run {
             if view.exists_key(&key) {
-                return Err(ApiError::already_exists(resource, &name));
+                return Err(self.already_exists(op, &name));
             }
             let object = from_storage(to_storage(object, resource), resource);
             return Ok(Some(Outcome { object, created: true }));
@@ -147,9 +148,20 @@ impl Registry {
                 object: from_storage(decode_stored(&entry)?, resource),
                 created: true,
             })),
-            Err(WriteError::Conflict { .. }) => Err(ApiError::already_exists(resource, &name)),
+            Err(WriteError::Conflict { .. }) => Err(self.already_exists(op, &name)),
             Err(error) => Err(storage_error(&error)),
         }
+    }
+
+    /// The refusal of a name that is taken, which says so if it will soon be free.
+    fn already_exists(&self, op: &Operation, name: &str) -> ApiError {
+        let mut error = ApiError::already_exists(&op.resource, name);
+        let snapshot = self.store().snapshot();
+        let live = snapshot.get(&op.key(name)).and_then(|entry| decode_stored(entry).ok());
+        if live.is_some_and(|live| live.is_deleting()) {
+            error.message.insert_str(0, "object is being deleted: ");
+        }
+        error
     }
 }
 

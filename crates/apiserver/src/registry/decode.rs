@@ -1,11 +1,11 @@
 //! From a request body to an object of the resource: format, group, version and kind, unknown fields.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{FieldValidation, Operation};
+use super::{FieldValidation, ObjectExt, Operation};
 use crate::http::ApiError;
-use crate::kinds;
 use crate::schema::strict;
+use crate::{customresources, kinds};
 
 /// The form of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,22 @@ pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> 
         );
         return Err(unrecognized(op, body, &detail));
     }
+    if op.resource.is_custom() && op.subresource.as_deref() != Some("scale") {
+        // There is nothing to guess from, as there is for typed clients of built-in kinds.
+        for (key, shown) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
+            if object.get(key).and_then(Value::as_str).is_none_or(str::is_empty) {
+                let body = String::from_utf8_lossy(body);
+                let why = format!("Object '{shown}' is missing in '{body}'");
+                return Err(match op.field_validation {
+                    FieldValidation::Ignore => ApiError::bad_request(format!(
+                        "{0} in version {1:?} cannot be handled as a {0}: {why}",
+                        op.resource.kind, op.resource.version
+                    )),
+                    _ => unrecognized(op, body.as_bytes(), &why),
+                });
+            }
+        }
+    }
     check_kind(op, &mut object)?;
     check_fields(op, &mut object, repeated)?;
     Ok(object)
@@ -41,11 +57,17 @@ pub(crate) fn parse(body: &[u8], format: BodyFormat) -> Result<(Value, Vec<Strin
             };
             ApiError::bad_request(format!("couldn't get version/kind; json parse error: {detail}"))
         }),
-        BodyFormat::Yaml => crate::yaml::parse(body).map_err(|error| {
-            ApiError::bad_request(format!(
-                "error decoding YAML: error converting YAML to JSON: yaml: {error}"
-            ))
-        }),
+        BodyFormat::Yaml => crate::yaml::parse(body)
+            .map(|(mut value, repeated)| {
+                // To YAML, 1.0 is 1.
+                customresources::plain_numbers(&mut value);
+                (value, repeated)
+            })
+            .map_err(|error| {
+                ApiError::bad_request(format!(
+                    "error decoding YAML: error converting YAML to JSON: yaml: {error}"
+                ))
+            }),
         BodyFormat::Protobuf => kinds::decode_protobuf(body)
             .map(|value| (value, Vec::new()))
             .map_err(ApiError::bad_request),
@@ -58,17 +80,10 @@ fn check_kind(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
     let Some(map) = object.as_object_mut() else {
         return Ok(());
     };
-    // A typed client may leave both out: the URL says what it is. For custom resources there is nothing to guess from.
+    // A typed client may leave both out: the URL says what it is.
     for (key, wanted) in [("apiVersion", &wanted_version), ("kind", &wanted_kind)] {
         let missing = map.get(key).and_then(Value::as_str).is_none_or(str::is_empty);
         if missing {
-            if resource.is_custom() {
-                return Err(ApiError::bad_request(format!(
-                    "Object '{}' is missing in '{}'",
-                    capital(key),
-                    "body"
-                )));
-            }
             map.insert(key.to_owned(), Value::from(wanted.as_str()));
         }
     }
@@ -113,7 +128,7 @@ fn internal_package(group: &str) -> &str {
 }
 
 /// How much of a body an error message shows.
-const SHOWN: usize = 1024;
+const SHOWN: usize = 30;
 
 fn unrecognized(op: &Operation, body: &[u8], detail: &str) -> ApiError {
     // A Secret's body is not repeated to anybody.
@@ -124,21 +139,41 @@ fn unrecognized(op: &Operation, body: &[u8], detail: &str) -> ApiError {
         Some(b'{') => String::from_utf8_lossy(head).into_owned(),
         Some(_) => hex::encode(head),
     };
+    let more = if body.len() > SHOWN { " ..." } else { "" };
     ApiError::bad_request(format!(
-        "the object provided is unrecognized (must be of type {}): {detail} ({shown})",
+        "the object provided is unrecognized (must be of type {}): {detail} ({shown}{more})",
         op.resource.kind
     ))
 }
 
-fn capital(key: &str) -> &'static str {
-    if key == "kind" { "Kind" } else { "apiVersion" }
-}
-
 /// A value of the wrong type is an error always; unknown and repeated fields as the client wishes.
 pub(crate) fn check_fields(op: &Operation, object: &mut Value, repeated: Vec<String>) -> Result<(), ApiError> {
+    let resets_owners = !op.resource.is_custom() && object.pointer("/metadata/managedFields") == Some(&json!([]));
     let decoded = kinds::read(op, std::mem::take(object))?;
     *object = decoded.value;
+    if resets_owners {
+        // An empty list says more than none.
+        object.set_meta("managedFields", json!([]));
+    }
     let mut faults = repeated;
+    if !op.resource.is_custom() {
+        // What a type does not have is skipped whole, and whether it is there twice is not looked at.
+        let field = |fault: &str, prefix: &str| Some(fault.strip_prefix(prefix)?.strip_suffix('"')?.to_owned());
+        let unknown: Vec<String> = decoded
+            .unknown_fields
+            .iter()
+            .filter_map(|fault| field(fault, "unknown field \""))
+            .collect();
+        let skipped = |fault: &str| {
+            field(fault, "duplicate field \"").is_some_and(|path| {
+                unknown.iter().any(|unknown| {
+                    path.strip_prefix(unknown.as_str())
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+                })
+            })
+        };
+        faults.retain(|fault| !skipped(fault));
+    }
     faults.extend(decoded.unknown_fields);
     if faults.is_empty() {
         return Ok(());

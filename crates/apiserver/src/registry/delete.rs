@@ -8,6 +8,7 @@ use super::encode::{decode_stored, encode, to_storage};
 use super::state::storage_error;
 use super::{ObjectExt, Operation, Registry};
 use crate::admission::Attributes;
+use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
 use crate::{admission, strategy};
 
@@ -70,9 +71,18 @@ impl DeleteOptions {
     }
 
     /// The finalizers after this deletion's wish for the dependents.
-    fn finalizers(&self, live: &Value) -> Vec<String> {
+    fn finalizers(&self, resource: &Resource, live: &Value) -> Vec<String> {
         let mut finalizers: Vec<String> = live.finalizers().into_iter().map(str::to_owned).collect();
-        let wanted = match self.propagation_policy.as_deref() {
+        let decided = finalizers
+            .iter()
+            .any(|finalizer| finalizer == ORPHAN || finalizer == FOREGROUND);
+        let default = strategy::default_propagation(resource).filter(|_| !decided);
+        let wanted = match self
+            .propagation_policy
+            .as_deref()
+            .filter(|policy| !policy.is_empty())
+            .or(default)
+        {
             Some("Orphan") => Some(ORPHAN),
             Some("Foreground") => Some(FOREGROUND),
             Some("Background") => None,
@@ -117,6 +127,9 @@ impl Registry {
         options.validate()?;
         let resource = &op.resource;
         let key = op.key(name);
+        if resource.group == "batch" && resource.plural == "jobs" && options.propagation_policy.is_none() {
+            op.warn("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning");
+        }
         for _ in 0..ATTEMPTS {
             let snapshot = self.store().snapshot();
             let entry = snapshot.get(&key).ok_or_else(|| ApiError::not_found(resource, name))?;
@@ -124,7 +137,7 @@ impl Registry {
             check_preconditions(op, name, options, &live)?;
             let attributes = Attributes::delete(op, asked, &live, options);
             let charge = admission::admit_delete(self, &attributes).await?;
-            let finalizers = options.finalizers(&live);
+            let finalizers = options.finalizers(resource, &live);
             let mut new = live.clone();
             if finalizers.is_empty() {
                 new.remove_meta("finalizers");
@@ -164,6 +177,11 @@ impl Registry {
             let committed = self.commit(resource, write).await;
             drop(charge);
             match committed {
+                Ok(entry) if gone && strategy::shows_deleted(resource) => {
+                    let mut deleted = live;
+                    deleted.set_meta("resourceVersion", Value::from(entry.revision.to_string()));
+                    return Ok(Deleted::Gone(deleted));
+                }
                 Ok(_) if gone => return Ok(Deleted::Gone(live)),
                 Ok(entry) => {
                     return Ok(Deleted::Waiting(super::encode::from_storage(

@@ -98,7 +98,7 @@ pub(crate) fn convert(object: Value, from: &str, resource: &Resource) -> Value {
 pub(crate) fn to_storage(mut object: Value, resource: &Resource) -> Value {
     let wanted = &resource.storage_api_version;
     if resource.is_custom() {
-        kinds::between_versions(resource, &mut object, wanted, false);
+        kinds::into_storage(resource, &mut object);
         return object;
     }
     if *wanted == resource.api_version() {
@@ -113,7 +113,7 @@ pub(crate) fn to_storage(mut object: Value, resource: &Resource) -> Value {
 /// A stored object in the version that the client asked for.
 pub(crate) fn from_storage(mut object: Value, resource: &Resource) -> Value {
     if resource.is_custom() {
-        kinds::between_versions(resource, &mut object, &resource.api_version(), true);
+        kinds::out_of_storage(resource, &mut object);
         return object;
     }
     let from = object

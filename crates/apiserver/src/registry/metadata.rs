@@ -32,6 +32,26 @@ pub(crate) trait ObjectExt {
         !self.meta_str("deletionTimestamp").is_empty()
     }
     fn set_meta(&mut self, key: &str, value: Value);
+    /// A null or an empty map says the same as nothing: it is not stored.
+    fn drop_empty_metadata(&mut self) {
+        for key in [
+            "labels",
+            "annotations",
+            "finalizers",
+            "ownerReferences",
+            "managedFields",
+        ] {
+            let empty = match self.metadata().and_then(|metadata| metadata.get(key)) {
+                Some(Value::Null) => true,
+                Some(Value::Array(list)) => list.is_empty(),
+                Some(Value::Object(map)) => map.is_empty(),
+                _ => false,
+            };
+            if empty {
+                self.remove_meta(key);
+            }
+        }
+    }
     fn remove_meta(&mut self, key: &str) -> Option<Value>;
 }
 

@@ -38,7 +38,7 @@ impl Registry {
     /// Changes an object by a patch; an apply creates it if there is none.
     pub(crate) async fn patch(&self, op: &Operation, name: &str, patch: &Patch) -> Result<Outcome, ApiError> {
         if patch.kind == PatchKind::Apply {
-            return self.apply(op, name, &patch.body, patch.force).await;
+            return self.apply(op, name, patch).await;
         }
         self.change(op, name, |live| {
             let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;
@@ -61,6 +61,15 @@ impl Registry {
             return Err(ApiError::new(422, "Invalid", "the patch leaves no object"));
         }
         let resource = &op.resource;
+        if let Some(map) = new.as_object_mut().filter(|_| !resource.is_custom()) {
+            for (key, own) in [("apiVersion", resource.api_version()), ("kind", resource.kind.clone())] {
+                let missing =
+                    matches!(map.get(key), None | Some(Value::Null)) || map.get(key) == Some(&Value::from(""));
+                if missing {
+                    map.insert(key.to_owned(), Value::from(own));
+                }
+            }
+        }
         let found = |key: &str| new.get(key).and_then(Value::as_str).unwrap_or_default();
         let (version, kind) = (found("apiVersion"), found("kind"));
         if (version, kind) != (&resource.api_version(), &resource.kind) {
@@ -70,9 +79,7 @@ impl Registry {
             ));
         }
         if new.name().is_empty() {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            )));
+            return Err(super::update::undeterminable(name));
         }
         if new.name() != name {
             return Err(ApiError::bad_request(format!(
@@ -93,7 +100,11 @@ impl Registry {
         })?;
         strategy::normalize(resource, &mut new);
         kinds::set_defaults(resource, &mut new);
+        super::update::check_version(new.resource_version())?;
         let version = new.wanted_version();
+        if version.is_empty() {
+            super::update::needs_version(op, name)?;
+        }
         if !version.is_empty() && version != live.resource_version() {
             return Err(ApiError::modified(resource, name));
         }
@@ -159,8 +170,25 @@ fn json_patch_onto(document: &mut Value, body: &Value) -> Result<(), ApiError> {
             "the server rejected our request due to an error in our request",
         )
     };
-    let patch: json_patch::Patch = serde_json::from_value(body.clone()).map_err(|_| refused())?;
-    json_patch::patch(document, &patch).map_err(|_| refused())
+    for operation in body.as_array().into_iter().flatten() {
+        let mut operation = operation.clone();
+        if let Some(map) = operation.as_object_mut() {
+            let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let (op, path) = (text("op"), text("path"));
+            if matches!(op.as_str(), "add" | "replace" | "test") {
+                // No value is null there.
+                map.entry("value").or_insert(Value::Null);
+            }
+            // And a field that is not there can be replaced.
+            let parent = path.rsplit_once('/').and_then(|(parent, _)| document.pointer(parent));
+            if op == "replace" && parent.is_some_and(Value::is_object) {
+                map.insert("op".to_owned(), Value::from("add"));
+            }
+        }
+        let operation: json_patch::PatchOperation = serde_json::from_value(operation).map_err(|_| refused())?;
+        json_patch::patch(document, &[operation]).map_err(|_| refused())?;
+    }
+    Ok(())
 }
 
 /// RFC 7386.

@@ -185,11 +185,13 @@ fn parse_requirement(term: &str) -> Result<Requirement, String> {
                 } else {
                     return Err(format!("found '{rest}', expected: in, notin, =, ==, !=, gt, lt"));
                 };
+                let list = list.trim();
                 let list = list
-                    .trim()
                     .strip_prefix('(')
-                    .and_then(|list| list.strip_suffix(')'))
                     .ok_or_else(|| format!("found '{list}', expected: '('"))?;
+                let list = list
+                    .strip_suffix(')')
+                    .ok_or("found '', expected: ',', ')' or identifier")?;
                 (
                     key,
                     operator,

@@ -23,7 +23,7 @@ impl Registry {
     pub async fn update(&self, op: &Operation, name: &str, mut object: Value) -> Result<Outcome, ApiError> {
         super::create::check_namespace(op, &mut object)?;
         match object.name() {
-            "" => object.set_meta("name", Value::from(name)),
+            "" => return Err(undeterminable(name)),
             same if same == name => {}
             other => {
                 return Err(ApiError::bad_request(format!(
@@ -36,18 +36,11 @@ impl Registry {
         let sent = object.wanted_version().to_owned();
         self.change(op, name, |live| {
             let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;
-            if sent.is_empty() && strategy::needs_resource_version(&op.resource) {
-                return Err(ApiError::invalid(
-                    &op.resource.group,
-                    &op.resource.kind,
-                    name,
-                    &[FieldError::invalid(
-                        "metadata.resourceVersion",
-                        json!(0),
-                        "must be specified for an update",
-                    )],
-                ));
+            check_uid(op, name, live, &object)?;
+            if sent.is_empty() {
+                needs_version(op, name)?;
             }
+            check_version(object.resource_version())?;
             if !sent.is_empty() && sent != live.resource_version() {
                 return Err(ApiError::modified(&op.resource, name));
             }
@@ -102,18 +95,18 @@ impl Registry {
     ) -> Result<Value, Refusal> {
         let resource = &op.resource;
         let mut turn = self.allocation_turn(resource).await;
-        check_uid(op, name, live, &new)?;
         keep_system_fields(live, &mut new);
         let view = self.view();
         let now = self.now();
         strategy::prepare_update(op, live, &mut new, &view, now);
+        strategy::explicit_nulls(resource, &mut new, true);
         let same = same_but_times(live, &new);
         if !same {
             strategy::bump_generation(op, live, &mut new);
             let mut errors = kinds::validate_update(op, live, &new);
             errors.extend(strategy::validate_update(op, live, &new, &view));
             refuse(op, name, errors)?;
-            kinds::warnings(resource, &new)
+            kinds::warnings(resource, &new, false)
                 .into_iter()
                 .for_each(|text| op.warn(text));
         }
@@ -131,6 +124,7 @@ impl Registry {
             let view = self.view();
             let mut again = new.clone();
             strategy::prepare_update(op, live, &mut again, &view, now);
+            strategy::explicit_nulls(resource, &mut again, true);
             if again != new || !strategy::validate_update(op, live, &again, &view).is_empty() {
                 charge.refund(self).await;
                 return Err(Refusal::Raced);
@@ -172,6 +166,36 @@ impl Registry {
     }
 }
 
+/// A body without a name, where there has to be one.
+pub(super) fn undeterminable(name: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    ))
+}
+
+/// Some kinds are only written by who says what version is replaced.
+pub(super) fn needs_version(op: &Operation, name: &str) -> Result<(), ApiError> {
+    let resource = &op.resource;
+    if !strategy::needs_resource_version(resource) {
+        return Ok(());
+    }
+    let fault = FieldError::invalid("metadata.resourceVersion", json!(0), "must be specified for an update");
+    // Named after the resource, unlike other faults of an object.
+    Err(ApiError::invalid(&resource.group, &resource.plural, name, &[fault]))
+}
+
+/// A version is a number. That it is none is a fault of the server, to Kubernetes.
+pub(super) fn check_version(version: &str) -> Result<(), ApiError> {
+    if version.is_empty() || version.parse::<u64>().is_ok() {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        500,
+        "",
+        format!("strconv.ParseUint: parsing {version:?}: invalid syntax"),
+    ))
+}
+
 enum Refusal {
     Raced,
     Error(ApiError),
@@ -204,6 +228,10 @@ pub(super) fn precondition(op: &Operation, name: &str, what: &str, sent: &str, l
 
 /// What the server alone writes is the live object's, whatever was sent.
 fn keep_system_fields(live: &Value, new: &mut Value) {
+    let sent = |new: &Value, key: &str| {
+        let value = new.metadata().and_then(|metadata| metadata.get(key));
+        value.is_some_and(|value| !value.is_null() && value.as_str() != Some(""))
+    };
     for key in [
         "uid",
         "creationTimestamp",
@@ -213,31 +241,22 @@ fn keep_system_fields(live: &Value, new: &mut Value) {
         "generation",
         "selfLink",
     ] {
-        match live.metadata().and_then(|metadata| metadata.get(key)) {
+        let kept = live.metadata().and_then(|metadata| metadata.get(key));
+        // What nobody may change is left as sent, for validation to refuse.
+        let refused = match key {
+            "uid" | "deletionGracePeriodSeconds" => sent(new, key),
+            "deletionTimestamp" => kept.is_none() && sent(new, key),
+            _ => false,
+        };
+        match kept {
+            _ if refused => {}
             Some(value) => new.set_meta(key, value.clone()),
             None => {
                 new.remove_meta(key);
             }
         }
     }
-    // A null or an empty map says the same as nothing: it is not stored.
-    for key in [
-        "labels",
-        "annotations",
-        "finalizers",
-        "ownerReferences",
-        "managedFields",
-    ] {
-        let empty = match new.metadata().and_then(|metadata| metadata.get(key)) {
-            Some(Value::Null) => true,
-            Some(Value::Array(list)) => list.is_empty(),
-            Some(Value::Object(map)) => map.is_empty(),
-            _ => false,
-        };
-        if empty {
-            new.remove_meta(key);
-        }
-    }
+    new.drop_empty_metadata();
 }
 
 /// Whether two objects differ in nothing but the times in managedFields: such a difference is no reason to write.

@@ -17,6 +17,18 @@ pub(super) fn canonical_time(text: &str) -> Result<String, String> {
 
 /// RFC 3339 in UTC with microseconds.
 pub(super) fn canonical_micro_time(text: &str) -> Result<String, String> {
+    // Go wants the six digits, no more and no fewer.
+    let digits = text
+        .get(20..26)
+        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let zone = text.get(26..27).filter(|zone| matches!(*zone, "Z" | "+" | "-"));
+    if text.get(19..20) != Some(".") || digits.is_none() || zone.is_none() {
+        parse(text, MICROSECONDS)?;
+        let rest = text.get(19..).unwrap_or_default();
+        return Err(format!(
+            "parsing time {text:?} as {MICROSECONDS:?}: cannot parse {rest:?} as \".000000\""
+        ));
+    }
     Ok(parse(text, MICROSECONDS)?
         .to_zoned(TimeZone::UTC)
         .strftime("%Y-%m-%dT%H:%M:%S.%6fZ")

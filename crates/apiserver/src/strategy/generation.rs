@@ -49,7 +49,8 @@ pub(crate) fn bump_generation(op: &Operation, live: &Value, new: &mut Value) {
     // A Deployment's annotations are carried over to its ReplicaSets, so they count too.
     let annotated =
         op.resource.group == "apps" && op.resource.plural == "deployments" && annotations(live) != annotations(new);
-    if annotated || wanted(live) != wanted(new) {
+    let with_status = !op.resource.has_status();
+    if annotated || wanted(live, with_status) != wanted(new, with_status) {
         let generation = live
             .metadata()
             .and_then(|metadata| metadata.get("generation"))
@@ -59,12 +60,16 @@ pub(crate) fn bump_generation(op: &Operation, live: &Value, new: &mut Value) {
     }
 }
 
-/// What the user wants: all but metadata and status.
-fn wanted(object: &Value) -> Vec<(&String, &Value)> {
+/// What the user wants: all but metadata, and but a status that has an endpoint of its own.
+fn wanted(object: &Value, with_status: bool) -> Vec<(&String, &Value)> {
     object
         .as_object()
         .into_iter()
         .flatten()
-        .filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
+        .filter(|(key, _)| match key.as_str() {
+            "metadata" | "apiVersion" | "kind" => false,
+            "status" => with_status,
+            _ => true,
+        })
         .collect()
 }

@@ -23,6 +23,14 @@ pub(super) fn prepare_create(object: &mut Value) {
             }
         }
     };
+    // Labels that are the template's by default are one with them in Kubernetes: what is added here is added there.
+    let own = object.metadata().and_then(|metadata| metadata.get("labels")).cloned();
+    if own.is_some()
+        && own.as_ref() == object.pointer("/spec/template/metadata/labels")
+        && let Some(metadata) = object.metadata_mut()
+    {
+        add(metadata);
+    }
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };

@@ -3,6 +3,7 @@
 //!
 //! What a valid object looks like is `schema`'s business; who may write it, `authorization`'s.
 
+mod daemon_set;
 mod generation;
 mod job;
 mod namespace;
@@ -34,7 +35,11 @@ pub(crate) fn is_definition(resource: &Resource) -> bool {
 
 /// Whether a PUT has to say which version it replaces.
 pub(crate) fn needs_resource_version(resource: &Resource) -> bool {
-    resource.is_custom() || is(resource, "apiextensions.k8s.io", "customresourcedefinitions")
+    resource.is_custom()
+        || resource.group == "admissionregistration.k8s.io"
+        || is_definition(resource)
+        || is(resource, "coordination.k8s.io", "leases")
+        || is(resource, "policy", "poddisruptionbudgets")
 }
 
 fn is(resource: &Resource, group: &str, plural: &str) -> bool {
@@ -43,8 +48,12 @@ fn is(resource: &Resource, group: &str, plural: &str) -> bool {
 
 /// Brings what may be written in two ways into the one way that is stored, before owners are settled.
 pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
+    explicit_nulls(resource, object, false);
     if is(resource, "", "secrets") {
         secret::prepare(object);
+    }
+    if is(resource, "apps", "daemonsets") {
+        daemon_set::normalize(object);
     }
     if is(resource, "autoscaling", "horizontalpodautoscalers")
         && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
@@ -53,6 +62,58 @@ pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
         spec.insert("metrics".to_owned(), json!([{
             "type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
         }]));
+    }
+}
+
+/// Lists that Kubernetes writes as null rather than not at all.
+///
+/// An empty list is owned by who sends it, and is one with none only once it is stored.
+pub(crate) fn explicit_nulls(resource: &Resource, object: &mut Value, stored: bool) {
+    let (parent, field) = match (resource.group.as_str(), resource.plural.as_str()) {
+        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => ("", "rules"),
+        ("", "limitranges") => ("/spec", "limits"),
+        ("autoscaling", "horizontalpodautoscalers") => ("/status", "currentMetrics"),
+        ("discovery.k8s.io", "endpointslices") => {
+            null_unless_set(object, "endpoints", stored);
+            ("", "ports")
+        }
+        _ => return,
+    };
+    if resource.plural == "limitranges"
+        && let Some(map) = object.as_object_mut()
+    {
+        map.entry("spec").or_insert_with(|| json!({}));
+    }
+    if let Some(parent) = object.pointer_mut(parent) {
+        null_unless_set(parent, field, stored);
+    }
+}
+
+/// A claim's data source has two names, and a group even if that is the core group.
+fn data_source(object: &mut Value) {
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (from, to) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
+        if let Some(source) = spec.get_mut(from).and_then(Value::as_object_mut) {
+            source.entry("apiGroup").or_insert(Value::Null);
+            let copied = source
+                .get("namespace")
+                .is_none_or(Value::is_null)
+                .then(|| Value::Object(source.clone()));
+            if let (Some(copied), false) = (copied, spec.contains_key(to)) {
+                spec.insert(to.to_owned(), copied);
+            }
+        }
+    }
+}
+
+fn null_unless_set(object: &mut Value, field: &str, stored: bool) {
+    if let Some(map) = object.as_object_mut() {
+        let value = map.entry(field).or_insert(Value::Null);
+        if stored && value.as_array().is_some_and(Vec::is_empty) {
+            *value = Value::Null;
+        }
     }
 }
 
@@ -69,7 +130,10 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
         // An applied Secret keeps the texts until its owners are settled.
         ("", "secrets") => secret::prepare(object),
         ("", "services") => service::prepare_create(object, view),
-        ("", "persistentvolumeclaims") => set_status(object, json!({"phase": "Pending"})),
+        ("", "persistentvolumeclaims") => {
+            set_status(object, json!({"phase": "Pending"}));
+            data_source(object);
+        }
         ("", "persistentvolumes") => set_status(object, json!({"phase": "Pending"})),
         ("", "pods") => {
             let quality = pod::quality_of_service(object);
@@ -77,6 +141,9 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
         }
         ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") => {
             set_status(object, workload_status(resource));
+            if resource.plural == "daemonsets" {
+                daemon_set::prepare_create(object);
+            }
         }
         ("batch", "jobs") => {
             set_status(object, json!({}));
@@ -203,6 +270,9 @@ pub(crate) fn prepare_update(op: &Operation, live: &Value, new: &mut Value, view
             definitions::settle(new, Some(live), view, &timestamp(now));
         }
         ("", "services") if op.subresource.is_none() => service::prepare_update(live, new, view),
+        ("apps", "daemonsets") if op.subresource.is_none() => daemon_set::prepare_update(live, new),
+        ("batch", "jobs") => job::default_labels(new),
+        ("", "persistentvolumeclaims") => data_source(new),
         _ => {}
     }
 }
@@ -215,6 +285,31 @@ pub(crate) fn prepare_delete(resource: &Resource, object: &mut Value, now: Times
     if is(resource, "", "namespaces") {
         namespace::prepare_delete(object);
     }
+}
+
+/// Whether the answer to a deletion is what was deleted rather than that it was.
+pub(crate) fn shows_deleted(resource: &Resource) -> bool {
+    match resource.group.as_str() {
+        "" => matches!(
+            resource.plural.as_str(),
+            "namespaces"
+                | "persistentvolumeclaims"
+                | "persistentvolumes"
+                | "pods"
+                | "podtemplates"
+                | "resourcequotas"
+                | "serviceaccounts"
+                | "services"
+        ),
+        "storage.k8s.io" => !matches!(resource.plural.as_str(), "csistoragecapacities"),
+        _ => false,
+    }
+}
+
+/// What becomes of dependents if nobody says: Jobs and ReplicationControllers are older than the question.
+pub(crate) fn default_propagation(resource: &Resource) -> Option<&'static str> {
+    let orphans = is(resource, "batch", "jobs") || is(resource, "", "replicationcontrollers");
+    orphans.then_some("Orphan")
 }
 
 /// Whether nothing holds a deleting object any more.

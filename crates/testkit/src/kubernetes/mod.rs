@@ -83,9 +83,21 @@ impl Kubernetes {
     /// # Errors
     /// What kept it from becoming ready, with the end of the log of what failed.
     pub async fn start(binaries: &KubernetesBinaries, controllers: bool) -> anyhow::Result<Self> {
+        Self::start_with(binaries, controllers, &[]).await
+    }
+
+    /// [`Kubernetes::start`] with more arguments for the API server.
+    ///
+    /// # Errors
+    /// As [`Kubernetes::start`].
+    pub async fn start_with(
+        binaries: &KubernetesBinaries,
+        controllers: bool,
+        arguments: &[&str],
+    ) -> anyhow::Result<Self> {
         let mut failure = anyhow::anyhow!("not started");
         for _ in 0..ATTEMPTS {
-            match Self::try_start(binaries, controllers).await {
+            match Self::try_start(binaries, controllers, arguments).await {
                 Ok(started) => return Ok(started),
                 Err(error) => failure = error,
             }
@@ -93,7 +105,7 @@ impl Kubernetes {
         Err(failure)
     }
 
-    async fn try_start(binaries: &KubernetesBinaries, controllers: bool) -> anyhow::Result<Self> {
+    async fn try_start(binaries: &KubernetesBinaries, controllers: bool, more: &[&str]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let [port, etcd, etcd_peers] = free_ports()?;
         let credentials = Credentials::write(folder.path(), port)?;
@@ -107,7 +119,8 @@ impl Kubernetes {
             "etcd",
             &etcd_arguments(started.folder.path(), etcd, etcd_peers),
         )?;
-        let arguments = apiserver_arguments(&credentials, started.folder.path(), port, etcd);
+        let mut arguments = apiserver_arguments(&credentials, started.folder.path(), port, etcd);
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
         started.run(binaries.command("kube-apiserver"), "kube-apiserver", &arguments)?;
         let client = started.client().await?;
         started.until(&client, "/readyz").await?;

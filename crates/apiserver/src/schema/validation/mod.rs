@@ -30,6 +30,12 @@ pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> 
         &mut errors,
     );
     metadata::standard_finalizers(value, &mut errors);
+    if (group, kind) == ("policy", "PodDisruptionBudget") {
+        // Its metadata is looked at only once all else is right.
+        let mut first = Vec::new();
+        object(group, kind, value, &mut first);
+        return if first.is_empty() { errors } else { first };
+    }
     object(group, kind, value, &mut errors);
     if (group, kind) == ("scheduling.k8s.io", "PriorityClass") {
         quotas::priority_class(value, &mut errors);
