@@ -168,7 +168,7 @@ async fn metrics_have_the_names_that_dashboards_look_for() {
     let apply = Request::patch("/api/v1/namespaces/default/configmaps/c?fieldManager=m&dryRun=All")
         .header("content-type", "application/apply-patch+yaml")
         .body(Full::new(Bytes::from_static(
-            b"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\"}",
+            b"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\"}}",
         )))
         .unwrap();
     assert_eq!(service.handle(apply).await.status(), 201);
