@@ -177,7 +177,7 @@ impl Registry {
             let committed = self.commit(resource, write).await;
             drop(charge);
             match committed {
-                Ok(entry) if gone && strategy::shows_deleted(resource) => {
+                Ok(entry) if gone && resource.is_answered_when_deleted() => {
                     let mut deleted = live;
                     deleted.set_meta("resourceVersion", Value::from(entry.revision.to_string()));
                     return Ok(Deleted::Gone(deleted));

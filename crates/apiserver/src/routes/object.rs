@@ -15,7 +15,6 @@ use crate::http::{ApiError, Body, respond};
 use crate::registry::{
     BodyFormat, DeleteOptions, Deleted, ObjectExt, Operation, Patch, PatchKind, decode_object, parse_body,
 };
-use crate::strategy;
 
 const BODIES: [&str; 3] = [
     "application/json",
@@ -221,9 +220,6 @@ pub(crate) async fn delete(
 ) -> Result<Response<Body>, ApiError> {
     let options = delete_options(&request.query, &request.headers, body)?;
     match request.registry.delete(op, name, &options).await? {
-        Deleted::Gone(object) if strategy::shows_deleted(&op.resource) => {
-            Ok(render(&request.registry, op, form, StatusCode::OK, object))
-        }
         Deleted::Waiting(object) => Ok(render(&request.registry, op, form, StatusCode::OK, object)),
         Deleted::Gone(object) if op.resource.is_answered_when_deleted() => {
             Ok(render(&request.registry, op, form, StatusCode::OK, object))

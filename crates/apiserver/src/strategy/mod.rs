@@ -287,25 +287,6 @@ pub(crate) fn prepare_delete(resource: &Resource, object: &mut Value, now: Times
     }
 }
 
-/// Whether the answer to a deletion is what was deleted rather than that it was.
-pub(crate) fn shows_deleted(resource: &Resource) -> bool {
-    match resource.group.as_str() {
-        "" => matches!(
-            resource.plural.as_str(),
-            "namespaces"
-                | "persistentvolumeclaims"
-                | "persistentvolumes"
-                | "pods"
-                | "podtemplates"
-                | "resourcequotas"
-                | "serviceaccounts"
-                | "services"
-        ),
-        "storage.k8s.io" => !matches!(resource.plural.as_str(), "csistoragecapacities"),
-        _ => false,
-    }
-}
-
 /// What becomes of dependents if nobody says: Jobs and ReplicationControllers are older than the question.
 pub(crate) fn default_propagation(resource: &Resource) -> Option<&'static str> {
     let orphans = is(resource, "batch", "jobs") || is(resource, "", "replicationcontrollers");
