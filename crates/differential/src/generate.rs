@@ -15,8 +15,19 @@ use crate::random::Random;
 const MANAGERS: [&str; 4] = ["a", "b", "kubectl", "c/d"];
 const NAMES: [&str; 2] = ["one", "two"];
 
+/// How much of what is sent is meant to be refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Faults {
+    /// Nothing but what is out of date, in conflict or not there: the order of things decides.
+    Few,
+    /// Bad values, odd options and bodies that say something twice too.
+    #[default]
+    Many,
+}
+
 /// Makes stories.
 pub(crate) struct Generator {
+    faults: Faults,
     kinds: Vec<Kind>,
     metadata: Vec<Field>,
 }
@@ -57,6 +68,7 @@ const ACTIONS: [(usize, Action); 13] = [
 /// A story in the making.
 struct Story<'a> {
     random: Random,
+    faults: Faults,
     metadata: &'a [Field],
     steps: Vec<Step>,
     /// Steps whose answer is probably the object, by kind and name.
@@ -65,13 +77,14 @@ struct Story<'a> {
 
 impl Generator {
     /// With all kinds, or only those of this name.
-    pub(crate) fn new(only: &[String]) -> anyhow::Result<Self> {
+    pub(crate) fn new(only: &[String], faults: Faults) -> anyhow::Result<Self> {
         let mut kinds = crate::kind::kinds()?;
         if !only.is_empty() {
             kinds.retain(|kind| only.contains(&kind.kind));
         }
         anyhow::ensure!(!kinds.is_empty(), "there is no kind of this name: {}", only.join(", "));
         Ok(Self {
+            faults,
             kinds,
             metadata: crate::kind::metadata_fields()?,
         })
@@ -81,6 +94,7 @@ impl Generator {
     pub(crate) fn story(&self, seed: u64) -> Vec<Step> {
         let mut story = Story {
             random: Random::new(seed),
+            faults: self.faults,
             metadata: &self.metadata,
             steps: Vec::new(),
             seen: BTreeMap::new(),
@@ -210,8 +224,11 @@ impl Story<'_> {
             );
         }
         if self.random.chance(25) {
-            let modes = ["Strict", "Strict", "Warn", "Ignore", "Odd"];
-            options.extend(self.random.pick(&modes).map(|mode| format!("fieldValidation={mode}")));
+            let modes: &[&str] = match self.faults {
+                Faults::Few => &["Strict", "Warn", "Ignore"],
+                Faults::Many => &["Strict", "Strict", "Warn", "Ignore", "Odd"],
+            };
+            options.extend(self.random.pick(modes).map(|mode| format!("fieldValidation={mode}")));
         }
         if options.is_empty() {
             String::new()
@@ -224,7 +241,7 @@ impl Story<'_> {
         if self.random.chance(40) {
             return Vec::new();
         }
-        let managers: &[&str] = if self.random.chance(2) {
+        let managers: &[&str] = if self.faults == Faults::Many && self.random.chance(2) {
             &["", "a%20b", "%01"]
         } else {
             &MANAGERS
@@ -254,15 +271,16 @@ impl Story<'_> {
 
     fn value_of(&mut self, fields: &[Field]) -> Option<(String, Value)> {
         let Field(pointer, good, bad) = self.random.pick(fields)?;
-        let values = if good.is_empty() || (!bad.is_empty() && self.random.chance(12)) {
+        let faulty = self.faults == Faults::Many;
+        if good.is_empty() && !(faulty && self.random.chance(25)) {
+            // Fields that only have bad values would make most requests bad.
+            return None;
+        }
+        let values = if good.is_empty() || (faulty && !bad.is_empty() && self.random.chance(12)) {
             bad
         } else {
             good
         };
-        // Fields that only have bad values would make most requests bad.
-        if good.is_empty() && self.random.chance(75) {
-            return None;
-        }
         Some((pointer.clone(), self.random.pick(values)?.clone()))
     }
 
@@ -299,7 +317,7 @@ impl Story<'_> {
 
     /// Now and then a body is no JSON, or says something twice.
     fn spoil(&mut self, object: Value) -> Value {
-        if !self.random.chance(3) {
+        if self.faults == Faults::Few || !self.random.chance(3) {
             return object;
         }
         let text = object.to_string();
@@ -474,13 +492,13 @@ mod tests {
 
     #[test]
     fn a_seed_is_a_story() -> anyhow::Result<()> {
-        let generator = Generator::new(&[])?;
+        let generator = Generator::new(&[], Faults::Many)?;
         for seed in 0..200 {
             let story = generator.story(seed);
             assert!(story.len() >= 6, "{seed}");
             assert_eq!(story, generator.story(seed));
         }
-        assert!(Generator::new(&["Nothing".to_owned()]).is_err());
+        assert!(Generator::new(&["Nothing".to_owned()], Faults::Few).is_err());
         Ok(())
     }
 }

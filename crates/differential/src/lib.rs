@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
+pub use generate::Faults;
 pub use run::{Difference, Outcome, run};
 pub use servers::{Real, Servers};
 
@@ -29,6 +30,8 @@ pub struct Plan {
     pub seed: u64,
     /// Only these kinds; all if there are none.
     pub kinds: Vec<String>,
+    /// How much is meant to be refused.
+    pub faults: Faults,
     /// How many stories at once.
     pub parallel: usize,
 }
@@ -62,7 +65,7 @@ pub struct Report {
 /// # Errors
 /// If a server can't be reached.
 pub async fn compare(servers: &Servers, plan: &Plan) -> anyhow::Result<Report> {
-    let generator = generate::Generator::new(&plan.kinds)?;
+    let generator = generate::Generator::new(&plan.kinds, plan.faults)?;
     let generator = &generator;
     let mut outcomes = stream::iter(plan.seed..plan.seed.saturating_add(plan.sequences))
         .map(|seed| async move {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::Parser;
 use serde_json::json;
-use tenure_differential::{Finding, Outcome, Plan, Real, Report, Servers, compare, run};
+use tenure_differential::{Faults, Finding, Outcome, Plan, Real, Report, Servers, compare, run};
 use tenure_testkit::KubernetesBinaries;
 use tenure_testkit::exchange::Step;
 
@@ -22,6 +22,9 @@ struct Arguments {
     /// Only this kind; may be given several times.
     #[arg(long = "kind")]
     kinds: Vec<String>,
+    /// How much of what is sent is meant to be refused.
+    #[arg(long, value_enum, default_value_t = Faults::Many)]
+    faults: Faults,
     /// How many stories at once.
     #[arg(long, default_value_t = 8)]
     parallel: usize,
@@ -62,6 +65,7 @@ async fn main() -> anyhow::Result<()> {
                 sequences: arguments.sequences,
                 seed: arguments.seed,
                 kinds: arguments.kinds,
+                faults: arguments.faults,
                 parallel: arguments.parallel,
             };
             let report = compare(&servers, &plan).await?;

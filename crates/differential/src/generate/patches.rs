@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MANAGERS, Story, overlay, set};
+use super::{Faults, MANAGERS, Story, overlay, set};
 use crate::kind::Kind;
 
 impl Story<'_> {
@@ -25,7 +25,11 @@ impl Story<'_> {
             json!(null),
         ];
         let weights: Vec<(usize, usize)> = vec![(4, 0), (6, 1), (6, 2), (6, 3), (1, 4), (1, 5), (1, 6)];
-        let index = self.random.weighted(&weights).unwrap_or_default();
+        let kept = if self.faults == Faults::Few { 4 } else { weights.len() };
+        let index = self
+            .random
+            .weighted(weights.get(..kept).unwrap_or_default())
+            .unwrap_or_default();
         (
             "/spec/replicas".to_owned(),
             values.get(index).cloned().unwrap_or_default(),
