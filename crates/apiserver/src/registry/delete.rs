@@ -6,7 +6,7 @@ use tenure_store::{Change, Expect, Write, WriteError};
 use super::create::timestamp;
 use super::encode::{decode_stored, encode, to_storage};
 use super::state::storage_error;
-use super::{ObjectExt, Operation, Registry};
+use super::{ObjectExt, Operation, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
@@ -14,8 +14,6 @@ use crate::{admission, strategy};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
-const ATTEMPTS: usize = 32;
-
 /// What a deletion asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
@@ -130,7 +128,7 @@ impl Registry {
         if resource.group == "batch" && resource.plural == "jobs" && options.propagation_policy.is_none() {
             op.warn("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning");
         }
-        for _ in 0..ATTEMPTS {
+        for _ in 0..RACE_ATTEMPTS {
             let snapshot = self.store().snapshot();
             let entry = snapshot.get(&key).ok_or_else(|| ApiError::not_found(resource, name))?;
             let live = self.present(op, entry)?;

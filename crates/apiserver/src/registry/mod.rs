@@ -42,6 +42,10 @@ pub(crate) use selector::Selectors;
 pub use state::{Registry, View};
 pub(crate) use watch::{WatchFrame, WatchOptions, WatchStream};
 
+/// How often a request is computed anew when somebody else was faster. Each time a write of somebody's went through, so this is
+/// progress; Kubernetes tries until the request's time is up, and with so many attempts that comes first here too.
+const RACE_ATTEMPTS: usize = 10_000;
+
 /// A stored object as a verb returns it.
 #[derive(Debug, Clone)]
 pub struct Outcome {

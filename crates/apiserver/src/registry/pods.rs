@@ -8,14 +8,13 @@ use super::create::timestamp;
 use super::encode::{encode, to_storage};
 use super::scale::selector_text;
 use super::state::storage_error;
-use super::{DeleteOptions, ObjectExt, Operation, Registry, Selectors};
+use super::{DeleteOptions, ObjectExt, Operation, RACE_ATTEMPTS, Registry, Selectors};
 use crate::admission::{self, Attributes};
 use crate::authentication::UserInfo;
 use crate::bootstrap;
 use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
 
-const ATTEMPTS: usize = 32;
 /// As many evictions may be under way below one budget.
 const DISRUPTED: usize = 2000;
 const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -297,7 +296,7 @@ impl Registry {
         change: impl Fn(&mut Value) -> Result<(), ApiError>,
     ) -> Result<Value, ApiError> {
         let key = op.key(name);
-        for _ in 0..ATTEMPTS {
+        for _ in 0..RACE_ATTEMPTS {
             let snapshot = self.store().snapshot();
             let entry = snapshot
                 .get(&key)

@@ -7,13 +7,10 @@ use tenure_store::{Change, Entry, Expect, Write, WriteError};
 use super::create::refuse;
 use super::encode::{decode_stored, encode, from_storage, to_storage};
 use super::state::storage_error;
-use super::{ObjectExt, Operation, Outcome, Registry};
+use super::{ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
 use crate::{admission, kinds, strategy};
-
-/// How often a change is computed anew when somebody else was faster.
-const ATTEMPTS: usize = 32;
 
 impl Registry {
     /// Replaces an object by what a client sent.
@@ -59,7 +56,7 @@ impl Registry {
         compute: impl Fn(Option<&Value>) -> Result<Value, ApiError>,
     ) -> Result<Outcome, ApiError> {
         let key = op.key(name);
-        for _ in 0..ATTEMPTS {
+        for _ in 0..RACE_ATTEMPTS {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
                 let new = compute(None)?;
