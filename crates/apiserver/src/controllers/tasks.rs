@@ -340,8 +340,8 @@ impl Worker {
         let operation = self.operation(name, MANAGER)?;
         match self.registry.create(&operation, object).await {
             Ok(_) => Ok(()),
-            // Somebody else made it, or its namespace is gone or going.
-            Err(error) if error.code == 409 || error.code == 404 || error.code == 403 => Ok(()),
+            // Somebody else made it, or its namespace is gone or going. Other refusals pass: a quota, say, that isn't counted yet.
+            Err(error) if error.code == 409 || error.code == 404 || error.is_namespace_terminating() => Ok(()),
             Err(error) => Err(refused("creating", name, error)),
         }
     }

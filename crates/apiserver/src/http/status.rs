@@ -20,6 +20,14 @@ pub struct ApiError {
     pub details: Map<String, Value>,
 }
 
+impl ApiError {
+    /// Whether something was refused because its namespace is being deleted.
+    pub(crate) fn is_namespace_terminating(&self) -> bool {
+        let causes = self.details.get("causes").and_then(Value::as_array);
+        causes.is_some_and(|causes| causes.iter().any(|cause| cause["reason"] == "NamespaceTerminating"))
+    }
+}
+
 impl std::fmt::Display for ApiError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&self.message)

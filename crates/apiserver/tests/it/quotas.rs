@@ -17,6 +17,7 @@ fn operation(registry: &Registry, plural: &str) -> Operation {
 
 /// Waits until the quota says that so much is used.
 async fn used(registry: &Registry, wanted: usize) -> Value {
+    let begun = std::time::Instant::now();
     loop {
         let quotas = registry.view().list("", "resourcequotas", Some(NAMESPACE));
         let used = quotas[0]
@@ -26,6 +27,10 @@ async fn used(registry: &Registry, wanted: usize) -> Value {
         if used == json!(wanted.to_string()) {
             return quotas[0].clone();
         }
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(60),
+            "{wanted} wanted: {quotas:#?}"
+        );
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
