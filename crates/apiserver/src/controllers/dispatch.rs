@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use regex::bytes::Regex;
 use serde_json::Value;
 
@@ -14,6 +14,9 @@ use super::namespace;
 use super::object_name::{ObjectName, is_deleting, text};
 use super::service_account::{ROOT_CA, account_of};
 use super::workload;
+
+/// How long a request that writes may take.
+const LONGEST_REQUEST: SignedDuration = SignedDuration::from_mins(1);
 
 /// Something to be looked at. What is then done depends on what is found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +61,8 @@ pub(crate) struct Dispatcher {
     tokens: BTreeMap<(String, String), BTreeSet<String>>,
     /// The quotas of each namespace that has some.
     quotas: BTreeMap<String, BTreeSet<String>>,
+    /// When each of these namespaces got its newest quota, as long as requests may be under way that began before.
+    newest_quota: BTreeMap<String, Timestamp>,
     events: Expiry,
     workload_status: bool,
     /// Finds the fields that make any object matter; without it, every object does.
@@ -81,6 +86,10 @@ impl Dispatcher {
         is_special(name)
             || (self.workload_status && workload::covers(name))
             || self.shrinks_quota(name)
+            || name
+                .namespace
+                .as_ref()
+                .is_some_and(|namespace| self.newest_quota.contains_key(namespace))
             || self.owners.contains(name)
             || name
                 .namespace
@@ -103,7 +112,7 @@ impl Dispatcher {
         if self.workload_status && workload::covers(name) {
             tasks.push(Task::Workload(name.clone()));
         }
-        if self.shrinks_quota(name) {
+        if self.shrinks_quota(name) || self.may_be_uncharged(name, written) {
             tasks.extend(name.namespace.clone().map(Task::Count));
         }
         match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
@@ -133,6 +142,9 @@ impl Dispatcher {
             ("", "resourcequotas", Some(namespace)) => {
                 let quotas = self.quotas.entry(namespace.to_owned()).or_default();
                 let is_new = quotas.insert(name.name.clone());
+                if is_new {
+                    self.newest_quota.insert(namespace.to_owned(), written);
+                }
                 if is_new || object.pointer("/spec/hard") != object.pointer("/status/hard") {
                     tasks.push(Task::Count(namespace.to_owned()));
                 }
@@ -176,6 +188,7 @@ impl Dispatcher {
                     quotas.remove(&name.name);
                     if quotas.is_empty() {
                         self.quotas.remove(namespace);
+                        self.newest_quota.remove(namespace);
                     }
                 }
             }
@@ -218,6 +231,20 @@ impl Dispatcher {
                 .namespace
                 .as_ref()
                 .is_some_and(|namespace| self.quotas.contains_key(namespace))
+    }
+
+    /// Whether the request that wrote this at `written` may have begun before the namespace's newest quota was there, and so was
+    /// not charged.
+    fn may_be_uncharged(&mut self, name: &ObjectName, written: Timestamp) -> bool {
+        let Some(namespace) = &name.namespace else { return false };
+        let Some(since) = self.newest_quota.get(namespace) else {
+            return false;
+        };
+        if written.duration_since(*since) <= LONGEST_REQUEST {
+            return true;
+        }
+        self.newest_quota.remove(namespace);
+        false
     }
 
     fn see_owners(&mut self, name: &ObjectName, object: &Value, tasks: &mut Vec<Task>) {
