@@ -4,7 +4,7 @@ use crate::collection::{Collection, Trouble};
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
 use crate::resource::Resource;
-use crate::yaml::node::{Node, Tag};
+use crate::yaml::node::{Node, Style, Tag};
 
 /// Which subjects of role bindings get the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,7 +89,11 @@ impl Namespace {
         if !node.is_scalar() {
             return Err("namespace field specs must target scalar nodes".to_owned());
         }
-        if self.unset_only && !node.is_null() && !node.text().is_empty() {
+        if self.unset_only && !node.text().is_empty() {
+            // A null that is spelled out is not unset, and stays what it was.
+            if node.style == Style::Plain && matches!(node.text(), "null" | "Null" | "NULL" | "~") {
+                node.tag = Tag::None;
+            }
             return Ok(());
         }
         node.assign_scalar(Node::scalar(self.namespace.clone(), Tag::Str));
