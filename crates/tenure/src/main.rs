@@ -115,12 +115,10 @@ fn arguments() -> Result<Arguments, Failure> {
 }
 
 fn main() -> ExitCode {
+    // The one TLS provider of the program, chosen before anything can open a connection.
+    let _already_chosen = rustls::crypto::ring::default_provider().install_default();
     let started = arguments().and_then(|arguments| {
-        if !arguments.command.is_alone() {
-            // The one TLS provider of the program, chosen before anything can open a connection.
-            let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-            start_logging(&arguments.log, arguments.log_format)?;
-        }
+        start_logging(&arguments.log, arguments.log_format)?;
         run(arguments.command)
     });
     match started {
@@ -129,13 +127,6 @@ fn main() -> ExitCode {
             output::failure(&failure);
             failure.exit_code()
         }
-    }
-}
-
-impl Command {
-    /// Whether it opens no connection and logs nothing. Such a command is run thousands of times in a row, and starts without either.
-    fn is_alone(&self) -> bool {
-        matches!(self, Command::Build(_) | Command::Version(_) | Command::Completion(_))
     }
 }
 
