@@ -8,7 +8,7 @@ use super::node::{Data, Node, Style, Tag};
 use super::scalar::{Dialect, resolve};
 
 /// The deepest nesting that a document may have.
-const MAXIMUM_DEPTH: usize = 200;
+pub(super) const MAXIMUM_DEPTH: usize = 200;
 
 /// The most nodes that the aliases of one document may stand for together. yaml.v3 begins to refuse there, too.
 const MAXIMUM_ALIASED: usize = 400_000;
@@ -66,6 +66,41 @@ pub(crate) struct Source {
 /// # Errors
 /// When the text isn't YAML, or passes a limit.
 pub(crate) fn first_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
+    let Some(read) = super::quick::document(text, source) else {
+        return any_document(text, source);
+    };
+    debug_assert!(
+        matches!(any_document(text, source), Ok(any) if is_identical(any.as_ref(), read.as_ref())),
+        "the two ways to read don't agree on {text:?}"
+    );
+    Ok(read)
+}
+
+/// Tells whether two nodes are one to the last line of them.
+fn is_identical(one: Option<&Node>, other: Option<&Node>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else {
+        return one.is_none() && other.is_none();
+    };
+    let facts = |node: &Node| (node.tag, node.style, node.tagged, node.line, node.source);
+    let each = |one: &Node, other: &Node| is_identical(Some(one), Some(other));
+    facts(one) == facts(other)
+        && match (&one.data, &other.data) {
+            (Data::Scalar(one), Data::Scalar(other)) => one == other,
+            (Data::Seq(one), Data::Seq(other)) => {
+                one.len() == other.len() && one.iter().zip(other.iter()).all(|(one, other)| each(one, other))
+            }
+            (Data::Map(one), Data::Map(other)) => {
+                let both = |((key, value), (other_key, other_value)): (&(Node, Node), &(Node, Node))| {
+                    each(key, other_key) && each(value, other_value)
+                };
+                one.len() == other.len() && one.iter().zip(other.iter()).all(both)
+            }
+            _ => false,
+        }
+}
+
+/// Reads the first document of any text.
+fn any_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
     let parser = Parser::new_from_str_with_options(text, options);

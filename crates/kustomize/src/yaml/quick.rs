@@ -1,0 +1,545 @@
+//! Owns the quick way to read YAML that is written as nearly all Kubernetes YAML is: blocks of lines, with quotes and block scalars,
+//! and flow collections on one line. Refuses everything else without an opinion: the whole parser then reads the text and says what
+//! is wrong, if anything is. What both accept, both read alike; the tests of [`super::read`] hold them against each other.
+
+use memchr::{memchr, memchr2};
+
+use super::node::{Node, Style, Tag};
+use super::read::{MAXIMUM_DEPTH, Source};
+use super::scalar::{Dialect, resolve};
+use super::scalars;
+
+/// Keys longer than this are left to the whole parser, which has a limit of its own for those on one line.
+const LONGEST_KEY: usize = 512;
+
+/// Reads the only document of a text. The outer nothing is a refusal, the inner one a text without a document.
+pub(super) fn document(text: &str, source: Source) -> Option<Option<Node>> {
+    if !scalars::is_usual(text) {
+        return None;
+    }
+    let mut reader = Reader {
+        text,
+        source,
+        at: 0,
+        end: 0,
+        indent: 0,
+        line: 1,
+        is_over: false,
+        items: Vec::new(),
+        entries: Vec::new(),
+        left: source.maximum_nodes,
+    };
+    match text.strip_prefix("---\n") {
+        Some(_) => {
+            reader.line = 2;
+            reader.settle(4);
+        }
+        None => reader.settle(0),
+    }
+    if reader.is_over {
+        return Some(None);
+    }
+    if reader.indent != 0 {
+        return None;
+    }
+    let node = reader.block(0, 0)?;
+    reader.is_over.then_some(Some(node))
+}
+
+/// A reader stands on a line that has content, or is over.
+struct Reader<'text> {
+    text: &'text str,
+    source: Source,
+    /// Where the line begins and where its line break is.
+    at: usize,
+    end: usize,
+    /// How many spaces the line begins with.
+    indent: usize,
+    /// The number of the line in the text, from 1.
+    line: u32,
+    is_over: bool,
+    /// What has been read of the collections that are open, so that each gets exactly the room that it needs when it ends.
+    items: Vec<Node>,
+    entries: Vec<(Node, Node)>,
+    /// How many nodes there may still be.
+    left: usize,
+}
+
+/// Where plain text in a block ends.
+enum Plain {
+    /// At a colon, which makes it a key.
+    Key(usize),
+    /// At the end of the line or, if so, at a comment.
+    End { end: usize, comment: bool },
+}
+
+impl<'text> Reader<'text> {
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.text.as_bytes().get(at).copied()
+    }
+
+    fn bytes(&self, from: usize, to: usize) -> &'text [u8] {
+        self.text.as_bytes().get(from..to).unwrap_or(&[])
+    }
+
+    /// The end of the line that begins, or goes on, at a place.
+    fn line_end(&self, from: usize) -> usize {
+        let rest = self.text.as_bytes().get(from..).unwrap_or(&[]);
+        memchr(b'\n', rest).map_or(self.text.len(), |length| from + length)
+    }
+
+    /// Goes to the first line from `at` on, which has the number `line`, that has more than a comment.
+    fn settle(&mut self, mut at: usize) {
+        while at < self.text.len() {
+            let end = self.line_end(at);
+            let line = self.bytes(at, end);
+            let indent = line.iter().take_while(|byte| **byte == b' ').count();
+            if line.get(indent).is_some_and(|first| *first != b'#') {
+                (self.at, self.end, self.indent) = (at, end, indent);
+                return;
+            }
+            at = end + 1;
+            self.line += 1;
+        }
+        self.is_over = true;
+    }
+
+    /// Goes to the next line that has more than a comment.
+    fn advance(&mut self) {
+        self.line += 1;
+        self.settle(self.end + 1);
+    }
+
+    fn is_blank(&self, at: usize) -> bool {
+        at >= self.end || self.byte(at) == Some(b' ')
+    }
+
+    fn is_dash(&self) -> bool {
+        let at = self.at + self.indent;
+        self.byte(at) == Some(b'-') && self.is_blank(at + 1)
+    }
+
+    /// The first place from `at` on that isn't a space; nothing when only a comment, or nothing, is left of the line.
+    fn content(&self, at: usize) -> Option<usize> {
+        let place = at + self.bytes(at, self.end).iter().position(|byte| *byte != b' ')?;
+        // A comment must have a space before it; text that has none is left to the callers, of which none takes a `#`.
+        (self.byte(place) != Some(b'#') || place == at).then_some(place)
+    }
+
+    /// Goes on after something that must be the last of its line.
+    fn finish_line(&mut self, at: usize) -> Option<()> {
+        if self.content(at).is_some() {
+            return None;
+        }
+        self.advance();
+        Some(())
+    }
+
+    /// Gives a node its place and counts it.
+    fn placed(&mut self, mut node: Node, line: u32) -> Option<Node> {
+        self.left = self.left.checked_sub(1)?;
+        node.line = self.source.lines.number(line);
+        node.source = self.source.file;
+        Some(node)
+    }
+
+    fn plain(&mut self, text: &str, line: u32) -> Option<Node> {
+        let node = Node::scalar(text, resolve(text, Dialect::V3).tag());
+        self.placed(node, line)
+    }
+
+    fn styled(&mut self, text: &str, style: Style, line: u32) -> Option<Node> {
+        let mut node = Node::scalar(text, Tag::Str);
+        node.style = style;
+        self.placed(node, line)
+    }
+
+    /// A collection that begins at a column of this line.
+    fn block(&mut self, column: usize, depth: usize) -> Option<Node> {
+        let at = self.at + column;
+        if self.byte(at) == Some(b'-') && self.is_blank(at + 1) {
+            self.sequence(column, false, depth)
+        } else {
+            self.mapping(column, depth)
+        }
+    }
+
+    /// A sequence whose dashes stand in a column. In a mapping they may stand in the column of its keys (`shared`).
+    fn sequence(&mut self, column: usize, shared: bool, depth: usize) -> Option<Node> {
+        if depth >= MAXIMUM_DEPTH {
+            return None;
+        }
+        let (line, first) = (self.line, self.items.len());
+        loop {
+            let at = self.content(self.at + column + 1)?;
+            let item = self.item(at, column, depth + 1)?;
+            self.items.push(item);
+            if self.is_over || self.indent < column {
+                break;
+            }
+            if self.indent > column {
+                return None;
+            }
+            if !self.is_dash() {
+                if shared {
+                    break;
+                }
+                return None;
+            }
+        }
+        let items = self.items.drain(first..).collect();
+        self.placed(Node::seq(items), line)
+    }
+
+    /// What follows a dash: a collection that begins on its line, or a value.
+    fn item(&mut self, at: usize, parent: usize, depth: usize) -> Option<Node> {
+        let column = at - self.at;
+        let is_key = match self.byte(at)? {
+            b'-' if self.is_blank(at + 1) => return self.sequence(column, false, depth),
+            b'"' | b'\'' => {
+                let (_, end) = scalars::quoted(self.text.get(at..self.end)?)?.ended()?;
+                self.byte(at + end) == Some(b':')
+            }
+            b'{' | b'[' | b'|' | b'>' => false,
+            _ => matches!(self.plain_end(at), Plain::Key(_)),
+        };
+        if is_key {
+            return self.mapping(column, depth);
+        }
+        self.value(at, parent, depth)
+    }
+
+    fn mapping(&mut self, column: usize, depth: usize) -> Option<Node> {
+        if depth >= MAXIMUM_DEPTH {
+            return None;
+        }
+        let (line, first) = (self.line, self.entries.len());
+        loop {
+            let (key, at) = self.key(self.at + column)?;
+            let value = match self.content(at) {
+                Some(at) => self.value(at, column, depth + 1)?,
+                None => {
+                    self.advance();
+                    if self.is_over {
+                        return None;
+                    }
+                    if self.indent > column {
+                        self.block(self.indent, depth + 1)?
+                    } else if self.indent == column && self.is_dash() {
+                        self.sequence(column, true, depth + 1)?
+                    } else {
+                        // A value that was left out.
+                        return None;
+                    }
+                }
+            };
+            self.entries.push((key, value));
+            if self.is_over || self.indent < column {
+                break;
+            }
+            if self.indent > column {
+                return None;
+            }
+        }
+        let entries = self.entries.drain(first..).collect();
+        self.placed(Node::mapping(entries), line)
+    }
+
+    /// A key and the place after its colon.
+    fn key(&mut self, at: usize) -> Option<(Node, usize)> {
+        let line = self.line;
+        match self.byte(at)? {
+            b'"' | b'\'' => {
+                let (text, length) = scalars::quoted(self.text.get(at..self.end)?)?.ended()?;
+                let colon = at + length;
+                if length > LONGEST_KEY || self.byte(colon) != Some(b':') || !self.is_blank(colon + 1) {
+                    return None;
+                }
+                Some((self.styled(&text, Style::Quoted, line)?, colon + 1))
+            }
+            b'-' => None,
+            first if scalars::begins_plain(first) => {
+                let Plain::Key(colon) = self.plain_end(at) else {
+                    return None;
+                };
+                let text = self.text.get(at..colon)?;
+                if text.len() > LONGEST_KEY || text.ends_with(' ') || text.starts_with("...") {
+                    return None;
+                }
+                Some((self.plain(text, line)?, colon + 1))
+            }
+            _ => None,
+        }
+    }
+
+    /// Where plain text that begins at a place ends on this line.
+    fn plain_end(&self, from: usize) -> Plain {
+        let text = self.bytes(from, self.end);
+        let mut at = 0;
+        while let Some(found) = memchr2(b':', b'#', text.get(at..).unwrap_or(&[])) {
+            let place = at + found;
+            if text.get(place) == Some(&b':') {
+                if text.get(place + 1).is_none_or(|next| *next == b' ') {
+                    return Plain::Key(from + place);
+                }
+            } else if place > 0 && text.get(place - 1) == Some(&b' ') {
+                return Plain::End {
+                    end: from + place,
+                    comment: true,
+                };
+            }
+            at = place + 1;
+        }
+        Plain::End {
+            end: self.end,
+            comment: false,
+        }
+    }
+
+    /// A value that begins on this line and is no block collection; what it is in stands in the column `parent`.
+    fn value(&mut self, at: usize, parent: usize, depth: usize) -> Option<Node> {
+        if depth > MAXIMUM_DEPTH {
+            return None;
+        }
+        let line = self.line;
+        match self.byte(at)? {
+            b'"' | b'\'' => self.quoted_value(at, parent),
+            b'|' | b'>' => self.block_scalar(at, parent),
+            b'{' | b'[' => {
+                let (node, end) = self.flow(at, depth)?;
+                self.finish_line(end)?;
+                Some(node)
+            }
+            b'-' if self.is_blank(at + 1) => None,
+            first if first == b'-' || scalars::begins_plain(first) => {
+                let Plain::End { end, comment } = self.plain_end(at) else {
+                    return None;
+                };
+                let first = self.text.get(at..end)?.trim_end_matches(' ');
+                self.next_line();
+                if comment || !self.continues(parent) {
+                    let node = self.plain(first, line)?;
+                    self.settle(self.at);
+                    return Some(node);
+                }
+                let text = self.plain_lines(first, parent)?;
+                self.plain(&text, line)
+            }
+            _ => None,
+        }
+    }
+
+    /// Goes to the next line, whatever is on it.
+    fn next_line(&mut self) {
+        self.at = self.end + 1;
+        self.line += 1;
+    }
+
+    /// Tells whether text that began on a line before goes on: after blank lines, with more indentation than its parent's.
+    fn continues(&self, parent: usize) -> bool {
+        let mut at = self.at;
+        while at < self.text.len() {
+            let end = self.line_end(at);
+            let line = self.bytes(at, end);
+            let indent = line.iter().take_while(|byte| **byte == b' ').count();
+            if indent < line.len() {
+                return indent > parent && line.get(indent) != Some(&b'#');
+            }
+            at = end + 1;
+        }
+        false
+    }
+
+    /// Goes to the next line that has anything; answers how many blank ones lay before it.
+    fn skip_blank(&mut self) -> usize {
+        let mut blank = 0;
+        while self.at < self.text.len() {
+            self.end = self.line_end(self.at);
+            let line = self.bytes(self.at, self.end);
+            self.indent = line.iter().take_while(|byte| **byte == b' ').count();
+            if self.indent < line.len() {
+                return blank;
+            }
+            blank += 1;
+            self.next_line();
+        }
+        blank
+    }
+
+    /// Plain text of several lines, of which the first has been read.
+    fn plain_lines(&mut self, first: &str, parent: usize) -> Option<String> {
+        let mut text = first.to_owned();
+        loop {
+            let blank = self.skip_blank();
+            let at = self.at + self.indent;
+            let Plain::End { end, comment } = self.plain_end(at) else {
+                return None;
+            };
+            scalars::fold(&mut text, blank);
+            text.push_str(self.text.get(at..end)?.trim_end_matches(' '));
+            self.next_line();
+            if comment || !self.continues(parent) {
+                self.settle(self.at);
+                return Some(text);
+            }
+        }
+    }
+
+    fn quoted_value(&mut self, at: usize, parent: usize) -> Option<Node> {
+        let line = self.line;
+        let quoted = scalars::quoted(self.text.get(at..self.end)?)?;
+        if let Some((text, length)) = quoted.ended() {
+            let node = self.styled(&text, Style::Quoted, line)?;
+            self.finish_line(at + length)?;
+            return Some(node);
+        }
+        let quote = quoted.quote;
+        let mut text = quoted.so_far()?;
+        loop {
+            self.next_line();
+            let blank = self.skip_blank();
+            if self.at >= self.text.len() || self.indent <= parent {
+                return None;
+            }
+            let at = self.at + self.indent;
+            scalars::fold(&mut text, blank);
+            let more = scalars::quoted_rest(self.text.get(at..self.end)?, quote)?;
+            match more.ended() {
+                None => text.push_str(&more.so_far()?),
+                Some((rest, length)) => {
+                    if rest.is_empty() {
+                        return None;
+                    }
+                    text.push_str(&rest);
+                    let node = self.styled(&text, Style::Quoted, line)?;
+                    self.finish_line(at + length)?;
+                    return Some(node);
+                }
+            }
+        }
+    }
+
+    /// A block scalar, whose indicator stands at a place.
+    fn block_scalar(&mut self, at: usize, parent: usize) -> Option<Node> {
+        let line = self.line;
+        let is_literal = self.byte(at) == Some(b'|');
+        let keep = match self.byte(at + 1) {
+            Some(b'-') => scalars::Keep::Nothing,
+            Some(b'+') => scalars::Keep::Everything,
+            _ => scalars::Keep::One,
+        };
+        let header = at + 1 + usize::from(keep != scalars::Keep::One);
+        if !self.is_blank(header) || self.content(header).is_some() {
+            return None;
+        }
+        self.next_line();
+        let (from, before) = (self.at, self.line);
+        if self.skip_blank() > 0 || self.at >= self.text.len() || self.indent <= parent {
+            return None;
+        }
+        let indent = self.indent;
+        // The lines of the block: where it ends, and where its last line with content does.
+        let (mut next, mut content_end, mut number) = (from, from, before);
+        let mut last_number = before;
+        while next < self.text.len() {
+            let end = self.line_end(next);
+            let bytes = self.bytes(next, end);
+            let spaces = bytes.iter().take_while(|byte| **byte == b' ').count();
+            if spaces == bytes.len() {
+                if spaces > indent {
+                    return None;
+                }
+            } else if spaces >= indent {
+                if !is_literal && spaces > indent {
+                    return None;
+                }
+                content_end = end;
+                last_number = number;
+            } else if spaces > parent {
+                return None;
+            } else {
+                break;
+            }
+            next = end + 1;
+            number += 1;
+        }
+        // Without a last line break, Go's reader has opinions of its own.
+        if next > self.text.len() {
+            return None;
+        }
+        let content = self.text.get(from..content_end)?;
+        let trailing = usize::try_from(number - last_number).ok()?;
+        let text = scalars::block(content, indent, is_literal, keep, trailing)?;
+        let style = if is_literal { Style::Literal } else { Style::Folded };
+        let node = self.styled(&text, style, line)?;
+        self.line = number;
+        self.settle(next);
+        Some(node)
+    }
+
+    /// A flow collection that ends on this line, and the place after it.
+    fn flow(&mut self, at: usize, depth: usize) -> Option<(Node, usize)> {
+        if depth >= MAXIMUM_DEPTH {
+            return None;
+        }
+        let (line, is_map) = (self.line, self.byte(at)? == b'{');
+        let close = if is_map { b'}' } else { b']' };
+        let (first_item, first_entry) = (self.items.len(), self.entries.len());
+        let mut at = self.content(at + 1)?;
+        if self.byte(at)? != close {
+            loop {
+                let (node, end) = self.flow_value(at, depth + 1, is_map)?;
+                at = end;
+                if is_map {
+                    if self.byte(at)? != b':' || self.byte(at + 1)? != b' ' {
+                        return None;
+                    }
+                    let (value, end) = self.flow_value(self.content(at + 1)?, depth + 1, false)?;
+                    at = end;
+                    self.entries.push((node, value));
+                } else {
+                    self.items.push(node);
+                }
+                at = self.content(at)?;
+                match self.byte(at)? {
+                    b',' => at = self.content(at + 1)?,
+                    byte if byte == close => break,
+                    _ => return None,
+                }
+            }
+        }
+        let node = if is_map {
+            Node::mapping(self.entries.drain(first_entry..).collect())
+        } else {
+            Node::seq(self.items.drain(first_item..).collect())
+        };
+        Some((self.placed(node, line)?, at + 1))
+    }
+
+    /// A value, or a key, inside a flow collection, and the place after it.
+    fn flow_value(&mut self, at: usize, depth: usize, is_key: bool) -> Option<(Node, usize)> {
+        if depth > MAXIMUM_DEPTH {
+            return None;
+        }
+        let line = self.line;
+        let first = self.byte(at)?;
+        match first {
+            b'{' | b'[' if !is_key => self.flow(at, depth),
+            b'"' | b'\'' => {
+                let (text, length) = scalars::quoted(self.text.get(at..self.end)?)?.ended()?;
+                Some((self.styled(&text, Style::Quoted, line)?, at + length))
+            }
+            _ => {
+                let length = scalars::flow_plain(self.text.get(at..self.end)?)?;
+                if is_key && length > LONGEST_KEY {
+                    return None;
+                }
+                let text = self.text.get(at..at + length)?;
+                Some((self.plain(text, line)?, at + length))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
