@@ -192,8 +192,12 @@ pub(crate) fn scale_manager() -> FieldManager {
 /// Who keeps the owners of an endpoint's fields.
 pub(crate) fn field_manager(op: &Operation) -> FieldManager {
     let resource = &op.resource;
-    let mut manager = FieldManager::new(typing(resource), &resource.api_version(), &resource.kind);
     let subresource = op.subresource.as_deref();
+    if subresource == Some("token") {
+        let (version, kind) = resource.taken_by(subresource);
+        return FieldManager::new(builtin_typing(&version, &kind), &version, &kind).with_subresource("token");
+    }
+    let mut manager = FieldManager::new(typing(resource), &resource.api_version(), &resource.kind);
     match &resource.origin {
         Origin::Custom(custom) => {
             manager = manager.for_custom_resource();

@@ -20,6 +20,10 @@ pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| error.to_string())?;
         builder.line = span.start.line();
+        if matches!(event, Event::DocumentEnd) {
+            // What is behind the first document is not read.
+            break;
+        }
         builder.take(event)?;
     }
     Ok((builder.document.unwrap_or(Value::Null), builder.repeated))
@@ -95,7 +99,6 @@ impl Builder {
             self.anchors.insert(anchor, value.clone());
         }
         match self.open.last_mut() {
-            None if self.document.is_some() => return Err("more than one document".to_owned()),
             None => self.document = Some(value),
             Some(Open::List { items, .. }) => items.push(value),
             Some(Open::Map { map, key, .. }) => match key.take() {
@@ -223,7 +226,7 @@ mod tests {
             ["line 2: key \"a\" already set in map"]
         );
         assert!(parse(b"a: [").is_err());
-        assert!(parse(b"a: 1\n---\nb: 1\n").is_err());
+        assert_eq!(parse(b"a: 1\n---\nb: [").unwrap().0, json!({"a": 1}));
         assert!(parse("[".repeat(500).as_bytes()).is_err());
     }
 }

@@ -26,6 +26,7 @@ pub use key::{KeyError, SigningKey};
 pub(crate) use review::api_time;
 pub use review::{self_subject_review, token_review};
 pub use token::{ServiceAccountTokens, TokenError};
+pub(crate) use token_request::default_lifetime;
 pub use token_request::{TokenRequested, request_token, secret_token};
 pub use user::*;
 

@@ -105,16 +105,20 @@ pub fn request_token(
     let expires = now
         .checked_add(SignedDuration::from_secs(seconds))
         .unwrap_or(Timestamp::MAX);
+    let mut metadata = json!({
+        "name": name,
+        "namespace": namespace,
+        "uid": uid,
+        "creationTimestamp": api_time(now),
+    });
+    if let (Some(map), Some(owners)) = (metadata.as_object_mut(), request.pointer("/metadata/managedFields")) {
+        map.insert("managedFields".to_owned(), owners.clone());
+    }
     Ok(TokenRequested {
         response: json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": KIND,
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "uid": uid,
-                "creationTimestamp": api_time(now),
-            },
+            "metadata": metadata,
             "spec": {
                 "audiences": audiences,
                 "expirationSeconds": seconds,
@@ -123,6 +127,16 @@ pub fn request_token(
             "status": { "token": token, "expirationTimestamp": api_time(expires) },
         }),
     })
+}
+
+/// Gives a TokenRequest that names no lifetime the usual one, an hour.
+pub(crate) fn default_lifetime(request: &mut Value) {
+    if let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) {
+        let seconds = spec.entry("expirationSeconds").or_insert(Value::Null);
+        if seconds.is_null() {
+            *seconds = Value::from(DEFAULT_SECONDS);
+        }
+    }
 }
 
 fn validate_lifetime(seconds: i64) -> Result<(), Refusal> {

@@ -138,6 +138,12 @@ impl Catalog {
         other.with_custom([], BTreeMap::new())
     }
 
+    /// Whether anything is served in any version of this group.
+    #[must_use]
+    pub fn has_group(&self, group: &str) -> bool {
+        self.iter().any(|resource| resource.group == group)
+    }
+
     /// Whether anything is served in this group and version.
     #[must_use]
     pub fn has_version(&self, group: &str, version: &str) -> bool {

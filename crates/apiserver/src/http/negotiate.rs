@@ -86,8 +86,8 @@ fn quality_in_thousandths(quality: f32) -> u16 {
     (quality.clamp(0.0, 1.0) * 1000.0) as u16
 }
 
-/// The form in which API objects are answered.
-pub(crate) fn view(headers: &HeaderMap) -> Result<View, ApiError> {
+/// The form in which API objects are answered to a request with this verb.
+pub(crate) fn view(headers: &HeaderMap, verb: &str) -> Result<View, ApiError> {
     for range in accepted(headers) {
         if !matches!(range.media_type.as_str(), "application/json" | "*/*" | "application/*") {
             continue;
@@ -96,8 +96,14 @@ pub(crate) fn view(headers: &HeaderMap) -> Result<View, ApiError> {
         match wanted {
             ("", _, _) => return Ok(View::Object),
             ("Table", "meta.k8s.io", "v1") => return Ok(View::Table),
-            ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => {
-                return Ok(View::Metadata);
+            (form @ ("PartialObjectMetadata" | "PartialObjectMetadataList"), "meta.k8s.io", "v1") => {
+                let why = match (form, verb) {
+                    ("PartialObjectMetadata", "list") => "is a list",
+                    ("PartialObjectMetadataList", "get" | "create" | "update" | "patch" | "delete") => "is not a list",
+                    _ => return Ok(View::Metadata),
+                };
+                let message = format!("you requested {form}, but the requested object {why}");
+                return Err(ApiError::new(406, "NotAcceptable", message));
             }
             _ => {}
         }

@@ -1,5 +1,7 @@
 //! The query string: parsed once, looked up by name.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use super::ApiError;
 
 /// The decoded parameters of a URL, in order.
@@ -25,28 +27,42 @@ impl Query {
             .filter(|value| !value.is_empty())
     }
 
-    /// All values of a parameter.
+    /// All values of a parameter, empty ones too.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
             .iter()
-            .filter(move |(key, value)| key == name && !value.is_empty())
+            .filter(move |(key, _)| key == name)
             .map(|(_, value)| value.as_str())
     }
 
-    /// A flag as Kubernetes reads it: present without value, `1` and `true` mean yes.
+    /// A flag as Kubernetes reads it: whatever is there and is not `0` or `false` means yes.
     pub(crate) fn flag(&self, name: &str) -> bool {
-        self.0
+        Self::is_set(&self.0, name)
+    }
+
+    /// The same for parameters that nobody has put in order yet.
+    pub(crate) fn is_set(query: &[(String, String)], name: &str) -> bool {
+        query
             .iter()
             .find(|(key, _)| key == name)
-            .is_some_and(|(_, value)| !matches!(value.as_str(), "0" | "false"))
+            .is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
     /// A number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        value
-            .parse()
+        let parsed = value.parse::<i64>();
+        parsed
             .map(Some)
-            .map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {value:?}: invalid syntax")))
+            .map_err(|error| ApiError::bad_request(not_a_number("ParseInt", value, &error)))
     }
+}
+
+/// What Go says of a text that is no number; `function` is the one of `strconv` that is asked.
+pub(crate) fn not_a_number(function: &str, text: &str, error: &ParseIntError) -> String {
+    let why = match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    format!("strconv.{function}: parsing {text:?}: {why}")
 }

@@ -3,11 +3,15 @@
 use http::Method;
 use percent_encoding::percent_decode_str;
 
+use super::query::Query;
+
 /// A request as its method and URL describe it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
     /// Whether it is about API objects; if not, only `verb` and `path` mean something.
     pub(crate) is_resource: bool,
+    /// Whether only the head of the answer is wanted; objects have none.
+    pub(crate) is_head: bool,
     /// The path as sent.
     pub(crate) path: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; else the method in lower case.
@@ -34,16 +38,14 @@ impl RequestInfo {
     pub(crate) fn parse(method: &Method, path: &str, query: &[(String, String)]) -> Self {
         let verb = method.as_str().to_ascii_lowercase();
         let mut info = Self {
+            is_head: method == Method::HEAD,
             path: path.to_owned(),
             verb: verb.clone(),
             ..Self::default()
         };
-        let parts: Vec<String> = path
-            .split('/')
-            .filter(|part| !part.is_empty())
-            .map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned())
-            .collect();
-        let mut parts = parts.into_iter();
+        // An escaped slash is a slash, as to whatever else reads URLs.
+        let decoded = percent_decode_str(path).decode_utf8_lossy();
+        let mut parts = decoded.split('/').filter(|part| !part.is_empty()).map(str::to_owned);
         match parts.next().as_deref() {
             Some("api") => {}
             Some("apis") => match parts.next() {
@@ -56,6 +58,9 @@ impl RequestInfo {
             info.group = String::new();
             return info;
         };
+        let mut parts = parts.peekable();
+        // The older way to write a watch.
+        let watched = parts.next_if(|part| part == "watch").is_some();
         let rest: Vec<String> = parts.collect();
         let (namespace, rest) = match rest.as_slice() {
             [] => {
@@ -79,12 +84,7 @@ impl RequestInfo {
         info.name = rest.next();
         info.subresource = rest.next();
         info.rest = rest.collect();
-        let flag = |name: &str| {
-            query
-                .iter()
-                .find(|(key, _)| key == name)
-                .is_some_and(|(_, value)| matches!(value.as_str(), "" | "1" | "true" | "True" | "TRUE" | "t" | "T"))
-        };
+        let watched = watched || Query::is_set(query, "watch");
         info.verb = match verb.as_str() {
             "get" | "head" if info.name.is_none() => {
                 // A list that is restricted to one name is authorized as a request for that name.
@@ -92,10 +92,10 @@ impl RequestInfo {
                     .iter()
                     .find(|(key, _)| key == "fieldSelector")
                     .and_then(|(_, selector)| single_name(selector));
-                let listed = if flag("watch") { "watch" } else { "list" };
+                let listed = if watched { "watch" } else { "list" };
                 listed.to_owned()
             }
-            "get" | "head" if flag("watch") && info.subresource.is_none() => "watch".to_owned(),
+            "get" | "head" if watched && info.subresource.is_none() => "watch".to_owned(),
             "get" | "head" => "get".to_owned(),
             "post" => "create".to_owned(),
             "put" => "update".to_owned(),

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::Resource;
 use crate::schema::FieldError;
+use crate::schema::go_quoted;
 
 /// A refused or failed request.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +75,7 @@ impl ApiError {
         Self {
             code: 404,
             reason: Cow::Borrowed("NotFound"),
-            message: format!("{} {name:?} not found", resource.qualified()),
+            message: format!("{} {} not found", resource.qualified(), go_quoted(name)),
             details: details(&[("name", name), ("group", &resource.group), ("kind", &resource.plural)]),
         }
     }

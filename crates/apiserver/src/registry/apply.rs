@@ -21,7 +21,7 @@ impl Registry {
     /// Server-side apply: merges what `op.field_manager` wants into the live object, or creates it.
     pub(crate) async fn apply(&self, op: &Operation, name: &str, patch: &Patch) -> Result<Outcome, ApiError> {
         let (config, force) = (&patch.body, patch.force);
-        if !config.is_object() {
+        if !config.is_object() && !config.is_null() {
             return Err(ApiError::bad_request("error decoding YAML: the body is no object"));
         }
         let text = |key: &str| config.get(key).and_then(Value::as_str).unwrap_or_default();

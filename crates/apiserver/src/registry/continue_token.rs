@@ -5,9 +5,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use crate::http::ApiError;
+use crate::schema::{base64_fault, json_syntax};
 
 /// Where the next page starts; encoded as Kubernetes encodes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct ContinueToken {
     v: String,
     /// The revision of the first page.
@@ -36,11 +38,12 @@ impl ContinueToken {
         };
         let bytes = URL_SAFE_NO_PAD
             .decode(text)
-            .map_err(|error| broken(error.to_string()))?;
-        let token: Self = serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
+            .map_err(|error| broken(base64_fault(text, &error)))?;
+        let token: Self = serde_json::from_slice(&bytes)
+            .map_err(|error| broken(json_syntax::fault(&bytes).unwrap_or_else(|| error.to_string())))?;
         if token.v != "meta.k8s.io/v1" {
             return Err(broken(format!(
-                "server does not recognize this encoded version {:?}",
+                "server does not recognize this encoded version {}",
                 token.v
             )));
         }

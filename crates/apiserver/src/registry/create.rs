@@ -35,6 +35,11 @@ impl Registry {
         let name = object.name().to_owned();
         let object = admission::mutate(self, &Attributes::create(op, &name), object).await?;
         let generated = object.name().is_empty() && !object.meta_str("generateName").is_empty();
+        let version = object.wanted_version().to_owned();
+        if !version.is_empty() && !op.dry_run {
+            let why = "resourceVersion should not be set on objects to be created";
+            return Err(ApiError::new(500, "", why));
+        }
         let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
         loop {
             attempts -= 1;
@@ -55,12 +60,7 @@ impl Registry {
         let now = self.now();
         object.set_meta("uid", Value::from(uuid::Uuid::new_v4().to_string()));
         object.set_meta("creationTimestamp", Value::from(timestamp(now)));
-        for key in [
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "selfLink",
-            "resourceVersion",
-        ] {
+        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             object.remove_meta(key);
         }
         if resource.namespaced {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{FieldValidation, ObjectExt, Operation};
 use crate::http::ApiError;
-use crate::schema::strict;
+use crate::schema::{found, strict};
 use crate::{customresources, kinds};
 
 /// The form of a request body.
@@ -18,12 +18,19 @@ pub(crate) enum BodyFormat {
 /// The object in a body, of the kind that the resource or subresource takes.
 pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> Result<Value, ApiError> {
     let (mut object, repeated) = parse(body, format).map_err(|error| unrecognized(op, body, &error.message))?;
-    if !object.is_object() {
-        let found = if object.is_array() { "array" } else { "value" };
-        let detail = format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-        );
-        return Err(unrecognized(op, body, &detail));
+    if object.is_null() && !op.resource.is_custom() {
+        // To a typed reader that is an object of which nothing is said.
+        object = json!({});
+    }
+    if !object.is_object() && !object.is_null() {
+        return Err(unrecognized(op, body, &untyped(&object)));
+    }
+    for key in ["apiVersion", "kind"] {
+        if let Some(value) = object.get(key).filter(|value| !value.is_string() && !value.is_null()) {
+            let found = found(value);
+            let detail = format!("json: cannot unmarshal {found} into Go struct field .{key} of type string");
+            return Err(unrecognized(op, body, &format!("{UNTYPED}{detail}")));
+        }
     }
     if op.resource.is_custom() && op.subresource.as_deref() != Some("scale") {
         // There is nothing to guess from, as there is for typed clients of built-in kinds.
@@ -41,22 +48,28 @@ pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> 
             }
         }
     }
-    check_kind(op, &mut object)?;
+    check_kind(op, &mut object, body)?;
     check_fields(op, &mut object, repeated)?;
     Ok(object)
+}
+
+/// What precedes the reason why a body's type can't be read.
+const UNTYPED: &str = "couldn't get version/kind; json parse error: ";
+
+/// What is said of a body that is no object.
+pub(crate) fn untyped(value: &Value) -> String {
+    let found = found(value);
+    format!(
+        "{UNTYPED}json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )
 }
 
 /// The JSON value in a body, and the fields that are in it twice.
 pub(crate) fn parse(body: &[u8], format: BodyFormat) -> Result<(Value, Vec<String>), ApiError> {
     match format {
-        BodyFormat::Json => strict::read_json(body).map_err(|error| {
-            let detail = if error.is_eof() {
-                "unexpected end of JSON input".to_owned()
-            } else {
-                error.to_string()
-            };
-            ApiError::bad_request(format!("couldn't get version/kind; json parse error: {detail}"))
-        }),
+        BodyFormat::Json => {
+            strict::read_json(body).map_err(|detail| ApiError::bad_request(format!("{UNTYPED}{detail}")))
+        }
         BodyFormat::Yaml => crate::yaml::parse(body)
             .map(|(mut value, repeated)| {
                 // To YAML, 1.0 is 1.
@@ -74,7 +87,7 @@ pub(crate) fn parse(body: &[u8], format: BodyFormat) -> Result<(Value, Vec<Strin
     }
 }
 
-fn check_kind(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
+fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), ApiError> {
     let resource = &op.resource;
     let (wanted_version, wanted_kind) = resource.taken_by(op.subresource.as_deref());
     let Some(map) = object.as_object_mut() else {
@@ -98,6 +111,10 @@ fn check_kind(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
             "{kind} in version {short:?} cannot be handled as a {wanted_kind}: {why}"
         )))
     };
+    if version.matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {version}");
+        return Err(unrecognized(op, body, &why));
+    }
     if !kinds::is_known(version, kind) && !resource.is_custom() {
         return cannot(format!(
             "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
@@ -142,7 +159,7 @@ fn unrecognized(op: &Operation, body: &[u8], detail: &str) -> ApiError {
     let more = if body.len() > SHOWN { " ..." } else { "" };
     ApiError::bad_request(format!(
         "the object provided is unrecognized (must be of type {}): {detail} ({shown}{more})",
-        op.resource.kind
+        op.resource.taken_by(op.subresource.as_deref()).1
     ))
 }
 

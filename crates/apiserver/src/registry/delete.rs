@@ -10,6 +10,7 @@ use super::{ObjectExt, Operation, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
+use crate::schema::found;
 use crate::{admission, strategy};
 
 const ORPHAN: &str = "orphan";
@@ -32,28 +33,73 @@ pub struct DeleteOptions {
 impl DeleteOptions {
     /// Reads a DeleteOptions object.
     pub(crate) fn from_value(value: &Value) -> Result<Self, ApiError> {
-        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let mut options = Self {
-            uid: text("/preconditions/uid"),
-            resource_version: text("/preconditions/resourceVersion"),
-            propagation_policy: text("/propagationPolicy"),
-            grace_period_seconds: value.get("gracePeriodSeconds").and_then(Value::as_i64),
-            dry_run: value
-                .get("dryRun")
-                .and_then(Value::as_array)
-                .is_some_and(|list| !list.is_empty()),
-        };
-        if let Some(orphan) = value.get("orphanDependents").and_then(Value::as_bool) {
-            if options.propagation_policy.is_some() {
-                return Err(invalid(&FieldError::invalid(
-                    "propagationPolicy",
-                    json!(options.propagation_policy),
-                    "orphanDependents and deletionPropagation cannot be both set",
+        for (pointer, field, wanted) in Self::TYPES {
+            let is_right = |value: &Value| match wanted {
+                "int64" => value.is_i64(),
+                "bool" => value.is_boolean(),
+                "[]string" => value.is_array(),
+                _ => value.is_string(),
+            };
+            if let Some(odd) = value
+                .pointer(pointer)
+                .filter(|value| !value.is_null() && !is_right(value))
+            {
+                return Err(ApiError::bad_request(format!(
+                    "json: cannot unmarshal {} into Go struct field {field} of type {wanted}",
+                    found(odd)
                 )));
             }
-            options.propagation_policy = Some(if orphan { "Orphan" } else { "Background" }.to_owned());
         }
-        Ok(options)
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let dry_run: Vec<&str> = value
+            .get("dryRun")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        if dry_run.iter().any(|stage| *stage != "All") {
+            return Err(invalid(&FieldError::not_supported("dryRun", dry_run, &["All"])));
+        }
+        let orphan = value.get("orphanDependents").and_then(Value::as_bool);
+        Ok(Self {
+            uid: text("/preconditions/uid"),
+            resource_version: text("/preconditions/resourceVersion"),
+            propagation_policy: Self::one_policy(text("/propagationPolicy"), orphan)?,
+            grace_period_seconds: value.get("gracePeriodSeconds").and_then(Value::as_i64),
+            dry_run: !dry_run.is_empty(),
+        })
+    }
+
+    /// The fields, how messages name them, and their types in Go, which messages name too.
+    const TYPES: [(&str, &str, &str); 6] = [
+        ("/preconditions/uid", "Preconditions.preconditions.uid", "types.UID"),
+        (
+            "/preconditions/resourceVersion",
+            "Preconditions.preconditions.resourceVersion",
+            "string",
+        ),
+        (
+            "/propagationPolicy",
+            "DeleteOptions.propagationPolicy",
+            "v1.DeletionPropagation",
+        ),
+        ("/gracePeriodSeconds", "DeleteOptions.gracePeriodSeconds", "int64"),
+        ("/orphanDependents", "DeleteOptions.orphanDependents", "bool"),
+        ("/dryRun", "DeleteOptions.dryRun", "[]string"),
+    ];
+
+    /// What happens to dependents, of the two ways to say it.
+    pub(crate) fn one_policy(policy: Option<String>, orphan: Option<bool>) -> Result<Option<String>, ApiError> {
+        match (policy, orphan) {
+            (Some(policy), Some(_)) => Err(invalid(&FieldError::invalid(
+                "propagationPolicy",
+                policy,
+                "orphanDependents and deletionPropagation cannot be both set",
+            ))),
+            (None, Some(orphan)) => Ok(Some(if orphan { "Orphan" } else { "Background" }.to_owned())),
+            (policy, None) => Ok(policy),
+        }
     }
 
     /// Refuses values that mean nothing.

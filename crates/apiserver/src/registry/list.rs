@@ -7,7 +7,7 @@ use tenure_store::Entry;
 
 use super::encode::is_verbatim;
 use super::{ContinueToken, Operation, Registry, Selectors, revision};
-use crate::http::{ApiError, FieldError};
+use crate::http::ApiError;
 
 /// How the resourceVersion of a list is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,25 +45,6 @@ pub(crate) struct ListResult {
 impl ListOptions {
     fn validate(&self) -> Result<(), ApiError> {
         let version = self.resource_version.as_deref().unwrap_or_default();
-        let forbidden = |detail: &str| {
-            Err(ApiError::invalid(
-                "meta.k8s.io",
-                "ListOptions",
-                "",
-                &[FieldError::forbidden("resourceVersionMatch", detail)],
-            ))
-        };
-        if let Some(matching) = self.resource_version_match {
-            if version.is_empty() {
-                return forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided");
-            }
-            if self.continue_token.is_some() {
-                return forbidden("resourceVersionMatch is forbidden when continue is provided");
-            }
-            if matching == RevisionMatch::Exact && version == "0" {
-                return forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
-            }
-        }
         if self.continue_token.is_some() && !version.is_empty() && version != "0" {
             return Err(ApiError::bad_request(
                 "specifying resource version is not allowed when using continue",

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use super::decode::check_fields;
+use super::decode::{self, BodyFormat, check_fields};
 use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
+use crate::schema::{found, strict};
 use crate::{kinds, strategy};
 
 /// Kubernetes' limit on the operations of one JSON patch.
@@ -32,6 +33,65 @@ pub(crate) struct Patch {
     /// Fields that the body has twice, as texts for the client.
     pub(crate) repeated: Vec<String>,
     pub(crate) force: bool,
+}
+
+impl Patch {
+    /// Reads the body of a patch.
+    ///
+    /// # Errors
+    /// 400 with what is wrong with the body, as Kubernetes words it for this kind of patch.
+    pub(crate) fn read(kind: PatchKind, body: &[u8], force: bool) -> Result<Self, ApiError> {
+        let undecodable = |why: String| {
+            ApiError::bad_request(match kind {
+                PatchKind::Strategic => why,
+                _ => format!("error decoding patch: {why}"),
+            })
+        };
+        let (mut body, repeated) = match kind {
+            PatchKind::Apply => decode::parse(body, BodyFormat::Yaml)?,
+            _ => strict::read_json(body).map_err(undecodable)?,
+        };
+        let mismatch = |value: &Value, wanted: &str| {
+            let found = found(value);
+            undecodable(format!("json: cannot unmarshal {found} into Go value of type {wanted}"))
+        };
+        match (kind, &body) {
+            (PatchKind::Json, Value::Null) => body = Value::Array(Vec::new()),
+            (PatchKind::Json, Value::Array(operations)) => {
+                // A type of the real server's, of which its clients see the name.
+                if let Some(odd) = operations.iter().find(|one| !one.is_object() && !one.is_null()) {
+                    return Err(mismatch(odd, "handlers.jsonPatchOp"));
+                }
+                for (operation, key) in operations
+                    .iter()
+                    .flat_map(|one| ["op", "path", "from"].map(|key| (one, key)))
+                {
+                    if let Some(odd) = operation
+                        .get(key)
+                        .filter(|value| !value.is_string() && !value.is_null())
+                    {
+                        let found = found(odd);
+                        return Err(undecodable(format!(
+                            "json: cannot unmarshal {found} into Go struct field jsonPatchOp.{key} of type string"
+                        )));
+                    }
+                }
+            }
+            (PatchKind::Json, other) => return Err(mismatch(other, "[]handlers.jsonPatchOp")),
+            (PatchKind::Merge, Value::Null) => return Err(ApiError::bad_request("Invalid JSON Patch")),
+            (PatchKind::Strategic, Value::Null) => body = Value::Object(serde_json::Map::new()),
+            (PatchKind::Merge | PatchKind::Strategic, other) if !other.is_object() => {
+                return Err(mismatch(other, "map[string]interface {}"));
+            }
+            _ => {}
+        }
+        Ok(Self {
+            kind,
+            body,
+            repeated,
+            force,
+        })
+    }
 }
 
 impl Registry {
@@ -127,21 +187,15 @@ pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result
     let mut document = live.clone();
     match patch.kind {
         PatchKind::Json => json_patch_onto(&mut document, &patch.body)?,
-        PatchKind::Merge => {
-            if !patch.body.is_object() {
-                return Err(ApiError::bad_request(
-                    "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
-                ));
-            }
-            merge(&mut document, &patch.body);
-        }
+        PatchKind::Merge => merge(&mut document, &patch.body),
         PatchKind::Strategic => {
-            if !patch.body.is_object() {
-                return Err(ApiError::bad_request(
-                    "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
-                ));
-            }
             document = kinds::strategic_merge(&op.resource, &document, &patch.body)?;
+            // What is patched is an object of a type, which has no say about its type.
+            for key in ["apiVersion", "kind"] {
+                if let (Some(map), Some(own)) = (document.as_object_mut(), live.get(key)) {
+                    map.insert(key.to_owned(), own.clone());
+                }
+            }
         }
         PatchKind::Apply => {}
     }
@@ -157,11 +211,6 @@ fn json_patch_onto(document: &mut Value, body: &Value) -> Result<(), ApiError> {
             format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {operations}"),
         ));
     }
-    if !body.is_array() {
-        return Err(ApiError::bad_request(
-            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
-        ));
-    }
     // Why is for the client to find out: the real server says no more, and the operation may hold a secret.
     let refused = || {
         ApiError::new(
@@ -175,6 +224,15 @@ fn json_patch_onto(document: &mut Value, body: &Value) -> Result<(), ApiError> {
         if let Some(map) = operation.as_object_mut() {
             let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
             let (op, path) = (text("op"), text("path"));
+            // The whole document can be looked at and replaced, and not be put in, taken out, moved or copied.
+            let whole = match op.as_str() {
+                "test" | "replace" => false,
+                "copy" | "move" => path.is_empty() || text("from").is_empty(),
+                _ => path.is_empty(),
+            };
+            if whole {
+                return Err(refused());
+            }
             if matches!(op.as_str(), "add" | "replace" | "test") {
                 // No value is null there.
                 map.entry("value").or_insert(Value::Null);

@@ -6,6 +6,7 @@ use serde_json::json;
 use tenure_store::{Snapshot, Store};
 
 use crate::http::ApiError;
+use crate::http::query::not_a_number;
 
 /// How long a request waits for a revision that does not exist yet.
 const WAIT: Duration = Duration::from_secs(3);
@@ -15,9 +16,10 @@ pub(crate) fn parse(text: Option<&str>) -> Result<Option<u64>, ApiError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    text.parse().map(Some).map_err(|_| {
+    text.parse::<u64>().map(Some).map_err(|error| {
+        let why = not_a_number("ParseUint", text, &error);
         ApiError::bad_request(format!(
-            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: {why}"
         ))
     })
 }

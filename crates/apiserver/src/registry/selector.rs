@@ -1,28 +1,11 @@
-//! Label and field selectors: parsing as Kubernetes does, and matching.
+//! The selectors of a request, by labels and by fields: what they select, and which fields a kind can be selected by.
 
 use serde_json::Value;
 
+use super::label_selector::{self, Operator, Requirement};
 use super::metadata::ObjectExt;
-use super::names;
 use crate::catalog::{Origin, Resource};
 use crate::http::ApiError;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Operator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-    GreaterThan,
-    LessThan,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Requirement {
-    key: String,
-    operator: Operator,
-    values: Vec<String>,
-}
 
 /// Both selectors of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,8 +17,7 @@ pub(crate) struct Selectors {
 
 impl Selectors {
     pub(crate) fn parse(resource: &Resource, labels: Option<&str>, fields: Option<&str>) -> Result<Self, ApiError> {
-        let labels = parse_labels(labels.unwrap_or_default())
-            .map_err(|detail| ApiError::bad_request(format!("unable to parse requirement: {detail}")))?;
+        let labels = label_selector::parse(labels.unwrap_or_default()).map_err(ApiError::bad_request)?;
         let fields = parse_fields(fields.unwrap_or_default())?;
         for (field, _, _) in &fields {
             if !is_selectable(resource, field) {
@@ -101,118 +83,6 @@ impl Selectors {
                 .iter()
                 .all(|(field, equal, value)| (field_value(object, field) == *value) == *equal)
     }
-}
-
-impl Requirement {
-    fn matches(&self, value: Option<&str>) -> bool {
-        let contains = |value: &str| self.values.iter().any(|candidate| candidate == value);
-        match (&self.operator, value) {
-            (Operator::In, Some(value)) => contains(value),
-            (Operator::NotIn, Some(value)) => !contains(value),
-            (Operator::NotIn | Operator::DoesNotExist, None) | (Operator::Exists, Some(_)) => true,
-            (Operator::GreaterThan | Operator::LessThan, Some(value)) => {
-                let bound = self.values.first().and_then(|bound| bound.parse::<i64>().ok());
-                match (value.parse::<i64>(), bound) {
-                    (Ok(value), Some(bound)) if self.operator == Operator::GreaterThan => value > bound,
-                    (Ok(value), Some(bound)) => value < bound,
-                    _ => false,
-                }
-            }
-            _ => false,
-        }
-    }
-}
-
-/// Splits at commas outside of parentheses.
-fn terms(text: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let (mut depth, mut start) = (0_usize, 0);
-    for (index, character) in text.char_indices() {
-        match character {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            ',' if depth == 0 => {
-                parts.extend(text.get(start..index));
-                start = index + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.extend(text.get(start..));
-    parts
-}
-
-fn parse_labels(text: &str) -> Result<Vec<Requirement>, String> {
-    if text.trim().is_empty() {
-        return Ok(Vec::new());
-    }
-    terms(text)
-        .into_iter()
-        .map(|term| parse_requirement(term.trim()))
-        .collect()
-}
-
-fn parse_requirement(term: &str) -> Result<Requirement, String> {
-    if term.starts_with("!!") {
-        return Err("found '!', expected: identifier".to_owned());
-    }
-    let (key, operator, values) = if let Some(key) = term.strip_prefix('!') {
-        (key.trim(), Operator::DoesNotExist, Vec::new())
-    } else if let Some(position) = term.find(['=', '!', '<', '>']) {
-        let (key, rest) = term.split_at(position);
-        let (operator, value) = if let Some(value) = rest.strip_prefix("!=") {
-            (Operator::NotIn, value)
-        } else if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
-            (Operator::In, value)
-        } else if let Some(value) = rest.strip_prefix('>') {
-            (Operator::GreaterThan, value)
-        } else if let Some(value) = rest.strip_prefix('<') {
-            (Operator::LessThan, value)
-        } else {
-            return Err(format!("found '{rest}', expected: in, notin, =, ==, !=, gt, lt"));
-        };
-        (key.trim(), operator, vec![value.trim().to_owned()])
-    } else {
-        let mut words = term.splitn(2, char::is_whitespace);
-        let key = words.next().unwrap_or_default().trim();
-        match words.next().map(str::trim) {
-            None | Some("") => (key, Operator::Exists, Vec::new()),
-            Some(rest) => {
-                let (operator, list) = if let Some(list) = rest.strip_prefix("notin") {
-                    (Operator::NotIn, list)
-                } else if let Some(list) = rest.strip_prefix("in") {
-                    (Operator::In, list)
-                } else {
-                    return Err(format!("found '{rest}', expected: in, notin, =, ==, !=, gt, lt"));
-                };
-                let list = list.trim();
-                let list = list
-                    .strip_prefix('(')
-                    .ok_or_else(|| format!("found '{list}', expected: '('"))?;
-                let list = list
-                    .strip_suffix(')')
-                    .ok_or("found '', expected: ',', ')' or identifier")?;
-                (
-                    key,
-                    operator,
-                    list.split(',').map(|value| value.trim().to_owned()).collect(),
-                )
-            }
-        }
-    };
-    if let Some(detail) = names::qualified_name(key).first() {
-        return Err(format!("key: Invalid value: {key:?}: {detail}"));
-    }
-    for value in &values {
-        if let Some(detail) = names::label_value(value).first() {
-            return Err(format!("values[0][{key}]: Invalid value: {value:?}: {detail}"));
-        }
-    }
-    Ok(Requirement {
-        key: key.to_owned(),
-        operator,
-        values,
-    })
 }
 
 fn parse_fields(text: &str) -> Result<Vec<(String, bool, String)>, ApiError> {
@@ -338,7 +208,7 @@ mod tests {
     fn check(selector: &str, expect: bool) {
         let object = json!({"metadata": {"labels": {"app": "web", "n": "5"}}});
         let selectors = Selectors {
-            labels: parse_labels(selector).unwrap(),
+            labels: label_selector::parse(selector).unwrap(),
             fields: Vec::new(),
         };
         assert_eq!(selectors.matches(&object), expect, "{selector}");
@@ -358,8 +228,8 @@ mod tests {
         check("!other", true);
         check("n>4,n<6", true);
         check("n>5", false);
-        assert!(parse_labels("a b c").is_err());
-        assert!(parse_labels("=x").is_err());
-        assert!(parse_labels("app in web").is_err());
+        assert!(label_selector::parse("a b c").is_err());
+        assert!(label_selector::parse("=x").is_err());
+        assert!(label_selector::parse("app in web").is_err());
     }
 }

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::encode::is_verbatim;
-use super::list::{Item, ListOptions, RevisionMatch};
+use super::list::{Item, ListOptions};
 use super::{Operation, Registry, Selectors, revision};
-use crate::http::{ApiError, FieldError};
+use crate::http::ApiError;
 
 /// How often a client that asked for bookmarks gets one.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -24,38 +24,9 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 pub(crate) struct WatchOptions {
     pub(crate) selectors: Selectors,
     pub(crate) resource_version: Option<String>,
-    pub(crate) resource_version_match: Option<RevisionMatch>,
     pub(crate) send_initial_events: Option<bool>,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
-}
-
-impl WatchOptions {
-    fn validate(&self) -> Result<(), ApiError> {
-        let invalid = |field: &str, detail: &str| {
-            Err(ApiError::invalid(
-                "meta.k8s.io",
-                "ListOptions",
-                "",
-                &[FieldError::forbidden(field, detail)],
-            ))
-        };
-        match (self.send_initial_events, self.resource_version_match) {
-            (None, Some(_)) => invalid(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            ),
-            (Some(_), Some(RevisionMatch::NotOlderThan)) | (None, None) => Ok(()),
-            (Some(_), None) => invalid(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            ),
-            (Some(_), Some(RevisionMatch::Exact)) => invalid(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            ),
-        }
-    }
 }
 
 /// One line of a watch.
@@ -92,7 +63,6 @@ impl Registry {
         options: WatchOptions,
         shutdown: CancellationToken,
     ) -> Result<WatchStream, ApiError> {
-        options.validate()?;
         let wanted = revision::parse(options.resource_version.as_deref()).map_err(|error| {
             // A watch answers this without a reason, unlike a list.
             let message = error

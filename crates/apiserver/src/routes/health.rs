@@ -27,7 +27,7 @@ pub(crate) fn serve(path: &str, query: &Query, registry: &Registry, stopping: bo
             Some((name, false)) => failed(&format!("internal server error: {name} failed\n")),
         });
     }
-    let mut unmatched: Vec<&str> = query.all("exclude").collect();
+    let mut unmatched: Vec<&str> = query.all("exclude").filter(|name| !name.is_empty()).collect();
     let mut healthy = true;
     let mut report = String::new();
     for (name, ok) in &checks {

@@ -8,12 +8,13 @@ use super::objects::{ObjectRequest, written};
 use super::options;
 use super::render::{Form, object as render};
 use crate::admission::{self, Attributes};
+use crate::authentication::default_lifetime;
 use crate::authorization::Attributes as Right;
 use crate::catalog::Resource;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
 use crate::registry::{
-    BodyFormat, DeleteOptions, Deleted, ObjectExt, Operation, Patch, PatchKind, decode_object, parse_body,
+    BodyFormat, DeleteOptions, Deleted, ObjectExt, Operation, Patch, PatchKind, decode_object, parse_body, untyped,
 };
 
 const BODIES: [&str; 3] = [
@@ -30,8 +31,23 @@ fn media_type(headers: &HeaderMap) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
+/// Whether the parameters of the Content-Type can be read; nothing is taken from them.
+fn parameters_are_whole(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let mut parameters = value.unwrap_or_default().split(';').skip(1).map(str::trim);
+    parameters.all(|parameter| match parameter.split_once('=') {
+        Some((name, value)) => {
+            !name.is_empty() && (!value.starts_with('"') || (value.len() > 1 && value.ends_with('"')))
+        }
+        None => parameter.is_empty(),
+    })
+}
+
 /// The form of a body; JSON if nothing is said.
 pub(super) fn body_format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
+    if !parameters_are_whole(headers) {
+        return Err(ApiError::unsupported_media_type(&BODIES));
+    }
     match media_type(headers).as_str() {
         "" | "application/json" => Ok(BodyFormat::Json),
         "application/yaml" => Ok(BodyFormat::Yaml),
@@ -94,7 +110,9 @@ pub(crate) async fn create_subresource(
     if op.subresource.as_deref() != Some("token") {
         return Err(ApiError::method_not_allowed());
     }
-    let object = decode_object(op, body, body_format(&request.headers)?)?;
+    let mut object = decode_object(op, body, body_format(&request.headers)?)?;
+    default_lifetime(&mut object);
+    let object = request.registry.manage_fields(op, None, object);
     let object = admission::admit_unstored(&request.registry, &Attributes::create(op, name), object).await?;
     let answer = request.gate.token(&request.registry, op, name, &object)?;
     Ok(respond::value(StatusCode::CREATED, &answer))
@@ -128,13 +146,13 @@ pub(crate) async fn update(
     Ok(written(request, op, form, outcome))
 }
 
-/// Which kind of patch a body is, and how it is written.
-pub(crate) fn patch_form(resource: &Resource, headers: &HeaderMap) -> Result<(PatchKind, BodyFormat), ApiError> {
+/// Which kind of patch a body is.
+pub(crate) fn patch_kind(resource: &Resource, headers: &HeaderMap) -> Result<PatchKind, ApiError> {
     Ok(match media_type(headers).as_str() {
-        "application/json-patch+json" => (PatchKind::Json, BodyFormat::Json),
-        "application/merge-patch+json" => (PatchKind::Merge, BodyFormat::Json),
-        "application/strategic-merge-patch+json" if !resource.is_custom() => (PatchKind::Strategic, BodyFormat::Json),
-        "application/apply-patch+yaml" => (PatchKind::Apply, BodyFormat::Yaml),
+        "application/json-patch+json" => PatchKind::Json,
+        "application/merge-patch+json" => PatchKind::Merge,
+        "application/strategic-merge-patch+json" if !resource.is_custom() => PatchKind::Strategic,
+        "application/apply-patch+yaml" => PatchKind::Apply,
         _ if resource.is_custom() => {
             return Err(ApiError::unsupported_media_type(&[
                 "application/json-patch+json",
@@ -159,15 +177,8 @@ pub(crate) async fn patch(
     name: &str,
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
-    let (kind, format) = patch_form(&op.resource, &request.headers)?;
-    let forced = request.query.flag("force");
-    let (body, repeated) = parse_body(body, format)?;
-    let patch = Patch {
-        kind,
-        body,
-        repeated,
-        force: forced,
-    };
+    let kind = patch_kind(&op.resource, &request.headers)?;
+    let patch = Patch::read(kind, body, request.query.flag("force"))?;
     if op.subresource.as_deref() == Some("scale") {
         let scale = request.registry.patch_scale(op, name, &patch).await?;
         return Ok(respond::value(StatusCode::OK, &scale));
@@ -196,9 +207,7 @@ pub(crate) fn delete_options(query: &Query, headers: &HeaderMap, body: &[u8]) ->
     let mut options = options::delete(query)?;
     if !body.is_empty() {
         let (value, _) = parse_body(body, body_format(headers)?)?;
-        if !value.is_object() {
-            return Err(ApiError::bad_request("the body is no DeleteOptions object"));
-        }
+        check_delete_options(&value)?;
         let dry_run = options.dry_run;
         let sent = DeleteOptions::from_value(&value)?;
         options = DeleteOptions {
@@ -209,6 +218,21 @@ pub(crate) fn delete_options(query: &Query, headers: &HeaderMap, body: &[u8]) ->
         };
     }
     Ok(options)
+}
+
+/// Refuses a body that is of another kind.
+fn check_delete_options(value: &Value) -> Result<(), ApiError> {
+    if !value.is_object() && !value.is_null() {
+        return Err(ApiError::bad_request(untyped(value)));
+    }
+    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if matches!(kind, "" | "DeleteOptions") {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
+    )))
 }
 
 pub(crate) async fn delete(

@@ -14,7 +14,8 @@ use crate::catalog::Resource;
 use crate::http::negotiate::view;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
-use crate::registry::{Operation, PatchKind, Registry, Sent, Warnings};
+use crate::registry::{Operation, PatchKind, Registry, Sent, Warnings, names};
+use crate::schema::go_quoted;
 
 /// One request about objects, admitted.
 pub(crate) struct ObjectRequest {
@@ -34,7 +35,7 @@ pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Respon
     let ObjectRequest { registry, info, .. } = request;
     let catalog = registry.catalog();
     let Some(resource) = catalog.find(&info.group, &info.version, &info.resource) else {
-        return if catalog.has_version(&info.group, &info.version) {
+        return if catalog.has_group(&info.group) {
             Err(ApiError::no_such_resource())
         } else {
             Ok(respond::not_found())
@@ -84,8 +85,16 @@ async fn serve_known(
     {
         return Err(ApiError::no_such_resource());
     }
-    if !resource.allows(&info.verb, subresource) {
+    // What is changed has a name.
+    let unnamed = info.name.is_none() && matches!(info.verb.as_str(), "update" | "patch");
+    if unnamed || info.is_head || !resource.allows(&info.verb, subresource) {
         return Err(ApiError::method_not_allowed());
+    }
+    if let Some(why) = info.name.as_deref().and_then(names::segment_fault)
+        && !everywhere
+    {
+        let name = go_quoted(info.name.as_deref().unwrap_or_default());
+        return Err(ApiError::bad_request(format!("Name parameter invalid: {name}: {why}")));
     }
     let kind = match info.verb.as_str() {
         "create" => "CreateOptions",
@@ -96,7 +105,7 @@ async fn serve_known(
     let writes = !matches!(info.verb.as_str(), "get" | "list" | "watch");
     if writes {
         let apply = match info.verb.as_str() {
-            "patch" => Some(object::patch_form(resource, headers)?.0 == PatchKind::Apply),
+            "patch" => Some(object::patch_kind(resource, headers)? == PatchKind::Apply),
             _ => None,
         };
         options::check(query, kind, apply)?;
@@ -119,7 +128,7 @@ async fn serve_known(
         warnings: request.warnings.clone(),
         resource: resource.clone(),
     };
-    let form = Form::new(view(headers)?, query)?;
+    let form = Form::new(view(headers, &info.verb)?, query)?;
     dispatch(request, &op, form, body).await
 }
 

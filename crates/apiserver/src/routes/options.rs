@@ -10,7 +10,7 @@ use crate::catalog::Resource;
 use crate::http::query::Query;
 use crate::http::{ApiError, FieldError};
 use crate::registry::{DeleteOptions, FieldValidation, ListOptions, RevisionMatch, Selectors, WatchOptions};
-use crate::schema::FieldErrorKind;
+use crate::schema::{FieldErrorKind, VERBATIM, go_quoted};
 
 /// How long a watch lasts that names no timeout: Kubernetes' half hour, and up to as much again.
 const WATCH_SECONDS: u64 = 30 * 60;
@@ -66,7 +66,8 @@ fn manager_faults(manager: &str) -> Vec<FieldError> {
             .is_some_and(|printable| printable.is_match(letter.encode_utf8(&mut [0; 4])));
         if !printable {
             let detail = format!("invalid character U+{:04X} (at position {position})", u32::from(letter));
-            errors.push(FieldError::invalid("fieldManager", manager, detail));
+            let shown = format!("{VERBATIM}{}", go_quoted(manager));
+            errors.push(FieldError::invalid("fieldManager", shown, detail));
         }
     }
     errors
@@ -104,16 +105,63 @@ pub(crate) fn field_validation(query: &Query) -> FieldValidation {
     }
 }
 
-fn revision_match(query: &Query) -> Result<Option<RevisionMatch>, ApiError> {
-    match query.get("resourceVersionMatch") {
-        None => Ok(None),
-        Some("Exact") => Ok(Some(RevisionMatch::Exact)),
-        Some("NotOlderThan") => Ok(Some(RevisionMatch::NotOlderThan)),
+/// Refuses options of a list or a watch that contradict each other.
+fn check_reading(query: &Query, watch: bool) -> Result<Option<RevisionMatch>, ApiError> {
+    let field = "resourceVersionMatch";
+    let forbidden = |detail: &str| FieldError::forbidden(field, detail);
+    let initial = query.get("sendInitialEvents").is_some();
+    let (matching, version) = (query.get(field), query.get("resourceVersion"));
+    let mut errors = Vec::new();
+    if watch && initial && matching != Some("NotOlderThan") {
+        let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        errors.push(forbidden(detail));
+    }
+    match matching {
+        None => {}
+        Some(other) if watch => {
+            if !initial {
+                let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                errors.push(forbidden(detail));
+            }
+            if other != "NotOlderThan" {
+                errors.push(FieldError::not_supported(field, other, &["NotOlderThan"]));
+            }
+            if query.get("continue").is_some() {
+                errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+            }
+        }
         Some(other) => {
-            let error = FieldError::not_supported("resourceVersionMatch", other, &["Exact", "NotOlderThan", ""]);
-            Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &[error]))
+            if version.is_none() {
+                errors.push(forbidden(
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ));
+            }
+            if query.get("continue").is_some() {
+                errors.push(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+            }
+            if !matches!(other, "Exact" | "NotOlderThan") {
+                errors.push(FieldError::not_supported(field, other, &["Exact", "NotOlderThan", ""]));
+            }
+            if other == "Exact" && version == Some("0") {
+                let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                errors.push(forbidden(detail));
+            }
         }
     }
+    if !watch && initial {
+        let detail = "sendInitialEvents is forbidden for list";
+        errors.push(FieldError::forbidden("sendInitialEvents", detail));
+    }
+    if !errors.is_empty() {
+        return Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", &errors));
+    }
+    Ok(matching.map(|matching| {
+        if matching == "Exact" {
+            RevisionMatch::Exact
+        } else {
+            RevisionMatch::NotOlderThan
+        }
+    }))
 }
 
 fn selectors(query: &Query, resource: &Resource, name: Option<&str>) -> Result<Selectors, ApiError> {
@@ -127,12 +175,14 @@ fn selectors(query: &Query, resource: &Resource, name: Option<&str>) -> Result<S
 
 pub(crate) fn list(query: &Query, resource: &Resource) -> Result<ListOptions, ApiError> {
     let limit = query.number("limit")?.unwrap_or(0);
+    query.number("timeoutSeconds")?;
+    let resource_version_match = check_reading(query, false)?;
     Ok(ListOptions {
         selectors: selectors(query, resource, None)?,
         limit: usize::try_from(limit).unwrap_or(0),
         continue_token: query.get("continue").map(str::to_owned),
         resource_version: query.get("resourceVersion").map(str::to_owned),
-        resource_version_match: revision_match(query)?,
+        resource_version_match,
     })
 }
 
@@ -142,10 +192,11 @@ pub(crate) fn watch(query: &Query, resource: &Resource, name: Option<&str>) -> R
         // Spread the ends, so that a thousand watches that began together don't come back together.
         _ => WATCH_SECONDS + jitter() % WATCH_SECONDS,
     };
+    query.number("limit")?;
+    check_reading(query, true)?;
     Ok(WatchOptions {
         selectors: selectors(query, resource, name)?,
         resource_version: query.get("resourceVersion").map(str::to_owned),
-        resource_version_match: revision_match(query)?,
         send_initial_events: query
             .get("sendInitialEvents")
             .map(|value| !matches!(value, "0" | "false")),
@@ -163,12 +214,10 @@ fn jitter() -> u64 {
 
 /// Options of a deletion in the query; a body, if there is one, wins.
 pub(crate) fn delete(query: &Query) -> Result<DeleteOptions, ApiError> {
-    let orphan = query.get("orphanDependents").map(|value| value == "true");
+    let orphan = query.get("orphanDependents").map(|_| query.flag("orphanDependents"));
+    let policy = query.get("propagationPolicy").map(str::to_owned);
     Ok(DeleteOptions {
-        propagation_policy: query
-            .get("propagationPolicy")
-            .map(str::to_owned)
-            .or_else(|| orphan.map(|orphan| if orphan { "Orphan" } else { "Background" }.to_owned())),
+        propagation_policy: DeleteOptions::one_policy(policy, orphan)?,
         grace_period_seconds: query.number("gracePeriodSeconds")?,
         dry_run: dry_run(query),
         ..DeleteOptions::default()

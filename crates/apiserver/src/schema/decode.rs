@@ -259,14 +259,7 @@ impl Reader {
     }
 
     fn mismatch(&self, value: &Value, place: &Place<'_>) -> String {
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
+        let found = found(value);
         if self.go_path.is_empty() {
             return format!(
                 "json: cannot unmarshal {found} into Go value of type v1.{}",
@@ -302,24 +295,35 @@ fn scalar_name(shape: &Shape) -> &'static str {
     }
 }
 
+/// What a value is, in the words of Go's JSON reader.
+pub(crate) fn found(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// What Go says of a text that is no base64.
+pub(crate) fn base64_fault(text: &str, error: &base64::DecodeError) -> String {
+    let offset = match error {
+        base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => *offset,
+        // A quantum that ends early is reported where it begins, one with too little padding at the end.
+        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding if text.contains('=') => text.len(),
+        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
+    };
+    format!("illegal base64 data at input byte {offset}")
+}
+
 fn bytes(text: String) -> Result<Value, String> {
     // Go's decoder skips line breaks.
     let text: String = text.chars().filter(|letter| !matches!(letter, '\n' | '\r')).collect();
     match base64::engine::general_purpose::STANDARD.decode(&text) {
         Ok(_) => Ok(Value::String(text)),
-        Err(error) => {
-            let offset = match error {
-                base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => {
-                    offset
-                }
-                // A quantum that ends early is reported where it begins, one with too little padding at the end.
-                base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding if text.contains('=') => {
-                    text.len()
-                }
-                base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
-            };
-            Err(format!("illegal base64 data at input byte {offset}"))
-        }
+        Err(error) => Err(base64_fault(&text, &error)),
     }
 }
 

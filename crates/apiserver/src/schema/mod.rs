@@ -16,6 +16,7 @@ mod decode;
 mod defaults;
 mod definition;
 mod field_error;
+pub(crate) mod json_syntax;
 pub mod openapi;
 pub mod quantity;
 pub mod strict;
@@ -26,7 +27,7 @@ use serde_json::Value;
 
 pub use builtin::{BuiltinSchemas, KindSchema};
 pub use decode::{DecodeError, Decoded};
-pub(crate) use decode::{decode as decode_struct, plain_number};
+pub(crate) use decode::{base64_fault, decode as decode_struct, found, plain_number};
 pub use definition::{Definition, Field, ListKind, PatchStrategy, Shape};
 pub use field_error::{FieldError, FieldErrorKind, FieldPath, invalid_status};
 pub(crate) use field_error::{OMITTED, VERBATIM, go_quoted};

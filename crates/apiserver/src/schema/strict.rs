@@ -5,6 +5,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use super::json_syntax;
+
 /// Depth at which a body is refused; `serde_json` stops at 128 by itself.
 const DEEPEST: usize = 120;
 
@@ -12,8 +14,20 @@ const DEEPEST: usize = 120;
 /// last one wins, as in Go.
 ///
 /// # Errors
-/// A body that is not JSON.
-pub fn read_json(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
+/// Why a body is not JSON, in Go's words.
+pub fn read_json(body: &[u8]) -> Result<(Value, Vec<String>), String> {
+    let error = match read(body) {
+        Ok(read) => return Ok(read),
+        Err(error) => error,
+    };
+    match json_syntax::fault(body) {
+        Some(fault) => Err(fault),
+        // What is no text to us alone, such as half of a surrogate pair, is one to Go.
+        None => read(&json_syntax::readable(body)).map_err(|_| error.to_string()),
+    }
+}
+
+fn read(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     let mut duplicates = Vec::new();
     let mut path = String::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
@@ -143,7 +157,10 @@ mod tests {
             ]
         );
         assert_eq!(value.pointer("/data/b"), Some(&serde_json::json!(3)));
-        assert!(super::read_json(b"{} x").is_err());
+        let fault = super::read_json(b"{} x").unwrap_err();
+        assert_eq!(fault, "invalid character 'x' after top-level value");
+        let (halved, _) = super::read_json(br#""\ud800""#).unwrap();
+        assert_eq!(halved, "\u{fffd}");
         assert!(super::read_json("[".repeat(100_000).as_bytes()).is_err());
     }
 }

@@ -3,7 +3,7 @@
 
 usage: record.py KUBECONFIG SCENARIO.json [WEBHOOK_ANSWERS.json]
 
-The kubeconfig names a client certificate. With answers, a webhook is served over TLS beside it: it answers each path as
+The kubeconfig names a client certificate, which is not shown where a step says `authorization` itself. With answers, a webhook is served over TLS beside it: it answers each path as
 the file says, and what it was sent on behalf of the user `alice` is written down as the step's `seen`. A step's `pause`
 is how many seconds the real server needs until it follows what the step before wrote; a step with `until` is repeated
 until its answer has these values. Needs python3 with PyYAML, and
@@ -109,10 +109,13 @@ def connect(kubeconfig):
     for name, data in [("ca", cluster["certificate-authority-data"]), ("crt", user["client-certificate-data"]), ("key", user["client-key-data"])]:
         with open(f"{directory}/{name}", "wb") as file:
             file.write(base64.b64decode(data))
-    context = ssl.create_default_context(cafile=f"{directory}/ca")
-    context.load_cert_chain(f"{directory}/crt", f"{directory}/key")
+    contexts = {}
+    for certified in (True, False):
+        contexts[certified] = ssl.create_default_context(cafile=f"{directory}/ca")
+        if certified:
+            contexts[certified].load_cert_chain(f"{directory}/crt", f"{directory}/key")
     url = urllib.parse.urlparse(cluster["server"])
-    return lambda: http.client.HTTPSConnection(url.hostname, url.port, context=context)
+    return lambda certified: http.client.HTTPSConnection(url.hostname, url.port, context=contexts[certified])
 
 
 def ask(connection, step):
@@ -148,12 +151,13 @@ def main():
         text = REFERENCE.sub(lambda found: pointer(saved[found[1]], found[2]), text)
         asked = json.loads(text)
         time.sleep(asked.get("pause", 0))
-        got = ask(new_connection(), asked)
+        certified = "authorization" not in asked.get("headers", {})
+        got = ask(new_connection(certified), asked)
         for _ in range(100):
             if all(found(got, path) == value for path, value in asked.get("until", {}).items()):
                 break
             time.sleep(0.1)
-            got = ask(new_connection(), asked)
+            got = ask(new_connection(certified), asked)
         if "save" in step:
             saved[step["save"]] = got["body"]
 

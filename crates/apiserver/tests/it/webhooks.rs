@@ -137,7 +137,7 @@ async fn webhooks_are_asked_as_by_a_real_server() {
         ("127.0.0.1:@PORT", address.as_str()),
         ("@CA", webhook.ca.as_str()),
     ];
-    let out = differing(&server.admin_service(), "webhooks", &names, || webhook.taken()).await;
+    let out = differing(&server, "webhooks", &names, || webhook.taken()).await;
     server.close().await;
     assert!(out.is_empty(), "{out}");
 }

@@ -1,0 +1,239 @@
+//! Label selectors as Kubernetes writes them: `a=b,c!=d,e in (f, g),!h,i>1`. Owns their words, their grammar and the
+//! complaints about them, in the order in which the real server comes to them.
+
+use super::names;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    GreaterThan,
+    LessThan,
+}
+
+/// One term of a selector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Requirement {
+    pub(super) key: String,
+    pub(super) operator: Operator,
+    pub(super) values: Vec<String>,
+}
+
+impl Requirement {
+    /// Whether an object fits whose label has this value, or that has no such label.
+    pub(super) fn matches(&self, value: Option<&str>) -> bool {
+        let contains = |value: &str| self.values.iter().any(|candidate| candidate == value);
+        match (&self.operator, value) {
+            (Operator::In, Some(value)) => contains(value),
+            (Operator::NotIn, Some(value)) => !contains(value),
+            (Operator::NotIn | Operator::DoesNotExist, None) | (Operator::Exists, Some(_)) => true,
+            (Operator::GreaterThan | Operator::LessThan, Some(value)) => {
+                let bound = self.values.first().and_then(|bound| bound.parse::<i64>().ok());
+                match (value.parse::<i64>(), bound) {
+                    (Ok(value), Some(bound)) if self.operator == Operator::GreaterThan => value > bound,
+                    (Ok(value), Some(bound)) => value < bound,
+                    _ => false,
+                }
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Reads a selector; an empty one has no requirements.
+///
+/// # Errors
+/// What is wrong first, worded as by Kubernetes.
+pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, String> {
+    let mut words = Words { rest: text };
+    let mut requirements = Vec::new();
+    loop {
+        match words.peek() {
+            Word::End => return Ok(requirements),
+            Word::Name(_) | Word::Symbol("!") => {}
+            other => {
+                return Err(format!("found '{other}', expected: !, identifier, or 'end of string'"));
+            }
+        }
+        let requirement = requirement(&mut words).map_err(|why| format!("unable to parse requirement: {why}"))?;
+        requirements.push(requirement);
+        match words.next() {
+            Word::End => return Ok(requirements),
+            Word::Symbol(",") => match words.peek() {
+                Word::Name(_) | Word::Symbol("!") => {}
+                other => return Err(format!("found '{other}', expected: identifier after ','")),
+            },
+            other => return Err(format!("found '{other}', expected: ',' or 'end of string'")),
+        }
+    }
+}
+
+fn requirement(words: &mut Words<'_>) -> Result<Requirement, String> {
+    let mut word = words.next();
+    let negated = word == Word::Symbol("!");
+    if negated {
+        word = words.next();
+    }
+    let Word::Name(key) = word else {
+        return Err(format!("found '{word}', expected: identifier"));
+    };
+    if let Some(detail) = names::qualified_name(key).first() {
+        return Err(format!("<nil>: Invalid value: {key:?}: {detail}"));
+    }
+    let ends = matches!(words.peek(), Word::End | Word::Symbol(","));
+    let (operator, values) = if negated {
+        (Operator::DoesNotExist, Vec::new())
+    } else if ends {
+        (Operator::Exists, Vec::new())
+    } else {
+        operation(words)?
+    };
+    let requirement = Requirement {
+        key: key.to_owned(),
+        operator,
+        values,
+    };
+    check(&requirement)?;
+    Ok(requirement)
+}
+
+/// An operator that takes values, and these.
+fn operation(words: &mut Words<'_>) -> Result<(Operator, Vec<String>), String> {
+    let word = words.next();
+    let operator = match word {
+        Word::Name("in") | Word::Symbol("=" | "==") => Operator::In,
+        Word::Name("notin") | Word::Symbol("!=") => Operator::NotIn,
+        Word::Symbol(">") => Operator::GreaterThan,
+        Word::Symbol("<") => Operator::LessThan,
+        other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
+    };
+    let values = match word {
+        Word::Name(_) => set(words)?,
+        _ => match words.peek() {
+            Word::End | Word::Symbol(",") => vec![String::new()],
+            _ => match words.next() {
+                Word::Name(value) => vec![value.to_owned()],
+                other => return Err(format!("found '{other}', expected: identifier")),
+            },
+        },
+    };
+    Ok((operator, values))
+}
+
+/// Values in parentheses; between two commas is an empty one.
+fn set(words: &mut Words<'_>) -> Result<Vec<String>, String> {
+    let open = words.next();
+    if open != Word::Symbol("(") {
+        return Err(format!("found '{open}' expected: '('"));
+    }
+    let mut values = Vec::new();
+    match words.peek() {
+        Word::Symbol(")") => {
+            words.next();
+            return Ok(vec![String::new()]);
+        }
+        Word::Name(_) | Word::Symbol(",") => {}
+        other => return Err(format!("found '{other}', expected: ',', ')' or identifier")),
+    }
+    loop {
+        match words.next() {
+            Word::Name(value) => {
+                values.push(value.to_owned());
+                match words.peek() {
+                    Word::Symbol(",") => {}
+                    Word::Symbol(")") => break,
+                    other => return Err(format!("found '{other}', expected: ',' or ')'")),
+                }
+            }
+            Word::Symbol(",") => {
+                if values.is_empty() {
+                    values.push(String::new());
+                }
+                match words.peek() {
+                    Word::Symbol(")") => {
+                        values.push(String::new());
+                        break;
+                    }
+                    Word::Symbol(",") => {
+                        words.next();
+                        values.push(String::new());
+                    }
+                    _ => {}
+                }
+            }
+            other => return Err(format!("found '{other}', expected: ',', or identifier")),
+        }
+    }
+    words.next();
+    values.sort();
+    values.dedup();
+    Ok(values)
+}
+
+fn check(requirement: &Requirement) -> Result<(), String> {
+    let values = &requirement.values;
+    if matches!(requirement.operator, Operator::GreaterThan | Operator::LessThan)
+        && let Some(odd) = values.iter().find(|value| value.parse::<i64>().is_err())
+    {
+        return Err(format!(
+            "values[0]: Invalid value: {odd:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+        ));
+    }
+    for (index, value) in values.iter().enumerate() {
+        if let Some(detail) = names::label_value(value).first() {
+            let key = &requirement.key;
+            return Err(format!("values[{index}][{key}]: Invalid value: {value:?}: {detail}"));
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word<'a> {
+    Name(&'a str),
+    Symbol(&'static str),
+    End,
+}
+
+impl std::fmt::Display for Word<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Name(text) | Self::Symbol(text) => text,
+            Self::End => "",
+        })
+    }
+}
+
+struct Words<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Words<'a> {
+    const SYMBOLS: [&'static str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
+
+    fn next(&mut self) -> Word<'a> {
+        let space = [' ', '\t', '\r', '\n'];
+        self.rest = self.rest.trim_start_matches(space);
+        if self.rest.is_empty() {
+            return Word::End;
+        }
+        for symbol in Self::SYMBOLS {
+            if let Some(rest) = self.rest.strip_prefix(symbol) {
+                self.rest = rest;
+                return Word::Symbol(symbol);
+            }
+        }
+        let end = self
+            .rest
+            .find(|letter| space.contains(&letter) || "=!(),><".contains(letter));
+        let (name, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+        self.rest = rest;
+        Word::Name(name)
+    }
+
+    fn peek(&self) -> Word<'a> {
+        Words { rest: self.rest }.next()
+    }
+}
