@@ -42,5 +42,5 @@ pub use http::{ApiError, Body, BoxError};
 pub use registry::{DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, Sent, View};
 pub use routes::{BACKUP_PATH, VERSION};
 pub use server::{Config, Server, ServerError};
-pub use service::ApiService;
+pub use service::{ApiService, path_segments};
 pub use strategy::{InvalidRange, ServiceRange};

@@ -249,26 +249,16 @@ impl ApiService {
     }
 
     fn answer_path(&self, info: &RequestInfo, query: &Query, headers: &http::HeaderMap) -> Response<Body> {
-        let shared = &self.shared;
-        let registry = &shared.registry;
-        let path = info.path.as_str();
         if !matches!(info.verb.as_str(), "get" | "head") {
             return respond::error(&ApiError::method_not_allowed());
         }
+        let path = info.path.as_str();
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-        let found = match first {
-            "version" => Some(routes::serve_version()),
-            "healthz" | "livez" | "readyz" => {
-                routes::serve_health(path, query, registry, shared.shutdown.is_cancelled())
-            }
-            "api" | "apis" => routes::serve_discovery(path, headers, &registry.catalog(), &shared.address.read()),
-            "openapi" => routes::serve_openapi(path, query, headers, registry),
-            "metrics" => Some(shared.metrics.serve(registry, &shared.fairness)),
-            "tenure" if path == routes::BACKUP_PATH => Some(routes::serve_backup(registry)),
-            ".well-known" | "openid" => self.openid(path),
-            _ => None,
-        };
-        found.unwrap_or_else(respond::not_found)
+        PATHS
+            .iter()
+            .find(|(segment, _)| *segment == first)
+            .and_then(|(_, answer)| answer(self, path, query, headers))
+            .unwrap_or_else(respond::not_found)
     }
 
     /// What verifiers of ServiceAccount tokens ask for.
@@ -284,6 +274,46 @@ impl ApiService {
         };
         Some(respond::value(http::StatusCode::OK, &value))
     }
+}
+
+/// What answers the paths below one first segment; nothing for a path that is not there.
+type AnswersPath = fn(&ApiService, &str, &Query, &http::HeaderMap) -> Option<Response<Body>>;
+
+/// Everything that is served beside objects, by first segment: what is not in this table is not served.
+const PATHS: [(&str, AnswersPath); 11] = [
+    ("version", |_, _, _, _| Some(routes::serve_version())),
+    ("healthz", health),
+    ("livez", health),
+    ("readyz", health),
+    ("api", discovery),
+    ("apis", discovery),
+    ("openapi", |service, path, query, headers| {
+        routes::serve_openapi(path, query, headers, &service.shared.registry)
+    }),
+    ("metrics", |service, _, _, _| {
+        let shared = &service.shared;
+        Some(shared.metrics.serve(&shared.registry, &shared.fairness))
+    }),
+    ("tenure", |service, path, _, _| {
+        (path == routes::BACKUP_PATH).then(|| routes::serve_backup(&service.shared.registry))
+    }),
+    (".well-known", |service, path, _, _| service.openid(path)),
+    ("openid", |service, path, _, _| service.openid(path)),
+];
+
+/// The first segments of all paths that are served beside objects, for whoever checks who may ask for them.
+pub fn path_segments() -> impl Iterator<Item = &'static str> {
+    PATHS.iter().map(|(segment, _)| *segment)
+}
+
+fn health(service: &ApiService, path: &str, query: &Query, _: &http::HeaderMap) -> Option<Response<Body>> {
+    let shared = &service.shared;
+    routes::serve_health(path, query, &shared.registry, shared.shutdown.is_cancelled())
+}
+
+fn discovery(service: &ApiService, path: &str, _: &Query, headers: &http::HeaderMap) -> Option<Response<Body>> {
+    let shared = &service.shared;
+    routes::serve_discovery(path, headers, &shared.registry.catalog(), &shared.address.read())
 }
 
 impl<B> tower::Service<Request<B>> for ApiService

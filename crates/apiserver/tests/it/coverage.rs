@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 use tenure_apiserver::authentication::UserInfo;
 use tenure_apiserver::authorization::{Attributes, Refusal};
-use tenure_apiserver::{ApiService, Config, Operation, Resource, Server};
+use tenure_apiserver::{ApiService, BACKUP_PATH, Config, Operation, Resource, Server, path_segments};
 
 /// What everyone who is known may do, by `system:basic-user`. This list may only shrink.
 const OPEN_TO_ALL: [&str; 3] = [
@@ -282,7 +282,7 @@ async fn every_path_asks_for_its_right() {
         }
     };
     // Open to everyone; open to who is known; open to nobody without a right, whether it exists or not.
-    for (path, anonymous, known) in [
+    let paths = [
         ("/healthz", 200, 200),
         ("/livez", 200, 200),
         ("/readyz", 200, 200),
@@ -291,7 +291,9 @@ async fn every_path_asks_for_its_right() {
         ("/api", 401, 200),
         ("/apis", 401, 200),
         ("/apis/apps/v1", 401, 200),
+        ("/openapi/v2", 401, 200),
         ("/openapi/v3", 401, 200),
+        (BACKUP_PATH, 401, 403),
         ("/openid/v1/jwks", 401, 200),
         ("/.well-known/openid-configuration", 401, 200),
         ("/metrics", 401, 403),
@@ -300,7 +302,15 @@ async fn every_path_asks_for_its_right() {
         ("/", 401, 403),
         ("//api//v1/secrets", 401, 403),
         ("/api/v1/secrets", 401, 403),
-    ] {
+    ];
+    for segment in path_segments() {
+        let is_below = |path: &str| path.split('/').nth(1) == Some(segment);
+        assert!(
+            paths.iter().any(|(path, _, _)| is_below(path)),
+            "nobody asks who may read /{segment}"
+        );
+    }
+    for (path, anonymous, known) in paths {
         let found = (
             get(path, String::new()).await.as_u16(),
             get(path, caller.token.clone()).await.as_u16(),
