@@ -181,9 +181,11 @@ impl Builder<'_> {
                 let mut resources = self.loader.resources(&found, text, Lines::After(0))?;
                 if let Some(origin) = &frame.origin {
                     let origin = origin.appended(path).to_text();
-                    resources
-                        .iter_mut()
-                        .for_each(|resource| resource.notes.origin = Some(origin.clone()));
+                    for resource in &mut resources {
+                        resource
+                            .set_origin(origin.clone())
+                            .map_err(|trouble| self.error(trouble))?;
+                    }
                 }
                 self.append(&mut into.resources, known, resources)
             }

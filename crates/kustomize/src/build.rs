@@ -8,7 +8,7 @@ use crate::collection::Collection;
 use crate::config::TransformerConfig;
 use crate::decode::Spot;
 use crate::error::{Error, shown};
-use crate::fields::{Image, Patch, Selector};
+use crate::fields::{FieldSpec, Image, Patch, Selector};
 use crate::id::Gvk;
 use crate::kustomization::Kustomization;
 use crate::load::Loader;
@@ -19,7 +19,6 @@ use crate::resource::Resource;
 use crate::touched::Register;
 use crate::tree::{FileTree, Found, resolve};
 use crate::yaml::json::resource_value;
-use crate::yaml::node::{Node, Tag};
 
 /// The version whose output this library reproduces.
 const VERSION: &str = "v5.8.1";
@@ -121,18 +120,10 @@ pub fn build_each(
         })?;
     }
     let managed = options.managed_by_label || kept("managedByLabel");
+    if managed {
+        managed_by(&mut list).map_err(|trouble| builder.error(trouble))?;
+    }
     for resource in &mut list {
-        if managed
-            && let Some(labels) = resource
-                .node
-                .map_field("metadata")
-                .and_then(|metadata| metadata.map_field("labels"))
-        {
-            labels.set_field(
-                "app.kubernetes.io/managed-by",
-                Node::scalar(format!("kustomize-{VERSION}"), Tag::Str),
-            );
-        }
         resource.finish(kept("originAnnotations"), kept("transformerAnnotations"));
         lay_over(resource, &options.overrides);
     }
@@ -161,6 +152,20 @@ pub fn build_each(
         each(BuiltResource::new(object, resource, Arc::clone(&register)));
     }
     Ok(warnings)
+}
+
+/// Labels all resources with what built them.
+fn managed_by(list: &mut [Resource]) -> Result<(), crate::collection::Trouble> {
+    let label = (
+        "app.kubernetes.io/managed-by".to_owned(),
+        format!("kustomize-{VERSION}"),
+    );
+    let metadata = FieldSpec {
+        path: "metadata/labels".to_owned(),
+        create: true,
+        ..FieldSpec::default()
+    };
+    crate::transform::labels::transform(&[label].into(), &[metadata], list)
 }
 
 fn finish_names(

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::fields::{GeneratorArguments, GeneratorOptions};
 use crate::load::Loader;
 use crate::resource::{Behavior, Resource};
-use crate::yaml::json::resource_value;
+use crate::yaml::json::inner_value;
 use crate::yaml::node::{Node, Style, Tag};
 use crate::yaml::number::format_json;
 
@@ -244,7 +244,7 @@ pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
     let value = |field: &str| match resource.node.get(field) {
         None => Ok(json!("")),
         Some(node) if node.is_scalar() => Ok(json!(node.text())),
-        Some(node) => resource_value(node).map_err(|problem| problem.message),
+        Some(node) => inner_value(node).map_err(|problem| problem.message),
     };
     let mut map = serde_json::Map::new();
     let kind = resource.kind();

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::yaml::json::{from_value, resource_value};
+use crate::yaml::json::{from_value, inner_value};
 use crate::yaml::node::{Data, Node};
 
 /// One operation.
@@ -225,10 +225,10 @@ fn test(node: &mut Node, path: &str, wanted: Option<&Value>) -> Result<(), Strin
     };
     let found = match found {
         None => Value::Null,
-        Some(node) => resource_value(node).map_err(|problem| problem.message)?,
+        Some(node) => inner_value(node).map_err(|problem| problem.message)?,
     };
     let wanted = wanted.cloned().unwrap_or(Value::Null);
-    let same = resource_value(&from_value(&wanted)).is_ok_and(|wanted| wanted == found);
+    let same = inner_value(&from_value(&wanted)).is_ok_and(|wanted| wanted == found);
     if same {
         Ok(())
     } else {

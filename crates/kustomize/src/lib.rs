@@ -41,6 +41,7 @@ mod options;
 mod origin;
 mod output;
 mod patch;
+mod pattern;
 mod plugin_steps;
 mod plugins;
 mod resource;

@@ -298,6 +298,13 @@ fn check(path: &str, node: &Node) -> Result<bool, Error> {
     {
         return fail("missing metadata.name in object");
     }
+    // kustomize makes pairs of the elements, or crashes over them.
+    if metadata
+        .and_then(|metadata| metadata.get("annotations"))
+        .is_some_and(|annotations| !annotations.items().is_empty())
+    {
+        return fail("metadata.annotations must be a mapping, not a list");
+    }
     Ok(true)
 }
 

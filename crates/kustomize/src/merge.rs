@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use crate::merge_list::merge_lists;
 use crate::schema::{Schema, Type};
-use crate::yaml::node::{Data, Node, Tag};
+use crate::yaml::node::{Data, Node, Style, Tag};
 
 /// A merged node, and what stays of the one it replaced.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) node: Option<Node>,
-    /// The old node, when the patch replaced it as a whole: a merged list still holds it.
+    /// The old node, when the patch replaced or deleted it as a whole: a merged list still holds it.
     pub(crate) replaced: Option<Node>,
 }
 
@@ -125,7 +125,11 @@ fn merge_maps<'s>(
         return Ok(Merged::only(None));
     }
     match take_directive(&mut patch)? {
-        Directive::Delete => Ok(Merged::only(None)),
+        // A list of several keys may fail to find the element that it was to drop.
+        Directive::Delete => Ok(Merged {
+            node: None,
+            replaced: Some(target),
+        }),
         Directive::Replace => {
             settle_fields(&mut patch, field, walk)?;
             Ok(Merged {
@@ -172,24 +176,28 @@ fn merge_fields<'s>(
         .map(|(key, _)| key.text().to_owned())
         .collect();
     for name in names {
-        let own = target.get_mut(&name).map(take);
         let position = patches.iter().position(|(key, _)| key.text() == name);
-        let (key, change) = match position {
-            Some(position) => {
-                let (key, value) = patches.swap_remove(position);
-                (Some(key), Some(value))
+        let (key, change) = position.map(|position| patches.swap_remove(position)).unzip();
+        let own = match (target.get_mut(&name), &change) {
+            (Some(own), None) if own.is_scalar() && !own.is_null() => {
+                // kustomize writes the field over itself, which quotes text that older YAML reads as something else.
+                if own.needs_quotes() {
+                    own.style = Style::Quoted;
+                }
+                continue;
             }
-            None => (None, None),
+            (Some(own), Some(change)) if !own.is_scalar() && own.is_empty() => {
+                // Whoever fills an empty collection says how it is written.
+                own.style = change.style;
+                Some(take(own))
+            }
+            (own, _) => own.map(take),
         };
         walk.path.push(name.clone());
         let merged = merge(own, change, field.and_then(|field| field.field(&name)), walk)?;
         walk.path.pop();
         let mut key = key.unwrap_or_else(|| Node::untyped(name.clone()));
-        key.tag = if key.style != crate::yaml::node::Style::Plain {
-            Tag::Str
-        } else {
-            Tag::None
-        };
+        key.tag = if key.style != Style::Plain { Tag::Str } else { Tag::None };
         match merged.node {
             Some(node) => target.set_entry(key, node),
             None => {

@@ -52,6 +52,12 @@ pub(crate) fn merge_lists<'s>(
             .as_ref()
             .is_none_or(|node| node.is_null() || (node.is_map() && node.entries().is_empty()));
         if gone {
+            if node.is_none()
+                && let Some(deleted) = replaced
+                && let Some(place) = own_position.and_then(|position| own.get_mut(position))
+            {
+                *place = deleted;
+            }
             set_element(own, None, &valid_keys, &valid_values)?;
             used_keys = valid_keys;
             continue;

@@ -2,7 +2,7 @@
 
 use crate::collection::{Collection, Trouble};
 use crate::jsonpatch::{self, Operation};
-use crate::merge::merge_resource;
+use crate::merge::{Merged, merge_resource};
 use crate::resource::{Notes, Resource};
 use crate::selector::Matcher;
 use crate::yaml::json::through_json;
@@ -173,7 +173,8 @@ fn merge(resource: &mut Resource, patch: Resource) -> Result<(), Trouble> {
         message,
     })?;
     // kustomize forgets to take the new root when a patch replaces it, so `$patch: replace` there changes nothing.
-    let Some(node) = merged.replaced.or(merged.node) else {
+    let Merged { node, replaced } = merged;
+    let Some(node) = node.map(|node| replaced.unwrap_or(node)) else {
         return Ok(());
     };
     resource.node = node;

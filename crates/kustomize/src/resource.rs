@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::collection::Trouble;
 use crate::id::{Gvk, ResourceId};
 use crate::schema::Schema;
 use crate::touched::Touched;
@@ -201,9 +202,35 @@ impl Resource {
 
     /// Notes the current id as a previous one, before a change.
     pub(crate) fn store_previous_id(&mut self) {
+        self.drop_empty_annotations();
         let id = self.current_id();
         let namespace = id.effective_namespace().to_owned();
         self.notes.previous.push((id.name, namespace, id.gvk.kind));
+    }
+
+    /// Takes annotations away that are no mapping: kustomize makes one of its notes in their place.
+    fn drop_empty_annotations(&mut self) {
+        if let Some(metadata) = self.node.get_mut("metadata")
+            && metadata
+                .get("annotations")
+                .is_some_and(|annotations| annotations.is_scalar() || annotations.is_empty())
+        {
+            metadata.remove("annotations");
+        }
+    }
+
+    /// Notes where the resource comes from.
+    ///
+    /// # Errors
+    /// When the annotations, which kustomize keeps this in, are no mapping.
+    pub(crate) fn set_origin(&mut self, origin: String) -> Result<(), Trouble> {
+        let annotations = self.node.at(&["metadata", "annotations"]);
+        if annotations.is_some_and(|annotations| !annotations.is_map() && !annotations.is_null()) {
+            let message = "metadata.annotations must be a mapping: buildMetadata notes the origin there";
+            return Err(Trouble::of(self, message));
+        }
+        self.notes.origin = Some(origin);
+        Ok(())
     }
 
     /// Writes what was written in one place of a shared node in all of its places.

@@ -106,7 +106,7 @@ fn pattern(text: &str) -> Result<Option<Pattern>, String> {
     {
         return Ok(Some(Pattern::Plain(text.to_owned())));
     }
-    Regex::new(&format!("^(?:{text})$"))
+    crate::pattern::compile(&format!("^(?:{text})$"))
         .map(|regex| Some(Pattern::Any(regex)))
         .map_err(|_| format!("'{text}' is not a valid regular expression"))
 }

@@ -21,7 +21,7 @@ use crate::transform::namespace::Namespace;
 use crate::transform::replacements::PreparedReplacement;
 use crate::transform::value_add::ValueAdd;
 use crate::transform::{labels, replacements, replicas};
-use crate::yaml::json::{configuration_value, from_value};
+use crate::yaml::json::{from_value, patch_value};
 use crate::yaml::read::Lines;
 
 /// One transformer, ready to run.
@@ -57,7 +57,9 @@ impl Action {
             Action::Patch(patch) => patch.transform(resources),
             Action::Namespace(namespace) => namespace.transform(resources).map_err(on_resource),
             Action::Affix(affix) => affix.transform(resources).map_err(on_resource),
-            Action::Pairs { pairs, fields } => labels::transform(pairs, fields, resources).map_err(on_resource),
+            Action::Pairs { pairs, fields } => {
+                labels::transform(pairs, fields, &mut resources.list).map_err(on_resource)
+            }
             Action::Replicas { replica, fields } => {
                 if replicas::transform(replica, fields, resources).map_err(on_resource)? {
                     return Ok(());
@@ -424,7 +426,7 @@ pub(crate) fn json_operations(
         return jsonpatch::operations(&value, &node);
     }
     let node = node?.ok_or("empty json patch operations")?;
-    let value = configuration_value(&node).map_err(|problem| problem.message)?;
+    let value = patch_value(&node).map_err(|problem| problem.message)?;
     jsonpatch::operations(&value, &node)
 }
 

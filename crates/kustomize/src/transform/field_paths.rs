@@ -1,9 +1,8 @@
 //! Owns the dotted paths of `replacements` and `vars`: names, positions, `[key=value]` parts and `*`, found or created.
 
-use regex::Regex;
-
 use crate::fieldspec::split_path;
 use crate::yaml::node::{Data, Node, Style, Tag};
+use crate::yaml::read::{Lines, Source, first_node};
 use crate::yaml::scalar::{Dialect, Scalar, resolve};
 
 /// Splits a path at dots; a part in brackets may hold dots.
@@ -106,6 +105,15 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
     let Some((first, rest)) = path.split_first() else {
         return set(node);
     };
+    if node.is_null() && create.is_some() && first != "*" {
+        // kustomize hangs what it creates on the null, where nobody ever sees it.
+        let mut unseen = if is_list_part(first) {
+            Node::seq(Vec::new())
+        } else {
+            Node::map()
+        };
+        return visit(&mut unseen, path, create, set);
+    }
     if let Ok(index) = first.parse::<usize>() {
         let Some(items) = items(node)? else {
             return Err(format!("index {index} specified but only 0 elements found"));
@@ -120,7 +128,7 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
         return visit(item, rest, create, set);
     }
     if let Some((key, wanted)) = condition(first)? {
-        let pattern = Regex::new(wanted).map_err(|_| format!("'{wanted}' is not a valid regular expression"))?;
+        let pattern = crate::pattern::compile(wanted)?;
         let Some(items) = items(node)? else {
             return Ok(());
         };
@@ -174,10 +182,28 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
         node.set_field(first, empty_for(rest.first(), value));
     }
     match node.get_mut(first) {
+        Some(field) if field.is_scalar() && !rest.is_empty() => visit_text(field, rest, create, set),
         Some(field) => visit(field, rest, create, set),
         None => Ok(()),
     }
 }
+
+/// Goes on in what the text of a scalar says, which kustomize reads for this and doesn't write back.
+fn visit_text(scalar: &Node, path: &[String], create: Option<&Node>, set: &mut Set<'_>) -> Result<(), String> {
+    let source = Source {
+        file: scalar.source,
+        lines: Lines::On(scalar.line),
+        maximum_nodes: MAXIMUM_NODES,
+    };
+    match first_node(scalar.text(), source) {
+        Ok(Some(mut unseen)) => visit(&mut unseen, path, create, set),
+        Ok(None) => Err("wrong node kind: expected MappingNode but the text is empty".to_owned()),
+        Err(why) => Err(why.message),
+    }
+}
+
+/// How many nodes the text of a field may hold.
+pub(crate) const MAXIMUM_NODES: usize = 1_000_000;
 
 fn items(node: &mut Node) -> Result<Option<&mut Vec<Node>>, String> {
     if node.is_null() {

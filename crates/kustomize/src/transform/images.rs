@@ -5,6 +5,7 @@ use regex::Regex;
 use crate::collection::{Collection, Trouble};
 use crate::fields::{FieldSpec, Image};
 use crate::fieldspec::{Create, apply};
+use crate::pattern;
 use crate::yaml::node::{Data, Node};
 
 /// One entry of `images`, ready to apply.
@@ -21,8 +22,8 @@ impl ImageChange {
     /// When the name isn't a regular expression.
     pub(crate) fn new(image: Image) -> Result<Self, String> {
         let pattern = format!("^{}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$", image.name);
-        let pattern =
-            Regex::new(&pattern).map_err(|_| format!("the image name '{}' is not a valid pattern", image.name))?;
+        let pattern = pattern::compile(&pattern)
+            .map_err(|_| format!("the image name '{}' is not a valid pattern", image.name))?;
         Ok(ImageChange { image, pattern })
     }
 

@@ -1,9 +1,9 @@
 //! Owns replacement targets inside the JSON or YAML text that a field holds.
 
-use crate::transform::field_paths::{look_up, visit, visit_exact};
-use crate::yaml::json::resource_value;
+use crate::transform::field_paths::{MAXIMUM_NODES, look_up, visit, visit_exact};
+use crate::yaml::json::inner_value;
 use crate::yaml::node::{Data, Node, Style};
-use crate::yaml::read::{Lines, Source, first_document};
+use crate::yaml::read::{Lines, Source, first_node};
 use crate::yaml::{notation, rewrite};
 
 /// Writes into JSON or YAML text that a field on the way holds; tells whether there was any.
@@ -31,9 +31,9 @@ pub(crate) fn write_in_text(
             } else {
                 Lines::On(field.line)
             },
-            maximum_nodes: 1_000_000,
+            maximum_nodes: MAXIMUM_NODES,
         };
-        let Ok(Some(mut inside)) = first_document(&text, source) else {
+        let Ok(Some(mut inside)) = first_node(&text, source) else {
             return Ok(false);
         };
         let is_json = text.trim_start().starts_with(['{', '[']);
@@ -52,7 +52,10 @@ pub(crate) fn write_in_text(
         if visit(&mut inside, inner, create, &mut set).is_err() || count == 0 {
             return Ok(false);
         }
-        let new = if is_json {
+        let new = if inside.is_scalar() {
+            // A null, which nothing can be put into: only the blanks around it go.
+            inside.text().to_owned()
+        } else if is_json {
             json_text(&inside, &text)?
         } else {
             yaml_text(&inside, &text, whole)
@@ -70,7 +73,7 @@ pub(crate) fn write_in_text(
 
 /// The nodes of JSON text as JSON, on several lines where the old text was.
 fn json_text(node: &Node, old: &str) -> Result<String, String> {
-    let json = resource_value(node).map_err(|problem| problem.message)?;
+    let json = inner_value(node).map_err(|problem| problem.message)?;
     let pretty = old.contains('\n') && old.contains("  ");
     Ok(if pretty {
         serde_json::to_string_pretty(&json).unwrap_or_default()

@@ -2,21 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use crate::collection::{Collection, Trouble};
+use crate::collection::Trouble;
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
+use crate::resource::Resource;
 use crate::yaml::node::{Node, Share, Tag};
 
 /// Puts the pairs into all fields.
 pub(crate) fn transform(
     pairs: &BTreeMap<String, String>,
     fields: &[FieldSpec],
-    resources: &mut Collection,
+    resources: &mut [Resource],
 ) -> Result<(), Trouble> {
     if pairs.is_empty() {
         return Ok(());
     }
-    for resource in &mut resources.list {
+    for resource in resources {
         let first_group = resource.notes.shares.saturating_add(1);
         for spec in fields {
             let mut write = |node: &mut Node| {

@@ -51,15 +51,52 @@ const NEXT_LINE: char = '\u{85}';
 /// # Errors
 /// For repeated keys, keys that aren't strings, tags that don't fit, and numbers that JSON can't hold.
 pub(crate) fn resource_value(node: &Node) -> Result<Value, NotJson> {
-    value(node, true)
+    let place = Place {
+        printed: true,
+        ..Place::default()
+    };
+    value(node, place.root())
 }
 
-fn value(node: &Node, root: bool) -> Result<Value, NotJson> {
+/// The value of a resource's node on the way through a build: read by yaml.v3, as JSON.
+///
+/// # Errors
+/// As [`resource_value`], but for characters that only printing refuses.
+pub(crate) fn inner_value(node: &Node) -> Result<Value, NotJson> {
+    value(node, Place::default().root())
+}
+
+/// Where a value is, and what for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    is_root: bool,
+    /// In `{}` or `[]`, where plain scalars may hold less.
+    in_flow: bool,
+    /// Strings are read again by yaml.v2.
+    printed: bool,
+}
+
+impl Place {
+    fn root(self) -> Self {
+        Place { is_root: true, ..self }
+    }
+
+    fn inside(self, node: &Node) -> Self {
+        Place {
+            is_root: false,
+            in_flow: self.in_flow || node.style == Style::Flow,
+            ..self
+        }
+    }
+}
+
+fn value(node: &Node, place: Place) -> Result<Value, NotJson> {
+    let inside = place.inside(node);
     match &node.data {
-        Data::Scalar(_) => scalar_value(node),
+        Data::Scalar(_) => scalar_value(node, place),
         Data::Seq(items) => items
             .iter()
-            .map(|item| value(item, false))
+            .map(|item| value(item, inside))
             .collect::<Result<Vec<_>, _>>()
             .map(Value::Array),
         Data::Map(entries) => {
@@ -69,17 +106,17 @@ fn value(node: &Node, root: bool) -> Result<Value, NotJson> {
                     return Err(fail(key, "invalid map key"));
                 }
                 // The root is decoded into a map of strings, so its keys may look like numbers; others must be strings.
-                if !root && !key.text().is_empty() {
+                if !place.is_root && !key.text().is_empty() {
                     let what = meaning(key, Dialect::V3).map_err(|message| fail(key, message))?;
                     let is_foreign = key.tagged && matches!(key.tag, Tag::Other | Tag::Binary);
                     if is_foreign || !matches!(what, Scalar::Text(_)) {
                         return Err(fail(key, format!("the key `{}` is not a string; quote it", key.text())));
                     }
                 }
-                let name = through_text(key.text().into()).map_err(|message| fail(key, message))?;
+                let name = string(key.text().into(), place).map_err(|message| fail(key, message))?;
                 match map.entry(name) {
-                    Entry::Vacant(place) => {
-                        place.insert(value(held, false)?);
+                    Entry::Vacant(vacant) => {
+                        vacant.insert(value(held, inside)?);
                     }
                     Entry::Occupied(_) => {
                         let mut before = entries.iter().filter(|(known, _)| known.text() == key.text());
@@ -104,10 +141,15 @@ fn fail(node: &Node, message: impl Into<String>) -> NotJson {
     }
 }
 
-fn scalar_value(node: &Node) -> Result<Value, NotJson> {
-    match meaning(node, Dialect::V3).map_err(|message| fail(node, message))? {
-        Scalar::Text(text) => through_text(text)
-            .map(|text| Value::String(text.into_owned()))
+fn scalar_value(node: &Node, place: Place) -> Result<Value, NotJson> {
+    let meant = if place.in_flow && is_quoted_in_flow(node) {
+        Scalar::Text(node.text().into())
+    } else {
+        meaning(node, Dialect::V3).map_err(|message| fail(node, message))?
+    };
+    match meant {
+        Scalar::Text(text) => string(text, place)
+            .map(|text| Value::String(text.into()))
             .map_err(|message| fail(node, message)),
         Scalar::Float(float) => {
             float_value(float).ok_or_else(|| fail(node, format!("JSON cannot hold the number `{}`", node.text())))
@@ -116,13 +158,31 @@ fn scalar_value(node: &Node) -> Result<Value, NotJson> {
     }
 }
 
+/// Tells whether Go's emitter quotes a scalar in `{}` or `[]` that isn't quoted elsewhere, and so makes text of it.
+fn is_quoted_in_flow(node: &Node) -> bool {
+    match node.style {
+        Style::Folded => !node.tagged,
+        Style::Plain if !node.tagged => match node.tag {
+            Tag::Null => node.text().is_empty(),
+            Tag::Timestamp => node.text().contains(':'),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// A string, read again by yaml.v2 when it is printed.
+fn string(text: Cow<'_, str>, place: Place) -> Result<Cow<'_, str>, &'static str> {
+    if place.printed { through_text(text) } else { Ok(text) }
+}
+
 fn scalar_json(scalar: Scalar<'_>) -> Value {
     match scalar {
         Scalar::Null => Value::Null,
         Scalar::Bool(truth) => Value::Bool(truth),
         Scalar::Int(integer) => integer_value(integer),
         Scalar::Float(float) => float_value(float).unwrap_or(Value::Null),
-        Scalar::Text(text) => Value::String(without_next_lines(text.into_owned())),
+        Scalar::Text(text) => Value::String(text.into_owned()),
         Scalar::Timestamp(text) => Value::String(text),
         Scalar::Merge => Value::String("<<".to_owned()),
     }
@@ -193,11 +253,31 @@ fn float_value(float: f64) -> Option<Value> {
 /// # Errors
 /// When a tag doesn't fit its text, or a key isn't a scalar.
 pub(crate) fn configuration_value(node: &Node) -> Result<Value, NotJson> {
+    let mut value = patch_value(node)?;
+    fold_next_lines(&mut value);
+    Ok(value)
+}
+
+/// Folds the next-line characters in all strings.
+fn fold_next_lines(value: &mut Value) {
+    match value {
+        Value::String(text) if text.contains(NEXT_LINE) => *text = without_next_lines(std::mem::take(text)),
+        Value::Array(items) => items.iter_mut().for_each(fold_next_lines),
+        Value::Object(map) => map.values_mut().for_each(fold_next_lines),
+        _ => {}
+    }
+}
+
+/// The value of a JSON patch's operations: as [`configuration_value`], but not written and read again.
+///
+/// # Errors
+/// As [`configuration_value`].
+pub(crate) fn patch_value(node: &Node) -> Result<Value, NotJson> {
     match &node.data {
         Data::Scalar(_) => configuration_scalar(node),
         Data::Seq(items) => items
             .iter()
-            .map(configuration_value)
+            .map(patch_value)
             .collect::<Result<Vec<_>, _>>()
             .map(Value::Array),
         Data::Map(entries) => {
@@ -207,7 +287,7 @@ pub(crate) fn configuration_value(node: &Node) -> Result<Value, NotJson> {
                     merge_into(&mut map, held)?;
                     continue;
                 }
-                map.insert(configuration_key(key)?, configuration_value(held)?);
+                map.insert(configuration_key(key)?, patch_value(held)?);
             }
             Ok(Value::Object(map))
         }
@@ -217,7 +297,7 @@ pub(crate) fn configuration_value(node: &Node) -> Result<Value, NotJson> {
 fn merge_into(map: &mut Map<String, Value>, held: &Node) -> Result<(), NotJson> {
     match &held.data {
         Data::Map(_) => {
-            if let Value::Object(merged) = configuration_value(held)? {
+            if let Value::Object(merged) = patch_value(held)? {
                 map.extend(merged);
             }
             Ok(())
@@ -264,10 +344,10 @@ pub(crate) fn from_value(value: &Value) -> Node {
         Value::Bool(truth) => Node::scalar(truth.to_string(), Tag::Bool),
         Value::Number(number) => number_node(number.as_f64().unwrap_or(0.0)),
         Value::String(text) => string_node(text),
-        Value::Array(items) => Node::seq(items.iter().map(from_value).collect()),
+        Value::Array(items) => Node::seq(items.iter().map(from_value).collect()).in_flow(items.is_empty()),
         Value::Object(map) => {
             let entries = map.iter().map(|(key, value)| (string_node(key), from_value(value)));
-            Node::mapping(entries.collect())
+            Node::mapping(entries.collect()).in_flow(map.is_empty())
         }
     }
 }
@@ -291,22 +371,23 @@ fn string_node(text: &str) -> Node {
 /// # Errors
 /// As [`resource_value`].
 pub(crate) fn through_json(node: &mut Node) -> Result<(), NotJson> {
-    resource_value(node)?;
-    rewrite(node);
+    inner_value(node)?;
+    rewrite(node, Place::default().root());
     Ok(())
 }
 
-fn rewrite(node: &mut Node) {
+fn rewrite(node: &mut Node, place: Place) {
+    let inside = place.inside(node);
     match &mut node.data {
-        Data::Seq(items) => items.iter_mut().for_each(rewrite),
+        Data::Seq(items) => items.iter_mut().for_each(|item| rewrite(item, inside)),
         Data::Map(entries) => {
             for (key, value) in entries.iter_mut() {
                 *key = string_node(key.text()).placed_like(key);
-                rewrite(value);
+                rewrite(value, inside);
             }
         }
         Data::Scalar(_) => {
-            if let Ok(value) = scalar_value(node) {
+            if let Ok(value) = scalar_value(node, place) {
                 let mut read = from_value(&value).placed_like(node);
                 if node.style == Style::Literal && read.style == Style::Quoted {
                     read.style = Style::Literal;
@@ -317,5 +398,6 @@ fn rewrite(node: &mut Node) {
     }
     if !node.is_scalar() {
         node.tagged = false;
+        node.style = if node.is_empty() { Style::Flow } else { Style::Plain };
     }
 }

@@ -16,6 +16,15 @@ pub(crate) enum Style {
     LeftOut,
     /// A folded block (`>`), which Go's emitter doesn't always write as it was.
     Folded,
+    /// A collection in `{}` or `[]`: everything in it is written so too, on the way through a build.
+    Flow,
+}
+
+impl Style {
+    /// What the style means to a scalar that takes it over: that of a collection means nothing.
+    fn of_scalar(self) -> Style {
+        if self == Style::Flow { Style::Plain } else { self }
+    }
 }
 
 /// The type of a node, as far as it has been decided.
@@ -183,6 +192,14 @@ impl Node {
         Self::new(Data::Seq(Box::new(items)), Tag::Seq, Style::Plain)
     }
 
+    /// The same collection, in `{}` or `[]` when it is.
+    pub(crate) fn in_flow(mut self, is: bool) -> Self {
+        if is {
+            self.style = Style::Flow;
+        }
+        self
+    }
+
     /// The same node, said to come from where `other` comes from.
     pub(crate) fn placed_like(mut self, other: &Node) -> Self {
         self.line = other.line;
@@ -230,6 +247,11 @@ impl Node {
     /// Tells whether this is a string, or undecided.
     pub(crate) fn is_string(&self) -> bool {
         self.is_scalar() && matches!(self.tag, Tag::Str | Tag::None)
+    }
+
+    /// Tells whether this is text that YAML 1.1 would not read as a string and that no quotes protect.
+    pub(crate) fn needs_quotes(&self) -> bool {
+        self.is_string() && self.style == Style::Plain && super::scalar::is_non_string_in_yaml_1_1(self.text())
     }
 
     pub(crate) fn entries(&self) -> &[(Node, Node)] {
@@ -292,7 +314,7 @@ impl Node {
         if value.is_null() {
             return;
         }
-        value.style = self.style;
+        value.style = self.style.of_scalar();
         value.line = if value.line == 0 { self.line } else { value.line };
         value.source = if value.source == 0 { self.source } else { value.source };
         value.share = self.written_over(&value);
@@ -373,11 +395,15 @@ impl Node {
             self.remove(key.text());
             return;
         }
-        if value.is_string() && value.style == Style::Plain && super::scalar::is_non_string_in_yaml_1_1(value.text()) {
+        if value.needs_quotes() {
             value.style = Style::Quoted;
         }
         if let Some(existing) = self.get_mut(key.text()) {
-            value.style = existing.style;
+            value.style = if value.is_scalar() {
+                existing.style.of_scalar()
+            } else {
+                existing.style
+            };
             value.share = existing.written_over(&value);
             if value.line == 0 {
                 value.line = existing.line;

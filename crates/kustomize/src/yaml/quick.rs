@@ -513,7 +513,7 @@ impl<'text> Reader<'text> {
         } else {
             Node::seq(self.items.drain(first_item..).collect())
         };
-        Some((self.placed(node, line)?, at + 1))
+        Some((self.placed(node.in_flow(true), line)?, at + 1))
     }
 
     /// A value, or a key, inside a flow collection, and the place after it.

@@ -101,6 +101,14 @@ fn is_identical(one: Option<&Node>, other: Option<&Node>) -> bool {
 
 /// Reads the first document of any text.
 fn any_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
+    Ok(first_node(text, source)?.filter(|node| !node.is_null()))
+}
+
+/// Reads the first document of any text, which may be a null that somebody spelled out.
+///
+/// # Errors
+/// As [`first_document`].
+pub(crate) fn first_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
     let parser = Parser::new_from_str_with_options(text, options);
@@ -125,7 +133,7 @@ fn any_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
             other => {
                 let node = reader.node(other, span, 0)?;
                 reader.end_of_document()?;
-                return Ok(Some(node).filter(|node| !node.is_null()));
+                return Ok(Some(node));
             }
         }
     }
@@ -253,7 +261,8 @@ impl<'text> Reader<'text> {
                     }
                 }
                 self.flows -= flow;
-                (Node::seq(self.items.drain(first..).collect()), anchor, tag)
+                let node = Node::seq(self.items.drain(first..).collect());
+                (node.in_flow(structure == StructureStyle::Flow), anchor, tag)
             }
             Event::MappingStart(structure, anchor, tag) => {
                 self.open(anchor);
@@ -273,7 +282,8 @@ impl<'text> Reader<'text> {
                     self.entries.push((key, value));
                 }
                 self.flows -= flow;
-                (Node::mapping(self.entries.drain(first..).collect()), anchor, tag)
+                let node = Node::mapping(self.entries.drain(first..).collect());
+                (node.in_flow(structure == StructureStyle::Flow), anchor, tag)
             }
             other => return self.fail(&span, format!("unexpected {other:?}")),
         };
