@@ -37,52 +37,31 @@ static DEFAULT: LazyLock<Arc<TransformerConfig>> = LazyLock::new(|| {
         .lines()
         .filter(|line| !line.starts_with('#'))
     {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [
-            section,
-            target_group,
-            target_version,
-            target_kind,
-            group,
-            version,
-            kind,
-            create,
-            path,
-        ] = words.as_slice()
-        else {
-            continue;
+        let mut words = line.split_ascii_whitespace();
+        let mut word = || words.next().filter(|word| *word != "-").unwrap_or("").to_owned();
+        let section = word();
+        let mut gvk = || Gvk {
+            group: word(),
+            version: word(),
+            kind: word(),
         };
-        let part = |text: &str| {
-            if text == "-" { String::new() } else { text.to_owned() }
-        };
-        let gvk = |group: &str, version: &str, kind: &str| Gvk {
-            group: part(group),
-            version: part(version),
-            kind: part(kind),
-        };
-        let spec = FieldSpec {
-            gvk: gvk(group, version, kind),
-            path: (*path).to_owned(),
-            create: *create == "create",
-        };
-        if *section == "nameReference" {
-            let target = gvk(target_group, target_version, target_kind);
-            match config
-                .name_reference
-                .iter_mut()
-                .find(|reference| reference.target == target)
-            {
-                Some(reference) => reference.referrers.push(spec),
-                None => config.name_reference.push(NameReference {
+        let (target, gvk) = (gvk(), gvk());
+        let create = word() == "create";
+        let path = word();
+        let spec = FieldSpec { gvk, path, create };
+        if section == "nameReference" {
+            // Those of one target stand together.
+            match config.name_reference.last_mut() {
+                Some(reference) if reference.target == target => reference.referrers.push(spec),
+                _ => config.name_reference.push(NameReference {
                     target,
                     referrers: vec![spec],
                 }),
             }
-        } else if let Some(list) = config.section(section) {
+        } else if let Some(list) = config.section(&section) {
             list.push(spec);
         }
     }
-    config.sort();
     Arc::new(config)
 });
 
@@ -281,4 +260,26 @@ pub(crate) fn merge_specs(known: &mut Vec<FieldSpec>, incoming: Vec<FieldSpec>) 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read at every start is written down as kustomize sorts it, so that nothing needs to be sorted then.
+    #[test]
+    fn the_defaults_are_sorted() {
+        let mut sorted = TransformerConfig::clone(&TransformerConfig::defaults());
+        sorted.sort();
+        assert_eq!(sorted, *TransformerConfig::defaults());
+        assert_eq!(sorted.images.len(), 6, "lines of the table are read");
+        let mut targets: Vec<&Gvk> = sorted
+            .name_reference
+            .iter()
+            .map(|reference| &reference.target)
+            .collect();
+        targets.sort();
+        targets.dedup();
+        assert_eq!(targets.len(), sorted.name_reference.len(), "a target has one list");
+    }
 }

@@ -55,22 +55,22 @@ enum Entry {
 
 #[derive(Debug, Default)]
 struct Table {
-    types: Vec<HashMap<String, Entry>>,
-    kinds: HashMap<String, usize>,
+    types: Vec<HashMap<&'static str, Entry>>,
+    kinds: HashMap<&'static str, usize>,
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| read(include_str!("../data/merge-keys.txt")));
 
-fn read(text: &str) -> Table {
+fn read(text: &'static str) -> Table {
     let mut table = Table::default();
     for line in text.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
+        let words: Vec<&'static str> = line.split_ascii_whitespace().collect();
         match words.as_slice() {
             ["type", _, kinds @ ..] => {
                 let number = table.types.len();
                 table.types.push(HashMap::new());
                 for kind in kinds {
-                    table.kinds.insert((*kind).to_owned(), number);
+                    table.kinds.insert(kind, number);
                 }
             }
             [name, "list", _, keys, of] => {
@@ -93,9 +93,9 @@ fn read(text: &str) -> Table {
     table
 }
 
-fn insert(table: &mut Table, name: &str, entry: Entry) {
+fn insert(table: &mut Table, name: &'static str, entry: Entry) {
     if let Some(fields) = table.types.last_mut() {
-        fields.insert(name.to_owned(), entry);
+        fields.insert(name, entry);
     }
 }
 
@@ -307,7 +307,7 @@ impl Schema {
         let built_in = || {
             TABLE
                 .kinds
-                .get(&format!("{group}/{version}/{kind}"))
+                .get(format!("{group}/{version}/{kind}").as_str())
                 .map(|number| Type::Object(*number))
         };
         let Some(own) = self.own.get() else {

@@ -1,5 +1,6 @@
 //! Owns fixing references to names that changed: every field that is known to hold a name follows its resource.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
 use crate::collection::{Collection, Trouble};
@@ -35,8 +36,8 @@ struct Names {
     by_previous_name: HashMap<String, Vec<usize>>,
 }
 
-/// A kind that names may be of, and the fields that hold them, with their paths taken apart.
-type Target<'a> = (&'a Gvk, Vec<(&'a FieldSpec, Vec<String>)>);
+/// A kind that names may be of, and the fields that hold them, with their paths taken apart once they are needed.
+type Target<'a> = (&'a Gvk, Vec<(&'a FieldSpec, OnceCell<Vec<String>>)>);
 
 const BLANK_NAMESPACE: &str =
     "the namespace of a ServiceAccount under subjects is blank; write one, or leave the field out";
@@ -50,11 +51,7 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
         .map(|reference| {
             (
                 &reference.target,
-                reference
-                    .referrers
-                    .iter()
-                    .map(|spec| (spec, split_path(&spec.path, '/')))
-                    .collect(),
+                reference.referrers.iter().map(|spec| (spec, OnceCell::new())).collect(),
             )
         })
         .collect();
@@ -87,6 +84,7 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
                 if !original.gvk.is_selected(&spec.gvk) {
                     continue;
                 }
+                let path = path.get_or_init(|| split_path(&spec.path, '/'));
                 let is_role = spec.path.ends_with("roleRef/name");
                 let mut write = |field: &mut Node| names.update(field, target, is_role, &referrer);
                 if let Err(message) = descend(node, path, Create::Nothing, &mut write) {

@@ -1,7 +1,9 @@
 //! Owns writing JSON values as yaml.v2 writes them: sorted keys, indentation, quoting, folding at column 80, block scalars.
 
-use serde_json::Value;
+use memchr::memchr;
+use serde_json::{Map, Value};
 
+use super::facts::{Facts, is_break, is_printable};
 use super::number;
 use super::scalar::{Dialect, Scalar, resolve};
 
@@ -87,11 +89,16 @@ impl Emitter {
             Value::Array(items) if items.is_empty() => self.empty("[", "]"),
             Value::Object(map) => {
                 let indent = indent.map_or(0, |indent| indent + 2);
-                let mut entries: Vec<(&String, &Value)> = map.iter().collect();
-                in_order(&mut entries);
-                for (key, held) in entries {
+                let mut each = |(key, held): (&String, &Value)| {
                     self.write_indent(indent);
                     self.entry(key, held, indent);
+                };
+                if is_in_order(map) {
+                    map.iter().for_each(each);
+                } else {
+                    let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+                    sort(&mut entries);
+                    entries.into_iter().for_each(&mut each);
                 }
             }
             Value::Array(items) => {
@@ -113,14 +120,13 @@ impl Emitter {
     }
 
     fn entry(&mut self, key: &str, held: &Value, indent: usize) {
-        let simple = key.len() <= LONGEST_SIMPLE_KEY && !key.chars().any(is_break);
-        let key = Value::String(key.to_owned());
+        let simple = key.len() <= LONGEST_SIMPLE_KEY && !key.contains(is_break);
         if simple {
-            self.node(&key, Some(indent), Context::SimpleKey);
+            self.string(key, indent + 2, Context::SimpleKey);
             self.indicator(":", false, false, false);
         } else {
             self.indicator("?", true, false, true);
-            self.node(&key, Some(indent), Context::Mapping);
+            self.string(key, indent + 2, Context::Mapping);
             self.write_indent(indent);
             self.indicator(":", true, false, true);
         }
@@ -193,6 +199,22 @@ impl Emitter {
         }
         let mut spaces = false;
         let mut rest = text;
+        if text.is_ascii() {
+            // Most text fits, or fits up to a place from which on it may be folded.
+            self.indention = false;
+            while let Some(place) = self.place_to_fold(rest).filter(|_| breaks_allowed) {
+                let (line, tail) = rest.split_at_checked(place).unwrap_or((rest, ""));
+                self.out.push_str(line);
+                self.column += line.len();
+                self.write_indent(indent);
+                self.indention = false;
+                rest = tail.get(1..).unwrap_or("");
+            }
+            self.out.push_str(rest);
+            self.column += rest.len();
+            self.whitespace = false;
+            return;
+        }
         while let Some((word, tail)) = rest.split_once(' ') {
             if !word.is_empty() {
                 self.put_all(word);
@@ -208,6 +230,20 @@ impl Emitter {
         self.put_all(rest);
         self.whitespace = false;
         self.indention = false;
+    }
+
+    /// Where the next line break goes in ASCII text: at the first space beyond the width that stands alone.
+    fn place_to_fold(&self, text: &str) -> Option<usize> {
+        let bytes = text.as_bytes();
+        let mut from = (BEST_WIDTH + 1).saturating_sub(self.column);
+        loop {
+            let place = from + memchr(b' ', bytes.get(from..)?)?;
+            let is_space = |at: Option<usize>| at.and_then(|at| bytes.get(at)) == Some(&b' ');
+            if !is_space(place.checked_sub(1)) && !is_space(Some(place + 1)) {
+                return Some(place);
+            }
+            from = place + 1;
+        }
     }
 
     fn single(&mut self, text: &str, indent: usize, breaks_allowed: bool) {
@@ -325,89 +361,6 @@ enum Form {
     Literal,
 }
 
-/// Which forms a string may be written in.
-struct Facts {
-    multiline: bool,
-    plain: bool,
-    single: bool,
-    block: bool,
-}
-
-impl Facts {
-    fn of(text: &str) -> Self {
-        if text.is_empty() {
-            return Facts {
-                multiline: false,
-                plain: true,
-                single: true,
-                block: false,
-            };
-        }
-        if is_harmless(text) {
-            return Facts {
-                multiline: false,
-                plain: true,
-                single: true,
-                block: true,
-            };
-        }
-        let mut indicators = text.starts_with("---") || text.starts_with("...");
-        let (mut breaks, mut special, mut space_break, mut break_space) = (false, false, false, false);
-        let (mut previous_space, mut previous_break, mut preceded_by_blank) = (false, false, true);
-        let mut characters = text.chars().peekable();
-        let mut first = true;
-        while let Some(character) = characters.next() {
-            let followed_by_blank = characters.peek().is_none_or(|next| matches!(next, ' ' | '\t'));
-            indicators |= match character {
-                '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%' | '@' | '`'
-                    if first =>
-                {
-                    true
-                }
-                '?' | ':' | '-' if first => followed_by_blank,
-                ':' => followed_by_blank,
-                '#' => preceded_by_blank,
-                _ => false,
-            };
-            special |= !is_printable(character);
-            if character == ' ' {
-                break_space |= previous_break;
-                (previous_space, previous_break) = (true, false);
-            } else if is_break(character) {
-                breaks = true;
-                space_break |= previous_space;
-                (previous_space, previous_break) = (false, true);
-            } else {
-                (previous_space, previous_break) = (false, false);
-            }
-            preceded_by_blank = matches!(character, ' ' | '\t') || is_break(character);
-            first = false;
-        }
-        let edge = |character: Option<char>| character.is_some_and(|character| character == ' ' || is_break(character));
-        let leading = edge(text.chars().next());
-        let trailing = edge(text.chars().next_back());
-        let bad = space_break || special;
-        Facts {
-            multiline: breaks,
-            plain: !(leading || trailing || break_space || bad || breaks || indicators),
-            single: !(break_space || bad),
-            block: !(text.ends_with(' ') || bad),
-        }
-    }
-}
-
-/// Tells of most texts, quickly, that they may be written in any form: ASCII on one line without anything that could be an indicator.
-fn is_harmless(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes
-        .first()
-        .is_some_and(|first| first.is_ascii_alphanumeric() || matches!(first, b'/' | b'_' | b'$' | b'('))
-        && !matches!(bytes.last(), Some(b' ' | b':'))
-        && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
-        && !text.contains(": ")
-        && !text.contains(" #")
-}
-
 /// Tells whether yaml.v3 may write a string as a block; unlike yaml.v2, it does so with tabs.
 pub(crate) fn may_be_block(text: &str) -> bool {
     Facts::of(&text.replace('\t', "x")).block
@@ -450,18 +403,11 @@ pub(super) fn escaped(character: char, put: &mut dyn FnMut(char)) {
     });
 }
 
-pub(super) fn is_break(character: char) -> bool {
-    matches!(character, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
-}
-
-/// What libyaml's Go port counts as printable; tabs are not.
-pub(super) fn is_printable(character: char) -> bool {
-    matches!(character, '\n' | '\u{20}'..='\u{7e}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
-        && character != '\u{feff}'
-}
-
 fn is_base_60(text: &str) -> bool {
     let body = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if !body.starts_with(|first: char| first.is_ascii_digit()) {
+        return false;
+    }
     let mut parts = body.split(':');
     let Some(head) = parts.next() else {
         return false;
@@ -469,9 +415,7 @@ fn is_base_60(text: &str) -> bool {
     let Some(mut last) = parts.next_back() else {
         return false;
     };
-    if !head.starts_with(|first: char| first.is_ascii_digit())
-        || !head.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_')
-    {
+    if !head.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') {
         return false;
     }
     if let Some((whole, fraction)) = last.split_once('.') {
@@ -488,14 +432,10 @@ fn is_base_60(text: &str) -> bool {
     sexagesimal(last) && parts.all(sexagesimal)
 }
 
-/// Sorts entries by key, unless their bytes order them already, which they do where keys have only letters, `-`, `.` and `/`.
-fn in_order(entries: &mut Vec<(&String, &Value)>) {
+/// Tells whether the bytes of the keys order them already, which they do where keys have only letters, `-`, `.` and `/`.
+fn is_in_order(map: &Map<String, Value>) -> bool {
     let is_simple = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'-'..=b'/');
-    let is_sorted =
-        entries.is_sorted_by(|(a, _), (b, _)| a < b) && entries.iter().all(|(key, _)| key.bytes().all(is_simple));
-    if !is_sorted {
-        sort(entries);
-    }
+    map.keys().is_sorted() && map.keys().all(|key| key.bytes().all(is_simple))
 }
 
 /// Sorts entries by key, by merging: yaml.v2's order has circles (`1a` < `6` < `18` < `1a`), at which the standard sort may panic.

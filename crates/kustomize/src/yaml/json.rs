@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use memchr::{memchr, memchr3};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
@@ -191,7 +192,12 @@ fn scalar_json(scalar: Scalar<'_>) -> Value {
 /// Text once JSON has been written of it and yaml.v2 has read that.
 fn through_text(text: Cow<'_, str>) -> Result<Cow<'_, str>, &'static str> {
     // Of what JSON writes without escapes, only these begin with DEL or one of these bytes.
-    if text.bytes().all(|byte| !matches!(byte, 0x7f | 0xc2 | 0xef)) {
+    let is_harmless = if text.is_ascii() {
+        memchr(0x7f, text.as_bytes()).is_none()
+    } else {
+        memchr3(0x7f, 0xc2, 0xef, text.as_bytes()).is_none()
+    };
+    if is_harmless {
         return Ok(text);
     }
     let refused =

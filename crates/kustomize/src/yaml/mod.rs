@@ -2,6 +2,7 @@
 //! Knows nothing of kustomizations or Kubernetes.
 
 pub(crate) mod emit;
+mod facts;
 pub(crate) mod folded;
 pub(crate) mod json;
 pub(crate) mod merge_keys;

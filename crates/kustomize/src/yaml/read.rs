@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
+use memchr::{memchr_iter, memmem};
 
 use super::node::{Data, Node, Style, Tag};
 use super::scalar::{Dialect, resolve};
@@ -423,7 +424,8 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Chunk<'_>>, ReadError> {
     if text.is_empty() {
         return Ok(chunks);
     }
-    while let Some(found) = rest.get(from..).and_then(|tail| tail.find("\n---")) {
+    let separator = memmem::Finder::new("\n---");
+    while let Some(found) = rest.get(from..).and_then(|tail| separator.find(tail.as_bytes())) {
         let start = from + found;
         let after = start + 4;
         let Some(line_length) = rest.get(after..).and_then(|tail| tail.find('\n')) else {
@@ -431,7 +433,7 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Chunk<'_>>, ReadError> {
         };
         let trailing = rest.get(after..after + line_length).unwrap_or("").trim();
         let chunk = rest.get(..start + 1).unwrap_or("");
-        let lines = u32::try_from(chunk.bytes().filter(|byte| *byte == b'\n').count()).unwrap_or(0);
+        let lines = u32::try_from(memchr_iter(b'\n', chunk.as_bytes()).count()).unwrap_or(0);
         if !trailing.is_empty() && !trailing.starts_with('#') {
             return Err(ReadError {
                 line: lines_before + lines + 1,

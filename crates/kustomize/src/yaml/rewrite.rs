@@ -1,7 +1,8 @@
 //! Owns writing the nodes of a YAML text again after a change, as yaml.v3 writes them: notation and comments stay, lists aren't
 //! indented, lines aren't folded, blank lines go.
 
-use super::emit::{escaped, is_break, is_printable};
+use super::emit::escaped;
+use super::facts::{is_break, is_printable};
 use super::folded;
 use super::node::{Data, Node, Tag};
 use super::notation::{Form, Notation};
