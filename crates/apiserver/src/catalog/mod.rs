@@ -138,10 +138,11 @@ impl Catalog {
         other.with_custom([], BTreeMap::new())
     }
 
-    /// Whether anything is served in any version of this group.
+    /// Whether anything built in is served in any version of this group.
     #[must_use]
-    pub fn has_group(&self, group: &str) -> bool {
-        self.iter().any(|resource| resource.group == group)
+    pub fn has_builtin_group(&self, group: &str) -> bool {
+        self.iter()
+            .any(|resource| resource.group == group && !resource.is_custom())
     }
 
     /// Whether anything is served in this group and version.

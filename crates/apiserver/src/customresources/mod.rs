@@ -15,6 +15,7 @@ mod openapi;
 mod pruning;
 mod rule_checks;
 mod rules;
+mod scaling;
 mod schema;
 mod schema_rules;
 mod structural;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::rules::Rules;
+use super::scaling::ScaleChecks;
 use super::structural::{Additional, Node};
 use super::{defaulting, lists, pruning, text, values, version};
 use crate::schema::validation::names::NameRule;
@@ -18,7 +19,7 @@ pub struct CustomSchema {
     version: String,
     root: Node,
     rules: Option<Rules>,
-    replicas_path: Option<String>,
+    scale: Option<ScaleChecks>,
 }
 
 impl CustomSchema {
@@ -32,9 +33,6 @@ impl CustomSchema {
         let mut root = Node::parse(&schema);
         // A definition of old that keeps everything.
         root.preserve |= definition.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true));
-        let replicas = version
-            .pointer("/subresources/scale/specReplicasPath")
-            .and_then(Value::as_str);
         Some(Self {
             kind: definition
                 .pointer("/spec/names/kind")
@@ -44,11 +42,11 @@ impl CustomSchema {
             version: version_name.to_owned(),
             root,
             rules: Rules::parse(&schema),
-            replicas_path: replicas.map(str::to_owned),
+            scale: ScaleChecks::of(version),
         })
     }
 
-    fn values(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    fn values(&self, value: &Value, old: Option<&Value>, only_status: bool, errors: &mut Vec<FieldError>) {
         let strip = |object: &Value| {
             let mut object = object.clone();
             if let Some(map) = object.as_object_mut() {
@@ -59,7 +57,17 @@ impl CustomSchema {
             object
         };
         let (bare, old_bare) = (strip(value), old.map(strip));
-        values::check(&self.root, &bare, old_bare.as_ref(), "", errors);
+        if only_status {
+            self.status(&bare, old_bare.as_ref(), errors);
+        } else {
+            values::check(&self.root, &bare, old_bare.as_ref(), "", errors);
+        }
+        if let Some(scale) = &self.scale {
+            if !only_status {
+                scale.check_spec(value, errors);
+            }
+            scale.check_status(value, errors);
+        }
         embedded(&self.root, &bare, "", errors);
         let mut duplicates = Vec::new();
         lists::check(&self.root, &bare, "", &mut duplicates);
@@ -73,15 +81,31 @@ impl CustomSchema {
             errors.extend(duplicates);
         }
         self.rules(value, old, errors);
-        self.replicas(value, errors);
+    }
+
+    /// The status alone: complaints name the whole field, and in their text the path below it.
+    fn status(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let (Some(node), Some(status)) = (self.root.properties.get("status"), value.get("status")) else {
+            return;
+        };
+        let mut found = Vec::new();
+        values::check(node, status, old.and_then(|old| old.get("status")), "", &mut found);
+        for error in &mut found {
+            match error.field.as_str() {
+                "<nil>" => error.field = "status".to_owned(),
+                field if field.starts_with('[') => error.field = format!("status{field}"),
+                field => error.field = values::child("status", field).trim_end_matches('.').to_owned(),
+            }
+        }
+        errors.extend(found);
     }
 
     /// Rules are evaluated on objects that are of their types.
     fn rules(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let Some(rules) = &self.rules else { return };
         let blocking = |error: &FieldError| {
-            use FieldErrorKind::{Required, TooLong, TooMany, TypeInvalid};
-            matches!(error.kind, Required | TooLong | TooMany | TypeInvalid)
+            use FieldErrorKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+            matches!(error.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)
         };
         if errors.iter().any(blocking) {
             let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
@@ -89,69 +113,6 @@ impl CustomSchema {
             return;
         }
         rules.check(value, old, errors);
-    }
-
-    /// The scale subresource must be able to read the number of replicas.
-    fn replicas(&self, value: &Value, errors: &mut Vec<FieldError>) {
-        let Some(path) = &self.replicas_path else { return };
-        let mut found = value;
-        for name in path.split('.').filter(|name| !name.is_empty()) {
-            let Value::Object(map) = found else {
-                let detail = format!(
-                    "{path} accessor error: {} is of the type {}, expected map[string]interface{{}}",
-                    go_text(found),
-                    go_type(found)
-                );
-                errors.push(FieldError::invalid(path, 0, detail));
-                return;
-            };
-            match map.get(name) {
-                Some(inner) => found = inner,
-                None => return,
-            }
-        }
-        match found.as_i64() {
-            Some(count) if count < 0 => {
-                errors.push(FieldError::invalid(path, count, "should be a non-negative integer"))
-            }
-            Some(count) if count > i64::from(i32::MAX) => {
-                errors.push(FieldError::invalid(
-                    path,
-                    count,
-                    "should be less than or equal to 2147483647",
-                ));
-            }
-            Some(_) => {}
-            None => {
-                let detail = format!(
-                    "{path} accessor error: {} is of the type {}, expected int64",
-                    go_text(found),
-                    go_type(found)
-                );
-                errors.push(FieldError::invalid(path, 0, detail));
-            }
-        }
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string().trim_end_matches(".0").to_owned(),
-        other => other.to_string(),
     }
 }
 
@@ -237,18 +198,21 @@ impl ObjectSchema for CustomSchema {
     fn validate(&self, value: &Value) -> Vec<FieldError> {
         let mut errors = Vec::new();
         object_meta(value, NameRule::Subdomain, &FieldPath::new("metadata"), &mut errors);
-        self.values(value, None, &mut errors);
+        self.values(value, None, false, &mut errors);
         errors
     }
 
     fn validate_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Vec::new();
         object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
-        self.values(value, Some(old), &mut errors);
+        self.values(value, Some(old), false, &mut errors);
         errors
     }
 
     fn validate_status_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
-        self.validate_update(value, old)
+        let mut errors = Vec::new();
+        object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
+        self.values(value, Some(old), true, &mut errors);
+        errors
     }
 }

@@ -163,6 +163,8 @@ fn check_string(checks: &Checks, text: &str, path: &str, errors: &mut Vec<FieldE
             text,
             format!("may not be more than {most} bytes"),
         ));
+        // One complaint is enough for a text, and its format is another's.
+        return check_format(checks, text, path, errors);
     }
     if let Some(least) = checks.min_length.filter(|least| length < *least) {
         errors.push(FieldError::invalid(
@@ -170,6 +172,7 @@ fn check_string(checks: &Checks, text: &str, path: &str, errors: &mut Vec<FieldE
             text,
             format!("{path} in body should be at least {least} chars long"),
         ));
+        return check_format(checks, text, path, errors);
     }
     if let Some((pattern, expression)) = &checks.pattern
         && !expression.is_match(text)
@@ -180,6 +183,10 @@ fn check_string(checks: &Checks, text: &str, path: &str, errors: &mut Vec<FieldE
             format!("{path} in body should match '{pattern}'"),
         ));
     }
+    check_format(checks, text, path, errors);
+}
+
+fn check_format(checks: &Checks, text: &str, path: &str, errors: &mut Vec<FieldError>) {
     if !checks.format.is_empty() && !formats::matches(&checks.format, text) {
         let shown = crate::schema::go_quoted(text);
         let detail = format!("{path} in body must be of type {}: {shown}", checks.format);

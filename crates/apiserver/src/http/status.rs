@@ -185,6 +185,20 @@ impl ApiError {
         )
     }
 
+    /// This can't be done with objects of this custom kind.
+    #[must_use]
+    pub fn not_supported(resource: &Resource, verb: &str) -> Self {
+        Self {
+            code: 405,
+            reason: Cow::Borrowed("MethodNotAllowed"),
+            message: format!(
+                "{verb} is not supported on resources of kind \"{}\"",
+                resource.qualified()
+            ),
+            details: details(&[("group", &resource.group), ("kind", &resource.plural)]),
+        }
+    }
+
     /// None of the forms that the client accepts can be made.
     #[must_use]
     pub fn not_acceptable(accepted: &[&str]) -> Self {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{FieldValidation, ObjectExt, Operation};
-use crate::http::ApiError;
+use crate::http::{ApiError, FieldError};
 use crate::schema::{found, strict};
 use crate::{customresources, kinds};
 
@@ -34,18 +34,22 @@ pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> 
     }
     if op.resource.is_custom() && op.subresource.as_deref() != Some("scale") {
         // There is nothing to guess from, as there is for typed clients of built-in kinds.
-        for (key, shown) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
-            if object.get(key).and_then(Value::as_str).is_none_or(str::is_empty) {
-                let body = String::from_utf8_lossy(body);
-                let why = format!("Object '{shown}' is missing in '{body}'");
-                return Err(match op.field_validation {
-                    FieldValidation::Ignore => ApiError::bad_request(format!(
-                        "{0} in version {1:?} cannot be handled as a {0}: {why}",
-                        op.resource.kind, op.resource.version
-                    )),
-                    _ => unrecognized(op, body.as_bytes(), &why),
-                });
-            }
+        if object.get("kind").and_then(Value::as_str).is_none_or(str::is_empty) {
+            let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
+            return Err(match op.field_validation {
+                FieldValidation::Ignore => ApiError::bad_request(format!(
+                    "{0} in version {1:?} cannot be handled as a {0}: {why}",
+                    op.resource.kind, op.resource.version
+                )),
+                _ => unrecognized(op, body, &why),
+            });
+        }
+        if object
+            .get("apiVersion")
+            .and_then(Value::as_str)
+            .is_none_or(str::is_empty)
+        {
+            return Err(wrong_version("", &op.resource.api_version()));
         }
     }
     check_kind(op, &mut object, body)?;
@@ -121,8 +125,18 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
         ));
     }
     if kind == wanted_kind {
+        return Err(wrong_version(version, &wanted_version));
+    }
+    if resource.is_custom() && wanted_kind == resource.kind {
+        let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+        let fault = FieldError::invalid("kind", kind, format!("must be {wanted_kind}"));
+        let name = map.get("metadata").and_then(|metadata| metadata.get("name"));
+        let name = name.and_then(Value::as_str).unwrap_or_default();
+        return Err(ApiError::invalid(group, kind, name, &[fault]));
+    }
+    if resource.is_custom() {
         return Err(ApiError::bad_request(format!(
-            "the API version in the data ({version}) does not match the expected API version ({wanted_version})"
+            "no kind is registered for the type v1.{wanted_kind} in scheme \"pkg/runtime/scheme.go:111\""
         )));
     }
     let (short, group) = (
@@ -132,6 +146,12 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
     cannot(format!(
         "converting ({short}.{kind}) to ({}.{wanted_kind}): unknown conversion",
         internal_package(group)
+    ))
+}
+
+fn wrong_version(version: &str, wanted: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "the API version in the data ({version}) does not match the expected API version ({wanted})"
     ))
 }
 

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::decode::{self, BodyFormat, check_fields};
 use super::{ObjectExt, Operation, Outcome, Registry};
-use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
 use crate::schema::{found, strict};
 use crate::{kinds, strategy};
@@ -132,9 +131,32 @@ impl Registry {
         }
         let found = |key: &str| new.get(key).and_then(Value::as_str).unwrap_or_default();
         let (version, kind) = (found("apiVersion"), found("kind"));
+        if resource.is_custom() {
+            if version.is_empty() {
+                let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
+                return Err(ApiError::internal(why));
+            }
+            if kind.is_empty() {
+                let why = "Object 'Kind' is missing in what the patch leaves".to_owned();
+                return Err(unpatchable(&resource.kind, why));
+            }
+            let wanted = [
+                ("kind", kind, resource.kind.clone()),
+                ("apiVersion", version, resource.api_version()),
+            ];
+            let faults: Vec<FieldError> = wanted
+                .iter()
+                .filter(|(_, found, wanted)| found != wanted)
+                .map(|(field, found, wanted)| FieldError::invalid(field, *found, format!("must be {wanted}")))
+                .collect();
+            if !faults.is_empty() {
+                let group = version.split_once('/').map_or("", |(group, _)| group);
+                return Err(ApiError::invalid(group, kind, name, &faults));
+            }
+        }
         if (version, kind) != (&resource.api_version(), &resource.kind) {
             return Err(unpatchable(
-                resource,
+                &resource.kind,
                 format!("a patch leaves apiVersion and kind as they are, and these are {version:?} and {kind:?}"),
             ));
         }
@@ -154,7 +176,7 @@ impl Registry {
                 resource.kind, resource.version, resource.kind
             );
             unpatchable(
-                resource,
+                &resource.kind,
                 error.message.strip_prefix(&prefix).unwrap_or(&error.message).to_owned(),
             )
         })?;
@@ -175,8 +197,8 @@ impl Registry {
 
 /// A patch makes something that is no object of the kind. The real server repeats the whole object here, secrets included;
 /// this one only says what is wrong with it.
-fn unpatchable(resource: &Resource, why: String) -> ApiError {
-    let fault = FieldError::invalid("patch", resource.kind.as_str(), why);
+pub(super) fn unpatchable(kind: &str, why: String) -> ApiError {
+    let fault = FieldError::invalid("patch", kind, why);
     let mut refused = ApiError::invalid("", "", "", std::slice::from_ref(&fault));
     refused.details.remove("name");
     refused

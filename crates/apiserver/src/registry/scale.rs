@@ -4,10 +4,13 @@ use serde_json::{Value, json};
 use structured_merge::{FieldPath, Managed, scale};
 
 use super::apply::refused;
+use super::patch::unpatchable;
+use super::update::undeterminable;
 use super::{ObjectExt, Operation, Patch, PatchKind, Registry, apply_patch};
 use crate::catalog::{Origin, ScalePaths};
 use crate::http::{ApiError, FieldError};
 use crate::kinds;
+use crate::schema::found;
 
 fn paths(op: &Operation) -> ScalePaths {
     if let Origin::Custom(custom) = &op.resource.origin
@@ -60,6 +63,21 @@ impl Registry {
         )
     }
 
+    /// The Scale of an object, for who asks for it.
+    ///
+    /// # Errors
+    /// A custom resource that has no number has no Scale.
+    pub(crate) fn shown_scale(&self, op: &Operation, object: &Value) -> Result<Value, ApiError> {
+        let path = paths(op).spec;
+        if op.resource.is_custom() && object.pointer(&path).is_none_or(Value::is_null) {
+            let path = path.replace('/', ".");
+            return Err(ApiError::internal(format!(
+                "the spec replicas field {path:?} does not exist"
+            )));
+        }
+        self.scale_of(op, object)
+    }
+
     /// Writes the number of a Scale into the object.
     pub(crate) fn set_replicas(&self, op: &Operation, object: &mut Value, replicas: Value) {
         set(object, &paths(op).spec, replicas);
@@ -67,12 +85,6 @@ impl Registry {
 
     /// Replaces the number.
     pub(crate) async fn update_scale(&self, op: &Operation, name: &str, scale: Value) -> Result<Value, ApiError> {
-        if !scale.name().is_empty() && scale.name() != name {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({}) does not match the name on the URL ({name})",
-                scale.name()
-            )));
-        }
         let manager = kinds::scale_manager();
         self.change_scale(op, name, |live| {
             Ok(manager.update(Some(live), scale.clone(), &op.field_manager, self.stamp()))
@@ -119,18 +131,28 @@ impl Registry {
                 let mut seen = self.scale_of(op, live)?;
                 seen.set_meta("managedFields", scale::to_scale(&owners, &replicas_paths).to_value());
                 let scale = wanted(&seen)?;
+                check_name(&scale, name)?;
                 let version = scale.wanted_version();
                 if !version.is_empty() && version != live.resource_version() {
                     return Err(ApiError::modified(&op.resource, name));
                 }
                 let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
-                if !replicas
-                    .as_i64()
-                    .is_some_and(|replicas| (0..=i64::from(i32::MAX)).contains(&replicas))
-                {
-                    let error =
-                        FieldError::invalid("spec.replicas", replicas.clone(), "must be greater than or equal to 0");
-                    return Err(ApiError::invalid("autoscaling", "Scale", name, &[error]));
+                let Some(number) = replicas.as_i64().filter(|number| i32::try_from(*number).is_ok()) else {
+                    let found = found(&replicas);
+                    let shown = if replicas.is_number() {
+                        format!("{found} {replicas}")
+                    } else {
+                        found.to_owned()
+                    };
+                    let why = format!(
+                        "json: cannot unmarshal {shown} into Go struct field ScaleSpec.spec.replicas of type int32"
+                    );
+                    return Err(unpatchable("Scale", why));
+                };
+                // A custom resource's own validation has a word for it.
+                if number < 0 && !op.resource.is_custom() {
+                    let fault = FieldError::invalid("spec.replicas", number, "must be greater than or equal to 0");
+                    return Err(ApiError::invalid("autoscaling", "Scale", name, &[fault]));
                 }
                 let mut new = live.clone();
                 set(&mut new, &paths.spec, replicas);
@@ -163,6 +185,16 @@ impl Registry {
                 (resource.api_version(), path)
             })
             .collect()
+    }
+}
+
+fn check_name(scale: &Value, name: &str) -> Result<(), ApiError> {
+    match scale.name() {
+        "" => Err(undeterminable(name)),
+        same if same == name => Ok(()),
+        other => Err(ApiError::bad_request(format!(
+            "the name of the object ({other}) does not match the name on the URL ({name})"
+        ))),
     }
 }
 

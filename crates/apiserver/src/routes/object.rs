@@ -67,7 +67,7 @@ pub(crate) async fn get(
         .get_entry(op, name, request.query.get("resourceVersion"))
         .await?;
     if op.subresource.as_deref() == Some("scale") {
-        let scale = registry.scale_of(op, &registry.present(op, &entry)?)?;
+        let scale = registry.shown_scale(op, &registry.present(op, &entry)?)?;
         return Ok(respond::value(StatusCode::OK, &scale));
     }
     if verbatim && form.is_plain() {

@@ -35,7 +35,7 @@ pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Respon
     let ObjectRequest { registry, info, .. } = request;
     let catalog = registry.catalog();
     let Some(resource) = catalog.find(&info.group, &info.version, &info.resource) else {
-        return if catalog.has_group(&info.group) {
+        return if catalog.has_builtin_group(&info.group) {
             Err(ApiError::no_such_resource())
         } else {
             Ok(respond::not_found())
@@ -88,7 +88,13 @@ async fn serve_known(
     // What is changed has a name.
     let unnamed = info.name.is_none() && matches!(info.verb.as_str(), "update" | "patch");
     if unnamed || info.is_head || !resource.allows(&info.verb, subresource) {
-        return Err(ApiError::method_not_allowed());
+        return Err(if unnamed && resource.is_custom() {
+            ApiError::bad_request("name must be provided")
+        } else if resource.is_custom() {
+            ApiError::not_supported(resource, &info.verb)
+        } else {
+            ApiError::method_not_allowed()
+        });
     }
     if let Some(why) = info.name.as_deref().and_then(names::segment_fault)
         && !everywhere

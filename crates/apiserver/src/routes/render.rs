@@ -24,7 +24,7 @@ impl Form {
         let text = query.get("includeObject").unwrap_or_default();
         let include = IncludeObject::parse(text).ok_or_else(|| {
             ApiError::bad_request(format!(
-                "unable to decode {text:?} as includeObject: supported are None, Metadata and Object"
+                "Unable to convert to Table as requested: includeObject: Invalid value: {text:?}: must be 'Metadata', 'Object', 'None', or empty"
             ))
         })?;
         Ok(Self { view, include })
