@@ -1,5 +1,6 @@
 //! The durable half of a store as a trait, so that another medium, or a failing one in tests, can stand in.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -34,6 +35,27 @@ pub struct Loaded {
     pub history: Vec<Record>,
 }
 
+impl Loaded {
+    /// Adds changes that come after all of it, and tells each what it changed.
+    pub(crate) fn extend(&mut self, records: &mut [Record]) {
+        let mut objects: HashMap<Arc<str>, Arc<Entry>> = std::mem::take(&mut self.objects).into_iter().collect();
+        for record in records {
+            let entry = Arc::new(Entry {
+                revision: record.revision,
+                bytes: record.value.clone(),
+            });
+            let previous = match record.kind {
+                EventKind::Put => objects.insert(record.key.clone(), entry),
+                EventKind::Delete => objects.remove(&record.key),
+            };
+            record.previous = previous.map(|entry| (entry.revision, entry.bytes.clone()));
+            self.revision = record.revision;
+            self.history.push(record.clone());
+        }
+        self.objects = objects.into_iter().collect();
+    }
+}
+
 /// Why the medium refused.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum JournalError {
@@ -54,6 +76,19 @@ pub enum JournalError {
     /// Anything else.
     #[error("{0}")]
     Failed(String),
+}
+
+impl From<std::io::Error> for JournalError {
+    fn from(error: std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                Self::Full(error.to_string())
+            }
+            ErrorKind::InvalidData | ErrorKind::UnexpectedEof => Self::Damaged(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
+    }
 }
 
 /// A medium that keeps records in order. It has one user, the writer of a store.

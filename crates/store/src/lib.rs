@@ -1,4 +1,4 @@
-//! Durable, revisioned objects with history and watch, in one file.
+//! Durable, revisioned objects with history and watch, in one file and, while it is open, a log before it.
 //!
 //! A [`Store`] maps string keys to byte values. Every accepted write gets the next number of one global,
 //! never reused sequence, the *revision*; a write is acknowledged only after it is on disk. Readers take
@@ -10,10 +10,13 @@
 //! revision although that is known only at commit.
 
 pub mod backup;
+mod encoding;
 mod error;
 mod event;
 mod journal;
 mod lock;
+mod log;
+mod logged_journal;
 mod payload;
 mod redb_journal;
 mod snapshot;
@@ -24,6 +27,7 @@ mod writer;
 pub use error::{OpenError, WriteError};
 pub use event::{Event, EventKind};
 pub use journal::{Journal, JournalError, Loaded, Record};
+pub use logged_journal::LoggedJournal;
 pub use payload::Payload;
 pub use redb_journal::RedbJournal;
 pub use snapshot::{Entry, Snapshot};

@@ -1,11 +1,12 @@
 //! The journal in one redb file: present values, history and two numbers, each value with a checksum.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use redb::{Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
 
+use crate::encoding::{decode_object, decode_record, encode_object, encode_record};
 use crate::{Entry, EventKind, Journal, JournalError, Loaded, Record};
 
 /// key -> revision, checksum, value.
@@ -15,7 +16,9 @@ const HISTORY: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("history")
 /// name -> number.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
-const FORMAT: u64 = 1;
+/// In format 1 there was no log before the tables, and the tables had no identity.
+const FORMAT: u64 = 2;
+const OLDEST_FORMAT: u64 = 1;
 /// Reads are served from memory, so the page cache only has to hold what a commit touches.
 const CACHE_BYTES: usize = 4 << 20;
 /// A resourceVersion of "0" means something else to Kubernetes, so an empty store starts at 1.
@@ -66,6 +69,33 @@ impl RedbJournal {
             .ok_or_else(|| JournalError::Failed("the file is closed".to_owned()))
     }
 
+    /// Closes the file; it is opened again when it is needed.
+    pub(crate) fn close(&mut self) {
+        self.database = None;
+    }
+
+    /// What tells this store from all others.
+    pub(crate) fn identity(&mut self) -> Result<Option<u64>, JournalError> {
+        let transaction = self.database()?.begin_read().map_err(failed)?;
+        let numbers = transaction.open_table(NUMBERS).map_err(failed)?;
+        let identity = numbers.get("identity").map_err(failed)?;
+        Ok(identity.map(|guard| guard.value()))
+    }
+
+    /// Gives a store of an older format what tells it from all others. From now on older programs refuse it.
+    pub(crate) fn identify(&mut self) -> Result<u64, JournalError> {
+        let identity = new_identity();
+        let mut transaction = self.database()?.begin_write().map_err(failed)?;
+        transaction.set_durability(Durability::Immediate).map_err(failed)?;
+        {
+            let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
+            numbers.insert("format", FORMAT).map_err(failed)?;
+            numbers.insert("identity", identity).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)?;
+        Ok(identity)
+    }
+
     fn initialise(database: &Database) -> Result<(), JournalError> {
         let mut transaction = database.begin_write().map_err(failed)?;
         transaction.set_durability(Durability::Immediate).map_err(failed)?;
@@ -74,6 +104,7 @@ impl RedbJournal {
             transaction.open_table(HISTORY).map_err(failed)?;
             let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
             numbers.insert("format", FORMAT).map_err(failed)?;
+            numbers.insert("identity", new_identity()).map_err(failed)?;
             numbers.insert("revision", FIRST_REVISION).map_err(failed)?;
             numbers.insert("compacted", FIRST_REVISION).map_err(failed)?;
         }
@@ -98,7 +129,7 @@ impl RedbJournal {
                 .ok_or_else(|| JournalError::Damaged(format!("the number {name:?} is missing")))
         };
         let found = number("format")?;
-        if found != FORMAT {
+        if !(OLDEST_FORMAT..=FORMAT).contains(&found) {
             return Err(JournalError::Format { found, known: FORMAT });
         }
         let mut loaded = Loaded {
@@ -167,7 +198,9 @@ impl RedbJournal {
             let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
             let mut history = transaction.open_table(HISTORY).map_err(failed)?;
             let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
-            for record in records {
+            // Of a key that changed more than once the last change is what there is.
+            let mut settled = HashSet::with_capacity(records.len());
+            for record in records.iter().rev().filter(|record| settled.insert(&*record.key)) {
                 match record.kind {
                     EventKind::Put => {
                         objects
@@ -181,6 +214,11 @@ impl RedbJournal {
                         objects.remove(&*record.key).map_err(failed)?;
                     }
                 }
+            }
+            for record in records
+                .iter()
+                .filter(|record| compacted.is_none_or(|compacted| record.revision > compacted))
+            {
                 history
                     .insert(record.revision, encode_record(record).as_slice())
                     .map_err(failed)?;
@@ -210,7 +248,7 @@ impl Journal for RedbJournal {
 
     fn recover(&mut self, revision: u64) -> Result<Vec<Record>, JournalError> {
         // After an I/O error redb refuses everything until the file is opened anew.
-        self.database = None;
+        self.close();
         let loaded = self.load()?;
         Ok(loaded
             .history
@@ -218,6 +256,12 @@ impl Journal for RedbJournal {
             .filter(|record| record.revision > revision)
             .collect())
     }
+}
+
+/// Nobody outside knows it, and no other store has it.
+fn new_identity() -> u64 {
+    use std::hash::BuildHasher as _;
+    std::hash::RandomState::new().hash_one("identity")
 }
 
 fn guarded<T>(work: impl FnOnce() -> Result<T, JournalError> + std::panic::UnwindSafe) -> Result<T, JournalError> {
@@ -251,94 +295,7 @@ fn failed(error: impl Into<redb::Error>) -> JournalError {
 fn storage(error: StorageError) -> JournalError {
     match error {
         StorageError::Corrupted(detail) => JournalError::Damaged(detail),
-        StorageError::Io(error) => match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded | std::io::ErrorKind::FileTooLarge => {
-                JournalError::Full(error.to_string())
-            }
-            std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
-                JournalError::Damaged(error.to_string())
-            }
-            _ => JournalError::Failed(error.to_string()),
-        },
+        StorageError::Io(error) => error.into(),
         other => JournalError::Failed(other.to_string()),
     }
-}
-
-/// FNV-1a, 64 bits: finds flipped bits; it is no defence against a forger, who could write the file anyway.
-fn checksum(parts: &[&[u8]]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in parts.iter().copied().flatten() {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    hash
-}
-
-fn encode_object(key: &str, revision: u64, value: &[u8]) -> Vec<u8> {
-    let revision = revision.to_le_bytes();
-    let sum = checksum(&[&revision, key.as_bytes(), value]).to_le_bytes();
-    let mut out = Vec::with_capacity(16 + value.len());
-    out.extend_from_slice(&revision);
-    out.extend_from_slice(&sum);
-    out.extend_from_slice(value);
-    out
-}
-
-fn decode_object(key: &str, stored: &[u8]) -> Result<Entry, JournalError> {
-    let damaged = || JournalError::Damaged(format!("the object {key:?} does not match its checksum"));
-    let (revision, rest) = stored.split_first_chunk::<8>().ok_or_else(damaged)?;
-    let (sum, value) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
-    if checksum(&[revision, key.as_bytes(), value]) != u64::from_le_bytes(*sum) {
-        return Err(damaged());
-    }
-    Ok(Entry {
-        revision: u64::from_le_bytes(*revision),
-        bytes: Bytes::copy_from_slice(value),
-    })
-}
-
-fn encode_record(record: &Record) -> Vec<u8> {
-    let (before, previous) = match &record.previous {
-        Some((revision, bytes)) => (*revision, bytes.as_ref()),
-        None => (0, &[][..]),
-    };
-    let mut body = Vec::with_capacity(25 + record.key.len() + record.value.len() + previous.len());
-    body.push(u8::from(record.kind == EventKind::Delete));
-    body.extend_from_slice(&before.to_le_bytes());
-    body.extend_from_slice(&(record.key.len() as u64).to_le_bytes());
-    body.extend_from_slice(&(record.value.len() as u64).to_le_bytes());
-    body.extend_from_slice(record.key.as_bytes());
-    body.extend_from_slice(&record.value);
-    body.extend_from_slice(previous);
-    let mut out = Vec::with_capacity(8 + body.len());
-    out.extend_from_slice(&checksum(&[&record.revision.to_le_bytes(), &body]).to_le_bytes());
-    out.extend_from_slice(&body);
-    out
-}
-
-fn decode_record(revision: u64, stored: &[u8]) -> Result<Record, JournalError> {
-    let parse = || -> Option<Record> {
-        let (sum, body) = stored.split_first_chunk::<8>()?;
-        if checksum(&[&revision.to_le_bytes(), body]) != u64::from_le_bytes(*sum) {
-            return None;
-        }
-        let (kind, rest) = body.split_first()?;
-        let (before, rest) = rest.split_first_chunk::<8>()?;
-        let (key_length, rest) = rest.split_first_chunk::<8>()?;
-        let (value_length, rest) = rest.split_first_chunk::<8>()?;
-        let (key, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*key_length)).ok()?)?;
-        let (value, previous) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*value_length)).ok()?)?;
-        let before = u64::from_le_bytes(*before);
-        Some(Record {
-            revision,
-            key: Arc::from(std::str::from_utf8(key).ok()?),
-            kind: if *kind == 0 { EventKind::Put } else { EventKind::Delete },
-            value: Bytes::copy_from_slice(value),
-            previous: (before != 0).then(|| (before, Bytes::copy_from_slice(previous))),
-        })
-    };
-    parse().ok_or_else(|| {
-        JournalError::Damaged(format!(
-            "the history of revision {revision} does not match its checksum"
-        ))
-    })
 }

@@ -13,7 +13,7 @@ use crate::lock::DirectoryLock;
 use crate::watch::Interest;
 use crate::writer::{Request, Writer};
 use crate::{
-    Compacted, Entry, Event, EventKind, Journal, JournalError, Loaded, OpenError, RedbJournal, Snapshot, Watcher,
+    Compacted, Entry, Event, EventKind, Journal, JournalError, Loaded, LoggedJournal, OpenError, Snapshot, Watcher,
     Write, WriteError,
 };
 
@@ -102,7 +102,7 @@ impl Store {
             path: path.clone(),
             detail: error.to_string(),
         })?;
-        let journal = RedbJournal::open(&path).map_err(at)?;
+        let journal = LoggedJournal::open(&path).map_err(at)?;
         Self::start(journal, limits, Some(lock)).map_err(at)
     }
 

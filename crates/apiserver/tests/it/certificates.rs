@@ -156,6 +156,8 @@ async fn what_a_server_keeps_is_its_owners_alone() {
         .unwrap();
     for file in [
         "objects.redb",
+        "objects-0.log",
+        "objects-1.log",
         "kubeconfig",
         "pki/ca.key",
         "pki/admin.key",

@@ -14,6 +14,7 @@ mod crash;
 mod damage;
 mod failing;
 mod history;
+mod log;
 mod model;
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! What stands in the place of etcd where a program insists on starting one before its API server, as envtest does.
-//! Owns one folder's name and a health check: the API server asks here where to store, and stores there itself, in
-//! one file. Refuses to be an etcd: no key can be read or written.
+//! Owns one folder's name and a health check: the API server asks here where to store, and stores there itself.
+//! Refuses to be an etcd: no key can be read or written.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -104,7 +104,7 @@ pub(crate) async fn folder(url: &str) -> Result<PathBuf, Failure> {
     let address = loopback("--etcd-servers", url)?;
     let failure = |why: &str| {
         Failure::environment(format!("--etcd-servers: {url} is not tenure in the place of etcd: {why}"))
-            .hint("objects are stored in one file: start this program under the name of etcd, or name a folder with `tenure up --data DIR`")
+            .hint("objects are stored in files of this program: start this program under the name of etcd, or name a folder with `tenure up --data DIR`")
     };
     let asked = tokio::time::timeout(PATIENCE, ask(address))
         .await

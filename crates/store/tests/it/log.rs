@@ -1,0 +1,361 @@
+//! The log before the tables, as a process leaves it that was killed: what was acknowledged is there, a torn end is
+//! left out, damage is found, and what is no part of this store is refused.
+
+use std::path::Path;
+use std::process::Command;
+
+use tenure_store::{Expect, Journal, Limits, Record, RedbJournal, Store};
+
+use crate::{delete, listed, open, put};
+
+const TABLES: &str = "objects.redb";
+const LOGS: [&str; 2] = ["objects-0.log", "objects-1.log"];
+const BLOCK: usize = 4096;
+
+/// The files of a store, as they are while it is open.
+fn copied(directory: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for name in [TABLES, LOGS[0], LOGS[1]] {
+        std::fs::copy(directory.join(name), copy.path().join(name)).unwrap();
+    }
+    copy
+}
+
+/// A store of `count` values that was killed, with none of them in the tables.
+async fn killed(count: usize) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    for index in 0..count {
+        put(&store, &format!("/a/{index}"), Expect::Absent, &"v".repeat(index * 300))
+            .await
+            .unwrap();
+    }
+    copied(directory.path())
+}
+
+/// What is in the store in `directory`: how many values, if each is as it was written and none before the last is missing.
+fn opened(directory: &Path) -> Result<usize, String> {
+    let store = Store::open(directory, Limits::default()).map_err(|error| error.to_string())?;
+    let snapshot = store.snapshot();
+    assert_eq!(store.revision(), 1 + snapshot.len() as u64);
+    for index in 0..snapshot.len() {
+        let entry = snapshot.get(&format!("/a/{index}")).expect("one in the middle is lost");
+        assert_eq!(entry.bytes, "v".repeat(index * 300), "{index}");
+        assert_eq!(entry.revision, 2 + index as u64);
+    }
+    Ok(snapshot.len())
+}
+
+/// The same with a log that something happened to; the copy is as before afterwards.
+fn damaged(directory: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> Result<usize, String> {
+    let copy = copied(directory);
+    let path = copy.path().join(LOGS[0]);
+    let mut bytes = std::fs::read(&path).unwrap();
+    damage(&mut bytes);
+    std::fs::write(&path, bytes).unwrap();
+    let result = opened(copy.path());
+    if let Err(error) = &result {
+        assert!(error.contains("objects-0.log") && error.contains(TABLES), "{error}");
+        assert!(error.contains("backup"), "{error}");
+    }
+    result
+}
+
+/// Where the frames begin, and where the last one ends.
+fn frames(directory: &Path) -> Vec<usize> {
+    let bytes = std::fs::read(directory.join(LOGS[0])).unwrap();
+    let blocks: Vec<&[u8]> = bytes.chunks(BLOCK).collect();
+    let used = blocks
+        .iter()
+        .rposition(|block| block.iter().any(|byte| *byte != 0))
+        .unwrap()
+        + 1;
+    let begins = (0..used).filter(|block| blocks[*block].starts_with(b"tenurlog"));
+    begins.chain([used]).map(|block| block * BLOCK).collect()
+}
+
+#[tokio::test]
+async fn what_is_only_in_the_log_is_read_at_the_start_and_brought_home_at_the_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    put(&store, "/a", Expect::Absent, "1").await.unwrap();
+    put(&store, "/b", Expect::Absent, "2").await.unwrap();
+    put(&store, "/a", Expect::Revision(2), "3").await.unwrap();
+    delete(&store, "/b", 3).await.unwrap();
+    let copy = copied(directory.path());
+    for _ in 0..2 {
+        let store = open(copy.path());
+        assert_eq!(listed(&store.snapshot(), "/"), ["/a=3@4"]);
+        assert_eq!(store.revision(), 5);
+        assert_eq!(listed(&store.snapshot_at(3).unwrap(), "/"), ["/a=1@2", "/b=2@3"]);
+    }
+    drop(store);
+    for directory in [directory.path(), copy.path()] {
+        assert!(
+            LOGS.iter().all(|name| !directory.join(name).exists()),
+            "closed, and the log is there"
+        );
+        let mut tables = RedbJournal::open(&directory.join(TABLES)).unwrap();
+        let loaded = tables.load().unwrap();
+        assert_eq!((loaded.revision, loaded.objects.len(), loaded.history.len()), (5, 1, 4));
+        let before: Vec<_> = loaded.history.iter().map(|record| record.previous.clone()).collect();
+        assert_eq!(before, [None, None, Some((2, "1".into())), Some((3, "2".into()))]);
+    }
+}
+
+#[tokio::test]
+async fn a_torn_end_is_left_out() {
+    let copy = killed(20).await;
+    let frames = frames(copy.path());
+    let [.., start, end] = frames[..] else {
+        panic!("{frames:?}")
+    };
+    assert_eq!(damaged(copy.path(), |_| {}).unwrap(), 20);
+    // Sectors that did not arrive, one or several, be it the first or the last with something in it.
+    let sectors = (end - start) / 512;
+    assert!(sectors > 8, "the last frame is long");
+    let written = (64 + 25 + 5 + 19 * 300_usize).div_ceil(512);
+    for from in (0..written).step_by(3) {
+        let torn = |bytes: &mut Vec<u8>| bytes[start + from * 512..end].fill(0);
+        assert_eq!(damaged(copy.path(), torn).unwrap(), 19, "{from}");
+        let hole = |bytes: &mut Vec<u8>| bytes[start + from * 512..start + (from + 1) * 512].fill(0);
+        assert_eq!(damaged(copy.path(), hole).unwrap(), 19, "{from}");
+    }
+    for cut in [start, start + 512, start + 700, start + BLOCK] {
+        assert_eq!(damaged(copy.path(), |bytes| bytes.truncate(cut)).unwrap(), 19, "{cut}");
+    }
+    // What fills up the last block is nobody's.
+    assert_eq!(damaged(copy.path(), |bytes| bytes[end - 1] = 0).unwrap(), 20);
+}
+
+#[tokio::test]
+async fn a_store_goes_on_after_a_torn_end() {
+    let copy = killed(3).await;
+    let frames = frames(copy.path());
+    let path = copy.path().join(LOGS[0]);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[frames[2]..].fill(0);
+    std::fs::write(&path, bytes).unwrap();
+    let store = open(copy.path());
+    assert_eq!(store.revision(), 3);
+    assert_eq!(put(&store, "/b", Expect::Absent, "1").await.unwrap().revision, 4);
+    let again = copied(copy.path());
+    drop(store);
+    for directory in [copy.path(), again.path()] {
+        let store = open(directory);
+        assert_eq!((store.revision(), store.snapshot().len()), (4, 3));
+    }
+}
+
+#[tokio::test]
+async fn every_flipped_bit_is_found_or_harmless() {
+    let copy = killed(6).await;
+    let frames = frames(copy.path());
+    let end = *frames.last().unwrap();
+    for at in (0..end + BLOCK).step_by(211) {
+        let result = damaged(copy.path(), |bytes| bytes[at] ^= 1 << (at % 8));
+        assert!(result.as_ref().is_err() || result == Ok(6), "{at}: {result:?}");
+    }
+    // Of the head of a frame every third byte; of the last one too, though nothing follows it.
+    for start in [frames[0], frames[frames.len() - 2]] {
+        for at in (start..start + 93).step_by(3) {
+            let result = damaged(copy.path(), |bytes| bytes[at] ^= 1 << (at % 8));
+            assert!(result.is_err(), "{at}: {result:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lost_part_that_others_follow_is_found() {
+    let copy = killed(20).await;
+    let frames = frames(copy.path());
+    for pair in frames.windows(2).take(frames.len() - 2).step_by(5) {
+        let [start, end] = pair[..] else { unreachable!() };
+        assert!(
+            damaged(copy.path(), |bytes| bytes[start..end].fill(0)).is_err(),
+            "{start}"
+        );
+        assert!(
+            damaged(copy.path(), |bytes| bytes[start..start + 512].fill(0)).is_err(),
+            "{start}"
+        );
+        assert!(
+            damaged(copy.path(), |bytes| bytes[start..start + 64].fill(0xff)).is_err(),
+            "{start}"
+        );
+    }
+    assert!(damaged(copy.path(), |bytes| *bytes = b"no log".to_vec()).is_err());
+    assert_eq!(
+        damaged(copy.path(), Vec::clear).unwrap(),
+        0,
+        "as if nothing had been written"
+    );
+}
+
+#[tokio::test]
+async fn another_stores_log_is_refused() {
+    let (copy, other) = (killed(3).await, killed(4).await);
+    std::fs::copy(other.path().join(LOGS[0]), copy.path().join(LOGS[0])).unwrap();
+    let error = opened(copy.path()).unwrap_err();
+    assert!(error.contains("another store's"), "{error}");
+    // And of its own an old one that the tables do not lead up to.
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path()));
+    let tables = std::fs::read(directory.path().join(TABLES)).unwrap();
+    let store = open(directory.path());
+    put(&store, "/a/0", Expect::Absent, "").await.unwrap();
+    drop(store);
+    let store = open(directory.path());
+    put(&store, "/a/1", Expect::Absent, "").await.unwrap();
+    let copy = copied(directory.path());
+    std::fs::write(copy.path().join(TABLES), tables).unwrap();
+    let error = opened(copy.path()).unwrap_err();
+    assert!(error.contains("revision 3 and not revision 2"), "{error}");
+}
+
+#[tokio::test]
+async fn the_log_changes_its_file_and_the_tables_follow() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let mut copies = Vec::new();
+    for index in 0..600 {
+        put(&store, &format!("/a/{index}"), Expect::Absent, &"v".repeat(index * 300))
+            .await
+            .unwrap();
+        if index % 150 == 149 {
+            copies.push((copied_logs(directory.path()), index + 1));
+        }
+    }
+    // One that is longer than a file of the log.
+    let long = "x".repeat(9 << 20);
+    put(&store, "/b", Expect::Absent, &long).await.unwrap();
+    put(&store, "/c", Expect::Absent, "c").await.unwrap();
+    drop(store);
+    assert!(LOGS.iter().all(|name| !directory.path().join(name).exists()));
+    let store = open(directory.path());
+    assert_eq!(store.snapshot().len(), 602);
+    assert_eq!(store.snapshot().get("/b").unwrap().bytes, long);
+    // The newest changes are in the log all the while.
+    for (logs, written) in copies {
+        let last = format!("/a/{}", written - 1);
+        assert!(
+            logs.iter()
+                .any(|log| log.windows(last.len()).any(|window| window == last.as_bytes()))
+        );
+    }
+}
+
+fn copied_logs(directory: &Path) -> [Vec<u8>; 2] {
+    LOGS.map(|name| std::fs::read(directory.join(name)).unwrap())
+}
+
+/// As the first format had it: neither a log nor an identity.
+#[tokio::test]
+async fn tables_of_the_first_format_are_taken_over() {
+    const NUMBERS: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("numbers");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(TABLES);
+    let record = |revision, key: &str| Record {
+        revision,
+        key: key.into(),
+        kind: tenure_store::EventKind::Put,
+        value: "1".into(),
+        previous: None,
+    };
+    let mut tables = RedbJournal::open(&path).unwrap();
+    tables.load().unwrap();
+    tables.append(&[record(2, "/a"), record(3, "/b")], None).unwrap();
+    drop(tables);
+    let set_format = |format: u64| {
+        let database = redb::Database::open(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        {
+            let mut numbers = transaction.open_table(NUMBERS).unwrap();
+            numbers.insert("format", format).unwrap();
+            numbers.remove("identity").unwrap();
+        }
+        transaction.commit().unwrap();
+    };
+    set_format(1);
+    let store = open(directory.path());
+    put(&store, "/c", Expect::Absent, "1").await.unwrap();
+    let copy = copied(directory.path());
+    drop(store);
+    for directory in [directory.path(), copy.path()] {
+        assert_eq!(listed(&open(directory).snapshot(), "/"), ["/a=1@2", "/b=1@3", "/c=1@4"]);
+    }
+    // One of a later program is not touched.
+    set_format(3);
+    let error = Store::open(directory.path(), Limits::default()).unwrap_err();
+    assert!(error.to_string().contains("format 3"), "{error}");
+}
+
+const FULL: &str = "STORE_FULL_DIRECTORY";
+
+/// Not a test by itself: the process whose files may not grow. It writes until that is felt, deletes, and tells what
+/// was acknowledged.
+#[test]
+fn writer_on_a_full_disk() {
+    let Ok(directory) = std::env::var(FULL) else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+    runtime.block_on(async {
+        let store = open(Path::new(&directory));
+        let mut refused = 0;
+        for index in 0.. {
+            let key = format!("/a/{index}");
+            match put(&store, &key, Expect::Absent, &"v".repeat(3000)).await {
+                Ok(entry) => println!("ack {key} {}", entry.revision),
+                Err(tenure_store::WriteError::Full(_)) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+            if refused == 5 {
+                break;
+            }
+        }
+        println!("full at {}", store.revision());
+    });
+}
+
+#[tokio::test]
+async fn a_file_that_can_not_grow_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path()));
+    let length = std::fs::metadata(directory.path().join(TABLES)).unwrap().len();
+    // In blocks of 512 bytes, as the shell has it: a little more than the tables need now.
+    let limit = (length + (400 << 10)) / 512;
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\""))
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "log::writer_on_a_full_disk",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(FULL, directory.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let words = |line: &'_ str| {
+        line.find("ack ")
+            .map(|at| line[at..].split(' ').map(str::to_owned).collect::<Vec<_>>())
+    };
+    let acknowledged: Vec<Vec<String>> = text.lines().filter_map(words).collect();
+    assert!(
+        text.contains("full at "),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(acknowledged.len() > 20, "{text}");
+    let store = open(directory.path());
+    let snapshot = store.snapshot();
+    assert_eq!(snapshot.len(), acknowledged.len());
+    for words in &acknowledged {
+        assert_eq!(snapshot.get(&words[1]).unwrap().revision.to_string(), words[2]);
+    }
+    let last = store.revision();
+    assert_eq!(put(&store, "/b", Expect::Absent, "1").await.unwrap().revision, last + 1);
+}
