@@ -95,6 +95,17 @@ pub fn build_each(
     unique.append_all(list).map_err(|trouble| builder.error(trouble))?;
     let mut list = unique.list;
     for resource in &list {
+        // kustomize crashes over this.
+        let has_named = |is_empty: bool| {
+            let mut previous = resource.notes.previous.iter();
+            previous.any(|(name, _, _)| name.is_empty() == is_empty)
+        };
+        if has_named(true) && has_named(false) {
+            return Err(builder.error(crate::collection::Trouble::of(
+                resource,
+                "the resource had a name, then none, and was renamed",
+            )));
+        }
         if resource.name().is_empty() || resource.kind().is_empty() {
             return Err(builder.error(crate::collection::Trouble::of(
                 resource,

@@ -3,8 +3,11 @@
 use super::generators::generators;
 use super::objects::{Made, pairs};
 use super::patches;
+use super::plugins::plugins;
 use super::random::Random;
-use super::transformers::{builtin, configuration, image};
+use super::replacements;
+use super::schemas;
+use super::transformers::{configuration, image};
 use super::trees::Folder;
 use super::writer::{Value, list, map};
 
@@ -23,7 +26,18 @@ pub(super) fn kustomization(
         fields.push(("kind".to_owned(), "Kustomization".into()));
     }
     if !resources.is_empty() {
-        fields.push(("resources".to_owned(), resources.into()));
+        let bases: Vec<String> = resources
+            .iter()
+            .filter(|path| path.starts_with("../"))
+            .cloned()
+            .collect();
+        if !bases.is_empty() && random.chance(6) {
+            let files: Vec<String> = resources.into_iter().filter(|path| !path.starts_with("../")).collect();
+            fields.push(("resources".to_owned(), files.into()));
+            fields.push(("bases".to_owned(), bases.into()));
+        } else {
+            fields.push(("resources".to_owned(), resources.into()));
+        }
     }
     if !components.is_empty() {
         let paths: Vec<String> = components.iter().map(|path| format!("../{path}")).collect();
@@ -32,12 +46,14 @@ pub(super) fn kustomization(
     let mut rest = Value::Map(Vec::new());
     generators(random, folder, visible, &mut rest);
     transformers(random, folder, visible, &mut rest);
+    plugins(random, folder, visible, &mut rest);
     if is_top {
         if random.chance(8) {
             rest.put("sortOptions", sort_options(random));
         }
         if random.chance(12) {
-            let options = random.some(&["originAnnotations", "transformerAnnotations", "managedByLabel"], 50);
+            let names = ["originAnnotations", "transformerAnnotations", "managedByLabel"];
+            let options = random.some(&names, 50);
             rest.put("buildMetadata", options);
         }
     }
@@ -48,13 +64,27 @@ pub(super) fn kustomization(
 }
 
 /// The fields of a Component.
-pub(super) fn component(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>) -> Value {
+pub(super) fn component(
+    random: &mut Random,
+    folder: &mut Folder,
+    resources: Vec<String>,
+    components: &[String],
+    visible: &mut Vec<Made>,
+) -> Value {
     let mut fields = map([
         ("apiVersion", "kustomize.config.k8s.io/v1alpha1".into()),
         ("kind", "Component".into()),
     ]);
+    if !resources.is_empty() {
+        fields.put("resources", resources);
+    }
+    if !components.is_empty() {
+        let paths: Vec<String> = components.iter().map(|path| format!("../{path}")).collect();
+        fields.put("components", paths);
+    }
     generators(random, folder, visible, &mut fields);
     transformers(random, folder, visible, &mut fields);
+    plugins(random, folder, visible, &mut fields);
     fields
 }
 
@@ -81,7 +111,8 @@ fn transformers(random: &mut Random, folder: &mut Folder, visible: &[Made], fiel
         for _ in 0..random.between(1, 2) {
             all.push(image(random));
         }
-        fields.put("images", Value::List(all));
+        let name = if random.chance(4) { "imageTags" } else { "images" };
+        fields.put(name, Value::List(all));
     }
     let scaled: Vec<Made> = visible
         .iter()
@@ -112,9 +143,10 @@ fn transformers(random: &mut Random, folder: &mut Folder, visible: &[Made], fiel
     }
     if !visible.is_empty() && random.chance(20) {
         let count = random.between(1, 2);
-        let mut all: Vec<Value> = (0..count).map(|_| replacement(random, visible)).collect();
+        let mut all: Vec<Value> = (0..count).map(|_| replacements::replacement(random, visible)).collect();
         if random.chance(20) {
-            let content = all.pop().unwrap_or_default();
+            all.pop();
+            let content = replacements::file(random, visible);
             let text = folder.text(random, &content);
             all.push(map([("path", folder.file(random, "replacement", &text).into())]));
         }
@@ -123,20 +155,18 @@ fn transformers(random: &mut Random, folder: &mut Folder, visible: &[Made], fiel
     if !visible.is_empty() && random.chance(8) {
         fields.put("vars", variables(random, visible, folder));
     }
-    if random.chance(6) {
+    if random.chance(8) {
         let content = configuration(random);
         let text = folder.text(random, &content);
         fields.put("configurations", vec![folder.file(random, "configuration", &text)]);
     }
-    if random.chance(10) {
-        let content = builtin(random, visible);
-        let text = folder.text(random, &content);
-        let entry = if random.chance(70) {
-            folder.file(random, "transformer", &text)
-        } else {
-            text
-        };
-        fields.put("transformers", Value::List(vec![as_block(entry)]));
+    if random.chance(4) {
+        let openapi = schemas::openapi(random, folder);
+        fields.put("openapi", openapi);
+    }
+    if random.chance(5) {
+        let crds = schemas::crds(random, folder);
+        fields.put("crds", crds);
     }
 }
 
@@ -176,10 +206,16 @@ fn names_and_labels(random: &mut Random, fields: &mut Value) {
         if random.chance(40) {
             entry.put("includeTemplates", random.chance(70));
         }
-        if random.chance(15) {
+        if random.chance(20) {
+            let (path, kind) = random.pick(&[
+                ("spec/nested/labels", "Widget"),
+                ("spec/template/metadata/labels", "Rollout"),
+                ("spec/selector", "Service"),
+                ("spec/list/labels", "Widget"),
+            ]);
             let spec = map([
-                ("path", "spec/nested/labels".into()),
-                ("kind", "Widget".into()),
+                ("path", path.into()),
+                ("kind", kind.into()),
                 ("create", random.chance(50).into()),
             ]);
             entry.put("fields", list([spec]));
@@ -189,117 +225,6 @@ fn names_and_labels(random: &mut Random, fields: &mut Value) {
     if random.chance(15) {
         fields.put("commonAnnotations", pairs(random, 2));
     }
-}
-
-/// Where values are read from and put to.
-const FIELDS: &[&str] = &[
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.labels.app",
-    "metadata.annotations.[example.com/owner]",
-    "metadata.annotations.team",
-    "spec.replicas",
-    "spec.template.spec.containers.0.image",
-    "spec.template.spec.containers.[name=app].image",
-    "spec.template.spec.containers.*.image",
-    "spec.template.spec.containers.[name=app].env.[name=LEVEL].value",
-    "spec.template.metadata.labels.app",
-    "spec.ports.0.port",
-    "spec.dnsNames.0",
-    "spec.size",
-    "spec.list.[name=one].value",
-    "spec.items",
-    "data.k1",
-    "data.config\\.yaml",
-    "webhooks.*.clientConfig.service.namespace",
-    "subjects.0.name",
-    "spec.rules.0.host",
-];
-
-fn fields_of(random: &mut Random, made: &Made, source: bool) -> String {
-    let fit: Vec<&str> = FIELDS
-        .iter()
-        .copied()
-        .filter(|field| match made.kind.as_str() {
-            "ConfigMap" | "Secret" => field.starts_with("data") || field.starts_with("metadata.name"),
-            "Service" => field.starts_with("spec.ports") || *field == "metadata.name",
-            "Widget" | "Gadget" | "Certificate" => [
-                "spec.size",
-                "spec.dnsNames.0",
-                "spec.items",
-                "spec.list.[name=one].value",
-                "metadata.name",
-            ]
-            .contains(field),
-            _ if made.is_workload() => {
-                field.starts_with("spec.template") || field.starts_with("metadata") || *field == "spec.replicas"
-            }
-            _ => field.starts_with("metadata"),
-        })
-        .filter(|field| !source || !field.contains('*'))
-        .collect();
-    if source && random.chance(90) || fit.is_empty() {
-        return "metadata.name".to_owned();
-    }
-    random.pick(&fit).to_owned()
-}
-
-fn replacement(random: &mut Random, visible: &[Made]) -> Value {
-    let from = random.pick(visible);
-    let mut source = map([("kind", from.kind.as_str().into()), ("name", from.name.as_str().into())]);
-    if !from.namespace.is_empty() && random.chance(30) {
-        source.put("namespace", from.namespace.as_str());
-    }
-    if random.chance(80) {
-        source.put("fieldPath", fields_of(random, &from, true));
-    }
-    if random.chance(15) {
-        source.put("options", options(random, false));
-    }
-    let mut targets = Vec::new();
-    for _ in 0..random.between(1, 2) {
-        let to = random.pick(visible);
-        let mut select = map([("kind", to.kind.as_str().into())]);
-        if random.chance(70) {
-            select.put("name", to.name.as_str());
-        }
-        if random.chance(8) {
-            select.put("namespace", random.pick(&["prod", "default", "team-a", "staging"]));
-        }
-        if random.chance(5) {
-            select.put(
-                random.pick(&["labelSelector", "annotationSelector"]),
-                random.pick(&["app", "app=web", "!team", "tier in (web)"]),
-            );
-        }
-        let mut paths = vec![fields_of(random, &to, false)];
-        if random.chance(20) {
-            paths.push(fields_of(random, &to, false));
-        }
-        let mut target = map([("select", select), ("fieldPaths", paths.into())]);
-        if random.chance(15) {
-            target.put("reject", list([map([("name", random.pick(visible).name.into())])]));
-        }
-        if random.chance(97) {
-            target.put("options", options(random, true));
-        }
-        targets.push(target);
-    }
-    map([("source", source), ("targets", Value::List(targets))])
-}
-
-fn options(random: &mut Random, target: bool) -> Value {
-    let mut options = map([]);
-    if random.chance(40) {
-        options.put("delimiter", random.pick(&["-", ":", ".", "/"]));
-        if random.chance(60) {
-            options.put("index", Value::Raw(random.pick(&["0", "0", "0", "1", "-1"]).to_owned()));
-        }
-    }
-    if target && random.chance(97) {
-        options.put("create", true);
-    }
-    options
 }
 
 fn variables(random: &mut Random, visible: &[Made], folder: &Folder) -> Value {

@@ -36,7 +36,13 @@ pub(super) fn patch(random: &mut Random, folder: &mut Folder, known: &[Made]) ->
         }
         entry.put("path", folder.file(random, "patch", &text));
     }
-    if json || (random.chance(40) && !several) {
+    if json && random.chance(80) {
+        // Only this object, for which the operations were made.
+        entry.put(
+            "target",
+            map([("kind", made.kind.as_str().into()), ("name", made.name.as_str().into())]),
+        );
+    } else if json || (random.chance(40) && !several) {
         entry.put("target", target(random, &made));
     }
     if random.chance(5) {
@@ -88,7 +94,11 @@ pub(super) fn legacy_json(random: &mut Random, folder: &mut Folder, known: &[Mad
 /// A target that selects the object and maybe others.
 pub(super) fn target(random: &mut Random, made: &Made) -> Value {
     let mut target = map([]);
-    match random.below(8) {
+    match random.below(9) {
+        8 => {
+            target.put("group", random.pick(&["apps", "apps|batch", "", "[a-z.]*example.com"]));
+            target.put("version", random.pick(&["v1", "v1.*", "v\\d+"]));
+        }
         0 => target.put("kind", made.kind.as_str()),
         1 => target.put("name", made.name.as_str()),
         2 => {
@@ -116,6 +126,9 @@ pub(super) fn target(random: &mut Random, made: &Made) -> Value {
                 "app!=web",
                 "k1=1,k2",
                 "app notin (x)",
+                "app.kubernetes.io/name",
+                "k1 > 0",
+                "app == web , tier",
             ]),
         ),
         5 => target.put("annotationSelector", random.pick(&["team=v1", "k1", "!k2"])),
@@ -417,7 +430,7 @@ fn operation(random: &mut Random, made: &Made) -> Value {
     match random.below(10) {
         0 => with("add", "/metadata/labels", pairs(random, 2)),
         1 => with("add", "/metadata/annotations", pairs(random, 2)),
-        2 => with(verb, "/metadata/name", "renamed".into()),
+        2 if random.chance(50) => with(verb, "/metadata/name", "renamed".into()),
         3 if random.chance(20) => with("add", "/metadata/annotations/example.com~1x", scalars::string(random)),
         _ if made.is_workload() || containers.len() < 20 || made.kind == "CronJob" => match random.below(7) {
             // Not a replacement: builds of kustomize differ where there is no image to replace.
@@ -448,26 +461,34 @@ fn operation(random: &mut Random, made: &Made) -> Value {
                 Value::Raw(random.pick(&["2", "1e2", "\"3\""]).to_owned()),
             ),
         },
-        _ if made.kind == "ConfigMap" => with("add", "/data/added", scalars::odd(random)),
-        _ => match random.below(8) {
-            0..=2 => with("add", "/spec", map([("whole", scalars::line(random))])),
-            3 => map([
+        _ if made.kind == "ConfigMap" && random.chance(60) => with("add", "/data/added", scalars::odd(random)),
+        _ if ["Widget", "Gadget", "Service", "Ingress", "Certificate"].contains(&made.kind.as_str())
+            && random.chance(60) =>
+        {
+            match random.below(3) {
+                0 => with(
+                    "add",
+                    "/spec/added",
+                    list([scalars::line(random), map([("k", scalars::odd(random))])]),
+                ),
+                1 => with("add", "/spec/size", scalars::odd(random)),
+                _ => with("test", "/metadata/name", made.name.as_str().into()),
+            }
+        }
+        _ => match random.below(9) {
+            0..=3 => with("add", "/spec", map([("whole", scalars::line(random))])),
+            4..=5 => map([
                 ("op", "copy".into()),
                 ("from", "/metadata/name".into()),
                 ("path", "/kept".into()),
             ]),
-            4 => with("replace", "/metadata/name", made.name.as_str().into()),
-            5 => with(
-                "add",
-                "/spec/added",
-                list([scalars::line(random), map([("k", scalars::odd(random))])]),
-            ),
-            6 => map([
+            6 => with("replace", "/metadata/name", made.name.as_str().into()),
+            7 if random.chance(20) => map([
                 ("op", "move".into()),
                 ("from", "/metadata/labels".into()),
                 ("path", "/metadata/annotations".into()),
             ]),
-            _ => with("test", "/metadata/name", made.name.as_str().into()),
+            _ => with("add", "/metadata/labels", pairs(random, 2)),
         },
     }
 }

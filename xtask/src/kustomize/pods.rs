@@ -187,10 +187,12 @@ fn container(random: &mut Random, name: &str, known: &[Made]) -> Value {
         let mut arguments = vec![
             Value::from("--name=$(NAME)"),
             Value::from("--level"),
-            scalars::line(random),
+            scalars::string(random),
         ];
-        if random.chance(30) {
+        if random.chance(10) {
             arguments.push(scalars::odd(random));
+        } else if random.chance(20) {
+            arguments.push(scalars::block(random));
         }
         container.put(random.pick(&["args", "command"]), Value::List(arguments));
     }

@@ -189,7 +189,7 @@ const LINES: &[&str] = &[
 
 /// A scalar of any kind.
 pub(super) fn odd(random: &mut Random) -> Value {
-    if random.chance(1) {
+    if random.chance(1) && random.chance(10) {
         // What JSON can't hold is refused by both.
         return Value::Raw(random.pick(&[".inf", "-.Inf", ".NaN"]).to_owned());
     }
@@ -257,7 +257,7 @@ pub(super) fn block(random: &mut Random) -> Value {
 
 /// A key as it is written, fit for labels, annotations and data.
 pub(super) fn key(random: &mut Random) -> String {
-    if random.chance(1) {
+    if random.chance(1) && random.chance(10) {
         // Quotes around a key are lost on the way, which both then refuse.
         return random.pick(&["'true'", "\"1\"", "'on'", "'~'"]).to_owned();
     }

@@ -1,7 +1,6 @@
 //! Makes up the files that configure transformers: `configurations`, and resources of the built-in kinds. Owns their content.
 
-use super::objects::{IMAGES, Made, label, pairs};
-use super::overlays::as_block;
+use super::objects::IMAGES;
 use super::random::Random;
 use super::writer::{Value, list, map};
 
@@ -13,7 +12,15 @@ pub(super) fn configuration(random: &mut Random) -> Value {
             ("kind", "Widget".into()),
             (
                 "path",
-                random.pick(&["spec/ref", "spec/nested/ref", "spec/list/value"]).into(),
+                random
+                    .pick(&[
+                        "spec/ref",
+                        "spec/nested/ref",
+                        "spec/list/value",
+                        "spec/target",
+                        "spec/target/name",
+                    ])
+                    .into(),
             ),
         ])]);
         configuration.put(
@@ -51,6 +58,27 @@ pub(super) fn configuration(random: &mut Random) -> Value {
             list([map([("path", "spec/nested/name".into()), ("kind", "Widget".into())])]),
         );
     }
+    if random.chance(20) {
+        configuration.put(
+            "nameSuffix",
+            list([map([("path", "spec/target/name".into()), ("kind", "Widget".into())])]),
+        );
+    }
+    for (list_name, path) in [
+        ("labels", "spec/nested/labels"),
+        ("templateLabels", "spec/template/metadata/labels"),
+        ("commonAnnotations", "spec/nested/annotations"),
+    ] {
+        if random.chance(20) {
+            let spec = map([
+                ("path", path.into()),
+                ("create", random.chance(50).into()),
+                ("group", "example.com".into()),
+                ("kind", "Widget".into()),
+            ]);
+            configuration.put(list_name, list([spec]));
+        }
+    }
     if random.chance(30) {
         let spec = map([
             ("path", "spec/namespace".into()),
@@ -70,73 +98,6 @@ pub(super) fn configuration(random: &mut Random) -> Value {
         );
     }
     configuration
-}
-
-/// A transformer of the built-in kinds.
-pub(super) fn builtin(random: &mut Random, visible: &[Made]) -> Value {
-    let kind = random.pick(&[
-        "PrefixTransformer",
-        "SuffixTransformer",
-        "LabelTransformer",
-        "AnnotationsTransformer",
-        "NamespaceTransformer",
-        "ImageTagTransformer",
-        "PatchTransformer",
-    ]);
-    let config = map([
-        ("apiVersion", "builtin".into()),
-        ("kind", kind.into()),
-        ("metadata", map([("name", "one".into())])),
-    ]);
-    let spec = |path: &str| list([map([("path", path.into()), ("create", true.into())])]);
-    match kind {
-        "PrefixTransformer" => config.with("prefix", "t-").with("fieldSpecs", spec("metadata/name")),
-        "SuffixTransformer" => config.with("suffix", "-t").with("fieldSpecs", spec("metadata/name")),
-        "LabelTransformer" => config
-            .with("labels", pairs(random, 2))
-            .with("fieldSpecs", spec("metadata/labels")),
-        "AnnotationsTransformer" => config
-            .with("annotations", pairs(random, 2))
-            .with("fieldSpecs", spec("metadata/annotations")),
-        "NamespaceTransformer" => {
-            let mut config = map([
-                ("apiVersion", "builtin".into()),
-                ("kind", kind.into()),
-                (
-                    "metadata",
-                    map([("name", "one".into()), ("namespace", "elsewhere".into())]),
-                ),
-            ]);
-            if random.chance(50) {
-                config.put("unsetOnly", random.chance(50));
-            }
-            if random.chance(50) {
-                config.put(
-                    "setRoleBindingSubjects",
-                    random.pick(&["defaultOnly", "allServiceAccounts", "none"]),
-                );
-            }
-            config.with("fieldSpecs", spec("metadata/namespace"))
-        }
-        "ImageTagTransformer" => config.with("imageTag", image(random)),
-        _ if visible.is_empty() => config,
-        _ => {
-            let made = random.pick(visible);
-            let patch = map([
-                ("apiVersion", made.api.as_str().into()),
-                ("kind", made.kind.as_str().into()),
-                (
-                    "metadata",
-                    map([
-                        ("name", made.name.as_str().into()),
-                        ("annotations", map([("patched", label(random))])),
-                    ]),
-                ),
-            ]);
-            let text = super::writer::document(&patch, false, random);
-            config.with("patch", as_block(text))
-        }
-    }
 }
 
 /// An element of `images`.

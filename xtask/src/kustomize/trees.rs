@@ -118,7 +118,12 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
             let object = objects::object(random, made, &everything);
             documents.push(folder.text(random, &object));
         }
-        resources.extend(write_documents(random, &mut folder, &documents));
+        if random.chance(8) {
+            let text = a_list(random, &folder, &own, &everything);
+            resources.push(folder.file(random, "list", &text));
+        } else {
+            resources.extend(write_documents(random, &mut folder, &documents));
+        }
         if random.chance(15) {
             resources.reverse();
         }
@@ -129,9 +134,27 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
         };
         let kustomization = overlays::kustomization(random, &mut folder, resources, &component, &mut visible, is_last);
         close(random, &mut tree, folder, &kustomization);
-        if !is_last && random.chance(20) {
+        if !is_last && random.chance(25) {
             let mut folder = Folder::new(format!("component{index}"), is_commented);
-            let component = overlays::component(random, &mut folder, &mut visible);
+            let mut resources = Vec::new();
+            if random.chance(25) {
+                let made = objects::identity(random, &everything);
+                let object = objects::object(random, &made, &everything);
+                let text = folder.text(random, &object);
+                resources.push(folder.file(random, "part", &text));
+                everything.push(made.clone());
+                visible.push(made);
+            }
+            let inner = if random.chance(30) {
+                components.clone()
+            } else {
+                Vec::new()
+            };
+            if !inner.is_empty() {
+                // Whoever uses this one uses those in it too.
+                components.clear();
+            }
+            let component = overlays::component(random, &mut folder, resources, &inner, &mut visible);
             components.push(folder.path.clone());
             close(random, &mut tree, folder, &component);
         }
@@ -166,17 +189,53 @@ fn write_documents(random: &mut Random, folder: &mut Folder, documents: &[String
             if random.chance(5) {
                 text = text.trim_end().to_owned();
             }
-            if random.chance(3) {
-                text = text.replace('\n', "\r\n");
-            }
-            if random.chance(1) {
-                text.insert(0, '\u{feff}');
-            }
+            oddities(random, &mut text);
             names.push(folder.file(random, "objects", &text));
             text.clear();
         }
     }
     names
+}
+
+/// All objects as the items of one list.
+fn a_list(random: &mut Random, folder: &Folder, own: &[Made], everything: &[Made]) -> String {
+    let items: Vec<Value> = own
+        .iter()
+        .map(|made| objects::object(random, made, everything))
+        .collect();
+    let (api, kind) = random.pick(&[
+        ("v1", "List"),
+        ("v1", "List"),
+        ("v1", "ConfigMapList"),
+        ("example.com/v1", "WidgetList"),
+    ]);
+    let mut list = writer::map([("apiVersion", api.into()), ("kind", kind.into())]);
+    if random.chance(30) {
+        list.put("metadata", writer::map([("resourceVersion", "".into())]));
+    }
+    list.put("items", Value::List(items));
+    folder.text(random, &list)
+}
+
+/// What editors and other tools leave in files.
+fn oddities(random: &mut Random, text: &mut String) {
+    match random.below(60) {
+        0 | 1 => *text = text.replace('\n', "\r\n"),
+        2 => text.insert(0, '\u{feff}'),
+        3 => text.insert_str(0, "# a licence\n# of two lines\n\n"),
+        4 => text.insert_str(0, "---\n---\n"),
+        5 => text.insert_str(0, "\n\n---\n"),
+        6 => text.push_str("---\n# nothing but a comment\n"),
+        7 => text.push_str("---\n\n---\nnull\n"),
+        8 => text.push_str("\n   \n \n"),
+        9 => text.push_str("...\n"),
+        10 => text.insert_str(0, "%YAML 1.1\n---\n"),
+        11 => *text = text.replace('\n', "\n\n"),
+        12 => text.push_str("# the end, without a line break"),
+        13 => text.push_str("---"),
+        14 => text.push_str("--- \t# and no more\n"),
+        _ => {}
+    }
 }
 
 fn close(random: &mut Random, tree: &mut Tree, folder: Folder, kustomization: &Value) {

@@ -53,6 +53,9 @@ impl Affix {
                 };
                 apply(&mut resource.node, spec, Create::Scalar, &mut write)
                     .map_err(|message| Trouble::of(resource, message))?;
+                if spec.path != "metadata/name" {
+                    resource.settle_shares();
+                }
             }
         }
         Ok(())

@@ -43,6 +43,9 @@ impl Namespace {
             resource.store_previous_id();
             self.set(resource)
                 .map_err(|message| Trouble::of(resource, format!("namespace transformation failed: {message}")))?;
+            if self.fields.iter().any(|spec| spec.path.starts_with("metadata/labels")) {
+                resource.settle_shares();
+            }
         }
         let mut known = std::collections::HashSet::new();
         for resource in &resources.list {

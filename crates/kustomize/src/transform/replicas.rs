@@ -23,6 +23,9 @@ pub(crate) fn transform(replica: &Replica, fields: &[FieldSpec], resources: &mut
             };
             apply(&mut resource.node, spec, Create::Scalar, &mut write)
                 .map_err(|message| Trouble::of(resource, message))?;
+            if spec.path != "spec/replicas" {
+                resource.settle_shares();
+            }
         }
     }
     Ok(found)

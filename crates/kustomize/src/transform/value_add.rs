@@ -32,6 +32,7 @@ impl ValueAdd {
                 if target.select.as_ref().is_none_or(|select| select.fits(resource)) {
                     self.add(target, resource)
                         .map_err(|message| Trouble::of(resource, message))?;
+                    resource.settle_shares();
                 }
             }
         }

@@ -4,6 +4,7 @@
 pub(crate) mod emit;
 mod facts;
 pub(crate) mod folded;
+mod go_scanner;
 pub(crate) mod json;
 pub(crate) mod merge_keys;
 pub(crate) mod node;

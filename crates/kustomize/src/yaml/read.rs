@@ -1,10 +1,12 @@
 //! Owns reading YAML text into nodes: documents, aliases and every limit. Refuses text that isn't UTF-8 or passes a limit.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
 use memchr::{memchr_iter, memmem};
 
+use super::go_scanner;
 use super::node::{Data, Node, Style, Tag};
 use super::scalar::{Dialect, resolve};
 
@@ -110,6 +112,21 @@ fn any_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
 /// # Errors
 /// As [`first_document`].
 pub(crate) fn first_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
+    let read = match parsed(text, source) {
+        Ok(read) => read,
+        Err(error) => match go_scanner::mended(text) {
+            Cow::Owned(mended) => parsed(&mended, source).map_err(|_| error)?,
+            Cow::Borrowed(_) => return Err(error),
+        },
+    };
+    go_scanner::check_tabs(text).map_err(|tab| ReadError {
+        line: source.lines.number(tab.line),
+        message: tab.message.to_owned(),
+    })?;
+    Ok(read)
+}
+
+fn parsed(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
     let parser = Parser::new_from_str_with_options(text, options);

@@ -1,0 +1,373 @@
+//! Makes up resources of the built-in plugin kinds: what `generators`, `transformers` and `validators` name. Owns their fields;
+//! they stand in files, inline, or in a directory with a kustomization of its own.
+
+use super::objects::{Made, label, pairs};
+use super::overlays::as_block;
+use super::patches;
+use super::random::Random;
+use super::replacements::replacement;
+use super::transformers::image;
+use super::trees::Folder;
+use super::writer::{Value, list, map};
+
+const TRANSFORMERS: &[&str] = &[
+    "PrefixTransformer",
+    "SuffixTransformer",
+    "PrefixSuffixTransformer",
+    "LabelTransformer",
+    "AnnotationsTransformer",
+    "NamespaceTransformer",
+    "NamespaceTransformer",
+    "ImageTagTransformer",
+    "ReplicaCountTransformer",
+    "PatchTransformer",
+    "PatchJson6902Transformer",
+    "PatchStrategicMergeTransformer",
+    "ReplacementTransformer",
+    "ValueAddTransformer",
+    "ValueAddTransformer",
+    "HashTransformer",
+];
+
+/// `generators`, `transformers` and `validators`.
+pub(super) fn plugins(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, fields: &mut Value) {
+    if random.chance(7) {
+        let generator = generator(random, folder, visible);
+        put(random, folder, "generators", vec![generator], fields);
+    }
+    if random.chance(18) {
+        let count = random.between(1, 2);
+        let all = (0..count)
+            .map(|number| transformer(random, folder, visible, number))
+            .collect();
+        put(random, folder, "transformers", all, fields);
+    }
+    if random.chance(4) {
+        let validator = validator(random);
+        put(random, folder, "validators", vec![validator], fields);
+    }
+}
+
+fn put(random: &mut Random, folder: &mut Folder, name: &str, all: Vec<Value>, fields: &mut Value) {
+    let mut entries = Vec::new();
+    if random.chance(20) {
+        let texts: Vec<String> = all.iter().map(|one| folder.text(random, one)).collect();
+        entries.push(folder.file(random, name, &texts.join("---\n")).into());
+    } else {
+        for one in &all {
+            let text = folder.text(random, one);
+            entries.push(match random.below(10) {
+                0..=3 => as_block(text),
+                _ => folder.file(random, name, &text).into(),
+            });
+        }
+    }
+    fields.put(name, Value::List(entries));
+}
+
+fn start(kind: &str, name: &str) -> Value {
+    map([
+        ("apiVersion", "builtin".into()),
+        ("kind", kind.into()),
+        ("metadata", map([("name", name.into())])),
+    ])
+}
+
+fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>) -> Value {
+    let kind = random.pick(&[
+        "ConfigMapGenerator",
+        "ConfigMapGenerator",
+        "SecretGenerator",
+        "IAMPolicyGenerator",
+    ]);
+    let name = format!("plugged-{}", visible.len());
+    let made_kind = match kind {
+        "ConfigMapGenerator" => "ConfigMap",
+        "SecretGenerator" => "Secret",
+        _ => "ServiceAccount",
+    };
+    visible.push(Made {
+        api: "v1".to_owned(),
+        kind: made_kind.to_owned(),
+        name: name.clone(),
+        namespace: String::new(),
+    });
+    let mut generator = start(kind, &name);
+    if kind == "IAMPolicyGenerator" {
+        return generator
+            .with("cloud", "gke")
+            .with("kubernetesService", map([("name", name.into())]))
+            .with(
+                "serviceAccount",
+                map([("name", "robot".into()), ("projectId", "project-1".into())]),
+            );
+    }
+    if random.chance(70) {
+        generator.put("literals", vec!["k1=v", "LEVEL=debug"]);
+    }
+    if random.chance(40) {
+        generator.put("files", vec![folder.file(random, "plugged.txt", "some text\n")]);
+    }
+    if random.chance(30) {
+        generator.put("envs", vec![folder.file(random, "plugged.env", "A=1\n# no\nB=two\n")]);
+    }
+    if random.chance(30) {
+        generator.put("behavior", "create");
+    }
+    if random.chance(40) {
+        let mut options = map([("labels", pairs(random, 2))]);
+        if random.chance(50) {
+            options.put("disableNameSuffixHash", true);
+        }
+        if random.chance(30) {
+            options.put("immutable", true);
+        }
+        generator.put("options", options);
+    }
+    generator
+}
+
+fn specs(random: &mut Random, choices: &[(&str, &str)]) -> Value {
+    let (path, kind) = random.pick(choices);
+    let mut spec = map([("path", path.into())]);
+    if !kind.is_empty() {
+        spec.put("kind", kind);
+    }
+    if random.chance(70) {
+        spec.put("create", true);
+    }
+    list([spec])
+}
+
+/// A resource of a built-in transformer's kind.
+fn transformer(random: &mut Random, folder: &mut Folder, visible: &[Made], number: usize) -> Value {
+    let kind = random.pick(TRANSFORMERS);
+    let config = start(kind, &format!("plugin-{number}"));
+    let names: &[(&str, &str)] = &[
+        ("metadata/name", ""),
+        ("metadata/name", "ConfigMap"),
+        ("spec/target/name", "Widget"),
+        ("metadata/labels/app", ""),
+    ];
+    match kind {
+        "PrefixTransformer" => config.with("prefix", "t-").with("fieldSpecs", specs(random, names)),
+        "SuffixTransformer" => config.with("suffix", "-t").with("fieldSpecs", specs(random, names)),
+        "PrefixSuffixTransformer" => {
+            let mut config = config.with("fieldSpecs", specs(random, names));
+            if random.chance(80) {
+                config.put("prefix", "both-");
+            }
+            if random.chance(80) {
+                config.put("suffix", "-both");
+            }
+            config
+        }
+        "LabelTransformer" => {
+            let places = [
+                ("metadata/labels", ""),
+                ("spec/template/metadata/labels", "Deployment"),
+                ("spec/selector/matchLabels", ""),
+                ("spec/nested/labels", "Widget"),
+                ("spec/volumeClaimTemplates[]/metadata/labels", "StatefulSet"),
+            ];
+            config
+                .with("labels", pairs(random, 2))
+                .with("fieldSpecs", specs(random, &places))
+        }
+        "AnnotationsTransformer" => {
+            let places = [("metadata/annotations", ""), ("spec/template/metadata/annotations", "")];
+            config
+                .with("annotations", pairs(random, 2))
+                .with("fieldSpecs", specs(random, &places))
+        }
+        "NamespaceTransformer" => namespace(random),
+        "ImageTagTransformer" => {
+            let config = config.with("imageTag", image(random));
+            if random.chance(50) {
+                let places = [("spec/image", "Widget"), ("spec/template/spec/containers[]/image", "")];
+                config.with("fieldSpecs", specs(random, &places))
+            } else {
+                config
+            }
+        }
+        "HashTransformer" => config,
+        "ValueAddTransformer" => value_add(random, folder, visible, config),
+        _ if visible.is_empty() => config,
+        "ReplicaCountTransformer" => {
+            let places = [
+                ("spec/replicas", "Deployment"),
+                ("spec/replicas", ""),
+                ("spec/size", "Widget"),
+            ];
+            let replica = map([
+                ("name", random.pick(visible).name.into()),
+                ("count", random.below(6).into()),
+            ]);
+            config
+                .with("replica", replica)
+                .with("fieldSpecs", specs(random, &places))
+        }
+        "ReplacementTransformer" => {
+            let mut all = Vec::new();
+            for _ in 0..random.between(1, 2) {
+                all.push(replacement(random, visible));
+            }
+            config.with("replacements", Value::List(all))
+        }
+        _ => patch(random, folder, visible, kind, config),
+    }
+}
+
+fn namespace(random: &mut Random) -> Value {
+    let mut config = map([
+        ("apiVersion", "builtin".into()),
+        ("kind", "NamespaceTransformer".into()),
+        (
+            "metadata",
+            map([
+                ("name", "spaced".into()),
+                ("namespace", random.pick(&["elsewhere", "prod"]).into()),
+            ]),
+        ),
+    ]);
+    if random.chance(50) {
+        config.put("unsetOnly", random.chance(60));
+    }
+    if random.chance(60) {
+        config.put(
+            "setRoleBindingSubjects",
+            random.pick(&["defaultOnly", "allServiceAccounts", "none"]),
+        );
+    }
+    if random.chance(70) {
+        let places = [
+            ("metadata/namespace", ""),
+            ("metadata/name", "Namespace"),
+            ("subjects/namespace", "RoleBinding"),
+            ("webhooks/clientConfig/service/namespace", ""),
+            ("spec/target/namespace", "Widget"),
+        ];
+        config.put("fieldSpecs", specs(random, &places));
+    }
+    config
+}
+
+fn patch(random: &mut Random, folder: &mut Folder, visible: &[Made], kind: &str, mut config: Value) -> Value {
+    let made = random.pick(visible);
+    match kind {
+        "PatchTransformer" => {
+            let json = random.chance(40);
+            let content = if json {
+                patches::json_operations(random, &made)
+            } else if random.chance(40) {
+                patches::merge(random, &made, visible)
+            } else {
+                annotated(random, &made)
+            };
+            let text = folder.patch(random, &content);
+            if random.chance(50) {
+                config.put("patch", as_block(text));
+            } else {
+                config.put("path", folder.file(random, "patch", &text));
+            }
+            if json || random.chance(40) {
+                config.put("target", patches::target(random, &made));
+            }
+            if random.chance(10) {
+                let option = random.pick(&["allowNameChange", "allowKindChange"]);
+                config.put("options", map([(option, true.into())]));
+            }
+        }
+        "PatchJson6902Transformer" => {
+            let content = patches::json_operations(random, &made);
+            let text = folder.patch(random, &content);
+            let mut target = map([("kind", made.kind.as_str().into()), ("name", made.name.as_str().into())]);
+            if !made.group().is_empty() {
+                target.put("group", made.group());
+            }
+            target.put("version", made.version());
+            config.put("target", target);
+            if random.chance(50) {
+                config.put("jsonOp", as_block(text));
+            } else {
+                config.put("path", folder.file(random, "json", &text));
+            }
+        }
+        _ => {
+            let content = annotated(random, &made);
+            let text = folder.patch(random, &content);
+            if random.chance(50) {
+                config.put("patches", as_block(text));
+            } else {
+                config.put("paths", vec![folder.file(random, "merge", &text)]);
+            }
+        }
+    }
+    config
+}
+
+/// A small patch that always fits.
+fn annotated(random: &mut Random, made: &Made) -> Value {
+    let mut metadata = map([
+        ("name", made.name.as_str().into()),
+        ("annotations", map([("patched", label(random))])),
+    ]);
+    if !made.namespace.is_empty() {
+        metadata.put("namespace", made.namespace.as_str());
+    }
+    map([
+        ("apiVersion", made.api.as_str().into()),
+        ("kind", made.kind.as_str().into()),
+        ("metadata", metadata),
+    ])
+}
+
+fn value_add(random: &mut Random, folder: &mut Folder, visible: &[Made], mut config: Value) -> Value {
+    if random.chance(75) {
+        config.put("value", random.pick(&["project-1", "a/b", "true", "12"]));
+    }
+    let mut targets = Vec::new();
+    for _ in 0..random.between(1, 2) {
+        let field = random.pick(&[
+            "metadata/namespace",
+            "metadata/annotations/project",
+            "metadata/labels/project",
+            "spec/path",
+            "spec/target/name",
+            "metadata/annotations/a\\/b",
+        ]);
+        let mut target = map([("fieldPath", field.into())]);
+        if !visible.is_empty() && random.chance(50) {
+            target.put("selector", patches::target(random, &random.clone().pick(visible)));
+        }
+        if random.chance(40) {
+            target.put("filePathPosition", random.below(4));
+        }
+        targets.push(target);
+    }
+    if random.chance(20) {
+        let text = folder.text(random, &map([("targets", Value::List(targets))]));
+        config.put("targetFilePath", folder.file(random, "targets", &text));
+    } else {
+        config.put("targets", Value::List(targets));
+    }
+    config
+}
+
+/// A transformer that validators may run: most leave the resources as they are.
+fn validator(random: &mut Random) -> Value {
+    match random.below(5) {
+        0 => start("LabelTransformer", "validator")
+            .with("labels", map([("validated-by", "me".into())]))
+            .with(
+                "fieldSpecs",
+                list([map([("path", "metadata/labels".into()), ("create", true.into())])]),
+            ),
+        1 => start("AnnotationsTransformer", "validator"),
+        2 => start("LabelTransformer", "validator")
+            .with("labels", map([("changed", "yes".into())]))
+            .with("fieldSpecs", list([map([("path", "spec/nowhere".into())])])),
+        3 => start("ImageTagTransformer", "validator").with("imageTag", map([("name", "nobody/uses".into())])),
+        _ => start("ReplacementTransformer", "validator").with("replacements", Value::List(Vec::new())),
+    }
+}
