@@ -72,6 +72,9 @@ pub(crate) fn warnings(resource: &Resource, object: &Value, is_new: bool) -> Vec
                 deprecated.then_some(r#"spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone""#);
             [ignored, deprecated].into_iter().flatten().map(str::to_owned).collect()
         }
+        ("discovery.k8s.io", "endpointslices") if text("/addressType") == Some("FQDN") => {
+            vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
+        }
         ("networking.k8s.io", "ingresses")
             if is_new
                 && text("/spec/ingressClassName").is_none()

@@ -170,7 +170,12 @@ pub(crate) fn refuse(op: &Operation, name: &str, errors: Vec<FieldError>) -> Res
     if errors.is_empty() {
         return Ok(());
     }
-    Err(ApiError::invalid(&op.resource.group, &op.resource.kind, name, &errors))
+    // Both groups' Events are of one kind inside, which complaints name.
+    let group = match op.resource.group.as_str() {
+        "events.k8s.io" => "",
+        group => group,
+    };
+    Err(ApiError::invalid(group, &op.resource.kind, name, &errors))
 }
 
 /// The namespace of the URL is the object's; another one in the object is a mistake.

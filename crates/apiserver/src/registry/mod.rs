@@ -15,7 +15,7 @@ mod get;
 mod label_selector;
 mod list;
 mod metadata;
-pub(crate) mod names;
+mod names;
 mod operation;
 mod patch;
 mod pods;

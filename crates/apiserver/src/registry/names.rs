@@ -1,4 +1,4 @@
-//! Which names, and which keys and values of labels, requests may have, with the texts that Kubernetes gives for the others.
+//! Which keys and values a label selector may name, with the texts that Kubernetes gives for the others.
 
 use std::sync::LazyLock;
 
@@ -82,17 +82,6 @@ pub(crate) fn label_value(text: &str) -> Vec<String> {
         wrong.push(format!("a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{VALUE}')"));
     }
     wrong
-}
-
-/// What is wrong with a name as one segment of a path.
-pub(crate) fn segment_fault(name: &str) -> Option<&'static str> {
-    match name {
-        "." => Some("may not be '.'"),
-        ".." => Some("may not be '..'"),
-        _ if name.contains('/') => Some("may not contain '/'"),
-        _ if name.contains('%') => Some("may not contain '%'"),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use crate::catalog::Resource;
 use crate::http::negotiate::view;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
-use crate::registry::{Operation, PatchKind, Registry, Sent, Warnings, names};
+use crate::registry::{Operation, PatchKind, Registry, Sent, Warnings};
 use crate::schema::go_quoted;
+use crate::schema::validation::names;
 
 /// One request about objects, admitted.
 pub(crate) struct ObjectRequest {
@@ -96,10 +97,11 @@ async fn serve_known(
             ApiError::method_not_allowed()
         });
     }
-    if let Some(why) = info.name.as_deref().and_then(names::segment_fault)
+    let name = info.name.as_deref().unwrap_or_default();
+    if let Some(why) = names::path_segment(name, false).first()
         && !everywhere
     {
-        let name = go_quoted(info.name.as_deref().unwrap_or_default());
+        let name = go_quoted(name);
         return Err(ApiError::bad_request(format!("Name parameter invalid: {name}: {why}")));
     }
     let kind = match info.verb.as_str() {

@@ -34,10 +34,17 @@ pub(super) fn prepare_create(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
-    spec.insert(
-        "selector".to_owned(),
-        json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}),
-    );
+    // Where there is a selector, what is missing is added: whether that is allowed is for validation to say.
+    let selector = spec.entry("selector").or_insert_with(|| json!({}));
+    if let Some(selector) = selector.as_object_mut() {
+        let labels = selector.entry("matchLabels").or_insert_with(|| json!({}));
+        if let Some(labels) = labels.as_object_mut() {
+            labels.insert(
+                "batch.kubernetes.io/controller-uid".to_owned(),
+                Value::from(uid.as_str()),
+            );
+        }
+    }
     let metadata = spec
         .get_mut("template")
         .and_then(Value::as_object_mut)

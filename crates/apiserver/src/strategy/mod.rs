@@ -89,6 +89,39 @@ pub(crate) fn explicit_nulls(resource: &Resource, object: &mut Value, stored: bo
     }
 }
 
+/// The older field for a claim's data knows claims and snapshots, and forgets the rest.
+fn drop_unknown_source(object: &mut Value) {
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let text = |source: &Value, field: &str| source.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let known = spec.get("dataSource").is_none_or(|source| {
+        matches!(
+            (text(source, "apiGroup").as_str(), text(source, "kind").as_str()),
+            ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+        )
+    });
+    if !known {
+        spec.remove("dataSource");
+    }
+}
+
+/// What version 1 of EndpointSlices has only for those that were written before.
+fn drop_topology(object: &mut Value) {
+    let endpoints = object.get_mut("endpoints").and_then(Value::as_array_mut);
+    for endpoint in endpoints.into_iter().flatten().filter_map(Value::as_object_mut) {
+        endpoint.remove("deprecatedTopology");
+    }
+}
+
+/// Fields of an election that Kubernetes has switched off.
+fn drop_election(object: &mut Value) {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
+    }
+}
+
 /// A claim's data source has two names, and a group even if that is the core group.
 fn data_source(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -132,9 +165,15 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
         ("", "services") => service::prepare_create(object, view),
         ("", "persistentvolumeclaims") => {
             set_status(object, json!({"phase": "Pending"}));
+            drop_unknown_source(object);
             data_source(object);
         }
-        ("", "persistentvolumes") => set_status(object, json!({"phase": "Pending"})),
+        ("", "persistentvolumes") => {
+            let since = timestamp(now);
+            set_status(object, json!({"phase": "Pending", "lastPhaseTransitionTime": since}));
+        }
+        ("discovery.k8s.io", "endpointslices") => drop_topology(object),
+        ("coordination.k8s.io", "leases") => drop_election(object),
         ("", "pods") => {
             let quality = pod::quality_of_service(object);
             set_status(object, json!({"phase": "Pending", "qosClass": quality}));
@@ -273,6 +312,7 @@ pub(crate) fn prepare_update(op: &Operation, live: &Value, new: &mut Value, view
         ("apps", "daemonsets") if op.subresource.is_none() => daemon_set::prepare_update(live, new),
         ("batch", "jobs") => job::default_labels(new),
         ("", "persistentvolumeclaims") => data_source(new),
+        ("coordination.k8s.io", "leases") => drop_election(new),
         _ => {}
     }
 }
@@ -308,11 +348,17 @@ pub(crate) fn validate_create(resource: &Resource, object: &Value, view: &View) 
     if is_definition(resource) {
         return customresources::validate_definition(object);
     }
-    if is(resource, "", "services") {
-        service::validate(object, None, view)
-    } else {
-        Vec::new()
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "services") => service::validate(object, None, view),
+        ("batch", "jobs") => job_selector(object),
+        _ => Vec::new(),
     }
+}
+
+fn job_selector(job: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    crate::schema::validation::job_selector(job, &mut errors);
+    errors
 }
 
 /// Faults that only show beside other objects, on a change.
@@ -320,9 +366,10 @@ pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value, view: &
     if is_definition(&op.resource) && op.subresource.is_none() {
         return customresources::validate_definition_update(new, live);
     }
-    if is(&op.resource, "", "services") && op.subresource.is_none() {
-        service::validate(new, Some(live), view)
-    } else {
-        Vec::new()
+    match (op.resource.group.as_str(), op.resource.plural.as_str()) {
+        _ if op.subresource.is_some() => Vec::new(),
+        ("", "services") => service::validate(new, Some(live), view),
+        ("batch", "jobs") => job_selector(new),
+        _ => Vec::new(),
     }
 }

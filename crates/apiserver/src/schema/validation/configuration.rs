@@ -3,10 +3,8 @@
 use base64::Engine as _;
 use serde_json::Value;
 
-use super::metadata::label_selector;
-use super::{empty, immutable, names, one_of, text};
-use crate::schema::quantity::Quantity;
-use crate::schema::{FieldError, FieldErrorKind, FieldPath};
+use super::{empty, immutable, names, text};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath, json_syntax};
 
 /// All values of a ConfigMap or Secret together, in bytes.
 const DATA_LIMIT: usize = 1024 * 1024;
@@ -99,8 +97,7 @@ fn docker(data: &Value, key: &str, errors: &mut Vec<FieldError>) {
         .unwrap_or_default();
     let problem = match serde_json::from_slice::<Value>(&bytes) {
         Ok(Value::Object(_)) => return,
-        _ if bytes.is_empty() => "unexpected end of JSON input",
-        _ => "must be a JSON object",
+        _ => json_syntax::fault(&bytes).unwrap_or_else(|| "must be a JSON object".to_owned()),
     };
     errors.push(FieldError::invalid(path, "<secret contents redacted>", problem));
 }
@@ -125,105 +122,6 @@ pub(super) fn immutable_data(kind: &str, value: &Value, old: &Value, errors: &mu
     }
 }
 
-/// Checks a claim, or a claim template at `path`.
-pub(super) fn claim(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    static NOTHING: Value = Value::Null;
-    let spec = value.get("spec").unwrap_or(&NOTHING);
-    let path = path.child("spec");
-    let modes = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-    if empty(spec, "accessModes") {
-        errors.push(FieldError::required(
-            path.child("accessModes"),
-            "at least 1 access mode is required",
-        ));
-    }
-    if let Some(selector) = spec.get("selector") {
-        label_selector(selector, &path.child("selector"), errors);
-    }
-    let given: Vec<&str> = spec
-        .get("accessModes")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    for mode in &given {
-        if !modes.contains(mode) {
-            errors.push(FieldError::not_supported(path.child("accessModes"), *mode, &modes));
-        }
-    }
-    if given.contains(&"ReadWriteOncePod") && given.iter().any(|mode| *mode != "ReadWriteOncePod") {
-        errors.push(FieldError::forbidden(
-            path.child("accessModes"),
-            "may not use ReadWriteOncePod with other access modes",
-        ));
-    }
-    let at = path.child("resources").key("storage");
-    match spec
-        .pointer("/resources/requests/storage")
-        .and_then(Value::as_str)
-        .map(Quantity::parse)
-    {
-        Some(Ok(size)) if size.is_negative() || size.canonical() == "0" => {
-            errors.push(FieldError::invalid(at, size.canonical(), "must be greater than zero"));
-        }
-        Some(_) => {}
-        None => errors.push(FieldError::required(at, "")),
-    }
-    let class = text(spec, "storageClassName");
-    if !class.is_empty() {
-        for complaint in names::subdomain(class) {
-            errors.push(FieldError::invalid(path.child("storageClassName"), class, complaint));
-        }
-    }
-    one_of(spec, "volumeMode", &["Block", "Filesystem"], false, &path, errors);
-}
-
-/// A claim's spec is fixed but for its requested size and class of attributes.
-pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    let fixed = |object: &Value| {
-        let mut spec = object.get("spec").cloned().unwrap_or_default();
-        if let Some(spec) = spec.as_object_mut() {
-            spec.remove("volumeAttributesClassName");
-            spec.remove("resources");
-            // Naming the volume is the binder's right.
-            if empty(old.get("spec").unwrap_or(&Value::Null), "volumeName") {
-                spec.remove("volumeName");
-            }
-        }
-        spec
-    };
-    if fixed(value) != fixed(old) {
-        let detail =
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-        errors.push(FieldError::forbidden("spec", detail));
-    }
-}
-
-/// Checks a storage class.
-pub(super) fn storage_class(value: &Value, errors: &mut Vec<FieldError>) {
-    if text(value, "provisioner").is_empty() {
-        errors.push(FieldError::required("provisioner", ""));
-    }
-    let root = FieldPath::default();
-    one_of(value, "reclaimPolicy", &["Delete", "Retain"], false, &root, errors);
-    one_of(
-        value,
-        "volumeBindingMode",
-        &["Immediate", "WaitForFirstConsumer"],
-        true,
-        &root,
-        errors,
-    );
-}
-
-/// A storage class is fixed.
-pub(super) fn storage_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
-        immutable(value, old, field, &FieldPath::default(), errors);
-    }
-}
-
 /// Checks a lease.
 pub(super) fn lease(value: &Value, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
@@ -239,10 +137,4 @@ pub(super) fn lease(value: &Value, errors: &mut Vec<FieldError>) {
         ));
     }
     super::non_negative(spec, "leaseTransitions", &path, errors);
-    if !text(spec, "preferredHolder").is_empty() && text(spec, "strategy").is_empty() {
-        errors.push(FieldError::forbidden(
-            path.child("preferredHolder"),
-            "may only be specified if `strategy` is defined",
-        ));
-    }
 }

@@ -76,17 +76,31 @@ fn non_specific(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
 pub(super) fn standard_finalizers(value: &Value, errors: &mut Vec<FieldError>) {
     let metadata = value.get("metadata").unwrap_or(&Value::Null);
     for (finalizer, at) in items(metadata, "finalizers", &FieldPath::new("metadata")) {
+        standard_finalizer(finalizer.as_str().unwrap_or_default(), &at, errors);
+    }
+}
+
+fn standard_finalizer(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let known = [
+        "kubernetes",
+        "orphan",
+        "foregroundDeletion",
+        crate::customresources::CLEANUP_FINALIZER,
+    ];
+    if !name.contains('/') && !known.contains(&name) {
+        let detail = "name is neither a standard finalizer name nor is it fully qualified";
+        errors.push(FieldError::invalid(at, name, detail));
+    }
+}
+
+/// Checks what holds a namespace until it is empty.
+pub(super) fn namespace(value: &Value, errors: &mut Vec<FieldError>) {
+    let spec = value.get("spec").unwrap_or(&Value::Null);
+    let at = FieldPath::new("spec").child("finalizers");
+    for (finalizer, _) in items(spec, "finalizers", &FieldPath::new("spec")) {
         let name = finalizer.as_str().unwrap_or_default();
-        let known = [
-            "kubernetes",
-            "orphan",
-            "foregroundDeletion",
-            crate::customresources::CLEANUP_FINALIZER,
-        ];
-        if !name.contains('/') && !known.contains(&name) {
-            let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid(at, name, detail));
-        }
+        super::named(qualified_name, name, &at, errors);
+        standard_finalizer(name, &at, errors);
     }
 }
 
@@ -253,10 +267,14 @@ pub fn label_selector(selector: &Value, path: &FieldPath, errors: &mut Vec<Field
     }
 }
 
-fn label_value(value: &str) -> Vec<String> {
+fn too_long(most: usize) -> String {
+    format!("must be no more than {most} bytes")
+}
+
+pub(super) fn label_value(value: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if value.len() > 63 {
-        complaints.push(names::too_long(63));
+        complaints.push(too_long(63));
     }
     if !value.is_empty() && !is_name_part(value) {
         complaints.push(
@@ -295,7 +313,7 @@ pub(super) fn qualified_name(name: &str) -> Vec<String> {
     if part.is_empty() {
         complaints.push("name part must be non-empty".to_owned());
     } else if part.len() > 63 {
-        complaints.push(format!("name part {}", names::too_long(63)));
+        complaints.push(format!("name part {}", too_long(63)));
     }
     if !is_name_part(part) {
         complaints.push(format!("name part {PART}"));

@@ -4,20 +4,28 @@
 //! enumerations, selectors that match, names, ports, what may not change). What is not checked here is stored as it
 //! came: a kubelet, which there is none of, would have been the one to complain.
 
+mod addresses;
 mod admission;
+mod autoscaling;
+mod batch;
 mod configuration;
+mod endpoints;
+mod events;
 mod metadata;
 pub mod names;
 mod networking;
+mod node_selectors;
 mod pods;
 mod quotas;
 mod rbac;
+mod storage;
 mod workloads;
 
 use serde_json::Value;
 
 use super::field_error::{FieldError, FieldErrorKind, FieldPath};
 
+pub(crate) use batch::job_selector;
 pub use metadata::{label_selector, labels, object_meta, object_meta_update};
 
 /// What is wrong with an object about to be created.
@@ -37,8 +45,12 @@ pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> 
         return if first.is_empty() { errors } else { first };
     }
     object(group, kind, value, &mut errors);
-    if (group, kind) == ("scheduling.k8s.io", "PriorityClass") {
-        quotas::priority_class(value, &mut errors);
+    match (group, kind) {
+        ("scheduling.k8s.io", "PriorityClass") => quotas::priority_class(value, &mut errors),
+        ("networking.k8s.io", "Ingress") => networking::ingress_create(value, &mut errors),
+        ("", "Event") => events::core(value, &mut errors),
+        ("events.k8s.io", "Event") => events::reported(value, &mut errors),
+        _ => {}
     }
     errors
 }
@@ -55,10 +67,14 @@ pub(super) fn update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec
         ("", "Pod") => pods::pod_update(value, old, &mut errors),
         ("", "ResourceQuota") => quotas::quota_update(value, old, &mut errors),
         ("scheduling.k8s.io", "PriorityClass") => quotas::priority_class_update(value, old, &mut errors),
-        ("", "PersistentVolumeClaim") => configuration::claim_update(value, old, &mut errors),
-        ("apps" | "batch", _) => workloads::update(kind, value, old, &mut errors),
+        ("", "PersistentVolume") => storage::volume_update(value, old, &mut errors),
+        ("", "PersistentVolumeClaim") => storage::claim_update(value, old, &mut errors),
+        ("apps", _) => workloads::update(kind, value, old, &mut errors),
+        ("batch", "Job") => batch::job_update(value, old, &mut errors),
+        ("discovery.k8s.io", "EndpointSlice") => endpoints::slice_update(value, old, &mut errors),
+        ("networking.k8s.io", "IngressClass") => networking::ingress_class_update(value, old, &mut errors),
         ("rbac.authorization.k8s.io", _) => rbac::update(kind, value, old, &mut errors),
-        ("storage.k8s.io", "StorageClass") => configuration::storage_class_update(value, old, &mut errors),
+        ("storage.k8s.io", "StorageClass") => storage::storage_class_update(value, old, &mut errors),
         _ => {}
     }
     errors
@@ -77,24 +93,35 @@ pub(super) fn status_update(group: &str, kind: &str, value: &Value, old: &Value)
 fn object(group: &str, kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
     match (group, kind) {
         ("", "ConfigMap" | "Secret") => configuration::data(kind, value, errors),
-        ("", "PersistentVolumeClaim") => configuration::claim(value, &FieldPath::default(), errors),
+        ("", "PersistentVolumeClaim") => storage::claim(value, &FieldPath::default(), errors),
+        ("", "PersistentVolume") => storage::volume(value, errors),
+        ("", "Endpoints") => endpoints::endpoints(value, errors),
+        ("", "Namespace") => metadata::namespace(value, errors),
         ("", "Service") => networking::service(value, errors),
         ("", "Pod") => pods::pod(value, errors),
         ("", "ResourceQuota") => quotas::quota(value, errors),
         ("", "LimitRange") => quotas::limit_range(value, errors),
-        ("apps" | "batch", _) => workloads::object(kind, value, errors),
+        ("apps", _) => workloads::object(kind, value, errors),
+        ("batch", _) => batch::object(kind, value, errors),
+        ("discovery.k8s.io", "EndpointSlice") => endpoints::slice(value, errors),
         ("networking.k8s.io", "Ingress") => networking::ingress(value, errors),
+        ("networking.k8s.io", "IngressClass") => networking::ingress_class(value, errors),
         ("networking.k8s.io", "NetworkPolicy") => networking::network_policy(value, errors),
         ("rbac.authorization.k8s.io", _) => rbac::object(kind, value, errors),
-        ("autoscaling", "HorizontalPodAutoscaler") => workloads::autoscaler(value, errors),
+        ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::autoscaler(value, errors),
         ("policy", "PodDisruptionBudget") => workloads::disruption_budget(value, errors),
-        ("storage.k8s.io", "StorageClass") => configuration::storage_class(value, errors),
+        ("storage.k8s.io", "StorageClass") => storage::storage_class(value, errors),
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration") => {
             admission::webhooks(kind, value, errors);
         }
         ("coordination.k8s.io", "Lease") => configuration::lease(value, errors),
         _ => {}
     }
+}
+
+/// The complaints of a rule about a name.
+fn named(rule: impl Fn(&str) -> Vec<String>, name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    errors.extend(rule(name).into_iter().map(|why| FieldError::invalid(at, name, why)));
 }
 
 /// A field's text; empty when absent.

@@ -73,8 +73,7 @@ pub fn service_label(name: &str) -> Vec<String> {
 pub fn subdomain(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.len() > 253 {
-        // Of the two functions that the real server has for lengths, this is the one that counts characters.
-        complaints.push("must be no more than 253 characters".to_owned());
+        complaints.push(too_long(253));
     }
     if !is_subdomain(name) {
         complaints.push(format!(
@@ -84,7 +83,8 @@ pub fn subdomain(name: &str) -> Vec<String> {
     complaints
 }
 
-fn path_segment(name: &str, prefix: bool) -> Vec<String> {
+/// The complaints about a name as one segment of a path, or as the beginning of one.
+pub fn path_segment(name: &str, prefix: bool) -> Vec<String> {
     if !prefix && matches!(name, "." | "..") {
         return vec![format!("may not be '{name}'")];
     }
@@ -149,8 +149,9 @@ pub fn data_key(key: &str) -> Vec<String> {
     complaints
 }
 
-pub(super) fn too_long(most: usize) -> String {
-    format!("must be no more than {most} bytes")
+/// Of the two ways in which the real server words this, the one for names; labels have the other.
+fn too_long(most: usize) -> String {
+    format!("must be no more than {most} characters")
 }
 
 fn is_label(name: &str) -> bool {

@@ -6,11 +6,12 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::metadata::{label_selector, labels, qualified_name};
-use super::{empty, internal, items, names, one_of, text};
-use crate::schema::{FieldError, FieldPath};
+use super::{addresses, empty, immutable, internal, items, named, names, one_of, text};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 static NOTHING: Value = Value::Null;
 
+const LONGEST_CONTROLLER: usize = 250;
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 /// Checks a service.
@@ -319,6 +320,10 @@ fn backend(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
                     errors.push(FieldError::required(at.child("resource").child(field), ""));
                 }
             }
+            if resource.get("apiGroup").is_some() {
+                let at = at.child("resource").child("apiGroup");
+                named(names::subdomain, text(resource, "apiGroup"), &at, errors);
+            }
             return;
         }
         (None, None) => {
@@ -358,6 +363,101 @@ fn backend(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// What is asked of new Ingresses only.
+pub(super) fn ingress_create(value: &Value, errors: &mut Vec<FieldError>) {
+    let annotation = "kubernetes.io/ingress.class";
+    let annotations = value.pointer("/metadata/annotations").unwrap_or(&NOTHING);
+    let class = value.pointer("/spec/ingressClassName").and_then(Value::as_str);
+    let older = text(annotations, annotation);
+    if class.is_some_and(|class| !older.is_empty() && class != older) {
+        let why = "must match `ingressClassName` when both are specified";
+        errors.push(FieldError::invalid(
+            FieldPath::new("annotations").child(annotation),
+            older,
+            why,
+        ));
+    }
+}
+
+/// Checks a class of Ingresses.
+pub(super) fn ingress_class(value: &Value, errors: &mut Vec<FieldError>) {
+    let spec = value.get("spec").unwrap_or(&NOTHING);
+    let path = FieldPath::new("spec");
+    let controller = text(spec, "controller");
+    let at = path.child("controller");
+    if controller.len() > LONGEST_CONTROLLER {
+        let detail = format!("may not be more than {LONGEST_CONTROLLER} bytes");
+        errors.push(FieldError::new(FieldErrorKind::TooLong, &at, "", detail));
+    }
+    prefixed_path(controller, &at, errors);
+    let Some(parameters) = spec.get("parameters") else {
+        return;
+    };
+    let path = path.child("parameters");
+    if parameters.get("apiGroup").is_some() {
+        named(
+            names::subdomain,
+            text(parameters, "apiGroup"),
+            &path.child("apiGroup"),
+            errors,
+        );
+    }
+    for field in ["kind", "name"] {
+        let found = text(parameters, field);
+        if found.is_empty() {
+            errors.push(FieldError::required(path.child(field), ""));
+        } else {
+            named(
+                |name| names::path_segment(name, false),
+                found,
+                &path.child(field),
+                errors,
+            );
+        }
+    }
+    one_of(parameters, "scope", &["Cluster", "Namespace"], true, &path, errors);
+    let namespace = parameters.get("namespace").map(|_| text(parameters, "namespace"));
+    let path = path.child("namespace");
+    match (text(parameters, "scope"), namespace) {
+        ("Namespace", None | Some("")) => {
+            errors.push(FieldError::required(path, "`parameters.scope` is set to 'Namespace'"));
+        }
+        ("Namespace", Some(namespace)) => named(names::label, namespace, &path, errors),
+        ("Cluster", Some(_)) => {
+            errors.push(FieldError::forbidden(path, "`parameters.scope` is set to 'Cluster'"));
+        }
+        _ => {}
+    }
+}
+
+/// Checks the name of a controller: a domain, a slash, and more.
+pub(super) fn prefixed_path(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if name.is_empty() {
+        errors.push(FieldError::required(at, ""));
+        return;
+    }
+    match name.split_once('/') {
+        Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
+            named(names::subdomain, domain, at, errors);
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+            if !path.bytes().all(allowed) {
+                let why = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+                errors.push(FieldError::invalid(at, path, why));
+            }
+        }
+        _ => {
+            let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            errors.push(FieldError::invalid(at, name, why));
+        }
+    }
+}
+
+/// Whose class it is, is fixed.
+pub(super) fn ingress_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let spec = |object: &Value| object.get("spec").cloned().unwrap_or_default();
+    immutable(&spec(value), &spec(old), "controller", &FieldPath::new("spec"), errors);
+}
+
 /// Checks a network policy.
 pub(super) fn network_policy(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
@@ -368,13 +468,20 @@ pub(super) fn network_policy(value: &Value, errors: &mut Vec<FieldError>) {
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
         for (rule, at) in items(spec, direction, &path) {
             for (port, at) in items(rule, "ports", &at) {
-                one_of(port, "protocol", &PROTOCOLS, false, &at, errors);
+                one_of(port, "protocol", &["TCP", "UDP", "SCTP"], false, &at, errors);
                 port_or_name(port, "port", &at, errors);
+                end_port(port, &at, errors);
             }
             for (peer, at) in items(rule, peers, &at) {
                 self::peer(peer, &at, errors);
             }
         }
+    }
+    let kinds = spec.get("policyTypes").and_then(Value::as_array);
+    if let Some(kinds) = kinds.filter(|kinds| kinds.len() > 2) {
+        let why = "may not specify more than two policyTypes";
+        errors.push(FieldError::invalid(path.child("policyTypes"), kinds.clone(), why));
+        return;
     }
     for (kind, at) in items(spec, "policyTypes", &path) {
         let kind = kind.as_str().unwrap_or_default();
@@ -401,9 +508,52 @@ fn peer(peer: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     } else if block.is_none() && selectors == 0 {
         errors.push(FieldError::required(at, "must specify a peer"));
     }
-    if let Some(block) = block
-        && text(block, "cidr").is_empty()
-    {
-        errors.push(FieldError::required(at.child("ipBlock").child("cidr"), ""));
+    if let Some(block) = block {
+        ip_block(block, &at.child("ipBlock"), errors);
+    }
+}
+
+fn ip_block(block: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let cidr = text(block, "cidr");
+    if cidr.is_empty() {
+        errors.push(FieldError::required(at.child("cidr"), ""));
+        return;
+    }
+    let Some(range) = addresses::range(cidr, &at.child("cidr"), errors) else {
+        return;
+    };
+    for (except, at) in items(block, "except", at) {
+        let except = except.as_str().unwrap_or_default();
+        let inner = addresses::range(except, &at, errors);
+        if inner.is_some_and(|inner| !range.strictly_contains(inner)) {
+            errors.push(FieldError::invalid(at, except, "must be a strict subset of `cidr`"));
+        }
+    }
+}
+
+/// The last port of a range needs a first one, which has a number.
+fn end_port(port: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let Some(last) = port.get("endPort").and_then(Value::as_i64) else {
+        return;
+    };
+    let at = at.child("endPort");
+    match port.get("port") {
+        None => {
+            let why = "may not be specified when `port` is not specified";
+            errors.push(FieldError::invalid(at, last, why));
+        }
+        Some(Value::String(_)) => {
+            let why = "may not be specified when `port` is non-numeric";
+            errors.push(FieldError::invalid(at, last, why));
+        }
+        Some(first) => {
+            if first.as_i64().is_some_and(|first| last < first) {
+                let why = "must be greater than or equal to `port`";
+                errors.push(FieldError::invalid(&at, first.clone(), why));
+            }
+            if let Some(complaint) = names::port_number(last) {
+                errors.push(FieldError::invalid(at, last, complaint));
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::metadata::qualified_name;
-use super::{immutable, items, text};
+use super::{immutable, items, one_of, text};
 use crate::schema::quantity::Quantity;
 use crate::schema::{FieldError, FieldPath};
 
@@ -421,6 +421,15 @@ pub(super) fn priority_class(value: &Value, errors: &mut Vec<FieldError>) {
             format!("maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"),
         ));
     }
+    let policies = ["PreemptLowerPriority", "Never"];
+    one_of(
+        value,
+        "preemptionPolicy",
+        &policies,
+        false,
+        &FieldPath::default(),
+        errors,
+    );
 }
 
 /// A PriorityClass stays worth what it is.

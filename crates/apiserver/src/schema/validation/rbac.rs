@@ -68,7 +68,11 @@ fn role(value: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::required(path.child("clusterRoleSelectors"), detail));
         }
         for (selector, at) in items(aggregation, "clusterRoleSelectors", &path) {
+            let before = errors.len();
             label_selector(selector, &at, errors);
+            if errors.len() > before {
+                errors.push(FieldError::invalid(at, Value::Null, "invalid label selector."));
+            }
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Deployments and their like, Jobs, autoscalers and disruption budgets.
+//! Deployments and their like, and disruption budgets.
 
 use serde_json::Value;
 
 use super::metadata::label_selector;
 use super::pods::{self, ExtraVolumes};
-use super::{configuration, empty, immutable, internal, items, names, non_negative, one_of, text};
+use super::{empty, immutable, internal, items, names, non_negative, one_of, storage, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 static NOTHING: Value = Value::Null;
 
-/// Checks a kind of `apps` or `batch`.
+/// Checks a kind of `apps`.
 pub(super) fn object(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
@@ -21,8 +21,6 @@ pub(super) fn object(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
         }
         "StatefulSet" => stateful_set(spec, &path, errors),
         "DaemonSet" => daemon_set(spec, &path, errors),
-        "Job" => job(spec, &path, errors),
-        "CronJob" => cron_job(value, spec, &path, errors),
         _ => {}
     }
 }
@@ -36,7 +34,7 @@ fn shown(strategy: &Value) -> Value {
     ])
 }
 
-fn numbers(value: &Value, fields: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn numbers(value: &Value, fields: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in fields {
         non_negative(value, field, path, errors);
     }
@@ -185,7 +183,7 @@ fn selected_template(
     }
 }
 
-fn mismatch(template: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn mismatch(template: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let labels = template.pointer("/metadata/labels").cloned().unwrap_or_default();
     let at = at.child("metadata").child("labels");
     errors.push(FieldError::invalid(
@@ -196,7 +194,7 @@ fn mismatch(template: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Whether a label selector selects labels.
-fn selects(selector: &Value, labels: &Value) -> bool {
+pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     let exact = selector
         .get("matchLabels")
@@ -259,7 +257,7 @@ fn stateful_set(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
     let mut extra = ExtraVolumes::new();
     for (claim, at) in items(spec, "volumeClaimTemplates", path) {
-        configuration::claim(claim, &at, errors);
+        storage::claim(claim, &at, errors);
         extra.insert(
             claim
                 .pointer("/metadata/name")
@@ -306,155 +304,7 @@ fn daemon_set(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     non_negative(spec, "revisionHistoryLimit", path, errors);
 }
 
-fn job(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let fields = [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-    ];
-    numbers(spec, &fields, path, errors);
-    let mode = text(spec, "completionMode");
-    match mode {
-        "Indexed" if spec.get("completions").is_none() => {
-            errors.push(FieldError::required(
-                path.child("completions"),
-                "when completion mode is Indexed",
-            ));
-        }
-        "" | "Indexed" | "NonIndexed" => {}
-        other => errors.push(FieldError::not_supported(
-            path.child("completionMode"),
-            other,
-            &["NonIndexed", "Indexed"],
-        )),
-    }
-    let template = spec.get("template").unwrap_or(&NOTHING);
-    pods::template(template, &ExtraVolumes::new(), &path.child("template"), errors);
-    let policy = template
-        .pointer("/spec/restartPolicy")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let at = path.child("template").child("spec").child("restartPolicy");
-    if matches!(policy, "" | "Always") {
-        let detail = "valid values: \"OnFailure\", \"Never\"";
-        errors.push(FieldError::required(at, detail));
-    } else if !matches!(policy, "OnFailure" | "Never") {
-        errors.push(FieldError::not_supported(at, policy, &["Never", "OnFailure"]));
-    }
-}
-
-fn cron_job(value: &Value, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let schedule = text(spec, "schedule");
-    if schedule.is_empty() {
-        errors.push(FieldError::required(path.child("schedule"), ""));
-    } else if let Err(problem) = cron_schedule(schedule) {
-        errors.push(FieldError::invalid(path.child("schedule"), schedule, problem));
-    }
-    if schedule.contains("TZ") {
-        let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
-        errors.push(FieldError::invalid(path.child("schedule"), schedule, detail));
-    }
-    non_negative(spec, "startingDeadlineSeconds", path, errors);
-    one_of(
-        spec,
-        "concurrencyPolicy",
-        &["Allow", "Forbid", "Replace"],
-        true,
-        path,
-        errors,
-    );
-    let template = spec.get("jobTemplate").unwrap_or(&NOTHING);
-    job(
-        template.get("spec").unwrap_or(&NOTHING),
-        &path.child("jobTemplate").child("spec"),
-        errors,
-    );
-    numbers(
-        spec,
-        &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"],
-        path,
-        errors,
-    );
-    let name = value
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    if name.len() > 52 {
-        errors.push(FieldError::invalid(
-            "metadata.name",
-            name,
-            "must be no more than 52 characters",
-        ));
-    }
-}
-
-/// Whether text is a schedule of five fields or one of the `@` names.
-fn cron_schedule(schedule: &str) -> Result<(), String> {
-    if let Some(name) = schedule.strip_prefix('@') {
-        let known = matches!(
-            name,
-            "yearly" | "annually" | "monthly" | "weekly" | "daily" | "midnight" | "hourly"
-        );
-        return if known || name.starts_with("every ") {
-            Ok(())
-        } else {
-            Err(format!("unrecognized descriptor: {schedule}"))
-        };
-    }
-    let fields: Vec<&str> = schedule
-        .split_whitespace()
-        .filter(|field| !field.contains("TZ="))
-        .collect();
-    if fields.len() != 5 {
-        let shown: Vec<&str> = fields;
-        return Err(format!(
-            "expected exactly 5 fields, found {}: [{}]",
-            shown.len(),
-            shown.join(" ")
-        ));
-    }
-    let bounds = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
-    for (field, (least, most)) in fields.iter().zip(bounds) {
-        for part in field.split(',') {
-            let (range, step) = part
-                .split_once('/')
-                .map_or((part, None), |(range, step)| (range, Some(step)));
-            if step.is_some_and(|step| step.parse::<u32>().map_or(true, |step| step == 0)) {
-                return Err(format!(
-                    "failed to parse int from {}: strconv.Atoi: parsing {:?}: invalid syntax",
-                    step.unwrap_or(""),
-                    step.unwrap_or("")
-                ));
-            }
-            if matches!(range, "*" | "?") {
-                continue;
-            }
-            for end in range.split('-') {
-                // Months and days may be named by three letters.
-                if end.len() == 3 && end.bytes().all(|byte| byte.is_ascii_alphabetic()) && most <= 12 {
-                    continue;
-                }
-                let Ok(number) = end.parse::<i64>() else {
-                    return Err(format!(
-                        "failed to parse int from {end}: strconv.Atoi: parsing {end:?}: invalid syntax"
-                    ));
-                };
-                if number < least {
-                    return Err(format!("beginning of range ({number}) below minimum ({least}): {part}"));
-                }
-                if number > most {
-                    return Err(format!("end of range ({number}) above maximum ({most}): {part}"));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// What may not change: selectors, a StatefulSet's identity, a Job's template.
+/// What may not change: selectors, and a StatefulSet's identity.
 pub(super) fn update(kind: &str, value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
     let spec = value.get("spec").unwrap_or(&NOTHING);
@@ -481,76 +331,7 @@ pub(super) fn update(kind: &str, value: &Value, old: &Value, errors: &mut Vec<Fi
                 errors.push(FieldError::forbidden(&path, detail));
             }
         }
-        "Job" => {
-            if text(spec, "completionMode") != "Indexed" {
-                immutable(spec, before, "completions", &path, errors);
-            }
-            for field in [
-                "selector",
-                "template",
-                "completionMode",
-                "podFailurePolicy",
-                "backoffLimitPerIndex",
-                "managedBy",
-                "successPolicy",
-            ] {
-                immutable(spec, before, field, &path, errors);
-            }
-        }
         _ => {}
-    }
-}
-
-/// Checks an autoscaler.
-pub(super) fn autoscaler(value: &Value, errors: &mut Vec<FieldError>) {
-    let spec = value.get("spec").unwrap_or(&NOTHING);
-    let path = FieldPath::new("spec");
-    let least = spec.get("minReplicas").and_then(Value::as_i64);
-    let most = spec.get("maxReplicas").and_then(Value::as_i64).unwrap_or(0);
-    if let Some(least) = least
-        && least < 1
-    {
-        errors.push(FieldError::invalid(
-            path.child("minReplicas"),
-            least,
-            "must be greater than or equal to 1",
-        ));
-    }
-    if most == 0 {
-        errors.push(FieldError::required(
-            path.child("maxReplicas"),
-            "must be set and greater than 0",
-        ));
-    } else if most < 0 {
-        errors.push(FieldError::invalid(
-            path.child("maxReplicas"),
-            most,
-            "must be greater than or equal to 1",
-        ));
-    }
-    if least.is_some_and(|least| most < least) {
-        errors.push(FieldError::invalid(
-            path.child("maxReplicas"),
-            most,
-            "must be greater than or equal to `minReplicas`",
-        ));
-    }
-    let target = spec.get("scaleTargetRef").unwrap_or(&NOTHING);
-    let at = path.child("scaleTargetRef");
-    for field in ["kind", "name"] {
-        if text(target, field).is_empty() {
-            errors.push(FieldError::required(at.child(field), ""));
-        }
-    }
-    let version = text(target, "apiVersion");
-    let grouped = version.split_once('/').is_some_and(|(group, _)| !group.is_empty());
-    let core_kind = version == "v1" && text(target, "kind") == "ReplicationController";
-    if !grouped && !core_kind {
-        errors.push(FieldError::invalid(
-            at.child("apiVersion"),
-            version,
-            "apiVersion must specify API group",
-        ));
     }
 }
 
