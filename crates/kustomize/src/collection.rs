@@ -205,7 +205,8 @@ fn merge_data(resource: &mut Resource, old: &Resource) {
             continue;
         };
         for (key, value) in merged {
-            let mut fresh = crate::yaml::node::Node::quoted(value.text()).placed_like(&value);
+            let mut fresh =
+                crate::yaml::node::Node::quoted(if value.is_null() { "" } else { value.text() }).placed_like(&value);
             fresh.style = crate::yaml::node::Style::Quoted;
             target.set_field(&key, fresh);
         }

@@ -91,6 +91,16 @@ impl ResourceId {
         }
     }
 
+    /// What a selector asks for, whatever is known of its kind.
+    pub(crate) fn of_selector(gvk: Gvk, name: impl Into<String>, namespace: impl Into<String>) -> Self {
+        ResourceId {
+            gvk,
+            name: name.into(),
+            namespace: namespace.into(),
+            cluster_scoped: false,
+        }
+    }
+
     pub(crate) fn is_cluster_scoped(&self) -> bool {
         self.cluster_scoped
     }

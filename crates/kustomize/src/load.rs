@@ -254,7 +254,7 @@ impl<'tree> Loader<'tree> {
                 });
             };
             for mut item in *items {
-                json::through_json(&mut item).map_err(|problem| Error::Object {
+                json::through_json_text(&mut item).map_err(|problem| Error::Object {
                     path: path.to_owned(),
                     line: problem.line,
                     message: problem.message,

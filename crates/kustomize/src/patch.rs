@@ -123,8 +123,8 @@ impl PreparedPatch {
 /// Stands for kustomize's notes while a patch is merged.
 const NOTES: &str = "internal.config.kubernetes.io/previousNames";
 
-/// The annotations, as an empty mapping where there are none.
-fn annotations_of(node: &mut Node) -> Option<&mut Node> {
+/// The annotations, as an empty mapping where there are none: in kustomize its notes are there.
+pub(crate) fn annotations_of(node: &mut Node) -> Option<&mut Node> {
     let metadata = node.map_field("metadata")?;
     if metadata.get("annotations").is_some_and(Node::is_null) {
         metadata.remove("annotations");

@@ -315,8 +315,12 @@ impl Builder<'_> {
                     let mut new = new.clone();
                     let mut labels = new.text_map("labels");
                     if labels.remove("validated-by").is_some() {
-                        // kustomize writes the others anew to take this one away, and counts that as a change.
-                        if !labels.is_empty() {
+                        // kustomize writes the others anew to take this one away, and counts that as a change of those that
+                        // no transformer made.
+                        let written =
+                            |(key, value): &(Node, Node)| value.share.group == 0 && key.text() != "validated-by";
+                        let labels_node = new.node.at(&["metadata", "labels"]);
+                        if labels_node.is_some_and(|labels| labels.entries().iter().any(written)) {
                             return false;
                         }
                         new.set_text_map("labels", &labels);

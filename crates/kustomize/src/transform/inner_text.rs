@@ -56,7 +56,11 @@ pub(crate) fn write_in_text(
             // A null, which nothing can be put into: only the blanks around it go.
             inside.text().to_owned()
         } else if is_json {
-            json_text(&inside, &text)?
+            match json_text(&inside, &text) {
+                Ok(new) => new,
+                // kustomize then goes the way of any other field, where the text is read and forgotten.
+                Err(_) => return Ok(false),
+            }
         } else {
             yaml_text(&inside, &text, whole)
                 .map_err(|why| format!("'{}' holds YAML text, in which {why}", outer.join(".")))?

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::collection::Trouble;
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
+use crate::patch::annotations_of;
 use crate::resource::Resource;
 use crate::yaml::node::{Node, Share, Tag};
 
@@ -34,6 +35,9 @@ pub(crate) fn transform(
                 }
                 Ok(())
             };
+            if spec.path == "metadata/annotations" && resource.notes.are_annotations() {
+                let _ = annotations_of(&mut resource.node);
+            }
             apply(&mut resource.node, spec, Create::Map, &mut write)
                 .map_err(|message| Trouble::of(resource, message))?;
         }

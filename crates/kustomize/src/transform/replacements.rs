@@ -137,15 +137,8 @@ type Whole = (usize, Vec<String>);
 
 /// The value of a source, and where it is read when it is the whole of a field.
 fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<(Node, Option<Whole>), String> {
-    let Some(schema) = resources.list.first().map(|resource| &resource.schema) else {
-        return Err("nothing selected: there are no resources".to_owned());
-    };
-    let wanted = ResourceId::new(
-        schema,
-        source.selector.gvk.clone(),
-        source.selector.name.clone(),
-        source.selector.namespace.clone(),
-    );
+    let selector = &source.selector;
+    let wanted = ResourceId::of_selector(selector.gvk.clone(), selector.name.clone(), selector.namespace.clone());
     let path = if source.field_path.is_empty() {
         "metadata.name"
     } else {

@@ -75,6 +75,8 @@ struct Place {
     in_flow: bool,
     /// Strings are read again by yaml.v2.
     printed: bool,
+    /// Nodes mean what they say, for they aren't written before they are decoded.
+    as_is: bool,
 }
 
 impl Place {
@@ -143,7 +145,12 @@ fn fail(node: &Node, message: impl Into<String>) -> NotJson {
 }
 
 fn scalar_value(node: &Node, place: Place) -> Result<Value, NotJson> {
-    let meant = if place.in_flow && is_quoted_in_flow(node) {
+    let meant = if place.as_is && !node.tagged && matches!(node.style, Style::Folded | Style::LeftOut) {
+        match node.style {
+            Style::Folded => Scalar::Text(node.text().into()),
+            _ => Scalar::Null,
+        }
+    } else if place.in_flow && !place.as_is && is_quoted_in_flow(node) {
         Scalar::Text(node.text().into())
     } else {
         meaning(node, Dialect::V3).map_err(|message| fail(node, message))?
@@ -166,6 +173,10 @@ fn is_quoted_in_flow(node: &Node) -> bool {
         Style::Plain if !node.tagged => match node.tag {
             Tag::Null => node.text().is_empty(),
             Tag::Timestamp => node.text().contains(':'),
+            Tag::None => {
+                let text = node.text();
+                text.is_empty() || text.contains(':') && matches!(resolve(text, Dialect::V3), Scalar::Timestamp(_))
+            }
             _ => false,
         },
         _ => false,
@@ -380,6 +391,52 @@ pub(crate) fn through_json(node: &mut Node) -> Result<(), NotJson> {
     inner_value(node)?;
     rewrite(node, Place::default().root());
     Ok(())
+}
+
+/// Rewrites a node in place as if it had been written as JSON and read as YAML, keeping its lines: what becomes of the items of a
+/// list of resources.
+///
+/// # Errors
+/// As [`resource_value`].
+pub(crate) fn through_json_text(node: &mut Node) -> Result<(), NotJson> {
+    resource_value(node)?;
+    rewrite_as_text(node, Place::default());
+    Ok(())
+}
+
+fn rewrite_as_text(node: &mut Node, place: Place) {
+    let place = Place {
+        printed: true,
+        as_is: true,
+        ..place
+    };
+    let inside = place.inside(node);
+    match &mut node.data {
+        Data::Seq(items) => items.iter_mut().for_each(|item| rewrite_as_text(item, inside)),
+        Data::Map(entries) => {
+            for (key, value) in entries.iter_mut() {
+                *key = Node::quoted(key.text()).placed_like(key);
+                rewrite_as_text(value, inside);
+            }
+        }
+        Data::Scalar(_) => {
+            let read = match scalar_value(node, place) {
+                Ok(Value::String(text)) => Node::quoted(text),
+                Ok(Value::Number(number)) if number.is_f64() => {
+                    let text = number::format_json(number.as_f64().unwrap_or_default());
+                    let tag = resolve(&text, Dialect::V3).tag();
+                    Node::scalar(text, tag)
+                }
+                Ok(Value::Number(number)) => Node::scalar(number.to_string(), Tag::Int),
+                Ok(other) => from_value(&other),
+                Err(_) => return,
+            };
+            *node = read.placed_like(node);
+            return;
+        }
+    }
+    node.tagged = false;
+    node.style = Style::Flow;
 }
 
 fn rewrite(node: &mut Node, place: Place) {

@@ -147,6 +147,10 @@ fn parsed(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
         };
         match event {
             Event::StreamStart | Event::DocumentStart(..) => {}
+            // The end of a document that never began.
+            Event::StreamEnd if text.lines().any(|line| line.trim_end() == "...") => {
+                return reader.fail(&span, "did not find expected node content");
+            }
             Event::StreamEnd | Event::DocumentEnd => return Ok(None),
             other => {
                 let node = reader.node(other, span, 0)?;
