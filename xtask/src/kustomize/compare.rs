@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use kustomize::LoadRestrictor;
+
 use super::oracle::{self, Scratch, Verdict};
 
 /// Build every kustomization below a folder with both, and compare byte for byte.
@@ -17,6 +19,9 @@ pub(crate) struct Compare {
     /// Write each disagreement into a file of this folder.
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Let kustomizations read files outside of their directory, as `--load-restrictor LoadRestrictionsNone` does.
+    #[arg(long)]
+    unrestricted: bool,
     /// Also print what both refuse, and what they say.
     #[arg(long)]
     refusals: bool,
@@ -33,7 +38,12 @@ pub(super) struct Outcome {
 impl Compare {
     /// Compares, prints a table, and fails when something disagrees.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let outcomes = folder(&self.directory)?;
+        let restrictor = if self.unrestricted {
+            LoadRestrictor::None
+        } else {
+            LoadRestrictor::RootOnly
+        };
+        let outcomes = folder(&self.directory, restrictor)?;
         let mut screen = std::io::stdout().lock();
         if let Some(out) = &self.out {
             std::fs::create_dir_all(out)?;
@@ -64,7 +74,7 @@ impl Compare {
 }
 
 /// Compares everything below a folder.
-pub(super) fn folder(directory: &Path) -> anyhow::Result<Vec<Outcome>> {
+pub(super) fn folder(directory: &Path, restrictor: LoadRestrictor) -> anyhow::Result<Vec<Outcome>> {
     oracle::there_is_one()?;
     let directory = directory.canonicalize()?;
     let mut outcomes = Vec::new();
@@ -80,12 +90,18 @@ pub(super) fn folder(directory: &Path) -> anyhow::Result<Vec<Outcome>> {
             continue;
         }
         let name = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        outcomes.extend(one_tree(&name, number, root, &found)?);
+        outcomes.extend(one_tree(&name, number, root, &found, restrictor)?);
     }
     Ok(outcomes)
 }
 
-fn one_tree(name: &str, number: usize, root: &Path, found: &[String]) -> anyhow::Result<Vec<Outcome>> {
+fn one_tree(
+    name: &str,
+    number: usize,
+    root: &Path,
+    found: &[String],
+    restrictor: LoadRestrictor,
+) -> anyhow::Result<Vec<Outcome>> {
     let tree = oracle::read(root)?;
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(BTreeMap::new());
@@ -99,7 +115,7 @@ fn one_tree(name: &str, number: usize, root: &Path, found: &[String]) -> anyhow:
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 found.get(index).map(|inside| (index, inside))
             } {
-                let verdict = oracle::ask(&tree, inside, root, scratch.path())?;
+                let verdict = oracle::ask(&tree, inside, root, restrictor, scratch.path())?;
                 let place = format!("{name}/{inside}");
                 if let Ok(mut outcomes) = outcomes.lock() {
                     outcomes.insert(index, Outcome { place, verdict });
@@ -170,7 +186,7 @@ mod tests {
             writeln!(errors, "skipped: there is no kustomize on PATH").unwrap();
             return;
         }
-        let outcomes = folder(Path::new(&directory)).unwrap();
+        let outcomes = folder(Path::new(&directory), LoadRestrictor::RootOnly).unwrap();
         assert!(outcomes.iter().any(|outcome| matches!(outcome.verdict, Verdict::Same)));
         let wrong: Vec<String> = outcomes
             .iter()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kustomize::MapTree;
+use kustomize::{LoadRestrictor, MapTree};
 
 use super::oracle::{self, Scratch, Verdict};
 use super::shrink::shrink;
@@ -175,7 +175,7 @@ fn one(tree: &Tree, scratch: &Path) -> anyhow::Result<Verdict> {
     for (path, text) in &tree.files {
         map.insert(path, text.as_bytes());
     }
-    oracle::ask(&map, &tree.build, &folder, scratch)
+    oracle::ask(&map, &tree.build, &folder, LoadRestrictor::RootOnly, scratch)
 }
 
 fn lay(tree: &Tree, folder: &Path) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use kustomize::{MapTree, Options, build};
+use kustomize::{LoadRestrictor, MapTree, Options, build};
 
 /// How long the real one may take for one tree.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -103,10 +103,18 @@ pub(super) fn there_is_one() -> anyhow::Result<()> {
 }
 
 /// What the real one printed, or why it refused; `None` when it took too long. Its output goes through files in `scratch`.
-fn real(directory: &Path, scratch: &Path) -> anyhow::Result<Option<Result<Vec<u8>, String>>> {
+fn real(
+    directory: &Path,
+    restrictor: LoadRestrictor,
+    scratch: &Path,
+) -> anyhow::Result<Option<Result<Vec<u8>, String>>> {
+    let restriction = match restrictor {
+        LoadRestrictor::None => "LoadRestrictionsNone",
+        LoadRestrictor::RootOnly => "LoadRestrictionsRootOnly",
+    };
     let (out, err) = (scratch.join("stdout"), scratch.join("stderr"));
     let mut child = Command::new("kustomize")
-        .arg("build")
+        .args(["build", "--load-restrictor", restriction])
         .arg(directory)
         .stdin(Stdio::null())
         .stdout(File::create(&out)?)
@@ -138,14 +146,24 @@ fn real(directory: &Path, scratch: &Path) -> anyhow::Result<Option<Result<Vec<u8
 }
 
 /// Builds the directory `inside` of a tree by both; `disk` is where the tree lies for the real one.
-pub(super) fn ask(tree: &MapTree, inside: &str, disk: &Path, scratch: &Path) -> anyhow::Result<Verdict> {
-    let ours = build(tree, inside, &Options::default());
+pub(super) fn ask(
+    tree: &MapTree,
+    inside: &str,
+    disk: &Path,
+    load_restrictor: LoadRestrictor,
+    scratch: &Path,
+) -> anyhow::Result<Verdict> {
+    let options = Options {
+        load_restrictor,
+        ..Options::default()
+    };
+    let ours = build(tree, inside, &options);
     if let Err(error) = &ours
         && error.to_string().contains("is remote: nothing is fetched")
     {
         return Ok(Verdict::Remote);
     }
-    let Some(real) = real(&disk.join(inside), scratch)? else {
+    let Some(real) = real(&disk.join(inside), load_restrictor, scratch)? else {
         return Ok(Verdict::TimedOut);
     };
     Ok(match (ours, real) {

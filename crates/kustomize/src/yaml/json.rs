@@ -360,6 +360,8 @@ pub(crate) fn from_value(value: &Value) -> Node {
         Value::Null => Node::scalar("null", Tag::Null),
         Value::Bool(truth) => Node::scalar(truth.to_string(), Tag::Bool),
         Value::Number(number) => number_node(number.as_f64().unwrap_or(0.0)),
+        // yaml.v3 writes this one without quotes, and reads it as something else than text.
+        Value::String(text) if text == "<<" => Node::scalar("<<", Tag::Merge),
         Value::String(text) => string_node(text),
         Value::Array(items) => Node::seq(items.iter().map(from_value).collect()).in_flow(items.is_empty()),
         Value::Object(map) => {
