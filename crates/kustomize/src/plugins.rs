@@ -319,8 +319,12 @@ impl Builder<'_> {
                         // no transformer made.
                         let written =
                             |(key, value): &(Node, Node)| value.share.group == 0 && key.text() != "validated-by";
+                        let metadata = new.node.get("metadata").map_or(&[][..], Node::entries);
+                        let moves = metadata.last().is_some_and(|(key, _)| key.text() != "labels");
                         let labels_node = new.node.at(&["metadata", "labels"]);
-                        if labels_node.is_some_and(|labels| labels.entries().iter().any(written)) {
+                        if labels_node.is_some_and(|labels| labels.entries().iter().any(written))
+                            || moves && !labels.is_empty()
+                        {
                             return false;
                         }
                         new.set_text_map("labels", &labels);

@@ -33,14 +33,14 @@ static SCOPES: LazyLock<HashMap<&'static str, Vec<(&'static str, bool)>>> = Lazy
 /// What the schema says of one node of a resource.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Type<'schema> {
-    /// A mapping of a built-in type.
-    Object(usize),
+    /// A mapping of a built-in type, with the schema that may say otherwise of the types in it.
+    Object(usize, Option<&'schema Own>),
     /// A mapping from any key to a built-in type.
-    Values(usize),
+    Values(usize, Option<&'schema Own>),
     /// A list that is replaced.
     Replaced,
     /// A list that is merged by keys (none for a list of scalars), with the type of its elements.
-    Merged(&'static [String], Option<usize>),
+    Merged(&'static [String], Option<usize>, Option<&'schema Own>),
     /// A part of a schema that a kustomization brings.
     Own(&'schema Own, &'schema Value),
 }
@@ -56,6 +56,8 @@ enum Entry {
 #[derive(Debug, Default)]
 struct Table {
     types: Vec<HashMap<&'static str, Entry>>,
+    /// The names of the types' definitions.
+    names: Vec<&'static str>,
     kinds: HashMap<&'static str, usize>,
 }
 
@@ -66,9 +68,10 @@ fn read(text: &'static str) -> Table {
     for line in text.lines() {
         let words: Vec<&'static str> = line.split_ascii_whitespace().collect();
         match words.as_slice() {
-            ["type", _, kinds @ ..] => {
+            ["type", _, name, kinds @ ..] => {
                 let number = table.types.len();
                 table.types.push(HashMap::new());
+                table.names.push(name);
                 for kind in kinds {
                     table.kinds.insert(kind, number);
                 }
@@ -100,16 +103,23 @@ fn insert(table: &mut Table, name: &'static str, entry: Entry) {
 }
 
 impl<'schema> Type<'schema> {
+    /// What a reference to a built-in type leads to: a kustomization's schema may define it anew.
+    fn built_in(of: usize, own: Option<&'schema Own>) -> Self {
+        own.filter(|own| own.built_in == BuiltIn::Under)
+            .and_then(|own| own.at(own.document.get("definitions")?.get(TABLE.names.get(of)?)?))
+            .unwrap_or(Type::Object(of, own))
+    }
+
     /// The type of a field.
     pub(crate) fn field(self, name: &str) -> Option<Type<'schema>> {
         match self {
-            Type::Object(of) => Some(match TABLE.types.get(of)?.get(name)? {
-                Entry::Object(of) => Type::Object(*of),
-                Entry::Values(of) => Type::Values(*of),
+            Type::Object(of, own) => Some(match TABLE.types.get(of)?.get(name)? {
+                Entry::Object(of) => Type::built_in(*of, own),
+                Entry::Values(of) => Type::Values(*of, own),
                 Entry::Replaced => Type::Replaced,
-                Entry::Merged { keys, elements } => Type::Merged(keys, *elements),
+                Entry::Merged { keys, elements } => Type::Merged(keys, *elements, own),
             }),
-            Type::Values(of) => Some(Type::Object(of)),
+            Type::Values(of, own) => Some(Type::built_in(of, own)),
             Type::Replaced | Type::Merged(..) => None,
             Type::Own(own, node) => {
                 let named = node.get("properties").and_then(|properties| properties.get(name));
@@ -121,7 +131,7 @@ impl<'schema> Type<'schema> {
     /// The keys by which the elements of a list are known, when it is merged.
     pub(crate) fn merge_keys(self) -> Option<Cow<'schema, [String]>> {
         match self {
-            Type::Merged(keys, _) => Some(Cow::Borrowed(keys)),
+            Type::Merged(keys, ..) => Some(Cow::Borrowed(keys)),
             Type::Own(_, node) => {
                 let strategy = node.get("x-kubernetes-patch-strategy")?.as_str()?;
                 if !strategy.split(',').any(|strategy| strategy == "merge") {
@@ -144,7 +154,7 @@ impl<'schema> Type<'schema> {
     /// The type of a list's elements.
     pub(crate) fn elements(self) -> Option<Type<'schema>> {
         match self {
-            Type::Merged(_, elements) => elements.map(Type::Object),
+            Type::Merged(_, elements, own) => elements.map(|of| Type::built_in(of, own)),
             Type::Own(own, node) => {
                 let kind = node.get("type")?;
                 let is_list = kind == "array"
@@ -233,7 +243,18 @@ impl Own {
                 .filter(|reference| !reference.is_empty())
             {
                 None => return Some(Type::Own(self, node)),
-                Some(reference) => node = self.document.pointer(reference.strip_prefix('#')?)?,
+                Some(reference) => {
+                    let pointer = reference.strip_prefix('#')?;
+                    let found = self.document.pointer(pointer);
+                    // Built-in definitions that were read are there too, and win when they were read later.
+                    if self.built_in == BuiltIn::Over || self.built_in == BuiltIn::Under && found.is_none() {
+                        let name = pointer.strip_prefix("/definitions/")?;
+                        if let Some(of) = TABLE.names.iter().position(|known| *known == name) {
+                            return Some(Type::Object(of, Some(self)));
+                        }
+                    }
+                    node = found?;
+                }
             }
         }
         None
@@ -304,21 +325,21 @@ impl Schema {
     /// The type of a kind; `None` for one that nothing knows, whose lists are never merged.
     pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<Type<'_>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let built_in = || {
+        let built_in = |own| {
             TABLE
                 .kinds
                 .get(format!("{group}/{version}/{kind}").as_str())
-                .map(|number| Type::Object(*number))
+                .map(|number| Type::Object(*number, own))
         };
         let Some(own) = self.own.get() else {
             self.was_used.store(true, Ordering::Relaxed);
-            return built_in();
+            return built_in(None);
         };
         match own.built_in {
-            _ if group == "kustomize.config.k8s.io" => built_in(),
+            _ if group == "kustomize.config.k8s.io" => built_in(None),
             BuiltIn::Gone => own.of_kind(api_version, kind),
-            BuiltIn::Under => own.of_kind(api_version, kind).or_else(built_in),
-            BuiltIn::Over => built_in().or_else(|| own.of_kind(api_version, kind)),
+            BuiltIn::Under => own.of_kind(api_version, kind).or_else(|| built_in(Some(own))),
+            BuiltIn::Over => built_in(Some(own)).or_else(|| own.of_kind(api_version, kind)),
         }
     }
 

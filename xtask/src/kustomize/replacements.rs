@@ -82,7 +82,7 @@ fn fields_of(random: &mut Random, made: &Made, source: bool) -> String {
         })
         .filter(|field| !source || !(field.contains('*') || field.contains("[=")))
         .collect();
-    if source && random.chance(85) || fit.is_empty() {
+    if source && random.chance(93) || fit.is_empty() {
         return "metadata.name".to_owned();
     }
     random.pick(&fit).to_owned()
@@ -173,7 +173,7 @@ fn target(random: &mut Random, visible: &[Made]) -> Value {
 
 fn options(random: &mut Random, target: bool) -> Value {
     let mut options = map([]);
-    if random.chance(40) {
+    if random.chance(25) {
         options.put("delimiter", random.pick(&["-", ":", ".", "/", "e"]));
         if random.chance(60) {
             let index: &[&str] = if target {

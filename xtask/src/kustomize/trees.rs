@@ -229,7 +229,7 @@ fn oddities(random: &mut Random, text: &mut String) {
         7 => text.push_str("---\n\n---\nnull\n"),
         8 => text.push_str("\n   \n \n"),
         9 => text.push_str("...\n"),
-        10 => text.insert_str(0, "%YAML 1.1\n---\n"),
+        10 if random.chance(10) => text.insert_str(0, "%YAML 1.1\n---\n"),
         11 => *text = text.replace('\n', "\n\n"),
         12 => text.push_str("# the end, without a line break"),
         13 => text.push_str("---"),
