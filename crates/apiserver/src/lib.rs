@@ -19,6 +19,7 @@ mod connections;
 mod controllers;
 pub mod customresources;
 mod definitions;
+mod expressions;
 mod fairness;
 mod http;
 mod kinds;

@@ -175,7 +175,14 @@ impl Checker<'_> {
             Type::Object(name) => match self.environment.field(name, field) {
                 Some(found) => found.clone(),
                 None => {
-                    self.problem(expression, format!("undefined field '{field}'"));
+                    self.problem(
+                        expression,
+                        if self.environment.knows(name) {
+                            format!("undefined field '{field}'")
+                        } else {
+                            format!("unexpected failed resolution of '{name}'")
+                        },
+                    );
                     Type::Error
                 }
             },

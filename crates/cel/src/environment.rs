@@ -38,6 +38,11 @@ impl Environment {
         self.variables.get(name)
     }
 
+    /// Whether it is declared what fields these objects have.
+    pub(crate) fn knows(&self, object: &str) -> bool {
+        self.objects.contains_key(object)
+    }
+
     pub(crate) fn field(&self, object: &str, field: &str) -> Option<&Type> {
         let fields = self.objects.get(object)?;
         let keyword = || fields.get(&crate::escaping::escape(field)?);

@@ -249,8 +249,16 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
                 match first {
                     Some(found) => {
                         self.meter.spend(1)?;
-                        qualifiers = qualifiers.get(1..).unwrap_or_default();
-                        found?
+                        let (found, rest) = (found?, qualifiers.get(1..).unwrap_or_default());
+                        let optional = qualifiers.first().is_some_and(|first| first.optional);
+                        qualifiers = rest;
+                        if optional {
+                            Value::optional(Some(found))
+                        } else if attribute.test && rest.is_empty() {
+                            Value::Bool(true)
+                        } else {
+                            found
+                        }
                     }
                     None => match self.variables.get(name) {
                         Some(value) => value,

@@ -56,6 +56,8 @@ impl Rule {
 #[derive(Debug, Clone)]
 pub(super) struct Matcher {
     rules: Vec<Rule>,
+    /// Whether it is about everything if there are no rules.
+    everything: bool,
     excluded: Vec<Rule>,
     equivalent: bool,
     namespaces: Selectors,
@@ -74,8 +76,17 @@ struct Constraints {
 }
 
 impl Matcher {
-    /// What a webhook or `matchResources` says.
+    /// What a webhook or a policy's `matchConstraints` say.
     pub(super) fn read(constraints: &Value) -> Self {
+        Self::build(constraints, false)
+    }
+
+    /// What a binding's `matchResources` say: without rules they are about everything that the policy is about.
+    pub(super) fn of_binding(resources: &Value) -> Self {
+        Self::build(resources, true)
+    }
+
+    fn build(constraints: &Value, everything: bool) -> Self {
         let read: Constraints = serde_json::from_value(constraints.clone()).unwrap_or_default();
         Self {
             rules: if read.rules.is_empty() {
@@ -83,6 +94,7 @@ impl Matcher {
             } else {
                 read.rules
             },
+            everything,
             excluded: read.exclude_resource_rules,
             equivalent: read.match_policy != "Exact",
             namespaces: Selectors::from_label_selector(&read.namespace_selector),
@@ -94,7 +106,7 @@ impl Matcher {
     pub(super) fn resource(&self, registry: &Registry, attributes: &Attributes<'_>) -> Option<Arc<Resource>> {
         let own = &attributes.op.resource;
         let covers = |rules: &[Rule], resource: &Resource| rules.iter().any(|rule| rule.covers(attributes, resource));
-        let own_covered = covers(&self.rules, own);
+        let own_covered = covers(&self.rules, own) || self.everything && self.rules.is_empty();
         if own_covered && self.excluded.is_empty() {
             return Some(own.clone());
         }

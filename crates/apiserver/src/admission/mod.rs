@@ -5,17 +5,19 @@
 //! again whenever a write was overtaken by another. What a mutation changed is owned by nobody, as in Kubernetes:
 //! owners are settled before it.
 
+mod asking;
 mod attributes;
+mod cache;
 mod classes;
 mod escalation;
 mod limit_range;
 mod matching;
 mod namespace_lifecycle;
 mod pods;
+pub(crate) mod policies;
 pub(crate) mod quota;
 mod resources;
 mod subject;
-mod unenforced;
 mod webhooks;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +45,7 @@ pub(crate) struct State {
     /// Those of [`OPTIONAL_PLUGINS`] that are left out.
     left_out: OnceLock<Vec<String>>,
     hooks: webhooks::Hooks,
+    policies: policies::Policies,
     turns: quota::Turns,
     /// Whether the server has started. What it writes until then is its own, and asks nobody: it would not start
     /// without those that it is to serve.
@@ -68,6 +71,14 @@ impl State {
     /// The turns of the namespaces that have quotas.
     pub(crate) fn turns(&self) -> &quota::Turns {
         &self.turns
+    }
+
+    fn policies(&self, registry: &Registry) -> Vec<policies::InForce> {
+        if self.open.load(Ordering::Acquire) {
+            self.policies.in_force(&registry.view())
+        } else {
+            Vec::new()
+        }
     }
 
     fn hooks(&self, registry: &Registry, phase: webhooks::Phase) -> Vec<Arc<webhooks::Hook>> {
@@ -138,7 +149,6 @@ async fn own_rules(
         Action::Delete => namespace_lifecycle::on_delete(attributes)?,
     }
     let Some(object) = object else { return Ok(()) };
-    unenforced::check(attributes.op, attributes.name, object)?;
     if attributes.resource().is_custom() {
         return Ok(());
     }
@@ -185,6 +195,7 @@ pub(crate) async fn validate(
         }
         classes::validate_growth(attributes, &view, object)?;
     }
+    policies::validate(registry, attributes, object).await?;
     if !waits {
         return Ok(Charge(None));
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Attributes;
 use crate::catalog::Resource;
@@ -43,8 +43,43 @@ pub(super) fn taken_back(
     convert(changed, &resource.api_version(), attributes.resource())
 }
 
+/// The request without its objects, as reviews and expressions describe it: shown in the version of
+/// `shown_as`, and matched as one about `resource`.
+pub(super) fn request(attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resource) -> Value {
+    let resource_of = |resource: &Resource| json!({"group": resource.group, "version": resource.version, "resource": resource.plural});
+    let kind_of = |resource: &Resource| {
+        let (group, version, kind) = kind(attributes, resource);
+        json!({"group": group, "version": version, "kind": kind})
+    };
+    let own = attributes.resource();
+    let mut request = Map::new();
+    for (key, value) in [
+        ("kind", kind_of(shown_as)),
+        ("resource", resource_of(resource)),
+        ("requestKind", kind_of(own)),
+        ("requestResource", resource_of(own)),
+        ("operation", json!(attributes.action.as_str())),
+        ("userInfo", attributes.op.user.to_value()),
+        ("dryRun", json!(attributes.dry_run())),
+        ("options", attributes.options()),
+    ] {
+        request.insert(key.to_owned(), value);
+    }
+    for (key, value) in [
+        ("subResource", attributes.subresource()),
+        ("requestSubResource", attributes.subresource()),
+        ("name", attributes.name),
+        ("namespace", attributes.namespace()),
+    ] {
+        if !value.is_empty() {
+            request.insert(key.to_owned(), json!(value));
+        }
+    }
+    Value::Object(request)
+}
+
 /// Group, version and kind of what is [`shown`].
-pub(super) fn kind(attributes: &Attributes<'_>, resource: &Resource) -> (String, String, String) {
+fn kind(attributes: &Attributes<'_>, resource: &Resource) -> (String, String, String) {
     match resource.subresource(attributes.subresource()) {
         Some(own) if !own.version.is_empty() => (own.group.clone(), own.version.clone(), own.kind.clone()),
         _ => (resource.group.clone(), resource.version.clone(), resource.kind.clone()),

@@ -12,6 +12,7 @@ use super::expiry::{Due, Expiry};
 use super::garbage::{FOREGROUND, ORPHAN, OwnerIndex, has_finalizer};
 use super::namespace;
 use super::object_name::{ObjectName, is_deleting, text};
+use super::policy_types;
 use super::service_account::{ROOT_CA, account_of};
 use super::workload;
 
@@ -43,6 +44,8 @@ pub(crate) enum Task {
     Expire(Due),
     /// A namespace whose quotas are to be counted anew.
     Count(String),
+    /// An admission policy whose expressions are to be checked against the kinds that it is about.
+    CheckTypes(String),
 }
 
 /// Turns changes into tasks.
@@ -150,6 +153,9 @@ impl Dispatcher {
                 }
             }
             ("rbac.authorization.k8s.io", "clusterroles", None) => tasks.push(Task::Aggregate),
+            ("admissionregistration.k8s.io", "validatingadmissionpolicies", None) if policy_types::is_due(object) => {
+                tasks.push(Task::CheckTypes(name.name.clone()));
+            }
             ("apiextensions.k8s.io", "customresourcedefinitions", None) => tasks.extend(self.unresolved_tasks()),
             _ => {}
         }
@@ -317,6 +323,7 @@ fn is_special(name: &ObjectName) -> bool {
     match (name.group.as_str(), name.plural.as_str()) {
         ("", "namespaces" | "serviceaccounts" | "secrets" | "events" | "resourcequotas")
         | ("rbac.authorization.k8s.io", "clusterroles")
+        | ("admissionregistration.k8s.io", "validatingadmissionpolicies")
         | ("apiextensions.k8s.io", "customresourcedefinitions") => true,
         ("", "configmaps") => name.name == ROOT_CA,
         _ => false,

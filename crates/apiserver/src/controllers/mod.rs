@@ -12,6 +12,7 @@ mod expiry;
 mod garbage;
 mod namespace;
 mod object_name;
+mod policy_types;
 mod queue;
 mod run;
 mod service_account;

@@ -15,6 +15,7 @@ use super::garbage::{
 };
 use super::namespace::{Remaining, finalized, is_ending, with_conditions};
 use super::object_name::{ObjectName, is_deleting, text};
+use super::policy_types;
 use super::run::Settings;
 use super::service_account::{TokenSecret, account_of, default_account, judge_secret, root_ca};
 use super::workload;
@@ -88,6 +89,7 @@ impl Worker {
             Task::Stray(name) => self.stray(name).await?,
             Task::Expire(due) => self.expire(due).await?,
             Task::Count(namespace) => self.count(namespace).await?,
+            Task::CheckTypes(name) => self.check_types(name).await?,
         }
         Ok(Done::Yes)
     }
@@ -260,6 +262,24 @@ impl Worker {
             self.update(&name, None, AGGREGATION_MANAGER, role).await?;
         }
         Ok(())
+    }
+
+    async fn check_types(&self, policy: &str) -> Result<(), TaskError> {
+        let name = ObjectName::cluster(policy_types::GROUP, policy_types::PLURAL, policy);
+        let Some(object) = self.read(&self.registry.view(), &name) else {
+            return Ok(());
+        };
+        if !policy_types::is_due(&object) {
+            return Ok(());
+        }
+        let patch = policy_types::status(&object, &self.registry);
+        let operation = self.operation(&name, policy_types::MANAGER)?.subresource("status");
+        match self.registry.patch(&operation, policy, &patch).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.code == 404 => Ok(()),
+            Err(error) if error.code == 409 => Err(TaskError::Raced),
+            Err(error) => Err(refused("reporting on", &name, error)),
+        }
     }
 
     async fn workload(&self, name: &ObjectName) -> Result<(), TaskError> {

@@ -95,6 +95,9 @@ impl Registry {
         strategy::explicit_nulls(resource, &mut object, true);
         let mut errors = kinds::validate(resource, &object);
         errors.extend(strategy::validate_create(resource, &object, &view));
+        if errors.is_empty() {
+            errors = admission::policies::check_rights(self, op, &object, None);
+        }
         refuse(op, object.name(), errors)?;
         kinds::warnings(resource, &object, true)
             .into_iter()

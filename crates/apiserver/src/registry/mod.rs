@@ -30,7 +30,7 @@ pub(crate) use continue_token::ContinueToken;
 pub(crate) use create::{generate_name, timestamp};
 pub(crate) use decode::{BodyFormat, decode_object, parse as parse_body, untyped};
 pub use delete::{DeleteOptions, Deleted};
-pub(crate) use encode::{convert, decode_stored, kind_prefix, without_kind};
+pub(crate) use encode::{convert, decode_stored, from_storage, kind_prefix, without_kind};
 pub(crate) use list::Item;
 pub(crate) use list::{ListOptions, ListResult, RevisionMatch};
 pub(crate) use metadata::ObjectExt;

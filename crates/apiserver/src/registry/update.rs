@@ -102,6 +102,9 @@ impl Registry {
             strategy::bump_generation(op, live, &mut new);
             let mut errors = kinds::validate_update(op, live, &new);
             errors.extend(strategy::validate_update(op, live, &new, &view));
+            if errors.is_empty() {
+                errors = admission::policies::check_rights(self, op, &new, Some(live));
+            }
             refuse(op, name, errors)?;
             kinds::warnings(resource, &new, false)
                 .into_iter()

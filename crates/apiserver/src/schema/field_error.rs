@@ -25,6 +25,8 @@ pub enum FieldErrorKind {
     TooMany,
     /// A value refers to something that is not there.
     NotFound,
+    /// It can't be said whether a value is right.
+    Internal,
 }
 
 impl FieldErrorKind {
@@ -40,6 +42,7 @@ impl FieldErrorKind {
             Self::TooLong => "FieldValueTooLong",
             Self::TooMany => "FieldValueTooMany",
             Self::NotFound => "FieldValueNotFound",
+            Self::Internal => "InternalError",
         }
     }
 
@@ -53,6 +56,7 @@ impl FieldErrorKind {
             Self::TooLong => "Too long",
             Self::TooMany => "Too many",
             Self::NotFound => "Not found",
+            Self::Internal => "Internal error",
         }
     }
 }
@@ -115,7 +119,10 @@ impl FieldError {
     pub fn body(&self) -> String {
         let words = self.kind.words();
         let mut body = match self.kind {
-            FieldErrorKind::Required | FieldErrorKind::Forbidden | FieldErrorKind::TooLong => words.to_owned(),
+            FieldErrorKind::Required
+            | FieldErrorKind::Forbidden
+            | FieldErrorKind::TooLong
+            | FieldErrorKind::Internal => words.to_owned(),
             _ if self.value == OMITTED => words.to_owned(),
             _ => format!("{words}: {}", go_value(&self.value)),
         };

@@ -21,6 +21,7 @@ mod exchanges;
 mod garbage;
 mod kubectl;
 mod openapi;
+mod policies;
 mod quotas;
 mod serving;
 mod tokens;

@@ -120,8 +120,8 @@ async fn answer(
         .unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn webhooks_are_asked_as_by_a_real_server() {
+/// Replays a recording that was made with the webhook beside the server.
+async fn check(scenario: &str) {
     let directory = tempfile::tempdir().unwrap();
     // Recorded without a controller manager; its writes would be shown to the webhooks, too.
     let config = Config {
@@ -137,9 +137,20 @@ async fn webhooks_are_asked_as_by_a_real_server() {
         ("127.0.0.1:@PORT", address.as_str()),
         ("@CA", webhook.ca.as_str()),
     ];
-    let out = differing(&server, "webhooks", &names, || webhook.taken()).await;
+    let out = differing(&server, scenario, &names, || webhook.taken()).await;
     server.close().await;
-    assert!(out.is_empty(), "{out}");
+    assert!(out.is_empty(), "{scenario}:\n{out}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn webhooks_are_asked_as_by_a_real_server() {
+    check("webhooks").await;
+}
+
+/// Which requests a webhook is asked about, and what is refused when its conditions can't tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn match_conditions_hold_as_on_a_real_server() {
+    check("match_conditions").await;
 }
 
 /// Whoever registers a webhook chooses where the server connects to and sees what others write: no tenant may.

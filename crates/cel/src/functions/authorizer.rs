@@ -49,11 +49,11 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -
 }
 
 fn service_account<'a>(check: &Check, namespace: &str, name: &str) -> Result<Value<'a>, Failure> {
-    if let Some(problem) = super::formats::subdomain_problems(name, false).first() {
-        return Err(Failure::new(format!("Invalid service account name: {problem}")));
+    if !super::formats::subdomain_problems(name, false).is_empty() {
+        return Err(Failure::new("Invalid service account name"));
     }
-    if let Some(problem) = super::formats::label_problems(namespace, false).first() {
-        return Err(Failure::new(format!("Invalid service account namespace: {problem}")));
+    if !super::formats::label_problems(namespace, false).is_empty() {
+        return Err(Failure::new("Invalid service account namespace"));
     }
     let mut check = Check::clone(check);
     check.service_account = Some((namespace.to_owned(), name.to_owned()));

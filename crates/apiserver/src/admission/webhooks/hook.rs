@@ -1,17 +1,17 @@
 //! The registered webhooks, read from their configurations once a version.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::super::cache::Cache;
 use super::super::matching::{GROUP, Matcher};
 use super::client::Endpoint;
-use crate::registry::{ObjectExt, Registry, decode_stored};
+use crate::expressions::{Compiler, Conditions};
+use crate::registry::{ObjectExt, Registry};
 
 /// Which of the two kinds of webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,7 @@ pub(in crate::admission) struct Hook {
     pub(super) name: String,
     pub(super) phase: Phase,
     pub(super) matcher: Matcher,
+    pub(super) conditions: Conditions,
     pub(super) endpoint: Endpoint,
     pub(super) ignores_failures: bool,
     pub(super) allows_dry_run: bool,
@@ -93,6 +94,7 @@ fn read(phase: Phase, configuration: &str, value: &Value) -> Hook {
         name: stored.name,
         phase,
         matcher: Matcher::read(value),
+        conditions: Conditions::read(value, &Compiler::default(), false),
         endpoint,
         ignores_failures: stored.failure_policy == "Ignore",
         allows_dry_run: matches!(stored.side_effects.as_str(), "None" | "NoneOnDryRun"),
@@ -109,44 +111,27 @@ fn read(phase: Phase, configuration: &str, value: &Value) -> Hook {
     }
 }
 
-/// The webhooks of one configuration, and the revision in which it was read.
-type Read = (u64, Vec<Arc<Hook>>);
-
-/// The webhooks of every configuration by its key in the store.
+/// The webhooks of every configuration.
 #[derive(Debug, Default)]
 pub(in crate::admission) struct Hooks {
-    read: Mutex<HashMap<String, Read>>,
+    mutating: Cache<Vec<Arc<Hook>>>,
+    validating: Cache<Vec<Arc<Hook>>>,
 }
 
 impl Hooks {
     /// The webhooks of one phase, in the order of their configurations' names.
     pub(in crate::admission) fn of(&self, registry: &Registry, phase: Phase) -> Vec<Arc<Hook>> {
-        let view = registry.view();
         let prefix = format!("/{GROUP}/{}/", phase.plural());
-        let mut entries = view.entries(&prefix).peekable();
-        if entries.peek().is_none() {
-            return Vec::new();
-        }
-        let mut read_before = self.read.lock();
-        let mut present = HashMap::new();
-        let mut hooks = Vec::new();
-        for (key, entry) in entries {
-            let known = read_before
-                .remove(key)
-                .filter(|(revision, _)| *revision == entry.revision);
-            let (revision, own) = known.unwrap_or_else(|| {
-                let object = decode_stored(entry).unwrap_or_default();
-                let list = object.get("webhooks").and_then(Value::as_array);
-                let own = list.into_iter().flatten();
-                let own = own.map(|value| Arc::new(read(phase, object.name(), value)));
-                (entry.revision, own.collect())
-            });
-            hooks.extend(own.iter().cloned());
-            present.insert(key.to_owned(), (revision, own));
-        }
-        // Configurations of this phase that are gone are forgotten; those of the other phase stay.
-        read_before.retain(|key, _| !key.starts_with(&prefix));
-        read_before.extend(present);
-        hooks
+        let cache = match phase {
+            Phase::Mutating => &self.mutating,
+            Phase::Validating => &self.validating,
+        };
+        let configurations = cache.of(&registry.view(), &prefix, |object| {
+            let list = object.get("webhooks").and_then(Value::as_array);
+            let own = list.into_iter().flatten();
+            own.map(|value| Arc::new(read(phase, object.name(), value))).collect()
+        });
+        let all = configurations.iter().flat_map(|configuration| configuration.iter());
+        all.cloned().collect()
     }
 }

@@ -11,13 +11,16 @@ mod review;
 mod trust;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::asking::Subject;
 use super::matching::GROUP;
 use super::{Attributes, subject};
 use crate::catalog::Resource;
+use crate::expressions::Match;
 use crate::http::ApiError;
 use crate::registry::Registry;
 
@@ -80,7 +83,18 @@ fn wanted(
     if !hook.matcher.selects(registry, attributes, object)? {
         return Ok(None);
     }
-    Ok(Some(resource))
+    if hook.conditions.is_empty() {
+        return Ok(Some(resource));
+    }
+    let subject = Subject::of(registry, attributes, &resource, attributes.resource(), object)?;
+    let matches = subject.ask(registry, attributes, |inputs| {
+        hook.conditions.check(inputs, &BTreeMap::new(), hook.ignores_failures)
+    });
+    match matches {
+        Match::Yes => Ok(Some(resource)),
+        Match::No => Ok(None),
+        Match::Failed(why) => Err(ApiError::denied(attributes.resource(), attributes.name, &why)),
+    }
 }
 
 /// Which webhooks a request has been through, so that some of them can be asked again.

@@ -23,36 +23,11 @@ pub(super) fn request(
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Value {
-    let kind_of = |resource: &Resource| {
-        let (group, version, kind) = subject::kind(attributes, resource);
-        json!({"group": group, "version": version, "kind": kind})
-    };
-    let resource_of = |resource: &Resource| json!({"group": resource.group, "version": resource.version, "resource": resource.plural});
-    let own = attributes.resource();
-    let mut request = json!({
-        "uid": uid,
-        "kind": kind_of(resource),
-        "resource": resource_of(resource),
-        "requestKind": kind_of(own),
-        "requestResource": resource_of(own),
-        "operation": attributes.action.as_str(),
-        "userInfo": attributes.op.user.to_value(),
-        "object": object,
-        "oldObject": old,
-        "dryRun": attributes.dry_run(),
-        "options": attributes.options(),
-    });
+    let mut request = subject::request(attributes, resource, resource);
     if let Some(map) = request.as_object_mut() {
-        for (key, value) in [
-            ("subResource", attributes.subresource()),
-            ("requestSubResource", attributes.subresource()),
-            ("name", attributes.name),
-            ("namespace", attributes.namespace()),
-        ] {
-            if !value.is_empty() {
-                map.insert(key.to_owned(), json!(value));
-            }
-        }
+        map.insert("uid".to_owned(), json!(uid));
+        map.insert("object".to_owned(), json!(object));
+        map.insert("oldObject".to_owned(), json!(old));
     }
     json!({"kind": KIND, "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use kubernetes_cel::Type;
 use serde_json::Value;
 
 use super::metadata::{label_selector, qualified_name};
-use super::{empty, items, names, one_of, text};
+use super::{empty, items, names, one_of, policies, text};
+use crate::expressions::{Compiler, Problem, Scope};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -13,11 +15,34 @@ const URL_FORM: &str = "; desired format: https://host[/path]";
 /// How many match conditions there may be.
 const CONDITIONS: usize = 64;
 
-/// Checks a Validating- or MutatingWebhookConfiguration.
-pub(super) fn webhooks(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
+/// Checks what configures admission.
+pub(super) fn object(group: &str, kind: &str, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    if group != "admissionregistration.k8s.io" {
+        return;
+    }
+    match kind {
+        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => webhooks(kind, value, old, errors),
+        "ValidatingAdmissionPolicy" => policies::policy(value, old, errors),
+        "ValidatingAdmissionPolicyBinding" => policies::binding(value, errors),
+        _ => {}
+    }
+}
+
+/// Checks a Validating- or MutatingWebhookConfiguration. Match conditions that none of its webhooks changes stay as
+/// they are.
+fn webhooks(kind: &str, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let mut seen = BTreeSet::new();
+    let conditions = |value: &Value| -> Vec<Option<Value>> {
+        let hooks = value.get("webhooks").and_then(Value::as_array);
+        let hooks = hooks.into_iter().flatten();
+        hooks.map(|hook| hook.get("matchConditions").cloned()).collect()
+    };
+    let unchanged = old.is_some_and(|old| conditions(old) == conditions(value));
     for (hook, path) in items(value, "webhooks", &FieldPath::default()) {
         webhook(kind, hook, &path, errors);
+        if !unchanged {
+            match_conditions(hook, false, &path, errors);
+        }
         review_versions(hook, &path.child("admissionReviewVersions"), errors);
         let name = text(hook, "name");
         if !name.is_empty() && !seen.insert(name) {
@@ -55,7 +80,6 @@ fn webhook(kind: &str, hook: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
         one_of(hook, "reinvocationPolicy", &["IfNeeded", "Never"], false, path, errors);
     }
     client(hook, &path.child("clientConfig"), errors);
-    match_conditions(hook, path, errors);
 }
 
 /// Checks the selectors of namespaces and objects.
@@ -331,8 +355,8 @@ fn service(service: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Checks the names of match conditions, and that there are not too many. Their expressions are compiled elsewhere.
-pub(super) fn match_conditions(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+/// Checks match conditions, which may name `params` if their holder has some.
+pub(super) fn match_conditions(value: &Value, params: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let count = value
         .get("matchConditions")
         .and_then(Value::as_array)
@@ -348,8 +372,12 @@ pub(super) fn match_conditions(value: &Value, path: &FieldPath, errors: &mut Vec
     let mut seen = BTreeSet::new();
     for (condition, path) in items(value, "matchConditions", path) {
         let name = text(condition, "name");
-        if text(condition, "expression").trim().is_empty() {
-            errors.push(FieldError::required(path.child("expression"), ""));
+        let source = text(condition, "expression").trim();
+        let own = path.child("expression");
+        if source.is_empty() {
+            errors.push(FieldError::required(own, ""));
+        } else if let Err(problem) = Compiler::default().check(source, Scope::with_authorizer(params), &[Type::Bool]) {
+            errors.push(expression_error(&own, source, problem));
         }
         if name.is_empty() {
             errors.push(FieldError::required(path.child("name"), ""));
@@ -361,5 +389,13 @@ pub(super) fn match_conditions(value: &Value, path: &FieldPath, errors: &mut Vec
         if !seen.insert(name) {
             errors.push(FieldError::duplicate(path.child("name"), name));
         }
+    }
+}
+
+/// The complaint about an expression.
+pub(super) fn expression_error(path: &FieldPath, source: &str, problem: Problem) -> FieldError {
+    match problem {
+        Problem::Invalid(detail) => FieldError::invalid(path, source, detail),
+        Problem::Internal(detail) => FieldError::new(FieldErrorKind::Internal, path, Value::Null, detail),
     }
 }

@@ -16,6 +16,7 @@ pub mod names;
 mod networking;
 mod node_selectors;
 mod pods;
+mod policies;
 mod quotas;
 mod rbac;
 mod storage;
@@ -45,6 +46,7 @@ pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> 
         return if first.is_empty() { errors } else { first };
     }
     object(group, kind, value, &mut errors);
+    admission::object(group, kind, value, None, &mut errors);
     match (group, kind) {
         ("scheduling.k8s.io", "PriorityClass") => quotas::priority_class(value, &mut errors),
         ("networking.k8s.io", "Ingress") => networking::ingress_create(value, &mut errors),
@@ -61,6 +63,7 @@ pub(super) fn update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec
     metadata::object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
     metadata::standard_finalizers(value, &mut errors);
     object(group, kind, value, &mut errors);
+    admission::object(group, kind, value, Some(old), &mut errors);
     match (group, kind) {
         ("", "ConfigMap" | "Secret") => configuration::immutable_data(kind, value, old, &mut errors),
         ("", "Service") => networking::service_update(value, old, &mut errors),
@@ -87,6 +90,9 @@ pub(super) fn status_update(group: &str, kind: &str, value: &Value, old: &Value)
     if (group, kind) == ("", "ResourceQuota") {
         quotas::quota_status(value, &mut errors);
     }
+    if (group, kind) == ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") {
+        policies::policy_status(value, &mut errors);
+    }
     errors
 }
 
@@ -111,9 +117,6 @@ fn object(group: &str, kind: &str, value: &Value, errors: &mut Vec<FieldError>) 
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::autoscaler(value, errors),
         ("policy", "PodDisruptionBudget") => workloads::disruption_budget(value, errors),
         ("storage.k8s.io", "StorageClass") => storage::storage_class(value, errors),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration") => {
-            admission::webhooks(kind, value, errors);
-        }
         ("coordination.k8s.io", "Lease") => configuration::lease(value, errors),
         _ => {}
     }

@@ -1,0 +1,102 @@
+//! What expressions are asked about: the request's objects as they are shown, its description, and its user's rights.
+
+use std::borrow::Cow;
+
+use kubernetes_cel::{Check, Decision};
+use serde_json::Value;
+
+use super::{Attributes, subject};
+use crate::authentication::UserInfo;
+use crate::authorization::{self, Authorizer as _};
+use crate::catalog::Resource;
+use crate::expressions::{Authorizer, Inputs};
+use crate::http::ApiError;
+use crate::registry::Registry;
+
+/// A request as one webhook or policy sees it.
+pub(super) struct Subject<'a> {
+    object: Option<Cow<'a, Value>>,
+    old_object: Option<Cow<'a, Value>>,
+    request: Value,
+}
+
+impl<'a> Subject<'a> {
+    /// The objects in the version of `shown_as`, of a request that was matched as one about `resource`.
+    pub(super) fn of(
+        registry: &Registry,
+        attributes: &Attributes<'a>,
+        shown_as: &Resource,
+        resource: &Resource,
+        object: Option<&'a Value>,
+    ) -> Result<Self, ApiError> {
+        let shown = |object: &'a Value| subject::shown(registry, attributes, shown_as, object);
+        let mut request = subject::request(attributes, shown_as, resource);
+        // The description is a review's; what is said elsewhere is empty in it.
+        if let Some(map) = request.as_object_mut() {
+            map.insert("uid".to_owned(), Value::from(""));
+            map.insert("object".to_owned(), Value::Null);
+            map.insert("oldObject".to_owned(), Value::Null);
+        }
+        Ok(Self {
+            object: object.map(shown).transpose()?,
+            old_object: attributes.old.map(shown).transpose()?,
+            request,
+        })
+    }
+
+    /// Calls `ask` with the values of the variables.
+    pub(super) fn ask<T>(
+        &self,
+        registry: &Registry,
+        attributes: &Attributes<'_>,
+        ask: impl FnOnce(Inputs<'_>) -> T,
+    ) -> T {
+        let resource = attributes.resource();
+        let own = Check::of_resource(
+            &resource.group,
+            &resource.plural,
+            attributes.subresource(),
+            attributes.namespace(),
+            attributes.name,
+        );
+        let decide = |check: &Check| decide(registry, &attributes.op.user, check);
+        ask(Inputs {
+            object: self.object.as_deref(),
+            old_object: self.old_object.as_deref(),
+            request: Some(&self.request),
+            authorizer: Some(Authorizer {
+                resource: &own,
+                decide: &decide,
+            }),
+            ..Inputs::default()
+        })
+    }
+}
+
+/// Whether the request's user may do something, or the ServiceAccount that is asked for.
+fn decide(registry: &Registry, user: &UserInfo, check: &Check) -> Decision {
+    let account = check
+        .service_account
+        .as_ref()
+        .map(|(namespace, name)| UserInfo::service_account(namespace, name, ""));
+    let wanted = if check.path.is_empty() {
+        authorization::Attributes {
+            verb: check.verb.clone(),
+            group: check.group.clone(),
+            version: "*".to_owned(),
+            resource: check.resource.clone(),
+            subresource: check.subresource.clone(),
+            namespace: check.namespace.clone(),
+            name: check.name.clone(),
+            path: None,
+        }
+    } else {
+        authorization::Attributes::path(&check.verb, &check.path)
+    };
+    let decision = registry.rights().authorize(account.as_ref().unwrap_or(user), &wanted);
+    Decision {
+        allowed: decision.allowed,
+        reason: decision.reason,
+        error: None,
+    }
+}

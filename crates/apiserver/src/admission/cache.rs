@@ -1,0 +1,43 @@
+//! Objects that are read into something else once a version: webhooks and policies, which every request asks for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::registry::{View, decode_stored};
+
+/// What was read from the objects below one prefix of the store's keys, by key and revision.
+#[derive(Debug)]
+pub(super) struct Cache<T>(Mutex<HashMap<String, (u64, Arc<T>)>>);
+
+impl<T> Default for Cache<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Cache<T> {
+    /// What is stored below a prefix, always the same one, in the order of the keys. Only what changed is read again.
+    pub(super) fn of(&self, view: &View, prefix: &str, read: impl Fn(&Value) -> T) -> Vec<Arc<T>> {
+        let mut entries = view.entries(prefix).peekable();
+        if entries.peek().is_none() {
+            return Vec::new();
+        }
+        let mut known = self.0.lock();
+        let mut present = HashMap::new();
+        let mut all = Vec::new();
+        for (key, entry) in entries {
+            let before = known.remove(key).filter(|(revision, _)| *revision == entry.revision);
+            let (revision, own) = before.unwrap_or_else(|| {
+                let object = decode_stored(entry).unwrap_or_default();
+                (entry.revision, Arc::new(read(&object)))
+            });
+            all.push(own.clone());
+            present.insert(key.to_owned(), (revision, own));
+        }
+        *known = present;
+        all
+    }
+}

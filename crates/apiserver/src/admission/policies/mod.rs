@@ -1,0 +1,250 @@
+//! ValidatingAdmissionPolicies: expressions that refuse requests, warn of them or note them, as their bindings say.
+//!
+//! Owns which policies a request meets, which parameters they get, and what their verdicts mean for the request. What a
+//! policy says about one request is decided in [`verdict`], without any other object. A policy and its bindings hold
+//! from the write that brings them on, and until the one that takes them away. Refuses to judge policies, bindings and
+//! questions to the authorizer, or a policy could shut out its own removal.
+
+mod parameters;
+mod policy;
+mod rights;
+mod type_check;
+mod verdict;
+
+use serde_json::{Value, json};
+
+pub(crate) use policy::{InForce, Policies};
+pub(crate) use rights::check as check_rights;
+pub(crate) use type_check::{Schemas, warnings as type_warnings, without_references};
+
+use self::policy::{Action, Binding, Policy};
+use self::verdict::{Denial, Verdict};
+use super::Attributes;
+use super::asking::Subject;
+use super::matching::GROUP;
+use crate::authentication::Lookup;
+use crate::catalog::Resource;
+use crate::http::ApiError;
+use crate::registry::{ObjectExt, Registry};
+
+/// How many evaluations may follow each other before others have their turn.
+const IN_A_ROW: usize = 16;
+
+/// Whether no policy may judge requests about a resource.
+fn is_exempt(resource: &Resource) -> bool {
+    match resource.group.as_str() {
+        GROUP => matches!(
+            resource.plural.as_str(),
+            "validatingadmissionpolicies"
+                | "validatingadmissionpolicybindings"
+                | "mutatingadmissionpolicies"
+                | "mutatingadmissionpolicybindings"
+        ),
+        "authentication.k8s.io" => matches!(resource.plural.as_str(), "selfsubjectreviews" | "tokenreviews"),
+        "authorization.k8s.io" => true,
+        _ => false,
+    }
+}
+
+/// A request that a policy denies, and by which of its bindings.
+struct Denied<'a> {
+    policy: &'a str,
+    binding: Option<&'a str>,
+    denial: Denial,
+}
+
+impl Denied<'_> {
+    /// What the request is answered with.
+    fn into_error(self, attributes: &Attributes<'_>, object: Option<&Value>) -> ApiError {
+        let Denial { message, reason } = self.denial;
+        let policy = self.policy;
+        let message = match self.binding {
+            Some(binding) => {
+                format!("ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}")
+            }
+            None => format!("ValidatingAdmissionPolicy '{policy}' denied request: {message}"),
+        };
+        let named = |object: &Value| !object.name().is_empty() || !object.meta_str("generateName").is_empty();
+        let mut error = match object {
+            _ if !attributes.name.is_empty() => attributes.denied(None, &message),
+            Some(object) if named(object) => attributes.denied(Some(object), &message),
+            _ => ApiError::denied(attributes.resource(), "Unknown", &message),
+        };
+        error.code = match reason.as_str() {
+            "Forbidden" => 403,
+            "Unauthorized" => 401,
+            "RequestEntityTooLarge" => 413,
+            _ => 422,
+        };
+        error.reason = reason.into();
+        error.details.insert("causes".to_owned(), json!([{"message": message}]));
+        error
+    }
+}
+
+/// Asks every policy about a request. All are asked before the first denial counts, so that every warning is given.
+pub(super) async fn validate(
+    registry: &Registry,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+) -> Result<(), ApiError> {
+    if is_exempt(attributes.resource()) {
+        return Ok(());
+    }
+    let in_force = registry.admission().policies(registry);
+    let mut first: Option<Denied<'_>> = None;
+    let mut evaluations = 0;
+    for InForce { policy, bindings } in &in_force {
+        let misconfigured = |binding: Option<&'_ Binding>, why: String| {
+            let what = if binding.is_some() { "binding" } else { "policy" };
+            let denial = Denial::invalid(format!("failed to configure {what}: {why}"));
+            (!policy.ignores_failures).then_some(denial)
+        };
+        let Some(resource) = policy.matcher.resource(registry, attributes) else {
+            continue;
+        };
+        let selected = policy.matcher.selects(registry, attributes, object);
+        let configured = match selected {
+            Ok(false) => continue,
+            Ok(true) => parameters::resolve(registry, policy),
+            Err(error) => Err(error.message),
+        };
+        let kind = match configured {
+            Ok(kind) => kind,
+            Err(why) => {
+                if let (None, Some(denial)) = (&first, misconfigured(None, why)) {
+                    first = Some(Denied {
+                        policy: &policy.name,
+                        binding: None,
+                        denial,
+                    });
+                }
+                continue;
+            }
+        };
+        let mut subject = None;
+        for binding in bindings {
+            let found = match binding.selects(registry, attributes, object) {
+                Ok(false) => continue,
+                Ok(true) => parameters::collect(registry, kind.as_deref(), binding, attributes.namespace()),
+                Err(error) => Err(error.message),
+            };
+            let denied = |denial: Denial| Denied {
+                policy: &policy.name,
+                binding: Some(&binding.name),
+                denial,
+            };
+            let params = match found {
+                Ok(params) => params,
+                Err(why) => {
+                    if let (None, Some(denial)) = (&first, misconfigured(Some(binding), why)) {
+                        first = Some(denied(denial));
+                    }
+                    continue;
+                }
+            };
+            if params.is_empty() {
+                continue;
+            }
+            if subject.is_none() {
+                subject = Some(Judged::of(registry, attributes, &resource, object)?);
+            }
+            let Some(subject) = &subject else { continue };
+            for params in params {
+                evaluations += 1;
+                if evaluations % IN_A_ROW == 0 {
+                    tokio::task::yield_now().await;
+                }
+                let verdict = subject.judge(registry, attributes, policy, params.as_ref());
+                let denial = carry_out(attributes, policy, binding, verdict);
+                if first.is_none() {
+                    first = denial.map(denied);
+                }
+            }
+        }
+    }
+    match first {
+        Some(denied) => Err(denied.into_error(attributes, object)),
+        None => Ok(()),
+    }
+}
+
+/// A request as one policy sees it.
+struct Judged<'a> {
+    /// As it was matched.
+    matched: Subject<'a>,
+    /// As it was made: what match conditions see.
+    made: Subject<'a>,
+    namespace: Option<Value>,
+}
+
+impl<'a> Judged<'a> {
+    fn of(
+        registry: &Registry,
+        attributes: &Attributes<'a>,
+        resource: &Resource,
+        object: Option<&'a Value>,
+    ) -> Result<Self, ApiError> {
+        let namespace = match attributes.namespace() {
+            "" => None,
+            _ if attributes.is_part_of("", "namespaces") => None,
+            name => {
+                let found = registry.view().get("", "namespaces", None, name);
+                let missing = || ApiError::new(404, "NotFound", format!("namespaces {name:?} not found"));
+                Some(Value::clone(found.ok_or_else(missing)?.as_ref()))
+            }
+        };
+        Ok(Self {
+            matched: Subject::of(registry, attributes, resource, resource, object)?,
+            made: Subject::of(registry, attributes, resource, attributes.resource(), object)?,
+            namespace,
+        })
+    }
+
+    fn judge(
+        &self,
+        registry: &Registry,
+        attributes: &Attributes<'_>,
+        policy: &Policy,
+        params: Option<&Value>,
+    ) -> Verdict {
+        self.made.ask(registry, attributes, |made| {
+            let matches = policy.matches(verdict::with_params(made, params));
+            self.matched.ask(registry, attributes, |matched| {
+                policy.judge(matches, verdict::with_params(matched, params), self.namespace.as_ref())
+            })
+        })
+    }
+}
+
+/// Does what a binding wants done with a verdict. Returns the denial of the request, if that is wanted.
+fn carry_out(attributes: &Attributes<'_>, policy: &Policy, binding: &Binding, verdict: Verdict) -> Option<Denial> {
+    let mut first = None;
+    for (index, denial) in verdict.denials {
+        for action in &binding.actions {
+            match action {
+                Action::Deny => first = first.or_else(|| Some(denial.clone())),
+                Action::Warn => attributes.op.warn(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
+                    policy.name, binding.name, denial.message
+                )),
+                // There is no audit log to note it in; what it says stays out of other logs.
+                Action::Audit => tracing::debug!(
+                    policy = policy.name,
+                    binding = binding.name,
+                    validation = index,
+                    "a request fails a policy whose binding notes it"
+                ),
+            }
+        }
+    }
+    for (key, _) in verdict.notes {
+        tracing::debug!(
+            policy = policy.name,
+            binding = binding.name,
+            key,
+            "a policy notes a request"
+        );
+    }
+    first.or_else(|| verdict.failed_notes.into_iter().next().map(Denial::invalid))
+}

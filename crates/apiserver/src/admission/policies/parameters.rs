@@ -1,0 +1,69 @@
+//! The parameters of a policy: which kind they are of, and which objects a binding refers to.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::policy::{Binding, Policy};
+use crate::authentication::Lookup;
+use crate::catalog::Resource;
+use crate::registry::{Registry, from_storage};
+
+/// The resource that holds a policy's parameters; `None` if it has none.
+pub(super) fn resolve(registry: &Registry, policy: &Policy) -> Result<Option<Arc<Resource>>, String> {
+    let Some((api_version, kind)) = &policy.param_kind else {
+        return Ok(None);
+    };
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    match registry.catalog().find_kind(group, version, kind) {
+        Some(resource) => Ok(Some(resource.clone())),
+        None => Err(format!(
+            "failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind}'"
+        )),
+    }
+}
+
+/// The parameters with which a policy judges a request of this namespace by a binding: one after the other, and once
+/// without any if either of both has none.
+pub(super) fn collect(
+    registry: &Registry,
+    kind: Option<&Resource>,
+    binding: &Binding,
+    namespace: &str,
+) -> Result<Vec<Option<Value>>, String> {
+    let (Some(kind), Some(reference)) = (kind, &binding.params) else {
+        return Ok(vec![None]);
+    };
+    let namespace = match (kind.namespaced, reference.namespace.as_str(), namespace) {
+        (true, "", "") => {
+            return Err(
+                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned(),
+            );
+        }
+        (true, "", own) => Some(own),
+        (true, given, _) => Some(given),
+        (false, "", _) => None,
+        (false, ..) => {
+            return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
+        }
+    };
+    let view = registry.view();
+    let (group, plural) = &kind.stored_as;
+    let found: Vec<Value> = match &reference.selector {
+        None => {
+            let found = view.get(group, plural, namespace, &reference.name);
+            found.map(|found| Value::clone(&found)).into_iter().collect()
+        }
+        Some(selector) => {
+            let all = view.list(group, plural, namespace).into_iter();
+            all.filter(|object| selector.matches(object)).collect()
+        }
+    };
+    if found.is_empty() && reference.denies_if_missing {
+        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+    }
+    Ok(found
+        .into_iter()
+        .map(|object| Some(from_storage(object, kind)))
+        .collect())
+}

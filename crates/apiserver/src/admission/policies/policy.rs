@@ -1,0 +1,196 @@
+//! Policies and bindings as they are read from the store, compiled once a version, and which of them are in force.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kubernetes_cel::Type;
+use serde_json::Value;
+
+use super::super::Attributes;
+use super::super::cache::Cache;
+use super::super::matching::{GROUP, Matcher};
+use crate::expressions::{Compiler, Conditions, Expression, Scope};
+use crate::http::ApiError;
+use crate::registry::{ObjectExt, Registry, Selectors, View};
+
+/// A policy, ready to judge.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    pub(super) name: String,
+    pub(super) ignores_failures: bool,
+    pub(super) matcher: Matcher,
+    /// apiVersion and kind of its parameters.
+    pub(super) param_kind: Option<(String, String)>,
+    pub(super) conditions: Conditions,
+    pub(super) variables: BTreeMap<String, Expression>,
+    pub(super) validations: Vec<Validation>,
+    /// Notes for the audit log: key and value.
+    pub(super) notes: Vec<(String, Expression)>,
+}
+
+/// One thing that has to hold.
+#[derive(Debug)]
+pub(super) struct Validation {
+    pub(super) check: Expression,
+    pub(super) source: String,
+    pub(super) message_expression: Option<Expression>,
+    pub(super) message: String,
+    pub(super) reason: String,
+}
+
+/// What is done about a validation that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Deny,
+    Warn,
+    Audit,
+}
+
+/// Where a policy holds, with which parameters, and what follows.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    pub(super) name: String,
+    policy: String,
+    matcher: Option<Matcher>,
+    pub(super) params: Option<ParamRef>,
+    pub(super) actions: Vec<Action>,
+}
+
+/// Which objects are a binding's parameters.
+#[derive(Debug)]
+pub(super) struct ParamRef {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) selector: Option<Selectors>,
+    pub(super) denies_if_missing: bool,
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn items<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+impl Policy {
+    /// Reads a stored policy. What does not compile is an error of its own when it is evaluated.
+    pub(super) fn read(object: &Value) -> Self {
+        let nothing = Value::Null;
+        let spec = object.get("spec").unwrap_or(&nothing);
+        let param_kind = spec
+            .get("paramKind")
+            .filter(|kind| kind.is_object())
+            .map(|kind| (text(kind, "/apiVersion").to_owned(), text(kind, "/kind").to_owned()));
+        let scope = Scope::with_authorizer(param_kind.is_some());
+        let mut compiler = Compiler::composing();
+        let mut variables = BTreeMap::new();
+        for variable in items(spec, "/variables") {
+            let name = text(variable, "/name");
+            let expression = compiler.compile(text(variable, "/expression"), scope, &[]);
+            compiler.declare(name, expression.output_type());
+            variables.insert(name.to_owned(), expression);
+        }
+        let validations = items(spec, "/validations").map(|validation| Validation {
+            check: compiler.compile(text(validation, "/expression"), scope, &[Type::Bool]),
+            source: text(validation, "/expression").to_owned(),
+            message_expression: Some(text(validation, "/messageExpression"))
+                .filter(|source| !source.is_empty())
+                .map(|source| compiler.compile(source, Scope::of_messages(scope.params), &[Type::String])),
+            message: text(validation, "/message").to_owned(),
+            reason: text(validation, "/reason").to_owned(),
+        });
+        let notes = items(spec, "/auditAnnotations").map(|note| {
+            let value = text(note, "/valueExpression");
+            let value = compiler.compile(value, scope, &[Type::String, Type::Null]);
+            (text(note, "/key").to_owned(), value)
+        });
+        Self {
+            name: object.name().to_owned(),
+            ignores_failures: text(spec, "/failurePolicy") == "Ignore",
+            matcher: Matcher::read(spec.get("matchConstraints").unwrap_or(&nothing)),
+            conditions: Conditions::read(spec, &compiler, scope.params),
+            validations: validations.collect(),
+            notes: notes.collect(),
+            param_kind,
+            variables,
+        }
+    }
+}
+
+impl Binding {
+    pub(super) fn read(object: &Value) -> Self {
+        let nothing = Value::Null;
+        let spec = object.get("spec").unwrap_or(&nothing);
+        let written = |field: &str| spec.get(field).filter(|value| value.is_object());
+        let actions = items(spec, "/validationActions").filter_map(Value::as_str);
+        Self {
+            name: object.name().to_owned(),
+            policy: text(spec, "/policyName").to_owned(),
+            matcher: written("matchResources").map(Matcher::of_binding),
+            params: written("paramRef").map(|reference| ParamRef {
+                name: text(reference, "/name").to_owned(),
+                namespace: text(reference, "/namespace").to_owned(),
+                selector: reference.get("selector").map(Selectors::from_label_selector),
+                denies_if_missing: text(reference, "/parameterNotFoundAction") == "Deny",
+            }),
+            actions: actions
+                .filter_map(|action| match action {
+                    "Deny" => Some(Action::Deny),
+                    "Warn" => Some(Action::Warn),
+                    "Audit" => Some(Action::Audit),
+                    _ => None,
+                })
+                .collect(),
+        }
+    }
+
+    /// Whether the binding is about a request that its policy is about.
+    pub(super) fn selects(
+        &self,
+        registry: &Registry,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+    ) -> Result<bool, ApiError> {
+        let Some(matcher) = &self.matcher else {
+            return Ok(true);
+        };
+        Ok(matcher.resource(registry, attributes).is_some() && matcher.selects(registry, attributes, object)?)
+    }
+}
+
+/// A policy that is in force, and the bindings that make it so.
+#[derive(Debug)]
+pub(crate) struct InForce {
+    pub(super) policy: Arc<Policy>,
+    pub(super) bindings: Vec<Arc<Binding>>,
+}
+
+/// All policies and bindings.
+#[derive(Debug, Default)]
+pub(crate) struct Policies {
+    policies: Cache<Policy>,
+    bindings: Cache<Binding>,
+}
+
+impl Policies {
+    /// The policies that have bindings, in the order of their names. Without bindings nothing else is looked at.
+    pub(crate) fn in_force(&self, view: &View) -> Vec<InForce> {
+        let prefix = format!("/{GROUP}/validatingadmissionpolicybindings/");
+        let bindings = self.bindings.of(view, &prefix, Binding::read);
+        if bindings.is_empty() {
+            return Vec::new();
+        }
+        let prefix = format!("/{GROUP}/validatingadmissionpolicies/");
+        let policies = self.policies.of(view, &prefix, Policy::read);
+        let bound = policies.into_iter().map(|policy| InForce {
+            bindings: bindings
+                .iter()
+                .filter(|binding| binding.policy == policy.name)
+                .cloned()
+                .collect(),
+            policy,
+        });
+        bound.filter(|policy| !policy.bindings.is_empty()).collect()
+    }
+}

@@ -1,0 +1,104 @@
+//! Owns the status of admission policies: what their expressions get wrong about the kinds that they are about, as
+//! these are served now. Refuses to check a generation twice.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::admission::policies::{Schemas, type_warnings, without_references};
+use crate::authentication::Lookup as _;
+use crate::catalog::Origin;
+use crate::registry::{ObjectExt, Patch, PatchKind, Registry};
+use crate::schema::BuiltinSchemas;
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+pub(super) const GROUP: &str = "admissionregistration.k8s.io";
+pub(super) const PLURAL: &str = "validatingadmissionpolicies";
+pub(super) const MANAGER: &str = "validatingadmissionpolicy-status";
+
+/// Whether a policy was changed since it was last checked.
+pub(super) fn is_due(policy: &Value) -> bool {
+    let number = |pointer: &str| policy.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
+    number("/metadata/generation") > number("/status/observedGeneration")
+}
+
+/// What is to be applied to a policy's status.
+pub(super) fn status(policy: &Value, registry: &Registry) -> Patch {
+    let warnings = type_warnings(policy, &Served(registry));
+    let mut checking = Map::new();
+    if !warnings.is_empty() {
+        checking.insert("expressionWarnings".to_owned(), Value::Array(warnings));
+    }
+    Patch {
+        kind: PatchKind::Apply,
+        body: json!({
+            "apiVersion": format!("{GROUP}/v1"), "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": policy.name()},
+            "status": {
+                "observedGeneration": policy.pointer("/metadata/generation"),
+                "typeChecking": checking,
+            },
+        }),
+        repeated: Vec::new(),
+        force: true,
+    }
+}
+
+/// The kinds of one server.
+struct Served<'a>(&'a Registry);
+
+impl Schemas for Served<'_> {
+    fn kinds(&self, group: &str, version: &str, plural: &str) -> Vec<(String, String, String)> {
+        let catalog = self.0.catalog();
+        let found: BTreeSet<_> = catalog
+            .iter()
+            // Without a group, the plural alone tells, as it does for kubectl.
+            .filter(|resource| {
+                (group.is_empty() || resource.group == group)
+                    && resource.version == version
+                    && resource.plural == plural
+            })
+            .map(|resource| (resource.group.clone(), resource.version.clone(), resource.kind.clone()))
+            .collect();
+        found.into_iter().collect()
+    }
+
+    fn schema(&self, group: &str, version: &str, kind: &str) -> Option<Value> {
+        let catalog = self.0.catalog();
+        let resource = catalog.find_kind(group, version, kind)?;
+        if matches!(resource.origin, Origin::Builtin) {
+            return builtin(&resource.api_version(), kind);
+        }
+        let name = resource.qualified();
+        let definition = self
+            .0
+            .view()
+            .get("apiextensions.k8s.io", "customresourcedefinitions", None, &name)?;
+        let versions = definition.pointer("/spec/versions").and_then(Value::as_array)?;
+        let own = versions
+            .iter()
+            .find(|own| own.get("name").and_then(Value::as_str) == Some(version))?;
+        let mut schema = without_references(own.pointer("/schema/openAPIV3Schema")?, &Map::new());
+        let properties = schema
+            .as_object_mut()?
+            .entry("properties")
+            .or_insert_with(|| Value::Object(Map::new()));
+        if let Some(properties) = properties.as_object_mut() {
+            for field in ["apiVersion", "kind"] {
+                properties.insert(field.to_owned(), json!({"type": "string"}));
+            }
+            properties.insert("metadata".to_owned(), definition_of(OBJECT_META)?);
+        }
+        Some(schema)
+    }
+}
+
+fn builtin(api_version: &str, kind: &str) -> Option<Value> {
+    definition_of(BuiltinSchemas::shared().definition_name(api_version, kind)?)
+}
+
+fn definition_of(name: &str) -> Option<Value> {
+    let definitions = BuiltinSchemas::shared().openapi_definition(name);
+    Some(without_references(definitions.get(name)?, &definitions))
+}
