@@ -290,7 +290,7 @@ async fn a_costly_policy_is_stopped() {
         ),
         (
             "copies",
-            "[params.data.text].map(a, a + a).map(b, b + b).map(c, c + c).map(d, d + d).map(e, e + e).map(f, f + f).size() == 2",
+            "[params.data.text].map(a, a + a).map(b, b + b).map(c, c + c).map(d, d + d).map(e, e + e).map(f, f + f).map(g, g + g).map(h, h + h).map(i, i + i).size() == 2",
         ),
     ] {
         let policy = json!({
