@@ -12,7 +12,8 @@ use crate::yaml::node::{Data, Node};
 #[derive(Debug)]
 pub(crate) struct ImageChange {
     image: Image,
-    pattern: Regex,
+    /// The name as a pattern; nothing where it has only signs that mean themselves, or, like the dot, any character.
+    pattern: Option<Regex>,
 }
 
 impl ImageChange {
@@ -21,10 +22,18 @@ impl ImageChange {
     /// # Errors
     /// When the name isn't a regular expression.
     pub(crate) fn new(image: Image) -> Result<Self, String> {
+        // Nearly every name; a regular expression takes longer to build than most trees.
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/' | b':' | b'.');
+        if image.name.bytes().all(is_word) {
+            return Ok(ImageChange { image, pattern: None });
+        }
         let pattern = format!("^{}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$", image.name);
         let pattern = pattern::compile(&pattern)
             .map_err(|_| format!("the image name '{}' is not a valid pattern", image.name))?;
-        Ok(ImageChange { image, pattern })
+        Ok(ImageChange {
+            image,
+            pattern: Some(pattern),
+        })
     }
 
     /// Changes the image wherever containers are found, and in the fields named.
@@ -87,7 +96,11 @@ impl ImageChange {
         if !node.is_scalar() {
             return Err("wrong node kind: an image must be a string".to_owned());
         }
-        if !self.pattern.is_match(node.text()) {
+        let fits = match &self.pattern {
+            Some(pattern) => pattern.is_match(node.text()),
+            None => fits(&self.image.name, node.text()),
+        };
+        if !fits {
             return Ok(());
         }
         let new = self.changed(node.text());
@@ -125,6 +138,23 @@ impl ImageChange {
     }
 }
 
+/// Tells whether an image is one of a name, with any tag and digest. A dot in the name stands for any character, as in the pattern.
+fn fits(name: &str, image: &str) -> bool {
+    let mut rest = image.chars();
+    let is_prefix = name.chars().all(|wanted| {
+        rest.next()
+            .is_some_and(|found| wanted == found || (wanted == '.' && found != '\n'))
+    });
+    let is_of_tag = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '_' | '.' | '{' | '}' | '-');
+    let mut rest = rest.as_str();
+    for separator in [":", "@sha256:"] {
+        if let Some(tail) = rest.strip_prefix(separator) {
+            rest = tail.trim_start_matches(is_of_tag);
+        }
+    }
+    is_prefix && rest.is_empty()
+}
+
 /// Splits an image into name, tag and digest; a colon before the first slash belongs to a registry's port.
 fn split(image: &str) -> (&str, &str, &str) {
     let start = image.find('/').filter(|slash| *slash > 0).unwrap_or(0);
@@ -138,5 +168,43 @@ fn split(image: &str) -> (&str, &str, &str) {
         (Some(colon), Some(at)) => (part(0, colon), part(colon + 1, at), part(at + 1, image.len())),
         (Some(colon), None) => (part(0, colon), part(colon + 1, image.len()), ""),
         (None, Some(at)) => (part(0, at), "", part(at + 1, image.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names without signs of patterns are compared without one; the answers are the pattern's.
+    #[test]
+    fn a_word_fits_what_its_pattern_fits() {
+        for name in ["app", "a.b/app", "a.b:80/app", "", "a-b_c"] {
+            let pattern = format!("^{name}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$");
+            let pattern = pattern::compile(&pattern).unwrap();
+            for image in [
+                "app",
+                "app:",
+                "app:v1",
+                "app@sha256:1f",
+                "app:v1@sha256:1f",
+                "app@sha256:1f:v1",
+                "app:v1:v2",
+                "app@md5:1",
+                "apps",
+                "ap",
+                "a.b/app",
+                "aXb/app:v1",
+                "a\nb/app",
+                "aéb/app:v1@sha256:",
+                "a.b:80/app:{x}",
+                "a-b_c:v/1",
+                "",
+                ":v1",
+                "@sha256:",
+                "app:v1\n",
+            ] {
+                assert_eq!(fits(name, image), pattern.is_match(image), "{name} {image}");
+            }
+        }
     }
 }
