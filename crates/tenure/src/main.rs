@@ -16,6 +16,9 @@ mod resources;
 
 use failure::Failure;
 
+/// What is logged when nothing else is asked for.
+const DEFAULT_LOG: &str = "warn";
+
 /// Git reconciled into Kubernetes as somebody: every change within the rights of one ServiceAccount, for one tenant.
 #[derive(Debug, Parser)]
 #[command(name = "tenure", version, max_term_width = 100, after_help = failure::EXIT_CODES)]
@@ -26,7 +29,7 @@ struct Arguments {
         global = true,
         value_name = "FILTER",
         env = "TENURE_LOG",
-        default_value = "warn"
+        default_value = DEFAULT_LOG
     )]
     log: String,
     /// How it is logged: for people, or one JSON object a line.
@@ -102,7 +105,7 @@ fn arguments() -> Result<Arguments, Failure> {
         Some("etcd") => Command::Etcd(EtcdProgram::parse().etcd),
         _ => return Ok(Arguments::parse()),
     };
-    let log = std::env::var("TENURE_LOG").unwrap_or_else(|_| "warn".to_owned());
+    let log = std::env::var("TENURE_LOG").unwrap_or_else(|_| DEFAULT_LOG.to_owned());
     let log_format = match std::env::var("TENURE_LOG_FORMAT").as_deref() {
         Ok("json") => LogFormat::Json,
         _ => LogFormat::Text,
@@ -115,11 +118,20 @@ fn arguments() -> Result<Arguments, Failure> {
 }
 
 fn main() -> ExitCode {
-    // The one TLS provider of the program, chosen before anything can open a connection.
-    let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-    let started = arguments().and_then(|arguments| {
-        start_logging(&arguments.log, arguments.log_format)?;
-        run(arguments.command)
+    let started = arguments().and_then(|arguments| match arguments.command {
+        // A build opens no connection and logs nothing, and is over before either could be made ready.
+        Command::Build(build) => {
+            if arguments.log != DEFAULT_LOG {
+                log_filter(&arguments.log)?;
+            }
+            build.run()
+        }
+        command => {
+            // The one TLS provider of the program, chosen before anything can open a connection.
+            let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+            start_logging(&arguments.log, arguments.log_format)?;
+            run(command)
+        }
     });
     match started {
         Ok(code) => code,
@@ -157,10 +169,14 @@ fn block_on<F: Future<Output = Result<ExitCode, Failure>>>(work: F) -> Result<Ex
         .block_on(work)
 }
 
-fn start_logging(filter: &str, format: LogFormat) -> Result<(), Failure> {
-    let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
+fn log_filter(filter: &str) -> Result<tracing_subscriber::EnvFilter, Failure> {
+    tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         Failure::usage(format!("--log: {error}")).hint("try --log info, or --log tenure_controllers=debug")
-    })?;
+    })
+}
+
+fn start_logging(filter: &str, format: LogFormat) -> Result<(), Failure> {
+    let filter = log_filter(filter)?;
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
