@@ -11,5 +11,7 @@
 
 mod admission;
 mod deletion;
+mod limits;
 mod ownership;
 mod place;
+mod policies;

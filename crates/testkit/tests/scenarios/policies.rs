@@ -1,0 +1,271 @@
+//! What somebody's own rules admit: policies of expressions with parameters and bindings, and webhooks that are asked only under
+//! conditions. A real cluster follows a change of such rules a moment later, so the first request under a rule is repeated.
+
+use http::{Method, Request};
+use kube::core::Status;
+use serde_json::{Value, json};
+use tenure_testkit::{SOON, eventually};
+
+use crate::place::{Place, send};
+
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// The namespace that a rule holds in, and no other.
+fn only(place: &Place) -> Value {
+    json!({ "matchLabels": { "kubernetes.io/metadata.name": place.namespace } })
+}
+
+fn config_maps(place: &Place) -> Value {
+    json!({
+        "namespaceSelector": only(place),
+        "resourceRules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["configmaps"]
+        }]
+    })
+}
+
+async fn configure(place: &Place, kind: &str, name: &str, rest: Value) {
+    let mut object = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": name }
+    });
+    object
+        .as_object_mut()
+        .unwrap()
+        .extend(rest.as_object().unwrap().clone());
+    place.admin.apply(object).await.unwrap();
+}
+
+/// What is left of an earlier run would judge this one.
+async fn forget(place: &Place, plural: &str, name: &str) {
+    let gone = place
+        .delete(&format!("{ADMISSION}/{plural}/{name}"), &Value::Null)
+        .await;
+    assert!(
+        gone.as_ref().map_or_else(|status| status.code == 404, |_| true),
+        "{gone:?}"
+    );
+}
+
+fn map(name: &str, size: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "size": size } })
+}
+
+/// Asks until the answer is as `wanted` says.
+async fn until_answered(
+    place: &Place,
+    method: Method,
+    path: &str,
+    body: &Value,
+    wanted: impl Fn(&Result<Value, Status>) -> bool,
+) -> Result<Value, Status> {
+    let content = match method {
+        Method::PATCH => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let asked = eventually(SOON, || async {
+        let answer = send(&place.admin, method.clone(), path, Some(content), body).await;
+        if wanted(&answer) { Ok(answer) } else { Err(answer) }
+    });
+    asked
+        .await
+        .unwrap_or_else(|last| panic!("{path} was not answered so; last: {last:#?}"))
+}
+
+fn is_denied(answer: &Result<Value, Status>) -> bool {
+    answer
+        .as_ref()
+        .is_err_and(|status| status.message.contains("ValidatingAdmissionPolicy"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_denies_what_its_parameters_do_not_allow() {
+    let place = Place::set("policies-a").await;
+    let (name, path) = ("policies-a", place.path("api/v1", "configmaps"));
+    let dry = format!("{path}?dryRun=All");
+    forget(&place, "validatingadmissionpolicybindings", name).await;
+    let limit = |most: &str| json!({ "metadata": { "labels": { "most": most } } });
+    let namespace = format!("/api/v1/namespaces/{}", place.namespace);
+    place.merge(&namespace, &limit("3")).await.unwrap();
+    let spec = json!({
+        "paramKind": { "apiVersion": "v1", "kind": "Namespace" },
+        "matchConstraints": config_maps(&place),
+        "matchConditions": [
+            { "name": "sized", "expression": "request.operation == 'DELETE' || has(object.data) && 'size' in object.data" }
+        ],
+        "variables": [
+            { "name": "most", "expression": "int(params.metadata.labels.most)" },
+            { "name": "size", "expression": "object == null ? 0 : int(object.data.size)" }
+        ],
+        "validations": [
+            {
+                "expression": "variables.size <= variables.most", "reason": "Forbidden",
+                "messageExpression": "'a size of ' + string(variables.size) + ' is more than ' + string(variables.most)"
+            },
+            { "expression": "request.operation != 'DELETE' || oldObject.metadata.name != 'kept'", "message": "it is kept" }
+        ]
+    });
+    configure(&place, "ValidatingAdmissionPolicy", name, json!({ "spec": spec })).await;
+    let binding = json!({ "spec": {
+        "policyName": name, "validationActions": ["Deny"],
+        "paramRef": { "name": place.namespace, "parameterNotFoundAction": "Deny" }
+    } });
+    configure(&place, "ValidatingAdmissionPolicyBinding", name, binding).await;
+
+    let refused = until_answered(&place, Method::POST, &dry, &map("a", "4"), is_denied)
+        .await
+        .unwrap_err();
+    assert_eq!((refused.code, refused.reason.as_str()), (403, "Forbidden"));
+    let why =
+        "ValidatingAdmissionPolicy 'policies-a' with binding 'policies-a' denied request: a size of 4 is more than 3";
+    assert_eq!(refused.message, format!("configmaps \"a\" is forbidden: {why}"));
+    assert_eq!(refused.details.unwrap().causes[0].message, why);
+    // What is right or not looked at goes on, and then the same rule holds for every way to change it.
+    place.create(&path, &map("kept", "3")).await.unwrap();
+    let plain = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "plain" } });
+    place.create(&path, &plain).await.unwrap();
+    let kept = format!("{path}/kept");
+    let four = json!({ "data": { "size": "4" } });
+    assert_eq!(place.merge(&kept, &four).await.unwrap_err().code, 403);
+    let applied = place.apply(&kept, "somebody", true, &map("kept", "4")).await;
+    assert_eq!(applied.unwrap_err().code, 403);
+    let refused = place.delete(&kept, &Value::Null).await.unwrap_err();
+    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
+    assert!(
+        refused.message.ends_with("denied request: it is kept"),
+        "{}",
+        refused.message
+    );
+    let refused = place.create(&path, &map("b", "many")).await.unwrap_err();
+    assert_eq!(refused.code, 422);
+    assert!(
+        refused
+            .message
+            .contains("composited variable \"size\" fails to evaluate: "),
+        "{}",
+        refused.message
+    );
+    // The parameters and the binding may change.
+    place.merge(&namespace, &limit("5")).await.unwrap();
+    until_answered(&place, Method::PATCH, &kept, &four, Result::is_ok)
+        .await
+        .unwrap();
+    forget(&place, "validatingadmissionpolicybindings", name).await;
+    until_answered(&place, Method::DELETE, &kept, &Value::Null, Result::is_ok)
+        .await
+        .unwrap();
+    forget(&place, "validatingadmissionpolicies", name).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_warns_and_lets_go_on() {
+    let place = Place::set("policies-b").await;
+    let (name, path) = ("policies-b", place.path("api/v1", "configmaps?dryRun=All"));
+    let spec = json!({
+        "failurePolicy": "Ignore", "matchConstraints": config_maps(&place),
+        "validations": [
+            { "expression": "object.data.size != '4'", "message": "four is too many" },
+            { "expression": "object.data.nothing == ''" }
+        ]
+    });
+    configure(&place, "ValidatingAdmissionPolicy", name, json!({ "spec": spec })).await;
+    let binding = json!({ "spec": { "policyName": name, "validationActions": ["Warn", "Audit"] } });
+    configure(&place, "ValidatingAdmissionPolicyBinding", name, binding).await;
+    let warned = eventually(SOON, || async {
+        let request = Request::post(&path).header("content-type", "application/json");
+        let body = map("a", "4").to_string().into_bytes();
+        let answer = place
+            .admin
+            .client()
+            .send(request.body(body.into()).unwrap())
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), 201);
+        let warnings = answer.headers().get_all("warning").into_iter();
+        let warnings: Vec<String> = warnings.map(|value| value.to_str().unwrap().to_owned()).collect();
+        if warnings.is_empty() { Err(()) } else { Ok(warnings) }
+    });
+    assert_eq!(
+        warned.await.unwrap(),
+        [
+            "299 - \"Validation failed for ValidatingAdmissionPolicy 'policies-b' with binding 'policies-b': four is too many\""
+        ]
+    );
+    forget(&place, "validatingadmissionpolicybindings", name).await;
+    forget(&place, "validatingadmissionpolicies", name).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_that_says_nonsense_is_refused() {
+    let place = Place::set("policies-c").await;
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": { "name": "policies-c" },
+        "spec": { "matchConstraints": config_maps(&place), "validations": [{ "expression": "object.metadata.name" }, { "expression": "objekt == null" }] }
+    });
+    let path = format!("{ADMISSION}/validatingadmissionpolicies");
+    let refused = place.create(&path, &policy).await.unwrap_err();
+    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
+    let causes: Vec<(String, String)> = refused
+        .details
+        .unwrap()
+        .causes
+        .into_iter()
+        .map(|cause| (cause.field, cause.message))
+        .collect();
+    assert_eq!(causes.len(), 2, "{causes:?}");
+    let wanted = [
+        ("spec.validations[0].expression", "must evaluate to bool but got dyn"),
+        (
+            "spec.validations[1].expression",
+            "undeclared reference to 'objekt' (in container '')",
+        ),
+    ];
+    for ((field, message), (wanted_field, wanted_message)) in causes.iter().zip(wanted) {
+        assert_eq!(field, wanted_field);
+        assert!(message.contains(wanted_message), "{message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_is_asked_only_under_its_conditions() {
+    let place = Place::set("policies-d").await;
+    let (name, path) = ("policies-d", place.path("api/v1", "configmaps?dryRun=All"));
+    // Nobody listens there: a request that it is asked about fails.
+    let webhook = json!({
+        "name": "nobody.tenure.dev", "clientConfig": { "url": "https://127.0.0.1:1/" }, "sideEffects": "None",
+        "admissionReviewVersions": ["v1"], "namespaceSelector": only(&place),
+        "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"] }],
+        "matchConditions": [
+            { "name": "sized", "expression": "has(object.data) && 'size' in object.data" },
+            { "name": "large", "expression": "int(object.data.size) > 3 && request.namespace == 'policies-d'" }
+        ]
+    });
+    configure(
+        &place,
+        "ValidatingWebhookConfiguration",
+        name,
+        json!({ "webhooks": [webhook] }),
+    )
+    .await;
+    let failed = until_answered(&place, Method::POST, &path, &map("a", "4"), Result::is_err).await;
+    let failed = failed.unwrap_err();
+    assert_eq!((failed.code, failed.reason.as_str()), (500, "InternalError"));
+    assert!(
+        failed.message.contains("failed calling webhook \"nobody.tenure.dev\""),
+        "{}",
+        failed.message
+    );
+    place.create(&path, &map("a", "3")).await.unwrap();
+    let plain = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "plain" } });
+    // One condition is false, so that the other one can't be evaluated does not matter.
+    place.create(&path, &plain).await.unwrap();
+    let refused = place.create(&path, &map("a", "many")).await.unwrap_err();
+    assert_eq!((refused.code, refused.reason.as_str()), (403, "Forbidden"));
+    assert!(
+        refused
+            .message
+            .starts_with("configmaps \"a\" is forbidden: expression 'int(object.data.size) > 3"),
+        "{}",
+        refused.message
+    );
+    forget(&place, "validatingwebhookconfigurations", name).await;
+}
