@@ -66,9 +66,10 @@ async fn until_answered(
         let answer = send(&place.admin, method.clone(), path, Some(content), body).await;
         if wanted(&answer) { Ok(answer) } else { Err(answer) }
     });
-    asked
-        .await
-        .unwrap_or_else(|last| panic!("{path} was not answered so; last: {last:#?}"))
+    match asked.await {
+        Ok(answer) => answer,
+        Err(last) => panic!("{path} was not answered so; last: {last:#?}"),
+    }
 }
 
 fn is_denied(answer: &Result<Value, Status>) -> bool {
