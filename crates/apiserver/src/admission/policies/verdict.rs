@@ -200,3 +200,186 @@ fn usable(message: &str) -> Option<String> {
     let fits = !message.is_empty() && message.len() <= LONGEST_MESSAGE && !message.contains('\n');
     fits.then(|| message.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What a policy with this spec says about a ConfigMap that is created with these parameters.
+    fn verdict(spec: &Json, params: Option<&Json>) -> Verdict {
+        let policy = Policy::read(&json!({"metadata": {"name": "p"}, "spec": spec}));
+        let object = json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"size": "4"}});
+        let request = json!({"operation": "CREATE", "name": "a"});
+        let inputs = Inputs {
+            object: Some(&object),
+            request: Some(&request),
+            params,
+            ..Inputs::default()
+        };
+        let namespace = json!({"kind": "Namespace", "metadata": {"name": "shop", "managedFields": []}, "spec": {}});
+        policy.judge(policy.matches(inputs), inputs, Some(&namespace))
+    }
+
+    #[test]
+    fn a_policy_says_which_validations_fail_and_why() {
+        let nothing: [(usize, &str, &str); 0] = [];
+        for (spec, wanted) in [
+            (
+                json!({"validations": [{"expression": "object.data.size == '4'"}]}),
+                nothing.to_vec(),
+            ),
+            (
+                json!({"validations": [{"expression": "true"}, {"expression": " false "}, {"expression": "false", "message": " no ", "reason": "Forbidden"}]}),
+                vec![(1, "failed expression: false", "Invalid"), (2, "no", "Forbidden")],
+            ),
+            (
+                json!({"validations": [{"expression": "false", "message": "plain", "messageExpression": "'size ' + object.data.size"}]}),
+                vec![(0, "size 4", "Invalid")],
+            ),
+            (
+                json!({"validations": [{"expression": "false", "message": "plain", "messageExpression": "object.data.nope + ''"}]}),
+                vec![(0, "plain", "Invalid")],
+            ),
+            (
+                json!({"validations": [{"expression": "false", "message": "plain", "messageExpression": "'a\\nb'"}]}),
+                vec![(0, "plain", "Invalid")],
+            ),
+            (
+                json!({"validations": [{"expression": "object.data.nope == ''"}, {"expression": "false"}]}),
+                vec![
+                    (
+                        0,
+                        "expression 'object.data.nope == ''' resulted in error: no such key: nope",
+                        "Invalid",
+                    ),
+                    (1, "failed expression: false", "Invalid"),
+                ],
+            ),
+            (
+                json!({"failurePolicy": "Ignore", "validations": [{"expression": "object.data.nope == ''"}, {"expression": "false"}]}),
+                vec![(1, "failed expression: false", "Invalid")],
+            ),
+            // What is stored and does not compile any more fails when it is evaluated.
+            (
+                json!({"validations": [{"expression": "1"}]}),
+                vec![(0, "compilation error: must evaluate to bool but got int", "Invalid")],
+            ),
+            (
+                json!({"validations": [{"expression": "false"}], "matchConditions": [{"expression": "false"}]}),
+                nothing.to_vec(),
+            ),
+            (
+                json!({"validations": [{"expression": "true"}], "matchConditions": [{"expression": "object.nope"}, {"expression": "object.nope == 1"}]}),
+                vec![(
+                    0,
+                    "[compilation error: must evaluate to bool but got dyn, expression 'object.nope == 1' resulted in error: no such key: nope]",
+                    "Invalid",
+                )],
+            ),
+            (
+                json!({"failurePolicy": "Ignore", "validations": [{"expression": "false"}], "matchConditions": [{"expression": "object.nope == 1"}]}),
+                nothing.to_vec(),
+            ),
+            (
+                json!({"paramKind": {}, "validations": [{"expression": "params.most == '3'"}, {"expression": "params == null"}]}),
+                vec![(1, "failed expression: params == null", "Invalid")],
+            ),
+            (
+                json!({"validations": [{"expression": "namespaceObject.metadata.name == 'shop' && !('managedFields' in dyn(namespaceObject).metadata)"}]}),
+                nothing.to_vec(),
+            ),
+        ] {
+            let denials: Vec<_> = verdict(&spec, Some(&json!({"most": "3"}))).denials;
+            let found: Vec<(usize, &str, &str)> = denials
+                .iter()
+                .map(|(index, denial)| (*index, denial.message.as_str(), denial.reason.as_str()))
+                .collect();
+            assert_eq!(found, wanted, "{spec}");
+        }
+    }
+
+    #[test]
+    fn variables_are_computed_when_they_are_named() {
+        let spec = |expression: &str| {
+            json!({"validations": [{"expression": expression}], "variables": [
+                {"name": "size", "expression": "int(object.data.size)"},
+                {"name": "twice", "expression": "variables.size * 2"},
+                {"name": "never", "expression": "object.nope"},
+                {"name": "round", "expression": "1"},
+                {"name": "round", "expression": "variables.round + 1"},
+            ]})
+        };
+        for (expression, wanted) in [
+            (
+                "variables.twice == 8 && has(variables.twice) && variables.?twice.orValue(0) == 8",
+                "",
+            ),
+            ("variables.size == 4 || variables.never == 1", ""),
+            (
+                "variables.never == 1",
+                "expression 'variables.never == 1' resulted in error: composited variable \"never\" fails to evaluate: no such key: nope",
+            ),
+            (
+                "variables.round == 2",
+                "expression 'variables.round == 2' resulted in error: composited variable \"round\" fails to evaluate: composited variable \
+                 \"round\" refers to itself",
+            ),
+        ] {
+            let denials = verdict(&spec(expression), None).denials;
+            let found = denials.first().map_or("", |(_, denial)| denial.message.as_str());
+            assert_eq!(found, wanted, "{expression}");
+        }
+    }
+
+    #[test]
+    fn notes_are_kept_unless_they_are_empty() {
+        let spec = |failure: &str| {
+            json!({"failurePolicy": failure, "auditAnnotations": [
+                {"key": "size", "valueExpression": "' ' + object.data.size + ' '"},
+                {"key": "blank", "valueExpression": "' '"},
+                {"key": "nothing", "valueExpression": "null"},
+                {"key": "failing", "valueExpression": "string(object.nope)"},
+            ]})
+        };
+        let noted = [("size".to_owned(), "4".to_owned())];
+        let verdict_of = |failure| verdict(&spec(failure), None);
+        assert_eq!(verdict_of("Ignore").notes, noted);
+        assert!(verdict_of("Ignore").failed_notes.is_empty());
+        assert_eq!(verdict_of("Fail").notes, noted);
+        assert_eq!(
+            verdict_of("Fail").failed_notes,
+            ["expression 'string(object.nope)' resulted in error: no such key: nope"]
+        );
+    }
+
+    #[test]
+    fn what_costs_too_much_together_is_one_failure() {
+        let ten = "[1,2,3,4,5,6,7,8,9,10]";
+        let loops: String = (0..5).map(|depth| format!("{ten}.all(v{depth},")).collect();
+        let dear = format!("{loops}v0>0{}", ")".repeat(5));
+        let validations = |count: usize| vec![json!({"expression": dear}); count];
+        assert_eq!(
+            verdict(&json!({"validations": validations(2)}), None),
+            Verdict::default()
+        );
+        let many = json!({"validations": validations(40)});
+        assert_eq!(
+            verdict(&many, None).denials,
+            [(0, Denial::invalid(OUT_OF_BUDGET.to_owned()))]
+        );
+        // Messages share the budget, and are paid for even where nothing fails.
+        let mut with_message = json!({"validations": validations(9)});
+        for validation in with_message["validations"].as_array_mut().into_iter().flatten() {
+            validation["messageExpression"] = json!(format!("string({dear})"));
+        }
+        let said: Vec<Denial> = verdict(&with_message, None)
+            .denials
+            .into_iter()
+            .map(|(_, denial)| denial)
+            .collect();
+        let wanted = Denial::invalid(format!("failed messageExpression: {OUT_OF_BUDGET}"));
+        assert_eq!(said, vec![wanted; 9]);
+    }
+}
