@@ -357,8 +357,14 @@ impl Builder<'_> {
     ) -> Result<Accumulated, Error> {
         let (inner, sub) = self.base(frame, kustomization, field, reference, true)?;
         let place = format!("{}:{}", kustomization.path, reference.line);
-        self.accumulate(&inner, &sub, into)
-            .map_err(|error| error.through(place))
+        let accumulated = self
+            .accumulate(&inner, &sub, into)
+            .map_err(|error| error.through(place.clone()))?;
+        accumulated
+            .resources
+            .check_ids()
+            .map_err(|trouble| self.error(trouble).through(place))?;
+        Ok(accumulated)
     }
 
     /// The fields of the transformers for one kustomization: defaults and `configurations`.

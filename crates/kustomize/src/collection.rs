@@ -43,6 +43,24 @@ impl Collection {
         self.append_known(&mut known, others)
     }
 
+    /// Looks for two resources of one id, as kustomize does whenever it collects resources anew.
+    ///
+    /// # Errors
+    /// When there are some.
+    pub(crate) fn check_ids(&self) -> Result<(), Trouble> {
+        let mut known = HashSet::with_capacity(self.list.len());
+        for resource in &self.list {
+            let id = resource.current_id();
+            if !known.insert(id.clone().into_key()) {
+                return Err(Trouble::of(
+                    resource,
+                    format!("may not add resource with an already registered id: {id}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// What the ids of all resources collide by.
     pub(crate) fn keys(&self) -> HashSet<Key> {
         self.list

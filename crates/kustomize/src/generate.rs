@@ -58,9 +58,9 @@ pub(crate) fn resource(
     node.set_field("apiVersion", Node::string("v1"));
     node.set_field("kind", Node::string(if is_secret { "Secret" } else { "ConfigMap" }));
     if let Some(metadata) = node.map_field("metadata") {
-        metadata.set_field("name", Node::untyped(arguments.name.clone()));
+        metadata.set_field("name", Node::string(arguments.name.clone()));
         if !arguments.namespace.is_empty() {
-            metadata.set_field("namespace", Node::untyped(arguments.namespace.clone()));
+            metadata.set_field("namespace", Node::string(arguments.namespace.clone()));
         }
     }
     if is_secret {

@@ -271,13 +271,16 @@ impl Builder<'_> {
             return Err(at("empty file path and empty patch content".to_owned()));
         }
         let place = (node.source, node.line);
-        Ok(vec![Action::Patch(PreparedPatch {
-            content: Content::Merge(patches),
-            target: None,
-            is_legacy_merge: true,
-            is_legacy_json: false,
-            place,
-        })])
+        Ok(vec![Action::Several(vec![
+            Action::Patch(PreparedPatch {
+                content: Content::Merge(patches),
+                target: None,
+                is_legacy_merge: true,
+                is_legacy_json: false,
+                place,
+            }),
+            Action::CheckIds,
+        ])])
     }
 }
 

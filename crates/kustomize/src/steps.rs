@@ -46,6 +46,8 @@ pub(crate) enum Action {
     Replacements(Vec<PreparedReplacement>),
     ValueAdd(ValueAdd),
     Hash,
+    /// Looks for two resources of one id.
+    CheckIds,
     /// Several that count as one transformer.
     Several(Vec<Action>),
 }
@@ -75,6 +77,7 @@ impl Action {
             Action::Replacements(list) => replacements::transform(list, resources),
             Action::ValueAdd(add) => add.transform(resources).map_err(on_resource),
             Action::Hash => hash_names(resources).map_err(on_resource),
+            Action::CheckIds => resources.check_ids().map_err(on_resource),
             Action::Several(actions) => actions.iter().try_for_each(|action| action.run(resources)),
         }
     }
@@ -142,13 +145,12 @@ pub(crate) fn of_kustomization(
     };
     for (index, patch) in k.patches_strategic_merge.iter().enumerate() {
         let field = format!("patchesStrategicMerge[{index}]");
-        let prepared = legacy_merge(builder, frame, k, &field, patch)?;
-        push(
-            Action::Patch(prepared),
-            field,
-            patch.line,
-            "PatchStrategicMergeTransformer",
-        );
+        let mut action = Action::Patch(legacy_merge(builder, frame, k, &field, patch)?);
+        if index == 0 {
+            // What these patches do changes no id, so the first one finds what all would.
+            action = Action::Several(vec![action, Action::CheckIds]);
+        }
+        push(action, field, patch.line, "PatchStrategicMergeTransformer");
     }
     for (index, patch) in k.patches.iter().enumerate() {
         let field = format!("patches[{index}]");
