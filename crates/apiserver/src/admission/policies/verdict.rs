@@ -356,30 +356,28 @@ mod tests {
 
     #[test]
     fn what_costs_too_much_together_is_one_failure() {
-        let ten = "[1,2,3,4,5,6,7,8,9,10]";
-        let loops: String = (0..5).map(|depth| format!("{ten}.all(v{depth},")).collect();
-        let dear = format!("{loops}v0>0{}", ")".repeat(5));
+        // Looking through so long a text costs 400,000.
+        let params = json!({"long": "x".repeat(4_000_000)});
+        let dear = "!params.long.contains('y')";
+        let verdict = |spec: Json| verdict(&spec, Some(&params));
         let validations = |count: usize| vec![json!({"expression": dear}); count];
         assert_eq!(
-            verdict(&json!({"validations": validations(2)}), None),
+            verdict(json!({"paramKind": {}, "validations": validations(2)})),
             Verdict::default()
         );
-        let many = json!({"validations": validations(40)});
-        assert_eq!(
-            verdict(&many, None).denials,
-            [(0, Denial::invalid(OUT_OF_BUDGET.to_owned()))]
-        );
+        let many = json!({"paramKind": {}, "validations": validations(40)});
+        assert_eq!(verdict(many).denials, [(0, Denial::invalid(OUT_OF_BUDGET.to_owned()))]);
         // Messages share the budget, and are paid for even where nothing fails.
-        let mut with_message = json!({"validations": validations(9)});
+        let mut with_message = json!({"paramKind": {}, "validations": validations(15)});
         for validation in with_message["validations"].as_array_mut().into_iter().flatten() {
             validation["messageExpression"] = json!(format!("string({dear})"));
         }
-        let said: Vec<Denial> = verdict(&with_message, None)
+        let said: Vec<Denial> = verdict(with_message)
             .denials
             .into_iter()
             .map(|(_, denial)| denial)
             .collect();
         let wanted = Denial::invalid(format!("failed messageExpression: {OUT_OF_BUDGET}"));
-        assert_eq!(said, vec![wanted; 9]);
+        assert_eq!(said, vec![wanted; 15]);
     }
 }
