@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::collection::{Collection, Trouble};
 use crate::config::TransformerConfig;
 use crate::decode::{Decoder, Spot};
@@ -326,11 +328,8 @@ impl Builder<'_> {
                     .read(directory, path)
                     .map_err(|error| at(error.to_string()))?;
                 let text = Loader::text(&found, bytes)?;
-                let node = self
-                    .loader
-                    .configuration(&found, text, Lines::After(0))?
-                    .ok_or_else(|| at(format!("invalid schema file: '{found}' is empty")))?;
-                Some(configuration_value(&node).map_err(|problem| at(problem.message))?)
+                let document = self.json_or_yaml(&found, text).map_err(|error| at(error.to_string()))?;
+                Some(document.ok_or_else(|| at(format!("invalid schema file: '{found}' is empty")))?)
             }
         };
         self.loader.schema.set(&openapi.value, document).map_err(at)
@@ -396,6 +395,25 @@ impl Builder<'_> {
             .map_err(|message| field_error(kustomization, 1, "configurations", message))
     }
 
+    /// A file that is read as JSON when it begins like it, and as YAML otherwise.
+    fn json_or_yaml(&self, path: &str, text: &str) -> Result<Option<Value>, Error> {
+        if text.starts_with('{') {
+            return serde_json::from_str(text).map(Some).map_err(|error| Error::Yaml {
+                path: path.to_owned(),
+                line: u32::try_from(error.line()).unwrap_or(0),
+                message: error.to_string(),
+            });
+        }
+        let Some(node) = self.loader.configuration(path, text, Lines::After(0))? else {
+            return Ok(None);
+        };
+        configuration_value(&node).map(Some).map_err(|problem| Error::Yaml {
+            path: path.to_owned(),
+            line: problem.line,
+            message: problem.message,
+        })
+    }
+
     /// The fields that the schemas under `crds` name.
     fn crds(&self, frame: &Frame, kustomization: &Kustomization) -> Result<Arc<TransformerConfig>, Error> {
         let mut config = TransformerConfig::default();
@@ -407,8 +425,8 @@ impl Builder<'_> {
                 .read(&frame.root, &reference.value)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&path, bytes)?;
-            let mut read = match self.loader.configuration(&path, text, Lines::After(0))? {
-                Some(node) => crate::crds::configuration(&node).map_err(at)?,
+            let mut read = match self.json_or_yaml(&path, text)? {
+                Some(value) => crate::crds::configuration(value).map_err(at)?,
                 None => continue,
             };
             config = config.merge(&mut read).map_err(at)?;

@@ -5,15 +5,12 @@ use serde_json::{Map, Value};
 use crate::config::{NameReference, TransformerConfig};
 use crate::fields::FieldSpec;
 use crate::id::Gvk;
-use crate::yaml::json::configuration_value;
-use crate::yaml::node::Node;
 
 /// The configuration that a file of definitions stands for.
 ///
 /// # Errors
 /// When the file isn't a mapping of definitions.
-pub(crate) fn configuration(node: &Node) -> Result<TransformerConfig, String> {
-    let value = configuration_value(node).map_err(|problem| problem.message)?;
+pub(crate) fn configuration(value: Value) -> Result<TransformerConfig, String> {
     let Value::Object(definitions) = value else {
         return Err("unable to parse open API definition: expected a mapping of definitions".to_owned());
     };

@@ -210,7 +210,7 @@ impl<'tree> Loader<'tree> {
             })?;
             if only
                 && matches!(node.get("kind").map(Node::text), Some("List" | "ResourceList"))
-                && node.get("items").is_some()
+                && (node.get("items").is_some() || node.get("functionConfig").is_some())
             {
                 if let Some(Data::Seq(items)) = node.remove("items").map(|items| items.data) {
                     nodes.extend(*items);

@@ -53,6 +53,27 @@ pub(super) fn mended(text: &str) -> Cow<'_, str> {
     Cow::Owned(into)
 }
 
+/// Why Go refuses an escape in quoted text, if it does.
+pub(super) fn bad_escape(quoted: &str) -> Option<&'static str> {
+    let mut rest = quoted;
+    while let Some(at) = rest.find('\\') {
+        let escape = rest.get(at + 1..).unwrap_or("");
+        let letter = escape.chars().next()?;
+        match letter {
+            '/' => return Some("found unknown escape character: a slash needs none"),
+            'u' => {
+                let code = escape.get(1..5).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                if code.is_some_and(|code| (0xd800..0xe000).contains(&code)) {
+                    return Some("found invalid Unicode character escape code: write it as one with eight digits");
+                }
+            }
+            _ => {}
+        }
+        rest = escape.get(letter.len_utf8()..).unwrap_or("");
+    }
+    None
+}
+
 struct Scanner<'text> {
     text: &'text [u8],
     at: usize,
@@ -277,6 +298,10 @@ impl<'text> Scanner<'text> {
         self.at += 1;
         while let Some(byte) = self.peek(0) {
             match byte {
+                b'\\' if quote == b'"' && self.peek(1) == Some(b'\'') => {
+                    self.changes.push((self.at, 2, "'".to_owned()));
+                    self.at += 2;
+                }
                 b'\\' if quote == b'"' && !matches!(self.peek(1), Some(b'\n' | b'\r')) => self.at += 2,
                 b'\'' if quote == b'\'' && self.peek(1) == Some(b'\'') => self.at += 2,
                 b'\n' | b'\r' => {

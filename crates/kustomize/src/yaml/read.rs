@@ -248,6 +248,13 @@ impl<'text> Reader<'text> {
                 if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) && self.ends_without_break(&span) {
                     text = text.strip_suffix('\n').unwrap_or(text);
                 }
+                if style == ScalarStyle::DoubleQuoted
+                    && let Some(why) = span
+                        .byte_range()
+                        .and_then(|range| go_scanner::bad_escape(self.text.get(range)?))
+                {
+                    return self.fail(&span, why);
+                }
                 if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) {
                     line = self.source.lines.number(self.header_line(&span));
                 }
