@@ -11,9 +11,9 @@ use structured_merge::{FieldManager, ResetFields, Schema, Typing};
 use crate::catalog::{Origin, Resource};
 use crate::http::{ApiError, FieldError};
 use crate::registry::Operation;
-use crate::schema::{BuiltinSchemas, Decoded, KindSchema, ObjectSchema};
+use crate::schema::{BuiltinSchemas, Decoded, FieldPath, KindSchema, ObjectSchema, warnings};
 use crate::table::Columns;
-use crate::{customresources, definitions, protobuf, strategic, table};
+use crate::{customresources, definitions, protobuf, strategic, strategy, table};
 
 fn builtin(resource: &Resource) -> Option<KindSchema> {
     BuiltinSchemas::shared().kind(&resource.api_version(), &resource.kind)
@@ -54,8 +54,8 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Texts for the writer of an object that is accepted all the same.
-pub(crate) fn warnings(resource: &Resource, object: &Value, is_new: bool) -> Vec<String> {
+/// Texts for the writer of an object that is accepted all the same; `live` is what it replaces.
+pub(crate) fn warnings(resource: &Resource, object: &Value, live: Option<&Value>) -> Vec<String> {
     if resource.is_custom() {
         return customresources::object_warnings(object);
     }
@@ -64,19 +64,13 @@ pub(crate) fn warnings(resource: &Resource, object: &Value, is_new: bool) -> Vec
     }
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "services") => {
-            let ignored = text("/spec/externalName").is_some() && text("/spec/type") != Some("ExternalName");
-            let deprecated = text("/spec/trafficDistribution") == Some("PreferClose");
-            let ignored = ignored.then_some(r#"spec.externalName is ignored when spec.type is not "ExternalName""#);
-            let deprecated =
-                deprecated.then_some(r#"spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone""#);
-            [ignored, deprecated].into_iter().flatten().map(str::to_owned).collect()
-        }
+        ("", "services") => warnings::service(object),
+        ("", "pods") if live.is_none() => warnings::pod(object),
         ("discovery.k8s.io", "endpointslices") if text("/addressType") == Some("FQDN") => {
             vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
         }
         ("networking.k8s.io", "ingresses")
-            if is_new
+            if live.is_none()
                 && text("/spec/ingressClassName").is_none()
                 && text("/metadata/annotations/kubernetes.io~1ingress.class").is_some() =>
         {
@@ -85,8 +79,36 @@ pub(crate) fn warnings(resource: &Resource, object: &Value, is_new: bool) -> Vec
                     .to_owned(),
             ]
         }
-        _ => Vec::new(),
+        _ => of_template(resource, object, live),
     }
+}
+
+/// A template is looked at when it is new, and when what it belongs to is changed.
+fn of_template(resource: &Resource, object: &Value, live: Option<&Value>) -> Vec<String> {
+    let Some(at) = strategy::pod_template(resource) else {
+        return Vec::new();
+    };
+    let generation = |object: &Value| object.pointer("/metadata/generation").cloned();
+    let untouched = live.is_some_and(|live| match resource.plural.as_str() {
+        "daemonsets" => live.pointer(at) == object.pointer(at),
+        _ => generation(live) == generation(object),
+    });
+    // The real server looks at the former template of a changed ReplicationController.
+    let looked_at = live
+        .filter(|_| resource.plural == "replicationcontrollers")
+        .unwrap_or(object);
+    let mut found = Vec::new();
+    if let Some(template) = looked_at.pointer(at).filter(|_| !untouched) {
+        let path = at
+            .split('/')
+            .skip(1)
+            .fold(FieldPath::default(), |path, field| path.child(field));
+        found = warnings::template(template, &path);
+    }
+    if resource.plural == "statefulsets" {
+        found.extend(warnings::stateful_set(object, live.is_none()));
+    }
+    found
 }
 
 /// What is wrong with an object that is about to be created.

@@ -93,13 +93,17 @@ impl Registry {
         let view = self.view();
         strategy::prepare_create(resource, &mut object, &view, now);
         strategy::explicit_nulls(resource, &mut object, true);
-        let mut errors = kinds::validate(resource, &object);
-        errors.extend(strategy::validate_create(resource, &object, &view));
+        let mut allocated = strategy::validate_create(resource, &object, &view);
+        let mut errors = Vec::new();
+        if allocated.is_empty() || !strategy::allocates_first(resource) {
+            errors = kinds::validate(resource, &object);
+        }
+        errors.append(&mut allocated);
         if errors.is_empty() {
             errors = admission::policies::check_rights(self, op, &object, None);
         }
         refuse(op, object.name(), errors)?;
-        kinds::warnings(resource, &object, true)
+        kinds::warnings(resource, &object, None)
             .into_iter()
             .for_each(|text| op.warn(text));
         let name = object.name().to_owned();

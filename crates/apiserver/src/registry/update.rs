@@ -100,13 +100,17 @@ impl Registry {
         let same = same_but_times(live, &new);
         if !same {
             strategy::bump_generation(op, live, &mut new);
-            let mut errors = kinds::validate_update(op, live, &new);
-            errors.extend(strategy::validate_update(op, live, &new, &view));
+            let mut allocated = strategy::validate_update(op, live, &new, &view);
+            let mut errors = Vec::new();
+            if allocated.is_empty() || !strategy::allocates_first(resource) {
+                errors = kinds::validate_update(op, live, &new);
+            }
+            errors.append(&mut allocated);
             if errors.is_empty() {
                 errors = admission::policies::check_rights(self, op, &new, Some(live));
             }
             refuse(op, name, errors)?;
-            kinds::warnings(resource, &new, false)
+            kinds::warnings(resource, &new, Some(live))
                 .into_iter()
                 .for_each(|text| op.warn(text));
         }

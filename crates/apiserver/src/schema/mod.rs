@@ -22,6 +22,7 @@ pub mod quantity;
 pub mod strict;
 mod time;
 pub mod validation;
+pub(crate) mod warnings;
 
 use serde_json::Value;
 
@@ -31,6 +32,7 @@ pub(crate) use decode::{base64_fault, decode as decode_struct, found, plain_numb
 pub use definition::{Definition, Field, ListKind, PatchStrategy, Shape};
 pub use field_error::{FieldError, FieldErrorKind, FieldPath, invalid_status};
 pub(crate) use field_error::{OMITTED, VERBATIM, go_quoted};
+pub(crate) use validation::cluster_addresses;
 
 /// The schema of one kind in one version, whether built in or defined by a CustomResourceDefinition.
 pub trait ObjectSchema: Send + Sync {

@@ -10,6 +10,7 @@ mod namespace;
 mod pod;
 mod secret;
 mod service;
+mod template;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,10 +23,16 @@ use crate::{customresources, definitions};
 pub(crate) use generation::{bump_generation, has_generation};
 pub(crate) use pod::quality_of_service;
 pub use service::{InvalidRange, ServiceRange};
+pub(crate) use template::pod_template;
 
 /// Whether creates and updates of this resource run one after the other, because they share something finite.
 pub(crate) fn allocates(resource: &Resource) -> bool {
     is(resource, "", "services") || is_definition(resource)
+}
+
+/// Whether what is shared is given out before anything else of an object is looked at.
+pub(crate) fn allocates_first(resource: &Resource) -> bool {
+    is(resource, "", "services")
 }
 
 /// Whether objects of this resource define other resources.
@@ -49,6 +56,9 @@ fn is(resource: &Resource, group: &str, plural: &str) -> bool {
 /// Brings what may be written in two ways into the one way that is stored, before owners are settled.
 pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
     explicit_nulls(resource, object, false);
+    if is(resource, "", "pods") {
+        template::normalize_pod(object);
+    }
     if is(resource, "", "secrets") {
         secret::prepare(object);
     }
@@ -158,6 +168,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
     {
         map.remove("status");
     }
+    template::drop_switched_off(resource, object, None);
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => namespace::prepare_create(object),
         // An applied Secret keeps the texts until its owners are settled.
@@ -177,6 +188,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
         ("", "pods") => {
             let quality = pod::quality_of_service(object);
             set_status(object, json!({"phase": "Pending", "qosClass": quality}));
+            template::prepare_pod(object, &timestamp(now));
         }
         ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") => {
             set_status(object, workload_status(resource));
@@ -302,6 +314,7 @@ pub(crate) fn reset_fields(op: &Operation, live: &Value, new: Value) -> Value {
 /// Prepares an object that is about to replace another.
 pub(crate) fn prepare_update(op: &Operation, live: &Value, new: &mut Value, view: &View, now: Timestamp) {
     let resource = &op.resource;
+    template::drop_switched_off(resource, new, Some(live));
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "namespaces") => namespace::prepare_update(op, live, new),
         ("", "secrets") => secret::prepare(new),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::http::FieldError;
 use crate::registry::View;
+use crate::schema;
 
 /// The range of cluster addresses; nothing routes to them here, but clients expect them to be there and unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,29 +80,65 @@ pub(super) fn prepare_create(object: &mut Value, view: &View) {
     if let Some(map) = object.as_object_mut() {
         map.insert("status".to_owned(), json!({"loadBalancer": {}}));
     }
-    allocate(object, view);
-    node_ports::allocate(object, None, view);
+    normalize(object, None);
+    allocate(object, None, view);
 }
 
 pub(super) fn prepare_update(live: &Value, new: &mut Value, view: &View) {
     drop_what_the_type_had(live, new);
     // Who applies a Service without an address wants to keep the one that it has.
-    if needs_address(live) && needs_address(new) && address(new).is_empty() {
-        let kept = [
-            live.pointer("/spec/clusterIP").cloned(),
-            live.pointer("/spec/clusterIPs").cloned(),
-        ];
-        if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
-            for (key, value) in ["clusterIP", "clusterIPs"].into_iter().zip(kept) {
-                if let Some(value) = value {
-                    spec.insert(key.to_owned(), value);
-                }
-            }
+    if needs_address(live) && needs_address(new) {
+        keep(live, new, "clusterIP");
+        keep(live, new, "clusterIPs");
+    }
+    node_ports::keep(live, new);
+    normalize(new, Some(live));
+    if needs_address(live) && needs_address(new) {
+        keep(live, new, "ipFamilyPolicy");
+    }
+    allocate(new, Some(live), view);
+}
+
+fn field<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
+    object.get("spec")?.get(key)
+}
+
+/// Takes over what is not said.
+fn keep(live: &Value, new: &mut Value, key: &str) {
+    let said = field(new, key).is_some_and(|value| {
+        value.as_str().is_some_and(|text| !text.is_empty()) || value.as_array().is_some_and(|list| !list.is_empty())
+    });
+    if let (false, Some(kept)) = (said, field(live, key)) {
+        set(new, key, kept.clone());
+    }
+}
+
+fn set(object: &mut Value, key: &str, value: Value) {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert(key.to_owned(), value);
+    }
+}
+
+/// The one address and the list of them say the same, where only one was said.
+fn normalize(new: &mut Value, live: Option<&Value>) {
+    let one = address(new).to_owned();
+    let all = |object: &Value| {
+        let list = field(object, "clusterIPs").and_then(Value::as_array).cloned();
+        list.unwrap_or_default()
+    };
+    let Some(live) = live else {
+        if !one.is_empty() && all(new).is_empty() {
+            set(new, "clusterIPs", json!([one]));
+        }
+        return;
+    };
+    if address(live) != one && all(live) == all(new) {
+        if !one.is_empty() {
+            set(new, "clusterIPs", json!([one]));
+        } else if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.remove("clusterIPs");
         }
     }
-    allocate(new, view);
-    node_ports::keep(live, new);
-    node_ports::allocate(new, Some(live), view);
 }
 
 /// Whether others than those within a cluster may reach it.
@@ -149,36 +186,97 @@ fn drop_what_the_type_had(live: &Value, new: &mut Value) {
     node_ports::drop_unneeded(live, new);
 }
 
-fn allocate(object: &mut Value, view: &View) {
-    let Some(spec) = object.get("spec").and_then(Value::as_object) else {
-        return;
-    };
-    let family = |spec: &mut serde_json::Map<String, Value>| {
-        spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
-        spec.entry("ipFamilyPolicy").or_insert_with(|| json!("SingleStack"));
-        spec.entry("internalTrafficPolicy").or_insert_with(|| json!("Cluster"));
-    };
+/// Chooses what is not said. Nothing is given out to a Service that says what cannot be.
+fn allocate(object: &mut Value, live: Option<&Value>, view: &View) {
     if !needs_address(object) {
+        node_ports::allocate(object, live, view);
         return;
     }
-    let wanted = spec
-        .get("clusterIP")
+    let selects = field(object, "selector")
+        .and_then(Value::as_object)
+        .is_some_and(|map| !map.is_empty());
+    let headless = address(object) == "None";
+    // Whoever fills in the endpoints by hand may do so for every family.
+    let unselected = headless && !selects;
+    if field(object, "ipFamilyPolicy").is_none() {
+        let policy = if unselected { "RequireDualStack" } else { "SingleStack" };
+        set(object, "ipFamilyPolicy", json!(policy));
+    }
+    if !families(object, live).is_empty() {
+        return;
+    }
+    if field(object, "ipFamilies")
+        .and_then(Value::as_array)
+        .is_none_or(Vec::is_empty)
+    {
+        set(object, "ipFamilies", json!(["IPv4"]));
+    }
+    if unselected
+        && field(object, "ipFamilyPolicy") != Some(&json!("SingleStack"))
+        && let Some(list) = field(object, "ipFamilies").and_then(Value::as_array)
+        && let [only] = list.as_slice()
+    {
+        let other = if only == "IPv4" { "IPv6" } else { "IPv4" };
+        set(object, "ipFamilies", json!([only, other]));
+    }
+    if address(object).is_empty()
+        && let Some(chosen) = free_address(view)
+    {
+        set(object, "clusterIP", json!(chosen));
+        set(object, "clusterIPs", json!([chosen]));
+    }
+    node_ports::allocate(object, live, view);
+}
+
+/// Faults of what is said of families of addresses, of which there is one here. The first group of them is told alone.
+fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
+    if !needs_address(object) {
+        return Vec::new();
+    }
+    let mut errors = schema::cluster_addresses(object, live);
+    if !errors.is_empty() {
+        return errors;
+    }
+    let texts = |key: &str| -> Vec<&str> {
+        let list = field(object, key).and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(Value::as_str).collect()
+    };
+    let policy = field(object, "ipFamilyPolicy")
         .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
-    let chosen = if wanted.is_empty() {
-        free_address(view)
-    } else {
-        Some(wanted)
-    };
-    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
-        return;
-    };
-    if let Some(chosen) = chosen {
-        spec.insert("clusterIP".to_owned(), Value::from(chosen.as_str()));
-        spec.insert("clusterIPs".to_owned(), json!([chosen]));
+        .unwrap_or_default();
+    let wrong_policy = |detail: &str| FieldError::invalid("spec.ipFamilyPolicy", policy, detail);
+    let (addresses, families) = (texts("clusterIPs"), texts("ipFamilies"));
+    if policy == "SingleStack" {
+        for (list, what) in [(&addresses, "cluster IPs"), (&families, "IP families")] {
+            if list.len() == 2 {
+                errors.push(wrong_policy(&format!(
+                    "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+                )));
+            }
+        }
     }
-    family(spec);
+    let headless = address(object) == "None";
+    for (index, address) in addresses.iter().enumerate().skip(families.len()) {
+        if !headless && address.contains(':') {
+            let at = format!("spec.clusterIPs[{index}]");
+            let detail = "IPv6 is not configured on this cluster";
+            errors.push(FieldError::invalid(at, json!(addresses), detail));
+        }
+    }
+    let selects = field(object, "selector")
+        .and_then(Value::as_object)
+        .is_some_and(|map| !map.is_empty());
+    if !errors.is_empty() || (headless && !selects) {
+        return errors;
+    }
+    if policy == "RequireDualStack" {
+        errors.push(wrong_policy("this cluster is not configured for dual-stack services"));
+    }
+    for (index, family) in families.iter().enumerate().filter(|(_, family)| **family != "IPv4") {
+        let at = format!("spec.ipFamilies[{index}]");
+        errors.push(FieldError::invalid(at, *family, "not configured on this cluster"));
+    }
+    errors
 }
 
 /// What a stored Service holds of what is given out once. Every create asks all Services, so nothing else of them is read.
@@ -225,43 +323,40 @@ fn free_address(view: &View) -> Option<String> {
         .map(|free| free.to_string())
 }
 
-/// Faults of the address.
+/// Faults of what is given out once. They are told before any other, as nothing else is looked at until then.
 pub(super) fn validate(object: &Value, live: Option<&Value>, view: &View) -> Vec<FieldError> {
-    let mut errors = node_ports::validate(object, live, view);
-    let new = address(object);
-    if let Some(live) = live {
-        let old = address(live);
-        if !old.is_empty() && needs_address(live) && needs_address(object) && old != new {
-            errors.push(FieldError::invalid(
-                "spec.clusterIPs[0]",
-                json!([new]),
-                "may not change once set",
-            ));
-        }
+    let errors = families(object, live);
+    if !errors.is_empty() {
         return errors;
     }
-    if needs_address(object) && new.is_empty() {
-        errors.push(FieldError::invalid(
-            "spec.clusterIPs",
-            json!([]),
-            "no free address is left in the service range",
-        ));
-    }
-    if let Ok(wanted) = new.parse() {
-        let why = if !view.services().contains(wanted) {
-            "the provided network does not match the current range"
-        } else if taken(view).any(|other| other == new) {
-            "provided IP is already allocated"
-        } else {
+    let given_out = live.is_none_or(|live| !needs_address(live));
+    if given_out && needs_address(object) {
+        let errors = given_address(address(object), view);
+        if !errors.is_empty() {
             return errors;
-        };
-        errors.push(FieldError::invalid(
-            "spec.clusterIPs",
-            json!([new]),
-            format!("failed to allocate IP {new}: {why}"),
-        ));
+        }
     }
-    errors
+    node_ports::validate(object, live, view)
+}
+
+fn given_address(new: &str, view: &View) -> Vec<FieldError> {
+    let at = "spec.clusterIPs";
+    if new.is_empty() {
+        let detail = "no free address is left in the service range";
+        return vec![FieldError::invalid(at, json!([]), detail)];
+    }
+    let Ok(wanted) = new.parse() else {
+        return Vec::new();
+    };
+    let why = if !view.services().contains(wanted) {
+        "the provided network does not match the current range"
+    } else if taken(view).any(|other| other == new) {
+        "provided IP is already allocated"
+    } else {
+        return Vec::new();
+    };
+    let detail = format!("failed to allocate IP {new}: {why}");
+    vec![FieldError::invalid(at, json!([new]), detail)]
 }
 
 #[cfg(test)]

@@ -1,19 +1,55 @@
 //! IP addresses and ranges of them as fields have them, and the complaints about those that mean nothing there.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::schema::{FieldError, FieldPath};
 
 const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NO_RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// An address, or a complaint that it is none.
-pub(super) fn address(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<IpAddr> {
-    let parsed = text.parse().ok();
-    if parsed.is_none() {
-        errors.push(FieldError::invalid(at, text, NO_ADDRESS));
+/// An address as it was read in old times, when zeros in front of its numbers did not matter.
+pub(super) fn lenient(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse() {
+        return Some(address);
     }
-    parsed
+    let mut octets = [0_u8; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        *octet = part
+            .trim_start_matches('0')
+            .parse()
+            .or_else(|_| {
+                // Nothing but zeros.
+                if part.bytes().all(|byte| byte == b'0') {
+                    Ok(0)
+                } else {
+                    Err(())
+                }
+            })
+            .ok()?;
+    }
+    parts.next().is_none().then(|| IpAddr::V4(Ipv4Addr::from(octets)))
+}
+
+/// Whether it is an IPv4 address in the clothes of an IPv6 address.
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
+}
+
+/// An address, or a complaint about it.
+pub(super) fn address(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<IpAddr> {
+    let why = match (lenient(text), text.parse::<IpAddr>()) {
+        (None, _) => NO_ADDRESS,
+        (Some(_), Err(_)) => "must not have leading 0s",
+        (Some(address), Ok(_)) if is_mapped(address) => "must not be an IPv4-mapped IPv6 address",
+        (found, _) => return found,
+    };
+    errors.push(FieldError::invalid(at, text, why));
+    None
 }
 
 /// Complains about an address at which nobody else can be: unspecified, of the machine itself, of the link.
@@ -58,22 +94,31 @@ impl Range {
 /// A range, or complaints about it.
 pub(super) fn range(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Range> {
     let parsed = text.split_once('/').and_then(|(first, bits)| {
-        let first: IpAddr = first.parse().ok()?;
-        let plain = bits == "0" || (!bits.starts_with('0') && bits.bytes().all(|byte| byte.is_ascii_digit()));
-        let bits: u8 = bits.parse().ok().filter(|_| plain)?;
+        let plain = first.parse::<IpAddr>().is_ok() && (bits == "0" || !bits.starts_with('0'));
+        let first = lenient(first)?;
+        let digits = bits.bytes().all(|byte| byte.is_ascii_digit());
+        let bits: u8 = bits.parse().ok().filter(|_| digits)?;
         let most = if first.is_ipv4() { 32 } else { 128 };
-        (bits <= most).then_some((first, bits))
+        (bits <= most).then_some((first, bits, plain))
     });
-    let Some((address, bits)) = parsed else {
-        errors.push(FieldError::invalid(at, text, NO_RANGE));
-        return None;
+    let why = match parsed {
+        None => NO_RANGE,
+        Some((_, _, false)) => "must not have leading 0s in IP or prefix length",
+        Some((address, ..)) if is_mapped(address) => "must not have an IPv4-mapped IPv6 address",
+        Some((address, bits, _)) => return Some(whole_range(address, bits, text, at, errors)),
     };
+    errors.push(FieldError::invalid(at, text, why));
+    None
+}
+
+/// A range, and a complaint if more is said than its beginning.
+fn whole_range(address: IpAddr, bits: u8, text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Range {
     let first = masked(address, bits);
     if first != address {
         let why = "must not have bits set beyond the prefix length";
         errors.push(FieldError::invalid(at, text, why));
     }
-    Some(Range { first, bits })
+    Range { first, bits }
 }
 
 /// An address without what is behind its first bits.
@@ -93,6 +138,17 @@ fn masked(address: IpAddr, bits: u8) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zeros_in_front() {
+        assert_eq!(
+            lenient("010.002.000.4").map(|it| it.to_string()).as_deref(),
+            Some("10.2.0.4")
+        );
+        for text in ["", "1.2.3", "1.2.3.4.5", "256.0.0.1", "1..2.3", "a.b.c.d", "+1.2.3.4"] {
+            assert_eq!(lenient(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn ranges() {

@@ -117,7 +117,7 @@ pub fn labels(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<Field
     }
 }
 
-fn annotations(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn annotations(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in map {
         // Keys may be in upper case here; anything else is as for labels.
@@ -264,6 +264,12 @@ pub fn label_selector(selector: &Value, path: &FieldPath, errors: &mut Vec<Field
         for complaint in qualified_name(key) {
             errors.push(FieldError::invalid(at.child("key"), key, complaint));
         }
+        for (value, at) in items(expression, "values", &at) {
+            let value = value.as_str().unwrap_or_default();
+            for complaint in label_value(value) {
+                errors.push(FieldError::invalid(&at, value, complaint));
+            }
+        }
     }
 }
 
@@ -271,7 +277,7 @@ fn too_long(most: usize) -> String {
     format!("must be no more than {most} bytes")
 }
 
-pub(super) fn label_value(value: &str) -> Vec<String> {
+pub(in crate::schema) fn label_value(value: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if value.len() > 63 {
         complaints.push(too_long(63));

@@ -19,6 +19,7 @@ mod pods;
 mod policies;
 mod quotas;
 mod rbac;
+mod services;
 mod storage;
 mod workloads;
 
@@ -27,7 +28,9 @@ use serde_json::Value;
 use super::field_error::{FieldError, FieldErrorKind, FieldPath};
 
 pub(crate) use batch::job_selector;
+pub(super) use metadata::label_value;
 pub use metadata::{label_selector, labels, object_meta, object_meta_update};
+pub(crate) use services::cluster_addresses;
 
 /// What is wrong with an object about to be created.
 pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> {
@@ -52,6 +55,9 @@ pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> 
         ("networking.k8s.io", "Ingress") => networking::ingress_create(value, &mut errors),
         ("", "Event") => events::core(value, &mut errors),
         ("events.k8s.io", "Event") => events::reported(value, &mut errors),
+        ("", "Pod") => pods::pod_create(value, &mut errors),
+        ("", "Service") => services::service(value, None, &mut errors),
+        _ if workloads::is_one(group, kind) => workloads::object(kind, value, None, &mut errors),
         _ => {}
     }
     errors
@@ -66,18 +72,18 @@ pub(super) fn update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec
     admission::object(group, kind, value, Some(old), &mut errors);
     match (group, kind) {
         ("", "ConfigMap" | "Secret") => configuration::immutable_data(kind, value, old, &mut errors),
-        ("", "Service") => networking::service_update(value, old, &mut errors),
+        ("", "Service") => services::service_update(value, old, &mut errors),
         ("", "Pod") => pods::pod_update(value, old, &mut errors),
         ("", "ResourceQuota") => quotas::quota_update(value, old, &mut errors),
         ("scheduling.k8s.io", "PriorityClass") => quotas::priority_class_update(value, old, &mut errors),
         ("", "PersistentVolume") => storage::volume_update(value, old, &mut errors),
         ("", "PersistentVolumeClaim") => storage::claim_update(value, old, &mut errors),
-        ("apps", _) => workloads::update(kind, value, old, &mut errors),
         ("batch", "Job") => batch::job_update(value, old, &mut errors),
         ("discovery.k8s.io", "EndpointSlice") => endpoints::slice_update(value, old, &mut errors),
         ("networking.k8s.io", "IngressClass") => networking::ingress_class_update(value, old, &mut errors),
         ("rbac.authorization.k8s.io", _) => rbac::update(kind, value, old, &mut errors),
         ("storage.k8s.io", "StorageClass") => storage::storage_class_update(value, old, &mut errors),
+        _ if workloads::is_one(group, kind) => workloads::object(kind, value, Some(old), &mut errors),
         _ => {}
     }
     errors
@@ -103,11 +109,9 @@ fn object(group: &str, kind: &str, value: &Value, errors: &mut Vec<FieldError>) 
         ("", "PersistentVolume") => storage::volume(value, errors),
         ("", "Endpoints") => endpoints::endpoints(value, errors),
         ("", "Namespace") => metadata::namespace(value, errors),
-        ("", "Service") => networking::service(value, errors),
         ("", "Pod") => pods::pod(value, errors),
         ("", "ResourceQuota") => quotas::quota(value, errors),
         ("", "LimitRange") => quotas::limit_range(value, errors),
-        ("apps", _) => workloads::object(kind, value, errors),
         ("batch", _) => batch::object(kind, value, errors),
         ("discovery.k8s.io", "EndpointSlice") => endpoints::slice(value, errors),
         ("networking.k8s.io", "Ingress") => networking::ingress(value, errors),
@@ -133,7 +137,11 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 }
 
 /// A list field's items with their paths.
-fn items<'a>(value: &'a Value, field: &str, path: &FieldPath) -> impl Iterator<Item = (&'a Value, FieldPath)> {
+pub(super) fn items<'a>(
+    value: &'a Value,
+    field: &str,
+    path: &FieldPath,
+) -> impl Iterator<Item = (&'a Value, FieldPath)> {
     let path = path.child(field);
     let list = value
         .get(field)

@@ -14,7 +14,7 @@ pub enum NameRule {
 /// The rule of a built-in kind.
 pub fn rule(group: &str, kind: &str) -> NameRule {
     match (group, kind) {
-        ("", "Namespace" | "Service") => NameRule::Label,
+        ("", "Namespace" | "Service") | ("apps", "StatefulSet") => NameRule::Label,
         ("rbac.authorization.k8s.io", _) => NameRule::PathSegment,
         _ => NameRule::Subdomain,
     }
@@ -78,6 +78,28 @@ pub fn subdomain(name: &str) -> Vec<String> {
     if !is_subdomain(name) {
         complaints.push(format!(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{LABEL_REGEX}(\\.{LABEL_REGEX})*')"
+        ));
+    }
+    complaints
+}
+
+/// As [`subdomain`], but for `_`, which may stand in front and inside of each part.
+pub(super) fn subdomain_with_underscores(name: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if name.len() > 253 {
+        complaints.push("must be no more than 253 characters".to_owned());
+    }
+    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let sound = |part: &str| {
+        let part = part.strip_prefix('_').unwrap_or(part);
+        edge(part.bytes().next())
+            && edge(part.bytes().last())
+            && part.bytes().all(|byte| edge(Some(byte)) || matches!(byte, b'-' | b'_'))
+    };
+    if !name.split('.').all(sound) {
+        let part = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
+        complaints.push(format!(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{part}(\\.{part})*')"
         ));
     }
     complaints

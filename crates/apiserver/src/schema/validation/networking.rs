@@ -1,162 +1,21 @@
-//! Services, ingresses and network policies.
+//! Ingresses and network policies.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::metadata::{label_selector, labels, qualified_name};
-use super::{addresses, empty, immutable, internal, items, named, names, one_of, text};
+use super::metadata::label_selector;
+use super::{addresses, empty, immutable, items, named, names, one_of, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 static NOTHING: Value = Value::Null;
 
 const LONGEST_CONTROLLER: usize = 250;
-const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+/// The protocols of ports.
+pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-/// Checks a service.
-pub(super) fn service(value: &Value, errors: &mut Vec<FieldError>) {
-    let spec = value.get("spec").unwrap_or(&NOTHING);
-    let path = FieldPath::new("spec");
-    let kind = text(spec, "type");
-    let headless = text(spec, "clusterIP") == "None";
-    if empty(spec, "ports") && !headless && kind != "ExternalName" {
-        errors.push(FieldError::required(path.child("ports"), ""));
-    }
-    if kind == "ExternalName" {
-        let name = text(spec, "externalName");
-        let name = name.strip_suffix('.').unwrap_or(name);
-        if name.is_empty() {
-            errors.push(FieldError::required(path.child("externalName"), ""));
-        } else {
-            for complaint in names::subdomain(name) {
-                errors.push(FieldError::invalid(path.child("externalName"), name, complaint));
-            }
-        }
-    }
-    let many = spec
-        .get("ports")
-        .and_then(Value::as_array)
-        .is_some_and(|ports| ports.len() > 1);
-    let mut known = BTreeSet::new();
-    for (port, at) in items(spec, "ports", &path) {
-        service_port(port, many, &mut known, &at, errors);
-    }
-    let mut seen = BTreeSet::new();
-    for (port, at) in items(spec, "ports", &path) {
-        let key = (
-            text(port, "protocol").to_owned(),
-            port.get("port").and_then(Value::as_i64).unwrap_or(0),
-        );
-        if !seen.insert(key.clone()) {
-            let shown = internal(&[
-                ("Name", &Value::from("")),
-                ("Protocol", &Value::from(key.0)),
-                ("AppProtocol", &NOTHING),
-                ("Port", &Value::from(key.1)),
-                ("TargetPort", &Value::from(0)),
-                ("NodePort", &Value::from(0)),
-            ]);
-            errors.push(FieldError::duplicate(at, shown));
-        }
-    }
-    if let Some(Value::Object(map)) = spec.get("selector") {
-        labels(map, &path.child("selector"), errors);
-    }
-    one_of(spec, "sessionAffinity", &["ClientIP", "None"], true, &path, errors);
-    one_of(
-        spec,
-        "type",
-        &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
-        true,
-        &path,
-        errors,
-    );
-    for (address, at) in items(spec, "externalIPs", &path) {
-        let text = address.as_str().unwrap_or_default();
-        if text.parse::<IpAddr>().is_err() {
-            errors.push(FieldError::invalid(
-                at,
-                text,
-                "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
-            ));
-        }
-    }
-    one_of(
-        spec,
-        "internalTrafficPolicy",
-        &["Cluster", "Local"],
-        false,
-        &path,
-        errors,
-    );
-    one_of(
-        spec,
-        "externalTrafficPolicy",
-        &["Cluster", "Local"],
-        false,
-        &path,
-        errors,
-    );
-    one_of(
-        spec,
-        "ipFamilyPolicy",
-        &["PreferDualStack", "RequireDualStack", "SingleStack"],
-        false,
-        &path,
-        errors,
-    );
-    if kind == "ExternalName" && !matches!(text(spec, "clusterIP"), "" | "None") {
-        errors.push(FieldError::forbidden(
-            path.child("clusterIPs"),
-            "may not be set when `type` is 'ExternalName'",
-        ));
-    }
-    let address = text(spec, "clusterIP");
-    if !matches!(address, "" | "None") && address.parse::<IpAddr>().is_err() {
-        let at = path.child("clusterIPs").index(0);
-        errors.push(FieldError::invalid(
-            at,
-            address,
-            "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
-        ));
-    }
-}
-
-fn service_port(
-    port: &Value,
-    require_name: bool,
-    known: &mut BTreeSet<String>,
-    at: &FieldPath,
-    errors: &mut Vec<FieldError>,
-) {
-    let name = text(port, "name");
-    if name.is_empty() {
-        if require_name {
-            errors.push(FieldError::required(at.child("name"), ""));
-        }
-    } else {
-        for complaint in names::label(name) {
-            errors.push(FieldError::invalid(at.child("name"), name, complaint));
-        }
-        if !known.insert(name.to_owned()) {
-            errors.push(FieldError::duplicate(at.child("name"), name));
-        }
-    }
-    let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
-    if let Some(complaint) = names::port_number(number) {
-        errors.push(FieldError::invalid(at.child("port"), number, complaint));
-    }
-    one_of(port, "protocol", &PROTOCOLS, true, at, errors);
-    port_or_name(port, "targetPort", at, errors);
-    if let Some(protocol) = port.get("appProtocol").and_then(Value::as_str) {
-        for complaint in qualified_name(protocol) {
-            errors.push(FieldError::invalid(at.child("appProtocol"), protocol, complaint));
-        }
-    }
-}
-
-fn port_or_name(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+/// Checks a port, which may be named.
+pub(super) fn port_or_name(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     match value.get(field) {
         Some(Value::String(name)) => {
             for complaint in names::port_name(name) {
@@ -170,21 +29,6 @@ fn port_or_name(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<Fie
             }
         }
         None => {}
-    }
-}
-
-/// A service keeps its address while it keeps being one that has an address.
-pub(super) fn service_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    let spec = value.get("spec").unwrap_or(&NOTHING);
-    let before = old.get("spec").unwrap_or(&NOTHING);
-    if [spec, before].iter().any(|spec| text(spec, "type") == "ExternalName") {
-        return;
-    }
-    let address = text(before, "clusterIP");
-    if !address.is_empty() && text(spec, "clusterIP") != address {
-        let at = FieldPath::new("spec").child("clusterIPs").index(0);
-        let given = serde_json::json!([text(spec, "clusterIP")]);
-        errors.push(FieldError::invalid(at, given, "may not change once set"));
     }
 }
 

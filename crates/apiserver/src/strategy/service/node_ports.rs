@@ -161,46 +161,34 @@ pub(super) fn allocate(object: &mut Value, live: Option<&Value>, view: &View) {
     }
 }
 
-/// Faults of the ports of nodes.
+/// The first fault of the ports of nodes that are asked for.
 pub(super) fn validate(object: &Value, live: Option<&Value>, view: &View) -> Vec<FieldError> {
-    let kept = live.map(held).unwrap_or_default();
-    let named: Vec<(usize, &Value)> = ports(object)
-        .iter()
-        .enumerate()
-        .filter(|(_, port)| number(port, "nodePort") != 0)
-        .collect();
-    if named.is_empty() {
+    if !is_of_type(object, &["NodePort", "LoadBalancer"]) {
         return Vec::new();
     }
-    let taken = taken(view, live);
+    let kept = live.map(held).unwrap_or_default();
+    let mut taken = None;
     let mut seen: BTreeMap<i64, i64> = BTreeMap::new();
-    let mut errors = Vec::new();
-    for (index, port) in named {
+    for (index, port) in ports(object).iter().enumerate() {
         let (node_port, number) = (number(port, "nodePort"), number(port, "port"));
-        let field = format!("spec.ports[{index}].nodePort");
-        let shared = seen.get(&node_port).copied();
-        seen.insert(node_port, number);
-        if !is_of_type(object, &["NodePort", "LoadBalancer"]) {
-            let kind = object.pointer("/spec/type").and_then(Value::as_str).unwrap_or_default();
-            errors.push(FieldError::forbidden(
-                field,
-                format!("may not be used when `type` is '{kind}'"),
-            ));
-        } else if kept.contains(&node_port) {
-            // It holds it already.
-        } else if !RANGE.contains(&node_port) {
-            errors.push(FieldError::invalid(
-                field,
-                json!(node_port),
-                "provided port is not in the valid range. The range of valid ports is 30000-32767",
-            ));
-        } else if taken.contains(&node_port) || shared.is_some_and(|shared| shared != number) {
-            errors.push(FieldError::invalid(
-                field,
-                json!(node_port),
-                "provided port is already allocated",
-            ));
+        if node_port == 0 {
+            continue;
         }
+        let shared = seen.insert(node_port, number);
+        if kept.contains(&node_port) {
+            // It holds it already.
+            continue;
+        }
+        let taken: &BTreeSet<i64> = taken.get_or_insert_with(|| self::taken(view, live));
+        let detail = if !RANGE.contains(&node_port) {
+            "provided port is not in the valid range. The range of valid ports is 30000-32767"
+        } else if taken.contains(&node_port) || shared.is_some_and(|shared| shared != number) {
+            "provided port is already allocated"
+        } else {
+            continue;
+        };
+        let field = format!("spec.ports[{index}].nodePort");
+        return vec![FieldError::invalid(field, json!(node_port), detail)];
     }
-    errors
+    Vec::new()
 }

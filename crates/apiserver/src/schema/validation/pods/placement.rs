@@ -1,0 +1,286 @@
+//! Where a pod may run: affinities, tolerations, how it is spread, and what holds it back from being placed.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{named, named_field, number, required};
+use crate::schema::validation::metadata::{label_selector, label_value, qualified_name};
+use crate::schema::validation::{empty, items, names, node_selectors, one_of, text};
+use crate::schema::{FieldError, FieldPath};
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+/// Checks the affinities.
+pub(super) fn affinity(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let Some(affinity) = spec.get("affinity") else { return };
+    let path = path.child("affinity");
+    if let Some(nodes) = affinity.get("nodeAffinity") {
+        node_affinity(nodes, &path.child("nodeAffinity"), errors);
+    }
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let Some(pods) = affinity.get(kind) else { continue };
+        let at = path.child(kind);
+        for (term, at) in items(pods, REQUIRED, &at) {
+            pod_term(term, &at, errors);
+        }
+        for (weighted, at) in items(pods, PREFERRED, &at) {
+            weight(weighted, &at, errors);
+            pod_term(
+                weighted.get("podAffinityTerm").unwrap_or(&Value::Null),
+                &at.child("podAffinityTerm"),
+                errors,
+            );
+        }
+    }
+}
+
+fn weight(weighted: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let weight = number(weighted, "weight");
+    if !(1..=100).contains(&weight) {
+        errors.push(FieldError::invalid(
+            at.child("weight"),
+            weight,
+            "must be in the range 1-100",
+        ));
+    }
+}
+
+fn node_affinity(nodes: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if let Some(selector) = nodes.get(REQUIRED) {
+        node_selectors::terms(selector, &path.child(REQUIRED), errors);
+    }
+    for (weighted, at) in items(nodes, PREFERRED, path) {
+        weight(weighted, &at, errors);
+        let preference = weighted.get("preference").unwrap_or(&Value::Null);
+        node_selectors::term(preference, false, &at.child("preference"), errors);
+    }
+}
+
+fn pod_term(term: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    for field in ["labelSelector", "namespaceSelector"] {
+        if let Some(selector) = term.get(field) {
+            label_selector(selector, &at.child(field), errors);
+        }
+    }
+    for (namespace, _) in items(term, "namespaces", at) {
+        // The real server's path is in the singular and has no index.
+        named(
+            names::label,
+            namespace.as_str().unwrap_or_default(),
+            &at.child("namespace"),
+            errors,
+        );
+    }
+    label_keys(term, at, errors);
+    if text(term, "topologyKey").is_empty() {
+        errors.push(FieldError::required(at.child("topologyKey"), "can not be empty"));
+    }
+    named(
+        qualified_name,
+        text(term, "topologyKey"),
+        &at.child("topologyKey"),
+        errors,
+    );
+}
+
+/// Keys of labels whose values are taken from the pod itself.
+fn label_keys(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let selector = value.get("labelSelector");
+    for field in ["matchLabelKeys", "mismatchLabelKeys"] {
+        if empty(value, field) {
+            continue;
+        }
+        if selector.is_none() {
+            let detail = "must not be specified when labelSelector is not set";
+            errors.push(FieldError::forbidden(at.child(field), detail));
+            continue;
+        }
+        for (key, at) in items(value, field, at) {
+            named(qualified_name, key.as_str().unwrap_or_default(), &at, errors);
+        }
+    }
+    let keys: Vec<&str> = items(value, "matchLabelKeys", at)
+        .filter_map(|(key, _)| key.as_str())
+        .collect();
+    let place = |key: &str| keys.iter().rposition(|other| *other == key);
+    if let Some(selector) = selector {
+        let exact = selector.get("matchLabels").and_then(Value::as_object);
+        let mut known: BTreeSet<&str> = exact.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+        for (expression, _) in items(selector, "matchExpressions", at) {
+            let key = text(expression, "key");
+            if let Some(index) = place(key)
+                && known.contains(key)
+            {
+                let detail = "exists in both matchLabelKeys and labelSelector";
+                errors.push(FieldError::invalid(at.index(index), key, detail));
+            }
+            known.insert(key);
+        }
+    }
+    let others: Vec<&str> = items(value, "mismatchLabelKeys", at)
+        .filter_map(|(key, _)| key.as_str())
+        .collect();
+    for (key, at) in items(value, "matchLabelKeys", at) {
+        let key = key.as_str().unwrap_or_default();
+        if others.contains(&key) {
+            let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
+            errors.push(FieldError::invalid(at, key, detail));
+        }
+    }
+}
+
+/// Checks how pods are spread.
+pub(super) fn spread(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let kind = |constraint: &Value| {
+        (
+            text(constraint, "topologyKey").to_owned(),
+            text(constraint, "whenUnsatisfiable").to_owned(),
+        )
+    };
+    for (index, (constraint, at)) in items(spec, "topologySpreadConstraints", path).enumerate() {
+        positive(constraint, "maxSkew", &at, errors);
+        if text(constraint, "topologyKey").is_empty() {
+            errors.push(FieldError::required(at.child("topologyKey"), "can not be empty"));
+        }
+        let action = text(constraint, "whenUnsatisfiable");
+        let actions = ["DoNotSchedule", "ScheduleAnyway"];
+        if !actions.contains(&action) {
+            errors.push(FieldError::not_supported(
+                at.child("whenUnsatisfiable"),
+                action,
+                &actions,
+            ));
+        }
+        let mut later = items(spec, "topologySpreadConstraints", path).skip(index + 1);
+        if later.any(|(other, _)| kind(other) == kind(constraint)) {
+            let (key, action) = kind(constraint);
+            errors.push(FieldError::duplicate(
+                at.child("{topologyKey, whenUnsatisfiable}"),
+                format!("{{{key}, {action}}}"),
+            ));
+        }
+        if constraint.get("minDomains").is_some() {
+            positive(constraint, "minDomains", &at, errors);
+            if action != "DoNotSchedule" {
+                let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
+                let least = number(constraint, "minDomains");
+                errors.push(FieldError::invalid(at.child("minDomains"), least, detail));
+            }
+        }
+        for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+            one_of(constraint, field, &["Honor", "Ignore"], false, &at, errors);
+        }
+        label_keys(constraint, &at, errors);
+        if let Some(selector) = constraint.get("labelSelector") {
+            label_selector(selector, &at.child("labelSelector"), errors);
+        }
+    }
+}
+
+fn positive(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let found = number(value, field);
+    if found <= 0 {
+        errors.push(FieldError::invalid(at.child(field), found, "must be greater than zero"));
+    }
+}
+
+/// Checks the tolerations.
+pub(super) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    for (toleration, at) in items(spec, "tolerations", path) {
+        named_field(toleration, "key", qualified_name, &at, errors);
+        let operator = text(toleration, "operator");
+        if text(toleration, "key").is_empty() && operator != "Exists" {
+            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.push(FieldError::invalid(at.child("operator"), operator, detail));
+        }
+        let effect = text(toleration, "effect");
+        if toleration.get("tolerationSeconds").is_some() && effect != "NoExecute" {
+            let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            errors.push(FieldError::invalid(at.child("effect"), effect, detail));
+        }
+        let value = text(toleration, "value");
+        let at_operator = at.child("operator");
+        match operator {
+            "" | "Equal" => {
+                let complaints = label_value(value);
+                if !complaints.is_empty() {
+                    errors.push(FieldError::invalid(at_operator, value, complaints.join(";")));
+                }
+            }
+            "Exists" => {
+                if !value.is_empty() {
+                    let detail = "value must be empty when `operator` is 'Exists'";
+                    errors.push(FieldError::invalid(at_operator, value, detail));
+                }
+            }
+            // Comparing numbers is known and not taken yet.
+            "Lt" | "Gt" => {
+                let known = ["Equal", "Exists", "Lt", "Gt"];
+                errors.push(FieldError::not_supported(at_operator, operator, &known));
+            }
+            other => errors.push(FieldError::not_supported(at_operator, other, &["Equal", "Exists"])),
+        }
+        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        one_of(toleration, "effect", &effects, false, &at, errors);
+    }
+}
+
+/// Checks what a pod has to be before it is ready, and what has to go before it is placed.
+pub(super) fn gates(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    for (gate, at) in items(spec, "readinessGates", path) {
+        named(
+            qualified_name,
+            text(gate, "conditionType"),
+            &at.child("conditionType"),
+            errors,
+        );
+    }
+    let mut known = BTreeSet::new();
+    for (gate, at) in items(spec, "schedulingGates", path) {
+        let name = text(gate, "name");
+        named(qualified_name, name, &at, errors);
+        if !known.insert(name) {
+            errors.push(FieldError::duplicate(at, name));
+        }
+    }
+}
+
+/// Devices that are claimed for the pod.
+pub(super) fn resource_claims(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut known = BTreeSet::new();
+    for (claim, at) in items(spec, "resourceClaims", path) {
+        let name = text(claim, "name");
+        required(claim, "name", &at, errors);
+        if !name.is_empty() {
+            if known.insert(name) {
+                named(names::label, name, &at.child("name"), errors);
+            } else {
+                errors.push(FieldError::duplicate(at.child("name"), name));
+            }
+        }
+        let fields = ["resourceClaimName", "resourceClaimTemplateName"];
+        let [direct, template] = fields.map(|field| claim.get(field));
+        let detail = match (direct, template) {
+            (Some(_), Some(_)) => {
+                Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+            }
+            (None, None) => Some("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
+            _ => None,
+        };
+        if let Some(detail) = detail {
+            let shown = crate::schema::validation::internal(&[
+                ("Name", &Value::from(name)),
+                ("ResourceClaimName", direct.unwrap_or(&Value::Null)),
+                ("ResourceClaimTemplateName", template.unwrap_or(&Value::Null)),
+            ]);
+            errors.push(FieldError::invalid(&at, shown, detail));
+        }
+        for field in fields {
+            if let Some(name) = claim.get(field).and_then(Value::as_str) {
+                named(names::subdomain, name, &at.child(field), errors);
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What containers ask for and may use, and the pod as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{named, not_found};
+use crate::schema::quantity::Quantity;
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::{items, names, text};
+use crate::schema::{FieldError, FieldPath};
+
+/// Resources that quotas know by a name without a domain.
+const STANDARD: [&str; 20] = [
+    "configmaps",
+    "cpu",
+    "ephemeral-storage",
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "memory",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+    "requests.storage",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+    "storage",
+];
+
+/// Those of them that are counted.
+const COUNTED: [&str; 9] = [
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+];
+
+fn is_huge(name: &str) -> bool {
+    name.starts_with("hugepages-")
+}
+
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+fn is_extended(name: &str) -> bool {
+    !is_native(name) && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+fn is_standard(name: &str) -> bool {
+    STANDARD.contains(&name) || is_huge(name) || name.starts_with("requests.hugepages-")
+}
+
+/// The complaints about a resource's name, whosever it is.
+fn resource_name(name: &str) -> Vec<String> {
+    let complaints = qualified_name(name);
+    if complaints.is_empty() && !name.contains('/') && !is_standard(name) {
+        return vec!["must be a standard resource type or fully qualified".to_owned()];
+    }
+    complaints
+}
+
+fn container_resource(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    named(resource_name, name, at, errors);
+    let detail = if !name.contains('/') {
+        let known = matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge(name);
+        (!known).then_some("must be a standard resource for containers")
+    } else {
+        let sound = is_native(name) || is_extended(name);
+        (!sound).then_some("doesn't follow extended resource name standard")
+    };
+    if let Some(detail) = detail {
+        errors.push(FieldError::invalid(at, name, detail));
+    }
+}
+
+fn pod_resource(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let complaints = resource_name(name);
+    if complaints.is_empty() && !matches!(name, "cpu" | "memory") && !is_huge(name) {
+        errors.push(FieldError::not_supported(at, name, &["cpu", "hugepages-", "memory"]));
+    }
+    for complaint in complaints {
+        errors.push(FieldError::invalid(at, name, complaint));
+    }
+}
+
+/// The amounts of one side.
+fn amounts<'a>(resources: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> {
+    let list = resources.get(side).and_then(Value::as_object);
+    list.into_iter()
+        .flatten()
+        .filter_map(|(name, amount)| Some((name.as_str(), Quantity::parse(amount.as_str()?).ok()?)))
+        .collect()
+}
+
+fn amount(name: &str, amount: Quantity, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if amount.is_negative() {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid(at, amount.canonical(), detail));
+    }
+    if (COUNTED.contains(&name) || is_extended(name)) && !amount.is_whole() {
+        errors.push(FieldError::invalid(at, amount.canonical(), "must be an integer"));
+    }
+    if let Some(page) = name.strip_prefix("hugepages-") {
+        let fits = Quantity::parse(page).is_ok_and(|page| {
+            let whole = !page.is_negative() && !page.is_zero() && page.is_whole();
+            whole && amount.round_up().ratio_to(&page).fract() == 0.0
+        });
+        if !fits {
+            let detail = format!("{} is not positive integer multiple of {name}", amount.canonical());
+            errors.push(FieldError::invalid(at, amount.canonical(), detail));
+        }
+    }
+}
+
+/// Checks a container's resources; `claims` are the names of the pod's claims.
+pub(super) fn of_container(resources: &Value, claims: &BTreeSet<&str>, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    requirements(resources, container_resource, claims, at, errors);
+}
+
+/// Checks what a pod needs beyond its containers.
+pub(super) fn overhead(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if let Some(overhead) = spec.get("overhead") {
+        let resources = serde_json::json!({"limits": overhead});
+        of_container(&resources, &BTreeSet::new(), &path.child("overhead"), errors);
+    }
+}
+
+fn requirements(
+    resources: &Value,
+    name_rule: fn(&str, &FieldPath, &mut Vec<FieldError>),
+    claims: &BTreeSet<&str>,
+    at: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
+    let limits = amounts(resources, "limits");
+    let requests = amounts(resources, "requests");
+    for (name, limit) in &limits {
+        let at = at.child("limits").key(name);
+        name_rule(name, &at, errors);
+        amount(name, *limit, &at, errors);
+    }
+    for (name, request) in &requests {
+        let at_name = at.child("requests").key(name);
+        name_rule(name, &at_name, errors);
+        amount(name, *request, &at_name, errors);
+        let shared = is_native(name) && !is_huge(name);
+        match limits.get(name) {
+            Some(limit) if !shared && request != limit => {
+                let detail = format!("must be equal to {name} limit of {}", limit.canonical());
+                errors.push(FieldError::invalid(at.child("requests"), request.canonical(), detail));
+            }
+            Some(limit) if request > limit => {
+                let detail = format!("must be less than or equal to {name} limit of {}", limit.canonical());
+                errors.push(FieldError::invalid(at.child("requests"), request.canonical(), detail));
+            }
+            None if !shared => errors.push(FieldError::required(
+                at.child("limits"),
+                "Limit must be set for non overcommitable resources",
+            )),
+            _ => {}
+        }
+    }
+    let any = |rule: fn(&str) -> bool| limits.keys().chain(requests.keys()).any(|name| rule(name));
+    if any(is_huge) && !any(|name| matches!(name, "cpu" | "memory")) {
+        errors.push(FieldError::forbidden(at, "HugePages require cpu or memory"));
+    }
+    used_claims(resources, claims, at, errors);
+}
+
+fn used_claims(resources: &Value, claims: &BTreeSet<&str>, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    for (claim, at) in items(resources, "claims", at) {
+        let (name, request) = (text(claim, "name"), text(claim, "request"));
+        if name.is_empty() {
+            errors.push(FieldError::required(at, ""));
+            continue;
+        }
+        if known.contains(name) {
+            errors.push(FieldError::duplicate(&at, name));
+        } else {
+            let mut key = name.to_owned();
+            if !request.is_empty() {
+                named(names::label, request, &at.child("request"), errors);
+                key = format!("{name}/{request}");
+            }
+            if known.contains(&key) {
+                errors.push(FieldError::duplicate(&at, key.as_str()));
+            } else if request.is_empty() {
+                let parts = known
+                    .iter()
+                    .filter(|other| other.split_once('/').is_some_and(|(one, _)| one == name));
+                for _ in parts {
+                    errors.push(FieldError::duplicate(&at, name));
+                }
+            }
+            known.insert(key);
+        }
+        if !claims.contains(name) {
+            let mut error = not_found(&at, name);
+            let all: Vec<&str> = claims.iter().copied().collect();
+            error.detail = if all.is_empty() {
+                "must be one of the names in pod.spec.resourceClaims which is empty".to_owned()
+            } else {
+                format!(
+                    "must be one of the names in pod.spec.resourceClaims: {}",
+                    all.join(", ")
+                )
+            };
+            errors.push(error);
+        }
+    }
+}
+
+/// Checks what a pod asks for as a whole, also against what its containers ask for together.
+pub(super) fn of_pod(spec: &Value, claims: &BTreeSet<&str>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let Some(resources) = spec.get("resources") else { return };
+    let at = path.child("resources");
+    if spec.pointer("/os/name").and_then(Value::as_str) == Some("windows") {
+        errors.push(FieldError::forbidden(at, "may not be set for a windows pod"));
+        return;
+    }
+    if resources.get("claims").is_some() {
+        let detail = "claims may not be set for Resources at pod-level";
+        errors.push(FieldError::forbidden(at.child("claims"), detail));
+    }
+    requirements(resources, pod_resource, claims, &at, errors);
+    for (side, what) in [("requests", "requests"), ("limits", "limits")] {
+        let whole = amounts(resources, side);
+        for (name, together) in together(spec, side) {
+            if side == "limits" && !is_huge(name) {
+                continue;
+            }
+            if let Some(given) = whole.get(name)
+                && together > *given
+            {
+                let detail = format!(
+                    "must be greater than or equal to aggregate container {what} of {}",
+                    together.canonical()
+                );
+                errors.push(FieldError::invalid(at.child(side).key(name), given.canonical(), detail));
+            }
+        }
+    }
+    let most = amounts(resources, "limits");
+    for (index, (container, _)) in items(spec, "containers", path).enumerate() {
+        let limits = container.get("resources").map(|resources| amounts(resources, "limits"));
+        for (name, limit) in limits.into_iter().flatten() {
+            if let Some(most) = most.get(name)
+                && limit > *most
+            {
+                // The real server's path is that of no field.
+                let at = at.child("containers").index(index).key(name).child("limits");
+                let detail = format!("must be less than or equal to pod limits of {}", most.canonical());
+                errors.push(FieldError::invalid(at, limit.canonical(), detail));
+            }
+        }
+    }
+}
+
+/// What the containers need together: all that run at once, or at some step of the start.
+fn together<'a>(spec: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> {
+    type Amounts<'a> = BTreeMap<&'a str, Quantity>;
+    fn add<'a>(all: &mut Amounts<'a>, more: &Amounts<'a>) {
+        for (name, amount) in more {
+            let sum = all.get(name).map_or(*amount, |sum| sum.plus(*amount));
+            all.insert(name, sum);
+        }
+    }
+    let root = FieldPath::default();
+    let of = |container: &'a Value| {
+        container
+            .get("resources")
+            .map_or_else(Amounts::new, |list| amounts(list, side))
+    };
+    let mut all = Amounts::new();
+    for (container, _) in items(spec, "containers", &root) {
+        add(&mut all, &of(container));
+    }
+    let mut beside = Amounts::new();
+    let mut start = Amounts::new();
+    for (container, _) in items(spec, "initContainers", &root) {
+        let mut now = of(container);
+        if text(container, "restartPolicy") == "Always" {
+            add(&mut all, &now);
+            add(&mut beside, &now);
+            now = beside.clone();
+        } else {
+            add(&mut now, &beside);
+        }
+        for (name, amount) in now {
+            if start.get(name).is_none_or(|most| amount > *most) {
+                start.insert(name, amount);
+            }
+        }
+    }
+    for (name, amount) in start {
+        if all.get(name).is_none_or(|sum| amount > *sum) {
+            all.insert(name, amount);
+        }
+    }
+    all
+}
