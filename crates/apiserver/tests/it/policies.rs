@@ -321,3 +321,72 @@ async fn a_costly_policy_is_stopped() {
     }
     site.server.close().await;
 }
+
+/// Who may write policies reads no Secret by it; and what a policy compares with is told to nobody unless its author
+/// says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parameters_give_no_secret_away() {
+    let site = Site::open().await;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"metadata": {"name": "author"}, "rules": [
+        {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]},
+    ]});
+    let bound = json!({
+        "metadata": {"name": "author"}, "subjects": [{"kind": "User", "name": "carol", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"kind": "ClusterRole", "name": "author", "apiGroup": "rbac.authorization.k8s.io"},
+    });
+    let secret = json!({"metadata": {"name": "token"}, "stringData": {"token": "hunter2"}});
+    for (path, object) in [
+        (format!("{rbac}/clusterroles"), &role),
+        (format!("{rbac}/clusterrolebindings"), &bound),
+        (format!("{NAMESPACE}/secrets"), &secret),
+    ] {
+        let (status, answer) = site.ask(None, "POST", &path, object).await;
+        assert_eq!(status, 201, "{answer}");
+    }
+    let policy = |name: &str, kind: &str| {
+        json!({"metadata": {"name": name}, "spec": {
+            "paramKind": {"apiVersion": "v1", "kind": kind},
+            "matchConstraints": rules(&[""], &["v1"], &["configmaps"]),
+            "validations": [
+                {"expression": "object.data.guess != params.data.token", "messageExpression": "'no: ' + params.data.token"},
+                {"expression": "int(params.data.token) == 1"},
+            ],
+        }})
+    };
+    let binding = |policy: &str| {
+        json!({"metadata": {"name": "peek"}, "spec": {
+            "policyName": policy, "validationActions": ["Warn"],
+            "paramRef": {"name": "token", "namespace": "default", "parameterNotFoundAction": "Deny"},
+        }})
+    };
+    let carol = Some("carol");
+    assert_eq!(site.ask(carol, "POST", POLICIES, &policy("own", "Secret")).await.0, 422);
+    let (status, answer) = site.ask(carol, "POST", POLICIES, &policy("maps", "ConfigMap")).await;
+    assert_eq!(status, 201, "{answer}");
+    assert_eq!(site.ask(carol, "POST", BINDINGS, &binding("maps")).await.0, 201);
+    // The kind can't be exchanged under a binding, nor the binding be led to a policy of somebody else.
+    let merge = "application/merge-patch+json";
+    let to_secrets = json!({"spec": {"paramKind": {"apiVersion": "v1", "kind": "Secret"}}});
+    let path = format!("{POLICIES}/maps");
+    assert_eq!(site.ask_with(carol, "PATCH", &path, merge, &to_secrets).await.0, 422);
+    assert_eq!(
+        site.ask(None, "POST", POLICIES, &policy("admins", "Secret")).await.0,
+        201
+    );
+    let to_admins = json!({"spec": {"policyName": "admins"}});
+    let path = format!("{BINDINGS}/peek");
+    assert_eq!(site.ask_with(carol, "PATCH", &path, merge, &to_admins).await.0, 422);
+    // The author of a policy on Secrets decides what is told; a failure tells nothing of them.
+    let deny = json!({"spec": {"policyName": "admins", "validationActions": ["Deny"]}});
+    assert_eq!(site.ask_with(None, "PATCH", &path, merge, &deny).await.0, 200);
+    let maps = format!("{NAMESPACE}/configmaps");
+    let guess = json!({"metadata": {"name": "a"}, "data": {"guess": "x"}});
+    let (status, answer) = site.ask(carol, "POST", &maps, &guess).await;
+    assert_eq!(status, 422, "{answer}");
+    for secret in ["hunter2", "aHVudGVyMg"] {
+        assert!(!answer.to_string().contains(secret), "{answer}");
+    }
+    site.server.close().await;
+}

@@ -270,3 +270,56 @@ async fn a_webhook_is_asked_only_under_its_conditions() {
     );
     forget(&place, "validatingwebhookconfigurations", name).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn custom_resources_are_judged_by_custom_resources() {
+    let place = Place::set("policies-e").await;
+    let name = "policies-e";
+    forget(&place, "validatingadmissionpolicybindings", name).await;
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "jars.policies.tenure.dev" },
+        "spec": {
+            "group": "policies.tenure.dev", "scope": "Namespaced", "names": { "kind": "Jar", "plural": "jars" },
+            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": {
+                "type": "object", "properties": { "size": { "type": "integer" } }
+            } } }]
+        }
+    });
+    place.admin.apply(definition).await.unwrap();
+    let jars = place.path("apis/policies.tenure.dev/v1", "jars");
+    let jar = |name: &str, size: u32| json!({ "apiVersion": "policies.tenure.dev/v1", "kind": "Jar", "metadata": { "name": name }, "size": size });
+    let (largest, three) = (format!("{jars}/largest"), jar("largest", 3));
+    let made = eventually(SOON, || place.apply(&largest, "scenario", true, &three));
+    made.await.unwrap();
+    let spec = json!({
+        "paramKind": { "apiVersion": "policies.tenure.dev/v1", "kind": "Jar" },
+        "matchConstraints": {
+            "namespaceSelector": only(&place),
+            "resourceRules": [{
+                "apiGroups": ["policies.tenure.dev"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jars"]
+            }]
+        },
+        "validations": [{ "expression": "object.size <= params.size", "messageExpression": "params.metadata.name + ' has ' + string(params.size)" }]
+    });
+    configure(&place, "ValidatingAdmissionPolicy", name, json!({ "spec": spec })).await;
+    // Without a namespace of its own, the reference is to the request's.
+    let binding = json!({ "spec": {
+        "policyName": name, "validationActions": ["Deny"], "paramRef": { "name": "largest", "parameterNotFoundAction": "Deny" }
+    } });
+    configure(&place, "ValidatingAdmissionPolicyBinding", name, binding).await;
+    // A real cluster needs its time to find the kind of the parameters.
+    let dry = format!("{jars}?dryRun=All");
+    until_answered(&place, Method::POST, &dry, &jar("a", 4), |answer| {
+        answer
+            .as_ref()
+            .is_err_and(|status| status.message.ends_with("denied request: largest has 3"))
+    })
+    .await
+    .unwrap_err();
+    place.create(&dry, &jar("a", 3)).await.unwrap();
+    forget(&place, "validatingadmissionpolicybindings", name).await;
+    forget(&place, "validatingadmissionpolicies", name).await;
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/jars.policies.tenure.dev";
+    place.delete(definition, &Value::Null).await.unwrap();
+}
