@@ -29,7 +29,7 @@ pub(crate) enum Directive {
     Delete,
 }
 
-const DIRECTIVE: &str = "$patch";
+pub(crate) const DIRECTIVE: &str = "$patch";
 
 /// A merge on its way through a resource.
 #[derive(Debug)]
@@ -175,6 +175,7 @@ fn merge_fields<'s>(
         .chain(patches.iter())
         .map(|(key, _)| key.text().to_owned())
         .collect();
+    refuse_nameless(&names, walk)?;
     for name in names {
         let position = patches.iter().position(|(key, _)| key.text() == name);
         let (key, change) = position.map(|position| patches.swap_remove(position)).unzip();
@@ -204,6 +205,17 @@ fn merge_fields<'s>(
                 target.remove(&name);
             }
         }
+    }
+    Ok(())
+}
+
+/// An empty key, or one that is a collection: kustomize can't set such a field.
+fn refuse_nameless(names: &BTreeSet<String>, walk: &Walk<'_>) -> Result<(), String> {
+    if names.first().is_some_and(String::is_empty) {
+        return Err(format!(
+            "a field without a name, which no patch can be merged with, in '{}'",
+            walk.path.join(".")
+        ));
     }
     Ok(())
 }
@@ -248,6 +260,7 @@ pub(crate) fn settle<'s>(mut node: Node, field: Option<Type<'s>>, walk: &mut Wal
 
 fn settle_fields<'s>(node: &mut Node, field: Option<Type<'s>>, walk: &mut Walk<'s>) -> Result<(), String> {
     let names: BTreeSet<String> = node.entries().iter().map(|(key, _)| key.text().to_owned()).collect();
+    refuse_nameless(&names, walk)?;
     for name in names {
         let Some(value) = node.get_mut(&name).map(take) else {
             continue;

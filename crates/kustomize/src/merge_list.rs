@@ -1,7 +1,7 @@
 //! Owns merging two lists whose elements are known by keys, as kyaml orders and matches them; its quirks are kept on purpose,
 //! since they show in the output.
 
-use crate::merge::{Walk, merge, settle, take};
+use crate::merge::{DIRECTIVE, Walk, merge, settle, take};
 use crate::schema::Type;
 use crate::yaml::node::Node;
 
@@ -33,7 +33,12 @@ pub(crate) fn merge_lists<'s>(
         let (valid_keys, valid_values) = valid(&values, wanted, keys);
         let own_position = find(own, &valid_keys, &valid_values);
         let addition = additions.as_mut().and_then(Node::items_mut).and_then(|items| {
-            find(items, &valid_keys, &valid_values).and_then(|position| items.get(position).cloned())
+            let position = find(items, &valid_keys, &valid_values)?;
+            let item = items.get_mut(position)?;
+            let addition = item.clone();
+            // A directive is followed once: keys that stand for the same element find it without.
+            item.remove(DIRECTIVE);
+            Some(addition)
         });
         let element = own_position
             .and_then(|position| own.get_mut(position))
