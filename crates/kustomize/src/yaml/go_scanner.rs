@@ -419,3 +419,54 @@ impl<'text> Scanner<'text> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{bad_escape, check_tabs, mended};
+
+    #[test]
+    fn lines_of_quoted_text_are_indented() {
+        assert_eq!(mended("a: '{\n\"b\": 1\n\n}'\n"), "a: '{\n \"b\": 1\n\n }'\n");
+        assert_eq!(mended("a:\n  b: \"c\n\td\"\n"), "a:\n  b: \"c\n   d\"\n");
+        assert_eq!(mended("a: \"it\\'s\"\n"), "a: \"it's\"\n");
+    }
+
+    #[test]
+    fn what_needs_nothing_is_left_alone() {
+        for text in [
+            "a: |\n  \"b\n c\n",
+            "a: b\n  c\n",
+            "# \"a\nb: c\n",
+            "a: it's\nb: 'c\n  d'\n",
+        ] {
+            assert_eq!(mended(text), text);
+        }
+    }
+
+    #[test]
+    fn comments_stand_apart_and_a_dash_is_quoted() {
+        assert_eq!(mended("a: \"b\"#c\n"), "a: \"b\" #c\n");
+        assert_eq!(mended("a: [-, b]\n"), "a: ['-', b]\n");
+        assert_eq!(mended("a: b#c\n"), "a: b#c\n");
+    }
+
+    #[test]
+    fn tabs_are_refused_where_go_refuses_them() {
+        let line = |text: &str| check_tabs(text).err().map(|tab| tab.line);
+        assert_eq!(line("a: b\n\t\nc: d\n"), Some(2));
+        assert_eq!(line("a: \"b\"\n  \t\n"), Some(2));
+        assert_eq!(line("a:\n-\tb\n"), Some(2));
+        assert_eq!(line("a: |\n  b\n\t\n"), Some(3));
+        assert_eq!(line("a: b\n \t\nc: d\n"), None);
+        assert_eq!(line("a: {\n\tb: c}\n"), None);
+        assert_eq!(line("a: |\n  b\n  \tc\n"), None);
+        assert_eq!(line("a:\tb\t# c\n"), None);
+    }
+
+    #[test]
+    fn escapes_that_go_does_not_know_are_found() {
+        assert!(bad_escape("\"a\\/b\"").is_some());
+        assert!(bad_escape("\"\\ud83d\\ude00\"").is_some());
+        assert!(bad_escape("\"\\\\/ \\u00e9\"").is_none());
+    }
+}
