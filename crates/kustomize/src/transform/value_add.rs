@@ -48,7 +48,15 @@ impl ValueAdd {
             return namespace.set(resource);
         }
         let Some(field) = find_or_create(&mut resource.node, &target.path)? else {
-            return Ok(());
+            // kustomize looks for the part of a path in what isn't there, and crashes.
+            return if target.position == 0 {
+                Ok(())
+            } else {
+                Err(format!(
+                    "there is no field '{}', and none can be made",
+                    target.path.join("/")
+                ))
+            };
         };
         if !field.is_scalar() {
             return Err(format!("the field '{}' must be a scalar", target.path.join("/")));
