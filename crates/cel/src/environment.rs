@@ -34,6 +34,13 @@ impl Environment {
         self
     }
 
+    /// As [`Self::with_object`], for fields that are many and used again and again.
+    #[must_use]
+    pub fn with_shared_object(mut self, name: &str, fields: Arc<BTreeMap<String, Type>>) -> Self {
+        self.objects.insert(name.into(), fields);
+        self
+    }
+
     pub(crate) fn variable(&self, name: &str) -> Option<&Type> {
         self.variables.get(name)
     }

@@ -12,6 +12,10 @@ use super::compiler::Expression;
 pub(crate) const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
+/// How much of the stack variables that name each other may take. Threads have 2 MiB; the rest is for one expression
+/// more, as deep as expressions may nest, and for what called.
+const MOST_STACK: usize = 512 << 10;
+
 /// A group of expressions costs more than it may: none of it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutOfBudget;
@@ -43,6 +47,15 @@ pub(crate) struct Activation<'a> {
     known: RefCell<HashMap<String, Result<Value<'a>, Failure>>>,
     /// What variables cost since it was last taken.
     cost: Cell<u64>,
+    /// Where the stack was when the present expression began.
+    stack: Cell<usize>,
+}
+
+/// About where the stack is now.
+#[inline(never)]
+fn stack() -> usize {
+    let here = 0_u8;
+    std::ptr::from_ref(std::hint::black_box(&here)).addr()
 }
 
 impl<'a> Activation<'a> {
@@ -53,6 +66,7 @@ impl<'a> Activation<'a> {
             composed,
             known: RefCell::default(),
             cost: Cell::default(),
+            stack: Cell::default(),
         }
     }
 
@@ -66,6 +80,7 @@ impl<'a> Activation<'a> {
             Ok(program) => program,
             Err(problem) => return Ok(Err(format!("compilation error: {problem}"))),
         };
+        self.stack.set(stack());
         let evaluation = program.evaluate(self, EXPRESSION_BUDGET);
         let spent = self.cost.take().saturating_add(evaluation.cost);
         *budget = budget.checked_sub(spent).ok_or(OutOfBudget)?;
@@ -90,6 +105,11 @@ impl<'a> Activation<'a> {
                 return Some(Err(failed));
             }
         };
+        if self.stack.get().abs_diff(stack()) > MOST_STACK {
+            return Some(Err(Failure::new(format!(
+                "composited variable {name:?} nests too deep"
+            ))));
+        }
         // Only the second of two variables of one name can come back to itself.
         keep(Err(Failure::new(format!(
             "composited variable {name:?} refers to itself"

@@ -1,6 +1,7 @@
 //! Compiling one expression after the other, where later ones may name what earlier ones computed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kubernetes_cel::{Environment, Program, Type};
 
@@ -34,14 +35,14 @@ pub(crate) struct Expression {
 #[derive(Debug, Default)]
 pub(crate) struct Compiler {
     /// What `variables` has by now, if these expressions may name it at all.
-    composed: Option<BTreeMap<String, Type>>,
+    composed: Option<Arc<BTreeMap<String, Type>>>,
 }
 
 impl Compiler {
     /// For expressions that may name `variables`.
     pub(crate) fn composing() -> Self {
         Self {
-            composed: Some(BTreeMap::new()),
+            composed: Some(Arc::default()),
         }
     }
 
@@ -78,7 +79,7 @@ impl Compiler {
     /// From now on expressions may name a variable of this type; of any, if its own expression does not compile.
     pub(crate) fn declare(&mut self, name: &str, of: Option<&Type>) {
         if let Some(composed) = &mut self.composed {
-            composed.insert(name.to_owned(), of.map_or(Type::Dyn, kept));
+            Arc::make_mut(composed).insert(name.to_owned(), of.map_or(Type::Dyn, kept));
         }
     }
 
@@ -88,7 +89,7 @@ impl Compiler {
             None => environment,
             Some(fields) => environment
                 .with_variable("variables", Type::object(COMPOSED))
-                .with_object(COMPOSED, fields.clone()),
+                .with_shared_object(COMPOSED, fields.clone()),
         }
     }
 }

@@ -46,6 +46,13 @@ pub(crate) fn warnings(policy: &Value, schemas: &dyn Schemas) -> Vec<Value> {
             &format!("{kind} of params"),
         ))
     });
+    let environments: Vec<(&str, Environment)> = kinds
+        .iter()
+        .map(|kind| {
+            let environment = environment(kind, param_kind.is_some(), params.as_ref());
+            (kind.name.as_str(), with_variables(policy, &environment))
+        })
+        .collect();
     let mut found = Vec::new();
     let validations = policy.pointer("/spec/validations").and_then(Value::as_array);
     for (index, validation) in validations.into_iter().flatten().enumerate() {
@@ -54,12 +61,11 @@ pub(crate) fn warnings(policy: &Value, schemas: &dyn Schemas) -> Vec<Value> {
             if source.is_empty() {
                 continue;
             }
-            let problems: Vec<String> = kinds
+            let problems: Vec<String> = environments
                 .iter()
-                .filter_map(|kind| {
-                    let environment = environment(kind, param_kind.is_some(), params.as_ref());
-                    let problem = problem(policy, &environment, &source)?;
-                    Some(format!("{}: {problem}\n", kind.name))
+                .filter_map(|(kind, environment)| {
+                    let problem = environment.compile(&source).err()?;
+                    Some(format!("{kind}: {problem}\n"))
                 })
                 .collect();
             if !problems.is_empty() {
@@ -89,8 +95,8 @@ fn environment(kind: &Checked, has_params: bool, params: Option<&Shape>) -> Envi
     )
 }
 
-/// What is wrong with an expression where the policy's variables are as they are.
-fn problem(policy: &Value, environment: &Environment, source: &str) -> Option<String> {
+/// What expressions see once the policy's variables are declared.
+fn with_variables(policy: &Value, environment: &Environment) -> Environment {
     let mut compiler = Compiler::composing();
     let variables = policy.pointer("/spec/variables").and_then(Value::as_array);
     for variable in variables.into_iter().flatten() {
@@ -98,8 +104,7 @@ fn problem(policy: &Value, environment: &Environment, source: &str) -> Option<St
         let program = compiler.within(environment.clone()).compile(text("expression"));
         compiler.declare(text("name"), program.as_ref().ok().map(|program| program.output_type()));
     }
-    let checked = compiler.within(environment.clone()).compile(source);
-    checked.err().map(|problem| problem.to_string())
+    compiler.within(environment.clone())
 }
 
 /// The kinds that a policy's rules name without wildcards, in order.

@@ -333,6 +333,26 @@ mod tests {
         }
     }
 
+    /// Who writes variables that name each other without end gets a failure, and takes no server down.
+    #[test]
+    fn variables_nest_as_deep_as_the_stack_allows() {
+        let brackets = 10;
+        for around in [0, brackets, 100] {
+            let nested = |inner: String| format!("{}{inner}{}", "[".repeat(around), "][0]".repeat(around));
+            let mut variables = vec![json!({"name": "v0", "expression": "1"})];
+            variables.extend((1..400).map(|number| {
+                json!({"name": format!("v{number}"), "expression": nested(format!("variables.v{}", number - 1))})
+            }));
+            let spec = |last: usize| json!({"variables": variables, "validations": [{"expression": format!("variables.v{last} == 1")}]});
+            if around <= brackets {
+                assert_eq!(verdict(&spec(5), None).denials, []);
+            }
+            let denials = verdict(&spec(399), None).denials;
+            let message = denials.first().map_or("", |(_, denial)| denial.message.as_str());
+            assert!(message.ends_with(" nests too deep"), "{message:.300}");
+        }
+    }
+
     #[test]
     fn notes_are_kept_unless_they_are_empty() {
         let spec = |failure: &str| {
