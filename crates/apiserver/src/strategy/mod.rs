@@ -322,7 +322,7 @@ pub(crate) fn prepare_update(op: &Operation, live: &Value, new: &mut Value, view
             definitions::settle(new, Some(live), view, &timestamp(now));
         }
         ("", "services") if op.subresource.is_none() => service::prepare_update(live, new, view),
-        ("apps", "daemonsets") if op.subresource.is_none() => daemon_set::prepare_update(live, new),
+        ("apps", "daemonsets") => daemon_set::prepare_update(live, new),
         ("batch", "jobs") => job::default_labels(new),
         ("", "persistentvolumeclaims") => data_source(new),
         ("coordination.k8s.io", "leases") => drop_election(new),

@@ -11,7 +11,10 @@ pub(in crate::schema) fn programmatic(group: &str, version: &str, kind: &str, va
     match (group, kind) {
         ("", "Namespace") => namespace(object),
         ("", "Secret") => secret(object),
-        ("", "Service") => with_spec(object, service),
+        ("", "Service") => {
+            with_spec(object, service);
+            balancer_modes(object);
+        }
         ("", "Pod") => with_spec(object, pod),
         ("", "ReplicationController") => replication_controller(object),
         ("", "PersistentVolume") => {
@@ -134,6 +137,19 @@ fn namespace(object: &mut Map<String, Value>) {
     }
     if let Some(status) = object_at(object, "status") {
         set(status, "phase", "Active");
+    }
+}
+
+/// A balancer's address is one that is its own, unless it says otherwise.
+fn balancer_modes(service: &mut Map<String, Value>) {
+    let balanced = service.get("spec").and_then(|spec| spec.get("type")) == Some(&Value::from("LoadBalancer"));
+    let entries = service
+        .get_mut("status")
+        .and_then(|status| status.pointer_mut("/loadBalancer/ingress")?.as_array_mut());
+    for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if balanced && !text(entry, "ip").is_empty() {
+            set(entry, "ipMode", "VIP");
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod policies;
 mod quotas;
 mod rbac;
 mod services;
+mod statuses;
 mod storage;
 mod workloads;
 
@@ -99,6 +100,7 @@ pub(super) fn status_update(group: &str, kind: &str, value: &Value, old: &Value)
     if (group, kind) == ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") {
         policies::policy_status(value, &mut errors);
     }
+    statuses::status(group, kind, value, old, &mut errors);
     errors
 }
 
