@@ -34,13 +34,14 @@ mod server;
 mod service;
 pub mod strategic;
 mod strategy;
+mod streams;
 pub mod table;
 mod yaml;
 
 pub use admission::OPTIONAL_PLUGINS;
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};
-pub use registry::{DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, Sent, View};
+pub use registry::{Answer, DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, Sent, View};
 pub use routes::{BACKUP_PATH, VERSION};
 pub use server::{Config, Server, ServerError};
 pub use service::{ApiService, path_segments};

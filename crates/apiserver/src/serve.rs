@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::access::Peer;
 use crate::connections::{Connections, Open};
 use crate::service::{ApiService, Shared};
+use crate::streams::{Gathered, Streams};
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -98,7 +99,8 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
         _ => Peer::Anonymous,
     };
     let service = ApiService::new(shared.clone(), peer).on(activity.clone());
-    let mut builder = Builder::new(TokioExecutor::new());
+    let mut streams = Streams::default();
+    let mut builder = Builder::new(streams.opened());
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -114,7 +116,7 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
         .keep_alive_interval(Some(Duration::from_secs(30)))
         .keep_alive_timeout(Duration::from_secs(20));
     let serving = builder.serve_connection(
-        TokioIo::new(stream),
+        TokioIo::new(Gathered::new(stream)),
         service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let service = service.clone();
             async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
@@ -122,14 +124,14 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
     );
     tokio::pin!(serving);
     let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
+        ended = streams.drive(serving.as_mut()) => ended,
         () = shared.shutdown.cancelled() => {
             serving.as_mut().graceful_shutdown();
-            serving.await
+            streams.drive(serving).await
         }
         () = activity.idle() => {
             serving.as_mut().graceful_shutdown();
-            match tokio::time::timeout(GOODBYE, serving).await {
+            match tokio::time::timeout(GOODBYE, streams.drive(serving)).await {
                 Ok(ended) => ended,
                 Err(_) => return,
             }

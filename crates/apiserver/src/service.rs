@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Request, Response};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{Gate, Peer};
 use crate::connections::Activity;
@@ -95,6 +96,11 @@ impl From<Rejected> for Refused {
     }
 }
 
+/// What is said of a fault of ours.
+fn fault() -> ApiError {
+    ApiError::internal("the request could not be answered; the server's log says why")
+}
+
 /// The name that the client gave its request, if it is one, else a new one.
 fn audit_id(headers: &http::HeaderMap) -> HeaderValue {
     let sent = headers.get(AUDIT_ID).filter(|sent| {
@@ -140,7 +146,7 @@ impl ApiService {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query.0);
-        let audit_id = audit_id(&parts.headers);
+        let mut audit_id = audit_id(&parts.headers);
         let counted = Counted {
             info: &info,
             apply: is_apply(&parts.headers),
@@ -151,9 +157,7 @@ impl ApiService {
         let answering = std::panic::AssertUnwindSafe(answering).catch_unwind();
         let answer = answering.await.unwrap_or_else(|_| {
             // A fault of ours ends this request, not the connection that others share.
-            Err(Refused::Status(ApiError::internal(
-                "the request could not be answered; the server's log says why",
-            )))
+            Err(Refused::Status(fault()))
         });
         let mut response = match answer {
             Ok(response) => response,
@@ -182,6 +186,8 @@ impl ApiService {
             micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             "a request was answered"
         );
+        // No two answers have the same: HTTP/2 is not to keep it in the table of headers that come again.
+        audit_id.set_sensitive(true);
         response.headers_mut().insert(AUDIT_ID, audit_id);
         self.shared.metrics.count(counted, code, took);
         match running {
@@ -236,7 +242,19 @@ impl ApiService {
             .await
             .map_err(|_| ApiError::new(408, "Timeout", "the request's body did not arrive in time"))??;
         let _working = place.work().await?;
-        tokio::time::timeout(REQUEST, routes::serve_objects(&request, bytes))
+        let long = matches!(info.verb.as_str(), "list" | "deletecollection");
+        let serving = async move {
+            if !long {
+                return routes::serve_objects(&request, bytes).await;
+            }
+            // What may take long must not hold up the other streams of its connection.
+            let task = tokio::spawn(async move { routes::serve_objects(&request, bytes).await });
+            match AbortOnDropHandle::new(task).await {
+                Ok(answer) => answer,
+                Err(_) => Err(fault()),
+            }
+        };
+        tokio::time::timeout(REQUEST, serving)
             .await
             .map_err(|_| {
                 ApiError::new(

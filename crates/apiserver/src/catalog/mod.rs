@@ -3,7 +3,7 @@
 mod builtin;
 mod resource;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use crate::openapi_v2::Rendered;
@@ -13,13 +13,18 @@ pub use resource::{CustomKind, Origin, Resource, ScalePaths, Subresource};
 /// An immutable table of resources; a change of CustomResourceDefinitions makes a new one.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    resources: BTreeMap<(String, String, String), Arc<Resource>>,
+    /// By group, version and plural, with slashes between them.
+    resources: HashMap<String, Arc<Resource>>,
     /// Discovery lists what is built in in the recorded order, and custom resources behind it.
     order: Vec<Arc<Resource>>,
     /// Hashes of the OpenAPI v3 documents of custom kinds, by their path below `/openapi/v3/`.
     document_hashes: BTreeMap<String, String>,
     /// The OpenAPI v2 document of all this, made when somebody asks for it.
     openapi_v2: OnceLock<Rendered>,
+}
+
+fn key(group: &str, version: &str, plural: &str) -> String {
+    [group, version, plural].join("/")
 }
 
 impl Catalog {
@@ -56,11 +61,7 @@ impl Catalog {
     }
 
     fn insert(&mut self, resource: Arc<Resource>) {
-        let key = (
-            resource.group.clone(),
-            resource.version.clone(),
-            resource.plural.clone(),
-        );
+        let key = key(&resource.group, &resource.version, &resource.plural);
         if self.resources.insert(key, resource.clone()).is_none() {
             self.order.push(resource);
         }
@@ -69,8 +70,7 @@ impl Catalog {
     /// The resource that a URL names.
     #[must_use]
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
-        self.resources
-            .get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+        self.resources.get(&key(group, version, plural))
     }
 
     /// The resource of a kind in a version.

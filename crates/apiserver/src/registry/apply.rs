@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use structured_merge::{Applied, ApplyError, Cause, Timestamp, keep_times_if_otherwise_equal};
 
-use super::create::check_namespace;
+use super::create::{check_namespace, fits_namespace};
+use super::update::Computed;
 use super::{FieldValidation, ObjectExt, Operation, Outcome, Patch, Registry};
 use crate::http::ApiError;
 use crate::{kinds, strategy};
@@ -32,7 +33,7 @@ impl Registry {
                 "invalid object type: {group}/{version}, Kind={kind}"
             )));
         }
-        check_namespace(op, &mut config.clone())?;
+        fits_namespace(op, config)?;
         match config.name() {
             "" => {}
             same if same == name => {}
@@ -70,7 +71,7 @@ impl Registry {
             let merged = match applied {
                 Applied::Unchanged => {
                     repeated(op, &patch.repeated)?;
-                    return Ok(live.cloned().unwrap_or(Value::Null));
+                    return Ok(Computed::Unchanged);
                 }
                 Applied::Changed(merged) => merged,
             };
@@ -100,7 +101,7 @@ impl Registry {
                 object = strategy::reset_fields(op, live, object);
                 keep_times_if_otherwise_equal(live, &mut object);
             }
-            Ok(object)
+            Ok(Computed::New(object))
         })
         .await
     }

@@ -6,7 +6,7 @@ use tenure_store::{Change, Expect, Write, WriteError};
 
 use super::encode::{decode_stored, encode, from_storage, to_storage};
 use super::state::storage_error;
-use super::{ObjectExt, Operation, Outcome, Registry};
+use super::{Answer, ObjectExt, Operation, Outcome, Registry};
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
 use crate::{admission, kinds, strategy};
@@ -131,7 +131,10 @@ impl Registry {
                 return Err(self.already_exists(op, &name));
             }
             let object = from_storage(to_storage(object, resource), resource);
-            return Ok(Some(Outcome { object, created: true }));
+            return Ok(Some(Outcome {
+                answer: Answer::Object(object),
+                created: true,
+            }));
         }
         let payload = match encode(&to_storage(object, resource)) {
             Ok(payload) => payload,
@@ -152,7 +155,7 @@ impl Registry {
         }
         match committed {
             Ok(entry) => Ok(Some(Outcome {
-                object: from_storage(decode_stored(&entry)?, resource),
+                answer: Answer::Stored(entry),
                 created: true,
             })),
             Err(WriteError::Conflict { .. }) => Err(self.already_exists(op, &name)),
@@ -187,19 +190,24 @@ pub(crate) fn refuse(op: &Operation, name: &str, errors: Vec<FieldError>) -> Res
 
 /// The namespace of the URL is the object's; another one in the object is a mistake.
 pub(crate) fn check_namespace(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
-    let Some(namespace) = op.namespace.as_deref().filter(|_| op.resource.namespaced) else {
-        return Ok(());
-    };
-    match object.namespace() {
-        "" => object.set_meta("namespace", Value::from(namespace)),
-        same if same == namespace => {}
-        _ => {
-            return Err(ApiError::bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request",
-            ));
-        }
+    fits_namespace(op, object)?;
+    if let Some(namespace) = op.namespace.as_deref().filter(|_| op.resource.namespaced)
+        && object.namespace().is_empty()
+    {
+        object.set_meta("namespace", Value::from(namespace));
     }
     Ok(())
+}
+
+/// Refuses an object that says it is in another namespace than the URL.
+pub(super) fn fits_namespace(op: &Operation, object: &Value) -> Result<(), ApiError> {
+    let wanted = op.namespace.as_deref().filter(|_| op.resource.namespaced);
+    if wanted.is_none_or(|wanted| ["", wanted].contains(&object.namespace())) {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
 }
 
 /// RFC 3339 in whole seconds: the form of every time in metadata.

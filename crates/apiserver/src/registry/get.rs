@@ -6,7 +6,7 @@ use serde_json::Value;
 use tenure_store::Entry;
 
 use super::encode::{decode_stored, from_storage, is_verbatim};
-use super::{Operation, Registry, revision};
+use super::{Answer, Operation, Registry, revision};
 use crate::http::ApiError;
 
 impl Registry {
@@ -34,6 +34,17 @@ impl Registry {
     pub async fn get(&self, op: &Operation, name: &str) -> Result<Value, ApiError> {
         let (entry, _) = self.get_entry(op, name, None).await?;
         self.present(op, &entry)
+    }
+
+    /// What a write answered as an object in the requested version.
+    ///
+    /// # Errors
+    /// When what is stored can't be read.
+    pub fn answered(&self, op: &Operation, answer: Answer) -> Result<Value, ApiError> {
+        match answer {
+            Answer::Stored(entry) => self.present(op, &entry),
+            Answer::Object(object) => Ok(object),
+        }
     }
 
     /// A stored entry as an object in the requested version.

@@ -2,6 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
+const MAY_BE_EMPTY: [&str; 5] = [
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+    "managedFields",
+];
+
 /// Short ways to an object's metadata.
 pub(crate) trait ObjectExt {
     fn metadata(&self) -> Option<&Map<String, Value>>;
@@ -34,22 +42,22 @@ pub(crate) trait ObjectExt {
     fn set_meta(&mut self, key: &str, value: Value);
     /// A null or an empty map says the same as nothing: it is not stored.
     fn drop_empty_metadata(&mut self) {
-        for key in [
-            "labels",
-            "annotations",
-            "finalizers",
-            "ownerReferences",
-            "managedFields",
-        ] {
-            let empty = match self.metadata().and_then(|metadata| metadata.get(key)) {
-                Some(Value::Null) => true,
-                Some(Value::Array(list)) => list.is_empty(),
-                Some(Value::Object(map)) => map.is_empty(),
-                _ => false,
-            };
-            if empty {
+        for key in MAY_BE_EMPTY {
+            if self.is_empty_metadata(key) {
                 self.remove_meta(key);
             }
+        }
+    }
+    /// Whether there is something for [`ObjectExt::drop_empty_metadata`].
+    fn has_empty_metadata(&self) -> bool {
+        MAY_BE_EMPTY.iter().any(|key| self.is_empty_metadata(key))
+    }
+    fn is_empty_metadata(&self, key: &str) -> bool {
+        match self.metadata().and_then(|metadata| metadata.get(key)) {
+            Some(Value::Null) => true,
+            Some(Value::Array(list)) => list.is_empty(),
+            Some(Value::Object(map)) => map.is_empty(),
+            _ => false,
         }
     }
     fn remove_meta(&mut self, key: &str) -> Option<Value>;

@@ -30,7 +30,7 @@ pub(crate) use continue_token::ContinueToken;
 pub(crate) use create::{generate_name, timestamp};
 pub(crate) use decode::{BodyFormat, decode_object, parse as parse_body, untyped};
 pub use delete::{DeleteOptions, Deleted};
-pub(crate) use encode::{convert, decode_stored, from_storage, kind_prefix, without_kind};
+pub(crate) use encode::{convert, decode_stored, from_storage, is_verbatim, kind_prefix, without_kind};
 pub(crate) use list::Item;
 pub(crate) use list::{ListOptions, ListResult, RevisionMatch};
 pub(crate) use metadata::ObjectExt;
@@ -47,11 +47,20 @@ pub(crate) use watch::{WatchFrame, WatchOptions, WatchStream};
 /// progress; Kubernetes tries until the request's time is up, and with so many attempts that comes first here too.
 const RACE_ATTEMPTS: usize = 10_000;
 
-/// A stored object as a verb returns it.
+/// What a write came to.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The object in the requested version.
-    pub object: serde_json::Value,
+    /// The object.
+    pub answer: Answer,
     /// Whether it was created by this request.
     pub created: bool,
+}
+
+/// An object as a verb returns it: many are sent as they are stored, and need not be read for that.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// As it is stored.
+    Stored(std::sync::Arc<tenure_store::Entry>),
+    /// In the requested version.
+    Object(serde_json::Value),
 }

@@ -162,7 +162,7 @@ impl Registry {
                 Ok(new)
             })
             .await?;
-        self.scale_of(op, &outcome.object)
+        self.scale_of(op, &self.answered(op, outcome.answer)?)
     }
 
     /// Where each version of the kind keeps the number, for the owners of fields.

@@ -1,13 +1,15 @@
 //! Changing an object: one loop for PUT, every patch and apply. It computes outside of any lock and writes only
 //! if the object is still what the computation started from.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tenure_store::{Change, Entry, Expect, Write, WriteError};
 
 use super::create::refuse;
-use super::encode::{decode_stored, encode, from_storage, to_storage};
+use super::encode::{encode, from_storage, is_verbatim, to_storage};
 use super::state::storage_error;
-use super::{ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
+use super::{Answer, ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
 use crate::{admission, kinds, strategy};
@@ -49,17 +51,20 @@ impl Registry {
 
     /// Computes a new object from the live one and stores it, again if the live one changed meanwhile.
     /// If there is no live object, what `compute` returns is created.
-    pub(crate) async fn change(
+    pub(crate) async fn change<C: Into<Computed>>(
         &self,
         op: &Operation,
         name: &str,
-        compute: impl Fn(Option<&Value>) -> Result<Value, ApiError>,
+        compute: impl Fn(Option<&Value>) -> Result<C, ApiError>,
     ) -> Result<Outcome, ApiError> {
         let key = op.key(name);
         for _ in 0..RACE_ATTEMPTS {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
-                let new = compute(None)?;
+                let new = match compute(None)?.into() {
+                    Computed::New(new) => new,
+                    Computed::Unchanged => return Err(ApiError::not_found(&op.resource, name)),
+                };
                 match self.insert(op, new).await {
                     // Somebody created it between the look and the write: then it is a change after all.
                     Err(error) if error.reason == "AlreadyExists" => continue,
@@ -67,16 +72,34 @@ impl Registry {
                 }
             };
             let live = self.present(op, entry)?;
-            let new = compute(Some(&live))?;
-            let mut admitted = admission::mutate(self, &Attributes::update(op, &live), new.clone()).await?;
-            if admitted != new {
+            let computed = compute(Some(&live))?.into();
+            let new = match &computed {
+                Computed::New(new) => new,
+                Computed::Unchanged => &live,
+            };
+            let attributes = Attributes::update(op, &live);
+            let mut admitted = admission::mutate(self, &attributes, new.clone()).await?;
+            if admitted != *new {
                 // Who admits a request may change no more than the request may.
                 admitted = strategy::reset_fields(op, &live, admitted);
+            } else if matches!(computed, Computed::Unchanged)
+                && !strategy::allocates(&op.resource)
+                && !live.has_empty_metadata()
+            {
+                strategy::prepare_update(op, &live, &mut admitted, &self.view(), self.now());
+                strategy::explicit_nulls(&op.resource, &mut admitted, true);
+                if admitted == live {
+                    // Nothing of what follows would find anything to do.
+                    let _charged = admission::validate(self, &attributes, Some(&live), true).await?;
+                    return Ok(unchanged(op, entry, live));
+                }
+                admitted = live.clone();
             }
             match self.replace(op, name, entry, &live, admitted).await {
                 Err(Refusal::Raced) => {}
                 Err(Refusal::Error(error)) => return Err(error),
-                Ok(object) => return Ok(Outcome { object, created: false }),
+                Ok(Replaced::Unchanged) => return Ok(unchanged(op, entry, live)),
+                Ok(Replaced::By(answer)) => return Ok(Outcome { answer, created: false }),
             }
         }
         Err(ApiError::modified(&op.resource, name))
@@ -89,7 +112,7 @@ impl Registry {
         entry: &Entry,
         live: &Value,
         mut new: Value,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Replaced, Refusal> {
         let resource = &op.resource;
         let mut turn = self.allocation_turn(resource).await;
         keep_system_fields(live, &mut new);
@@ -121,7 +144,7 @@ impl Registry {
         }
         let charge = admission::validate(self, &attributes, Some(&new), turn.is_none()).await?;
         if same {
-            return Ok(live.clone());
+            return Ok(Replaced::Unchanged);
         }
         if gives_way {
             turn = self.allocation_turn(resource).await;
@@ -136,7 +159,8 @@ impl Registry {
         }
         let gone = new.is_deleting() && strategy::is_finalized(resource, &new);
         if op.dry_run {
-            return Ok(from_storage(to_storage(new, resource), resource));
+            let object = from_storage(to_storage(new, resource), resource);
+            return Ok(Replaced::By(Answer::Object(object)));
         }
         let payload = match encode(&to_storage(new.clone(), resource)) {
             Ok(payload) => payload,
@@ -162,8 +186,8 @@ impl Registry {
         }
         match committed {
             // Who removes the last finalizer gets the object as of before it went.
-            Ok(_) if gone => Ok(new),
-            Ok(entry) => Ok(from_storage(decode_stored(&entry)?, resource)),
+            Ok(_) if gone => Ok(Replaced::By(Answer::Object(new))),
+            Ok(entry) => Ok(Replaced::By(Answer::Stored(entry))),
             Err(WriteError::Conflict { .. }) => Err(Refusal::Raced),
             Err(error) => Err(Refusal::Error(storage_error(&error))),
         }
@@ -198,6 +222,35 @@ pub(super) fn check_version(version: &str) -> Result<(), ApiError> {
         "",
         format!("strconv.ParseUint: parsing {version:?}: invalid syntax"),
     ))
+}
+
+/// What a request makes of the live object.
+pub(crate) enum Computed {
+    /// Nothing, whatever the request wants.
+    Unchanged,
+    /// This, which may be the same.
+    New(Value),
+}
+
+impl From<Value> for Computed {
+    fn from(new: Value) -> Self {
+        Self::New(new)
+    }
+}
+
+enum Replaced {
+    By(Answer),
+    Unchanged,
+}
+
+/// The answer to who changed nothing.
+fn unchanged(op: &Operation, entry: &Arc<Entry>, live: Value) -> Outcome {
+    let answer = if is_verbatim(&op.resource) {
+        Answer::Stored(entry.clone())
+    } else {
+        Answer::Object(live)
+    };
+    Outcome { answer, created: false }
 }
 
 enum Refusal {

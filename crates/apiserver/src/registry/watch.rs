@@ -1,13 +1,14 @@
 //! Watching: initial state if asked for, then changes through the selectors' eyes, with bookmarks in between.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tenure_store::{Compacted, Entry, Event, EventKind, Watcher};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::encode::is_verbatim;
 use super::list::{Item, ListOptions};
@@ -52,7 +53,9 @@ pub(crate) struct WatchStream {
     next_bookmark: Instant,
     last_bookmark: Option<Instant>,
     end: Instant,
-    shutdown: CancellationToken,
+    /// Rings for the next bookmark, or for the end.
+    alarm: Pin<Box<Sleep>>,
+    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Registry {
@@ -119,7 +122,8 @@ impl Registry {
             next_bookmark: now + BOOKMARK_EVERY,
             last_bookmark: end.checked_sub(BOOKMARK_BEFORE_END).filter(|at| *at > now),
             end,
-            shutdown,
+            alarm: Box::pin(tokio::time::sleep_until(end)),
+            shutdown: Box::pin(shutdown.cancelled_owned()),
         })
     }
 }
@@ -148,11 +152,14 @@ impl WatchStream {
                 _ => self.end,
             }
             .min(self.end);
+            if self.alarm.deadline() != wake {
+                self.alarm.as_mut().reset(wake);
+            }
             let event = tokio::select! {
                 biased;
                 event = watcher.next() => event,
-                () = self.shutdown.cancelled() => return None,
-                () = tokio::time::sleep_until(wake) => {
+                () = self.shutdown.as_mut() => return None,
+                () = self.alarm.as_mut() => {
                     let now = Instant::now();
                     if now >= self.end {
                         return None;

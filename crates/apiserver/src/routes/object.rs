@@ -97,7 +97,7 @@ pub(crate) async fn create(
         return Ok(respond::value(StatusCode::CREATED, &answer));
     }
     let outcome = request.registry.create(op, object).await?;
-    Ok(written(request, op, form, outcome))
+    written(request, op, form, outcome)
 }
 
 /// A POST to a subresource; there is one, for tokens.
@@ -140,10 +140,10 @@ pub(crate) async fn update(
         let mut object = object;
         object.set_meta("name", Value::from(name));
         let outcome = request.registry.create(op, object).await?;
-        return Ok(written(request, op, form, outcome));
+        return written(request, op, form, outcome);
     }
     let outcome = request.registry.update(op, name, object).await?;
-    Ok(written(request, op, form, outcome))
+    written(request, op, form, outcome)
 }
 
 /// Which kind of patch a body is.
@@ -187,7 +187,7 @@ pub(crate) async fn patch(
         require_create(request, op, name)?;
     }
     let outcome = request.registry.patch(op, name, &patch).await?;
-    Ok(written(request, op, form, outcome))
+    written(request, op, form, outcome)
 }
 
 /// Who applies or updates an object that does not exist creates it, and needs the right for that too.

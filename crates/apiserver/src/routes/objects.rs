@@ -14,7 +14,7 @@ use crate::catalog::Resource;
 use crate::http::negotiate::view;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
-use crate::registry::{Operation, PatchKind, Registry, Sent, Warnings};
+use crate::registry::{Answer, Operation, Outcome, PatchKind, Registry, Sent, Warnings, is_verbatim};
 use crate::schema::go_quoted;
 use crate::schema::validation::names;
 
@@ -192,12 +192,19 @@ pub(crate) fn written(
     request: &ObjectRequest,
     op: &Operation,
     form: Form,
-    outcome: crate::registry::Outcome,
-) -> Response<Body> {
+    outcome: Outcome,
+) -> Result<Response<Body>, ApiError> {
     let status = if outcome.created {
         StatusCode::CREATED
     } else {
         StatusCode::OK
     };
-    render_object(&request.registry, op, form, status, outcome.object)
+    if let Answer::Stored(entry) = &outcome.answer
+        && form.is_plain()
+        && is_verbatim(&op.resource)
+    {
+        return Ok(respond::bytes(status, respond::JSON, entry.bytes.clone()));
+    }
+    let object = request.registry.answered(op, outcome.answer)?;
+    Ok(render_object(&request.registry, op, form, status, object))
 }

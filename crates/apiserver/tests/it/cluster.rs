@@ -62,7 +62,9 @@ impl Cluster {
         let operation = self.operation(group, plural, namespace);
         object["apiVersion"] = json!(operation.resource.api_version());
         object["kind"] = json!(operation.resource.kind);
-        self.server.registry().create(&operation, object).await.unwrap().object
+        let registry = self.server.registry();
+        let outcome = registry.create(&operation, object).await.unwrap();
+        registry.answered(&operation, outcome.answer).unwrap()
     }
 
     pub(crate) async fn update(&self, group: &str, plural: &str, namespace: Option<&str>, object: Value) {

@@ -1,0 +1,220 @@
+//! The streams of one HTTP/2 connection, run beside each other in the connection's own task, and their way out. Owns when
+//! each is polled, and what goes out as one piece.
+//!
+//! A request of a few microseconds isn't worth a task of its own: that would be woken on another core, and so would the
+//! connection for its answer. And what many watches of a connection have to say about one change goes out as one piece.
+//! What takes long gives itself a task (see `service`).
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, BufWriter, ReadBuf};
+
+type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Takes the streams that a connection opens.
+#[derive(Clone, Default)]
+pub(crate) struct Opened(Arc<Mutex<Vec<Stream>>>);
+
+impl<F> hyper::rt::Executor<F> for Opened
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        self.0.lock().push(Box::pin(stream));
+    }
+}
+
+thread_local! {
+    /// How many streams this thread has polled: it tells whether a look at the set found any.
+    static POLLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A stream that is counted when it is polled.
+struct Counted(Stream);
+
+impl Future for Counted {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        POLLS.set(POLLS.get().wrapping_add(1));
+        self.0.as_mut().poll(context)
+    }
+}
+
+/// The streams of one connection.
+#[derive(Default)]
+pub(crate) struct Streams {
+    opened: Opened,
+    running: FuturesUnordered<Counted>,
+}
+
+impl Streams {
+    /// What the connection opens its streams with.
+    pub(crate) fn opened(&self) -> Opened {
+        self.opened.clone()
+    }
+
+    /// Runs the connection with its streams until it ends. Whoever stops waiting may go on later.
+    pub(crate) fn drive<'a, C: Future>(&'a mut self, connection: Pin<&'a mut C>) -> Drive<'a, C> {
+        Drive {
+            streams: self,
+            connection,
+        }
+    }
+}
+
+/// A connection that runs with its streams.
+pub(crate) struct Drive<'a, C> {
+    streams: &'a mut Streams,
+    connection: Pin<&'a mut C>,
+}
+
+impl<C: Future> Future for Drive<'_, C> {
+    type Output = C::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { streams, connection } = self.get_mut();
+        loop {
+            if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+                return Poll::Ready(ended);
+            }
+            streams.running.extend(streams.opened.0.lock().drain(..).map(Counted));
+            // After a few streams the set pauses for others, and the connection would send what there is: everybody who
+            // has something to say is heard first, once. What a stream sends wakes its connection, which is this task.
+            for _ in 0..streams.running.len().max(1) {
+                let before = POLLS.get();
+                while let Poll::Ready(Some(())) = streams.running.poll_next_unpin(context) {}
+                if POLLS.get() == before {
+                    break;
+                }
+            }
+            if streams.opened.0.lock().is_empty() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// Gathers what is written into few records: many small frames, and the head of an answer with its body.
+///
+/// It says that it takes one piece at a time. Told otherwise, HTTP/2 sends every frame of more than some hundred bytes by
+/// itself, to save a copy that costs far less than a record and a system call.
+pub(crate) struct Gathered<S>(BufWriter<S>);
+
+/// The largest record that TLS has.
+const RECORD: usize = 16 * 1024;
+
+impl<S: AsyncWrite> Gathered<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self(BufWriter::with_capacity(RECORD, stream))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use hyper::rt::Executor;
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn streams_run_beside_each_other_and_end_with_their_connection() {
+        let mut streams = Streams::default();
+        let opened = streams.opened();
+        let (first, second) = (oneshot::channel::<()>(), oneshot::channel::<()>());
+        let alive = Arc::new(());
+        let held = alive.clone();
+        let connection = async {
+            let (sent, received) = oneshot::channel();
+            // The first waits for the second, which is opened later.
+            opened.execute(async move {
+                let _ = second.1.await;
+                let _ = sent.send("first");
+            });
+            tokio::task::yield_now().await;
+            opened.execute(async move {
+                let _ = second.0.send(());
+                drop(first.0);
+            });
+            opened.execute(async move {
+                let _held = held;
+                std::future::pending::<()>().await;
+            });
+            let _ = first.1.await;
+            received.await
+        };
+        let mut connection = std::pin::pin!(connection);
+        assert_eq!(streams.drive(connection.as_mut()).await, Ok("first"));
+        assert_eq!(Arc::strong_count(&alive), 2);
+        drop(streams);
+        assert_eq!(
+            Arc::strong_count(&alive),
+            1,
+            "what didn't end with its connection goes with it"
+        );
+    }
+
+    #[tokio::test]
+    async fn everybody_is_heard_before_the_connection_sends() {
+        const STREAMS: usize = 50;
+        let mut streams = Streams::default();
+        let opened = streams.opened();
+        let heard = Arc::new(AtomicUsize::new(0));
+        let mut polls = 0;
+        let connection = std::future::poll_fn(|_| {
+            polls += 1;
+            if polls == 1 {
+                for _ in 0..STREAMS {
+                    let (heard, mut before) = (heard.clone(), false);
+                    // As a stream that was given room to send: it wakes itself once.
+                    opened.execute(std::future::poll_fn(move |context| {
+                        if std::mem::replace(&mut before, true) {
+                            heard.fetch_add(1, Ordering::Relaxed);
+                            return Poll::Ready(());
+                        }
+                        context.waker().wake_by_ref();
+                        Poll::Pending
+                    }));
+                }
+            }
+            match heard.load(Ordering::Relaxed) {
+                STREAMS => Poll::Ready(polls),
+                _ => Poll::Pending,
+            }
+        });
+        let connection = std::pin::pin!(connection);
+        assert_eq!(streams.drive(connection).await, 2);
+    }
+}
