@@ -88,7 +88,7 @@ pub(crate) async fn advertise(registry: &Registry, address: SocketAddr) -> Resul
         "metadata": {"name": ADVERTISED, "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
-            "type": "ClusterIP", "sessionAffinity": "None",
+            "type": "ClusterIP", "sessionAffinity": "None", "clusterIP": registry.view().services().first(),
         },
     });
     publish(registry, "", "services", service, "/spec/ports").await?;

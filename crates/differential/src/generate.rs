@@ -305,7 +305,9 @@ impl Story<'_> {
         {
             metadata.remove("name");
             if self.random.chance(80) {
-                metadata.insert("generateName".to_owned(), json!("gen-"));
+                // Each its own, so that what is generated stays in order.
+                let base = format!("gen{:02}-", self.steps.len());
+                metadata.insert("generateName".to_owned(), json!(base));
             }
         }
         let body = self.spoil(object);

@@ -15,11 +15,34 @@ mod shrink;
 
 use std::collections::BTreeMap;
 
+use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tenure_testkit::exchange::Step;
 
 pub use generate::Faults;
-pub use run::{Difference, Outcome, run};
-pub use servers::{Real, Servers};
+pub use run::{Difference, Outcome, replay, run};
+pub use servers::{Embedded, Real, Servers};
+
+/// A recorded story: the shortest one that once showed a difference.
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Story {
+    /// What differed.
+    pub title: String,
+    /// The steps with the real server's answers.
+    pub steps: Vec<Step>,
+}
+
+/// Reads stories, one a line.
+///
+/// # Errors
+/// If a line is none.
+pub fn read_stories(text: &str) -> anyhow::Result<Vec<Story>> {
+    let lines = text.lines().enumerate();
+    lines
+        .map(|(index, line)| serde_json::from_str(line).with_context(|| format!("line {}", index + 1)))
+        .collect()
+}
 
 /// What to compare.
 #[derive(Debug, Clone)]

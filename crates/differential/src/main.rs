@@ -1,12 +1,12 @@
 //! `cargo xtask differential`: random stories, or recorded ones, told to the embedded server and to a real one.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Parser;
 use serde_json::json;
-use tenure_differential::{Faults, Finding, Outcome, Plan, Real, Report, Servers, compare, run};
+use tenure_differential::{Faults, Finding, Outcome, Plan, Real, Report, Servers, Story, compare, read_stories, run};
 use tenure_testkit::KubernetesBinaries;
 use tenure_testkit::exchange::Step;
 
@@ -34,10 +34,13 @@ struct Arguments {
     /// The folder with kube-apiserver, kube-controller-manager and etcd; else TENURE_KUBERNETES_BIN.
     #[arg(long)]
     bin: Option<PathBuf>,
-    /// A recorded story to tell instead of random ones.
+    /// A file with recorded stories to tell instead of random ones.
     #[arg(long)]
     replay: Option<PathBuf>,
-    /// A folder for the shortest story of each difference, in the form of the recorded exchanges.
+    /// Whether the real server's answers are written into that file.
+    #[arg(long, requires = "replay")]
+    record: bool,
+    /// A file for the shortest story of each difference, one a line; what it holds stays.
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -54,12 +57,7 @@ async fn main() -> anyhow::Result<()> {
     };
     let servers = Servers::start(&real).await?;
     let differs = match &arguments.replay {
-        Some(path) => {
-            let steps: Vec<Step> = serde_json::from_slice(&std::fs::read(path)?)?;
-            let outcome = run(&servers, &steps).await?;
-            print(&mut std::io::stdout().lock(), &outcome)?;
-            outcome.difference.is_some()
-        }
+        Some(path) => tell(&servers, path, arguments.record).await?,
         None => {
             let plan = Plan {
                 sequences: arguments.sequences,
@@ -80,31 +78,67 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print_report(report: &Report, out: Option<&std::path::Path>) -> anyhow::Result<()> {
+/// Tells recorded stories, and says whether one differs.
+async fn tell(servers: &Servers, path: &Path, record: bool) -> anyhow::Result<bool> {
+    let stories = read_stories(&std::fs::read_to_string(path)?)?;
+    let mut differs = 0;
+    let mut recorded = String::new();
+    for story in &stories {
+        let outcome = run(servers, &story.steps).await?;
+        if outcome.difference.is_some() {
+            differs += 1;
+            let mut stdout = std::io::stdout().lock();
+            writeln!(stdout, "\n## {}", story.title)?;
+            print(&mut stdout, &outcome)?;
+        }
+        recorded.push_str(&line(&story.title, outcome.recorded)?);
+    }
+    if record {
+        std::fs::write(path, recorded)?;
+    }
+    writeln!(
+        std::io::stdout().lock(),
+        "\n{} recorded stories, {differs} differ",
+        stories.len()
+    )?;
+    Ok(differs > 0)
+}
+
+fn line(title: &str, steps: Vec<Step>) -> anyhow::Result<String> {
+    let story = Story {
+        title: title.to_owned(),
+        steps,
+    };
+    Ok(format!("{}\n", serde_json::to_string(&story)?))
+}
+
+fn print_report(report: &Report, out: Option<&Path>) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     let mut findings: Vec<(&String, &Finding)> = report.findings.iter().collect();
     findings.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.count));
-    for (number, (signature, finding)) in findings.iter().enumerate() {
+    let mut file = match out {
+        Some(path) => Some(std::fs::OpenOptions::new().create(true).append(true).open(path)?),
+        None => None,
+    };
+    for (signature, finding) in findings {
         writeln!(
             stdout,
             "\n## {signature}: {} times, first with seed {}",
             finding.count, finding.seed
         )?;
         print(&mut stdout, &finding.shortest)?;
-        if let Some(folder) = out {
-            std::fs::create_dir_all(folder)?;
-            let story = serde_json::to_string_pretty(&finding.shortest.recorded)?;
-            std::fs::write(folder.join(format!("{number}.json")), story)?;
+        if let Some(file) = &mut file {
+            file.write_all(line(signature, finding.shortest.recorded.clone())?.as_bytes())?;
         }
     }
+    let differing: usize = report.findings.values().map(|finding| finding.count).sum();
     writeln!(
         stdout,
-        "\n{} stories, {} requests ({} accepted), {} stories differ in {} ways",
+        "\n{} stories, {} requests ({} accepted), {differing} stories differ in {} ways",
         report.stories,
         report.requests,
         report.accepted,
-        findings.iter().map(|(_, finding)| finding.count).sum::<usize>(),
-        findings.len(),
+        report.findings.len(),
     )?;
     Ok(())
 }

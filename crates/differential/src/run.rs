@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kube::Client;
 use serde_json::{Map, Value};
 use tenure_testkit::exchange::{Normal, Saved, Step, differences};
 
 use crate::known::{self, Verdict};
-use crate::servers::{Servers, make_namespace};
+use crate::servers::{Embedded, Servers, make_namespace};
 
 /// An answer that differs.
 #[derive(Debug, Clone)]
@@ -31,55 +32,113 @@ pub struct Outcome {
 /// Namespaces are never used twice.
 static STORIES: AtomicU64 = AtomicU64::new(0);
 
+fn namespace() -> String {
+    let number = STORIES.fetch_add(1, Ordering::Relaxed);
+    format!("story-{:06x}-{number}x", std::process::id())
+}
+
+/// One server's side of a story.
+struct Teller<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+    saved: Saved,
+    normal: Normal,
+}
+
+impl<'a> Teller<'a> {
+    async fn new(client: &'a Client, namespace: &'a str) -> anyhow::Result<Self> {
+        make_namespace(client, namespace).await?;
+        Ok(Self {
+            client,
+            namespace,
+            saved: Saved::new(),
+            normal: Normal::new(&[("@NS", namespace)]),
+        })
+    }
+
+    /// The normal answer to a step.
+    async fn ask(&mut self, step: &Step) -> anyhow::Result<Value> {
+        let answer = step.ask(self.client, &[("@NS", self.namespace)], &self.saved).await?;
+        if let Some(name) = &step.save {
+            let body = answer.get("body").cloned().unwrap_or_default();
+            self.saved.insert(name.clone(), body);
+        }
+        Ok(self.normal.normal(&answer))
+    }
+}
+
+/// What is left to be told of a story after an answer.
+enum Then {
+    GoOn,
+    End,
+    Differs(Difference),
+}
+
+fn compare(index: usize, step: &Step, want: &Value, got: &Value) -> Then {
+    let found = match known::judge(step, want, got, differences(want, got, &Map::new())) {
+        Verdict::Same => return Then::GoOn,
+        Verdict::Ends => return Then::End,
+        Verdict::Differs(found) => found,
+    };
+    match found.first() {
+        None => Then::GoOn,
+        Some(first) => Then::Differs(Difference {
+            step: index,
+            signature: signature(step, want, got, first),
+            found,
+        }),
+    }
+}
+
 /// Asks both servers.
 ///
 /// # Errors
 /// If a server can't be reached.
 pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
-    let number = STORIES.fetch_add(1, Ordering::Relaxed);
-    let namespace = format!("story-{:06x}-{number}x", std::process::id());
-    tokio::try_join!(
-        make_namespace(&servers.real, &namespace),
-        make_namespace(&servers.embedded, &namespace)
+    let namespace = namespace();
+    let (mut real, mut embedded) = tokio::try_join!(
+        Teller::new(&servers.real, &namespace),
+        Teller::new(&servers.embedded.client, &namespace)
     )?;
-    let (mut real_saved, mut embedded_saved) = (Saved::new(), Saved::new());
-    let names = [("@NS", namespace.as_str())];
-    let (mut real_normal, mut embedded_normal) = (Normal::new(&names), Normal::new(&names));
     let mut recorded = Vec::new();
     for (index, step) in steps.iter().enumerate() {
-        let (real, embedded) = tokio::try_join!(
-            step.ask(&servers.real, &names, &real_saved),
-            step.ask(&servers.embedded, &names, &embedded_saved)
-        )?;
-        if let Some(name) = &step.save {
-            let body = |answer: &Value| answer.get("body").cloned().unwrap_or_default();
-            real_saved.insert(name.clone(), body(&real));
-            embedded_saved.insert(name.clone(), body(&embedded));
-        }
-        let (want, got) = (real_normal.normal(&real), embedded_normal.normal(&embedded));
+        let (want, got) = tokio::try_join!(real.ask(step), embedded.ask(step))?;
         let mut step = step.clone();
         step.want = want.clone();
         recorded.push(step.clone());
-        let found = match known::judge(&step, &want, &got, differences(&want, &got, &Map::new())) {
-            Verdict::Same => continue,
-            Verdict::Ends => break,
-            Verdict::Differs(found) => found,
-        };
-        let Some(first) = found.first() else { continue };
-        let difference = Difference {
-            step: index,
-            signature: signature(&step, &want, &got, first),
-            found,
-        };
-        return Ok(Outcome {
-            recorded,
-            difference: Some(difference),
-        });
+        match compare(index, &step, &want, &got) {
+            Then::GoOn => {}
+            Then::End => break,
+            Then::Differs(difference) => {
+                return Ok(Outcome {
+                    recorded,
+                    difference: Some(difference),
+                });
+            }
+        }
     }
     Ok(Outcome {
         recorded,
         difference: None,
     })
+}
+
+/// Asks the embedded server what a recorded story asks.
+///
+/// # Errors
+/// If it can't be reached.
+pub async fn replay(embedded: &Embedded, steps: &[Step]) -> anyhow::Result<Option<Difference>> {
+    let namespace = namespace();
+    let mut teller = Teller::new(&embedded.client, &namespace).await?;
+    for (index, step) in steps.iter().enumerate() {
+        let got = teller.ask(step).await?;
+        match compare(index, step, &step.want, &got) {
+            Then::GoOn => {}
+            Then::End => break,
+            Then::Differs(difference) => return Ok(Some(difference)),
+        }
+    }
+    Ok(None)
 }
 
 fn signature(step: &Step, want: &Value, got: &Value, (path, ..): &(String, Value, Value)) -> String {

@@ -20,21 +20,19 @@ pub enum Real {
     Kubeconfig(PathBuf),
 }
 
-/// Both servers, with the kinds that stories need.
-pub struct Servers {
-    pub(crate) real: Client,
-    pub(crate) embedded: Client,
+/// The embedded server, with the kinds that stories need.
+pub struct Embedded {
+    pub(crate) client: Client,
     server: Server,
-    _kubernetes: Option<Kubernetes>,
     _data: TempDir,
 }
 
-impl Servers {
-    /// Starts what is to be started.
+impl Embedded {
+    /// Starts it.
     ///
     /// # Errors
-    /// Whatever keeps one of them from answering.
-    pub async fn start(real: &Real) -> anyhow::Result<Self> {
+    /// Whatever keeps it from answering.
+    pub async fn start() -> anyhow::Result<Self> {
         // Fails if there is one, and then it is the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let data = tempfile::tempdir()?;
@@ -48,6 +46,35 @@ impl Servers {
         server.write_admin_kubeconfig(&kubeconfig, listener.local_addr()?)?;
         let serving = server.clone();
         tokio::spawn(async move { serving.serve(listener).await });
+        let client = client_of(&kubeconfig).await?;
+        define(&client).await?;
+        Ok(Self {
+            client,
+            server,
+            _data: data,
+        })
+    }
+
+    /// Ends it.
+    pub async fn close(&self) {
+        self.server.close().await;
+    }
+}
+
+/// Both servers, with the kinds that stories need.
+pub struct Servers {
+    pub(crate) real: Client,
+    pub(crate) embedded: Embedded,
+    _kubernetes: Option<Kubernetes>,
+}
+
+impl Servers {
+    /// Starts what is to be started.
+    ///
+    /// # Errors
+    /// Whatever keeps one of them from answering.
+    pub async fn start(real: &Real) -> anyhow::Result<Self> {
+        let embedded = Embedded::start().await?;
         let (kubernetes, real) = match real {
             Real::Kubeconfig(path) => (None, client_of(path).await?),
             Real::Binaries(binaries) => {
@@ -58,22 +85,17 @@ impl Servers {
                 (Some(kubernetes), client)
             }
         };
-        let servers = Self {
+        define(&real).await?;
+        Ok(Self {
             real,
-            embedded: client_of(&kubeconfig).await?,
-            server,
+            embedded,
             _kubernetes: kubernetes,
-            _data: data,
-        };
-        for client in [&servers.real, &servers.embedded] {
-            define(client).await?;
-        }
-        Ok(servers)
+        })
     }
 
     /// Ends the embedded server; the real one ends with this value.
     pub async fn close(&self) {
-        self.server.close().await;
+        self.embedded.close().await;
     }
 }
 

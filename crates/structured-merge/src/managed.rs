@@ -194,29 +194,13 @@ impl Managed {
     }
 
     fn sorted(&self) -> Vec<(&ManagerId, &OwnedFields)> {
-        let mut managers: Vec<_> = self.managers.iter().collect();
-        managers.sort_by(|(left_id, left), (right_id, right)| -> Ordering {
-            let seconds = |owned: &OwnedFields| owned.time.map_or(0, Timestamp::unix_seconds);
-            left_id
-                .operation
-                .cmp(&right_id.operation)
-                .then_with(|| seconds(left).cmp(&seconds(right)))
-                .then_with(|| left_id.manager.cmp(&right_id.manager))
-                .then_with(|| left.api_version.cmp(&right.api_version))
-                .then_with(|| left_id.subresource.cmp(&right_id.subresource))
-        });
-        managers
+        in_order(self.managers.iter().collect())
     }
 
     /// The value of `metadata.managedFields`.
     #[must_use]
     pub fn to_value(&self) -> Value {
-        Value::Array(
-            self.sorted()
-                .into_iter()
-                .map(|(id, owned)| write_entry(id, &owned.api_version, owned.time, &owned.fields))
-                .collect(),
-        )
+        list_of(self.managers.iter().collect())
     }
 
     /// Puts the managers into an object's metadata; without managers the field goes away.
@@ -236,6 +220,31 @@ impl Managed {
             metadata.insert("managedFields".to_owned(), self.to_value());
         }
     }
+}
+
+/// Managers in the order in which Kubernetes writes them.
+fn in_order<'m>(mut managers: Vec<(&'m ManagerId, &'m OwnedFields)>) -> Vec<(&'m ManagerId, &'m OwnedFields)> {
+    managers.sort_by(|(left_id, left), (right_id, right)| -> Ordering {
+        let seconds = |owned: &OwnedFields| owned.time.map_or(0, Timestamp::unix_seconds);
+        left_id
+            .operation
+            .cmp(&right_id.operation)
+            .then_with(|| seconds(left).cmp(&seconds(right)))
+            .then_with(|| left_id.manager.cmp(&right_id.manager))
+            .then_with(|| left.api_version.cmp(&right.api_version))
+            .then_with(|| left_id.subresource.cmp(&right_id.subresource))
+    });
+    managers
+}
+
+/// The value of `metadata.managedFields` that has these managers, of which some may be the same.
+pub(crate) fn list_of(managers: Vec<(&ManagerId, &OwnedFields)>) -> Value {
+    Value::Array(
+        in_order(managers)
+            .into_iter()
+            .map(|(id, owned)| write_entry(id, &owned.api_version, owned.time, &owned.fields))
+            .collect(),
+    )
 }
 
 impl ManagedFieldsEntry {

@@ -5,7 +5,9 @@
 //! parent's managedFields ──to_scale──▶ Scale's ──FieldManager for Scale──▶ Scale's ──to_parent──▶ parent's
 //! ```
 
-use crate::managed::{Managed, ManagerId, OwnedFields};
+use serde_json::Value;
+
+use crate::managed::{Managed, ManagerId, Operation, OwnedFields, list_of};
 use crate::path::FieldPath;
 use crate::set::FieldSet;
 
@@ -47,60 +49,51 @@ pub fn to_scale(parent: &Managed, paths: &ReplicasPaths) -> Managed {
     }
 }
 
-/// The parent's managers after a write to its Scale in version `parent_version`, whose managers are now
+/// The parent's managedFields after a write to its Scale in version `parent_version`, whose managers are now
 /// `scale`: who owns the Scale's replicas owns the parent's, and nobody else does.
 ///
-/// A manager that owns the replicas by an update keeps its one entry here; Kubernetes splits it in two
-/// of the same identity, of which it then reads only the last.
+/// As in Kubernetes, a manager that owns the replicas by an update, and more, has two entries of one identity then: readers
+/// take the last one for all.
 #[must_use]
-pub fn to_parent(parent: &Managed, scale: &Managed, paths: &ReplicasPaths, parent_version: &str) -> Managed {
-    let mut managers = std::collections::BTreeMap::new();
+pub fn to_parent(parent: &Managed, scale: &Managed, paths: &ReplicasPaths, parent_version: &str) -> Value {
+    let mut managers: Vec<(ManagerId, OwnedFields)> = Vec::new();
     let mut in_scale = scale.managers.clone();
     for (id, owned) in &parent.managers {
         // What was written in a version that is gone is forgotten.
         let Some(path) = path_in(paths, &owned.api_version) else {
             continue;
         };
-        match path.filter(|path| owned.fields.contains(&path.0)) {
-            None => {
-                managers.insert(id.clone(), owned.clone());
-            }
-            Some(path) => {
-                if in_scale.remove(&in_version(id, API_VERSION)).is_some() {
-                    managers.insert(id.clone(), owned.clone());
-                    continue;
-                }
-                let fields = owned.fields.difference(&FieldSet::from_paths([path]));
-                if !fields.is_empty() {
-                    managers.insert(
-                        id.clone(),
-                        OwnedFields {
-                            fields,
-                            ..owned.clone()
-                        },
-                    );
-                }
-            }
+        let fields = match path.filter(|path| owned.fields.contains(&path.0)) {
+            None => owned.fields.clone(),
+            // Who updates is another one in the Scale's version.
+            Some(_) if id.operation == Operation::Apply && in_scale.remove(id).is_some() => owned.fields.clone(),
+            Some(path) => owned.fields.difference(&FieldSet::from_paths([path])),
+        };
+        if !fields.is_empty() || path.is_none() {
+            managers.push((
+                id.clone(),
+                OwnedFields {
+                    fields,
+                    ..owned.clone()
+                },
+            ));
         }
     }
-    let Some(path) = path_in(paths, parent_version).flatten() else {
-        return Managed { managers };
-    };
+    let path = path_in(paths, parent_version).flatten();
     for (id, owned) in in_scale {
-        if owned.fields.contains(&FieldPath::of_fields(&["spec", "replicas"]).0) {
-            let gained = FieldSet::from_paths([path]);
-            let parent_id = in_version(&id, parent_version);
-            // Who comes to own them by the Scale gets no time, as in Kubernetes; an applier keeps his.
-            let time = parent.managers.get(&id).and_then(|owned| owned.time);
-            let in_parent = managers.entry(parent_id).or_insert_with(|| OwnedFields {
-                api_version: parent_version.to_owned(),
-                fields: FieldSet::new(),
-                time,
-            });
-            in_parent.fields = in_parent.fields.union(&gained);
-        }
+        let Some(path) = path.filter(|_| owned.fields.contains(&FieldPath::of_fields(&["spec", "replicas"]).0)) else {
+            continue;
+        };
+        let in_parent = OwnedFields {
+            api_version: parent_version.to_owned(),
+            fields: FieldSet::from_paths([path]),
+            // Who comes to own them by the Scale gets no time; an applier keeps his.
+            time: parent.managers.get(&id).and_then(|owned| owned.time),
+        };
+        managers.retain(|(known, _)| id.operation != Operation::Apply || *known != id);
+        managers.push((in_version(&id, parent_version), in_parent));
     }
-    Managed { managers }
+    list_of(managers.iter().map(|(id, owned)| (id, owned)).collect())
 }
 
 /// The same manager in another version; appliers are the same in all.

@@ -47,7 +47,8 @@ impl Registry {
         let sent = config.wanted_version().to_owned();
         let sent_uid = config.uid().to_owned();
         self.change(op, name, |live| {
-            if live.is_none() && op.subresource.is_some() {
+            // What an update creates, an update of its status creates too.
+            if live.is_none() && op.subresource.is_some() && !op.resource.is_created_by_update() {
                 return Err(ApiError::not_found(&op.resource, name));
             }
             if live.is_none() && !sent_uid.is_empty() {

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::delete::Deleted;
 use super::{DeleteOptions, ListOptions, ObjectExt, Operation, Registry};
 use crate::http::ApiError;
 
 impl Registry {
-    /// Deletes each object of a list, and returns the list's revision and objects. One that vanished meanwhile is no fault.
+    /// Deletes each object of a list, and returns the list's revision and objects as they were before. One that vanished
+    /// meanwhile is no fault.
     pub(crate) async fn delete_collection(
         &self,
         op: &Operation,
@@ -15,8 +15,9 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<(u64, Vec<Value>), ApiError> {
         options.validate()?;
+        super::delete::warn_of_children(op, options);
         let page = self.list(op, list).await?;
-        let mut deleted = Vec::with_capacity(page.items.len());
+        let mut listed = Vec::with_capacity(page.items.len());
         for item in page.items {
             let object = match item.decoded {
                 Some(object) => object,
@@ -27,11 +28,12 @@ impl Registry {
                 one.namespace = Some(object.namespace().to_owned());
             }
             match self.delete_asked(&one, object.name(), "", options).await {
-                Ok(Deleted::Gone(object) | Deleted::Waiting(object)) => deleted.push(object),
+                Ok(_) => {}
                 Err(error) if error.code == 404 => {}
                 Err(error) => return Err(error),
             }
+            listed.push(object);
         }
-        Ok((page.revision, deleted))
+        Ok((page.revision, listed))
     }
 }

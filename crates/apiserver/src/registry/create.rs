@@ -90,10 +90,10 @@ impl Registry {
     ) -> Result<Option<Outcome>, ApiError> {
         let resource = &op.resource;
         let mut turn = self.allocation_turn(resource).await;
-        let view = self.view();
+        let view = self.view_for(op);
         strategy::prepare_create(resource, &mut object, &view, now);
         strategy::explicit_nulls(resource, &mut object, true);
-        let mut allocated = strategy::validate_create(resource, &object, &view);
+        let mut allocated = strategy::validate_create(op, &object, &view);
         let mut errors = Vec::new();
         if allocated.is_empty() || !strategy::allocates_first(resource) {
             errors = kinds::validate(resource, &object);
@@ -117,11 +117,11 @@ impl Registry {
         let charge = admission::validate(self, &attributes, Some(&object), turn.is_none()).await?;
         if gives_way {
             turn = self.allocation_turn(resource).await;
-            let view = self.view();
+            let view = self.view_for(op);
             let mut again = object.clone();
             strategy::prepare_create(resource, &mut again, &view, now);
             strategy::explicit_nulls(resource, &mut again, true);
-            if again != object || !strategy::validate_create(resource, &again, &view).is_empty() {
+            if again != object || !strategy::validate_create(op, &again, &view).is_empty() {
                 charge.refund(self).await;
                 return Ok(None);
             }

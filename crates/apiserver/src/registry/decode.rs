@@ -119,6 +119,10 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
         let why = format!("unexpected GroupVersion string: {version}");
         return Err(unrecognized(op, body, &why));
     }
+    if resource.is_custom() && wanted_kind == resource.kind && version != wanted_version {
+        // Of what is no object of its own, such a kind only asks for the version.
+        return Err(wrong_version(version, &wanted_version));
+    }
     if !kinds::is_known(version, kind) && !resource.is_custom() {
         return cannot(format!(
             "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""

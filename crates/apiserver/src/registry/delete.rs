@@ -59,7 +59,7 @@ impl DeleteOptions {
             .filter_map(Value::as_str)
             .collect();
         if dry_run.iter().any(|stage| *stage != "All") {
-            return Err(invalid(&FieldError::not_supported("dryRun", dry_run, &["All"])));
+            return Err(invalid(&[FieldError::not_supported("dryRun", dry_run, &["All"])]));
         }
         let orphan = value.get("orphanDependents").and_then(Value::as_bool);
         Ok(Self {
@@ -92,11 +92,15 @@ impl DeleteOptions {
     /// What happens to dependents, of the two ways to say it.
     pub(crate) fn one_policy(policy: Option<String>, orphan: Option<bool>) -> Result<Option<String>, ApiError> {
         match (policy, orphan) {
-            (Some(policy), Some(_)) => Err(invalid(&FieldError::invalid(
-                "propagationPolicy",
-                policy,
-                "orphanDependents and deletionPropagation cannot be both set",
-            ))),
+            (Some(policy), Some(_)) => {
+                let twice = FieldError::invalid(
+                    "propagationPolicy",
+                    policy.as_str(),
+                    "orphanDependents and deletionPropagation cannot be both set",
+                );
+                let faults: Vec<FieldError> = std::iter::once(twice).chain(unknown_policy(Some(&policy))).collect();
+                Err(invalid(&faults))
+            }
             (None, Some(orphan)) => Ok(Some(if orphan { "Orphan" } else { "Background" }.to_owned())),
             (policy, None) => Ok(policy),
         }
@@ -104,14 +108,8 @@ impl DeleteOptions {
 
     /// Refuses values that mean nothing.
     pub(crate) fn validate(&self) -> Result<(), ApiError> {
-        match self.propagation_policy.as_deref() {
-            None | Some("" | "Orphan" | "Background" | "Foreground") => Ok(()),
-            Some(other) => Err(invalid(&FieldError::not_supported(
-                "propagationPolicy",
-                json!(other),
-                &["Foreground", "Background", "Orphan", "nil"],
-            ))),
-        }
+        let unknown = unknown_policy(self.propagation_policy.as_deref());
+        unknown.map_or(Ok(()), |fault| Err(invalid(&[fault])))
     }
 
     /// The finalizers after this deletion's wish for the dependents.
@@ -138,8 +136,19 @@ impl DeleteOptions {
     }
 }
 
-fn invalid(error: &FieldError) -> ApiError {
-    ApiError::invalid("meta.k8s.io", "DeleteOptions", "", std::slice::from_ref(error))
+fn unknown_policy(policy: Option<&str>) -> Option<FieldError> {
+    match policy {
+        None | Some("" | "Orphan" | "Background" | "Foreground") => None,
+        Some(other) => Some(FieldError::not_supported(
+            "propagationPolicy",
+            other,
+            &["Foreground", "Background", "Orphan", "nil"],
+        )),
+    }
+}
+
+fn invalid(faults: &[FieldError]) -> ApiError {
+    ApiError::invalid("meta.k8s.io", "DeleteOptions", "", faults)
 }
 
 /// What became of the object.
@@ -157,6 +166,7 @@ impl Registry {
     /// # Errors
     /// 404 if there is none, 409 if a precondition does not hold, 403 if admission refuses.
     pub async fn delete(&self, op: &Operation, name: &str, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+        warn_of_children(op, options);
         self.delete_asked(op, name, name, options).await
     }
 
@@ -171,9 +181,6 @@ impl Registry {
         options.validate()?;
         let resource = &op.resource;
         let key = op.key(name);
-        if resource.group == "batch" && resource.plural == "jobs" && options.propagation_policy.is_none() {
-            op.warn("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning");
-        }
         for _ in 0..RACE_ATTEMPTS {
             let snapshot = self.store().snapshot();
             let entry = snapshot.get(&key).ok_or_else(|| ApiError::not_found(resource, name))?;
@@ -238,6 +245,14 @@ impl Registry {
             }
         }
         Err(ApiError::modified(resource, name))
+    }
+}
+
+/// A Job is older than the question what becomes of its Pods, and who does not answer it is told.
+pub(super) fn warn_of_children(op: &Operation, options: &DeleteOptions) {
+    let resource = &op.resource;
+    if resource.group == "batch" && resource.plural == "jobs" && options.propagation_policy.is_none() {
+        op.warn("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning");
     }
 }
 

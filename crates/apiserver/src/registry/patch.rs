@@ -190,8 +190,7 @@ impl Registry {
         if !version.is_empty() && version != live.resource_version() {
             return Err(ApiError::modified(resource, name));
         }
-        let new = strategy::reset_fields(op, live, new);
-        Ok(self.manage_fields(op, Some(live), new))
+        Ok(self.settle(op, live, new))
     }
 }
 
@@ -259,10 +258,15 @@ fn json_patch_onto(document: &mut Value, body: &Value) -> Result<(), ApiError> {
                 // No value is null there.
                 map.entry("value").or_insert(Value::Null);
             }
-            // And a field that is not there can be replaced.
+            // And a field that is not there can be replaced, and is null to a test.
             let parent = path.rsplit_once('/').and_then(|(parent, _)| document.pointer(parent));
-            if op == "replace" && parent.is_some_and(Value::is_object) {
+            let in_object = parent.is_some_and(Value::is_object);
+            if op == "replace" && in_object {
                 map.insert("op".to_owned(), Value::from("add"));
+            }
+            let wants_null = map.get("value").is_some_and(Value::is_null);
+            if op == "test" && in_object && wants_null && document.pointer(&path).is_none() {
+                continue;
             }
         }
         let operation: json_patch::PatchOperation = serde_json::from_value(operation).map_err(|_| refused())?;
@@ -271,10 +275,14 @@ fn json_patch_onto(document: &mut Value, body: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// RFC 7386.
+/// RFC 7386, and beyond it: what replaces something loses the nulls of the objects in its lists too.
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
+        let replaces_object = target.is_object();
         *target = patch.clone();
+        if !replaces_object {
+            prune_nulls(target);
+        }
         return;
     };
     if !target.is_object() {
@@ -287,6 +295,17 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
         } else {
             merge(map.entry(key.as_str()).or_insert(Value::Null), value);
         }
+    }
+}
+
+fn prune_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(prune_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune_nulls),
+        _ => {}
     }
 }
 
@@ -303,5 +322,10 @@ mod tests {
             &json!({"a": {"b": null, "e": {"f": null, "g": 1}}, "d": "x"}),
         );
         assert_eq!(target, json!({"a": {"c": 2, "e": {"g": 1}}, "d": "x"}));
+        merge(
+            &mut target,
+            &json!({"a": [{"x": null}], "d": [null, {"x": null, "y": [{"z": null}]}]}),
+        );
+        assert_eq!(target, json!({"a": [{"x": null}], "d": [null, {"y": [{}]}]}));
     }
 }

@@ -87,7 +87,7 @@ impl Registry {
     pub(crate) async fn update_scale(&self, op: &Operation, name: &str, scale: Value) -> Result<Value, ApiError> {
         let manager = kinds::scale_manager();
         self.change_scale(op, name, |live| {
-            Ok(manager.update(Some(live), scale.clone(), &op.field_manager, self.stamp()))
+            Ok(manager.update(Some(live), without_zero(scale.clone()), &op.field_manager, self.stamp()))
         })
         .await
     }
@@ -110,7 +110,7 @@ impl Registry {
         }
         self.change_scale(op, name, |live| {
             let patched = apply_patch(op, live, &patch)?;
-            Ok(manager.update(Some(live), patched, &op.field_manager, self.stamp()))
+            Ok(manager.update(Some(live), without_zero(patched), &op.field_manager, self.stamp()))
         })
         .await
     }
@@ -158,7 +158,7 @@ impl Registry {
                 set(&mut new, &paths.spec, replicas);
                 let scaled = Managed::of_object(&scale).unwrap_or_default();
                 let owners = scale::to_parent(&owners, &scaled, &replicas_paths, &op.resource.api_version());
-                new.set_meta("managedFields", owners.to_value());
+                new.set_meta("managedFields", owners);
                 Ok(new)
             })
             .await?;
@@ -196,6 +196,14 @@ fn check_name(scale: &Value, name: &str) -> Result<(), ApiError> {
             "the name of the object ({other}) does not match the name on the URL ({name})"
         ))),
     }
+}
+
+/// A Scale of nothing doesn't say so, and nobody owns what it doesn't say.
+fn without_zero(mut scale: Value) -> Value {
+    if let Some(spec) = scale.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|field, value| field != "replicas" || *value != json!(0));
+    }
+    scale
 }
 
 /// Sets a value at a pointer, making the objects on the way.

@@ -144,7 +144,7 @@ fn builtin_fields(resource: &Resource) -> &'static [&'static str] {
         ("", "namespaces") => &["status.phase"],
         ("", "nodes") => &["spec.unschedulable"],
         ("", "services") => &["spec.clusterIP", "spec.type"],
-        ("", "replicationcontrollers") | ("apps", "replicasets") => &["status.replicas"],
+        ("", "replicationcontrollers") => &["status.replicas"],
         ("batch", "jobs") => &["status.successful"],
         _ => &[],
     }
@@ -165,7 +165,9 @@ fn not_selectable(resource: &Resource, field: &str) -> ApiError {
         Origin::Builtin => !builtin_fields(resource).is_empty(),
         Origin::Custom(_) => true,
     };
-    ApiError::bad_request(if own {
+    ApiError::bad_request(if resource.group == "batch" && resource.plural == "jobs" {
+        format!("field label {field:?} not supported for Job")
+    } else if own {
         format!("field label not supported: {field}")
     } else {
         format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_store::{Entry, Snapshot, Store, Write, WriteError};
 
+use super::Operation;
 use super::encode::decode_stored;
 use crate::access::Rights;
 use crate::authentication::Lookup;
@@ -118,6 +119,15 @@ impl Registry {
         View {
             snapshot: self.inner.store.snapshot(),
             services: self.inner.services,
+            gives_out: true,
+        }
+    }
+
+    /// The same for a request that may store nothing, to which nothing is given out.
+    pub(super) fn view_for(&self, op: &Operation) -> View {
+        View {
+            gives_out: !op.dry_run,
+            ..self.view()
         }
     }
 
@@ -133,9 +143,15 @@ impl Registry {
 pub struct View {
     snapshot: Snapshot,
     services: ServiceRange,
+    gives_out: bool,
 }
 
 impl View {
+    /// Whether addresses and ports are given out, and not only stood in for.
+    pub(crate) fn gives_out(&self) -> bool {
+        self.gives_out
+    }
+
     /// The revision of this view.
     #[must_use]
     pub fn revision(&self) -> u64 {

@@ -34,7 +34,13 @@ impl Registry {
         kinds::set_defaults(&op.resource, &mut object);
         let sent = object.wanted_version().to_owned();
         self.change(op, name, |live| {
-            let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;
+            let Some(live) = live else {
+                if op.resource.is_created_by_update() {
+                    // It would be another one than the writer means.
+                    precondition(op, name, "UID", object.uid(), "")?;
+                }
+                return Err(ApiError::not_found(&op.resource, name));
+            };
             check_uid(op, name, live, &object)?;
             if sent.is_empty() {
                 needs_version(op, name)?;
@@ -43,10 +49,18 @@ impl Registry {
             if !sent.is_empty() && sent != live.resource_version() {
                 return Err(ApiError::modified(&op.resource, name));
             }
-            let new = strategy::reset_fields(op, live, object.clone());
-            Ok(self.manage_fields(op, Some(live), new))
+            Ok(self.settle(op, live, object.clone()))
         })
         .await
+    }
+
+    /// Settles the owners of fields, and puts the live object's back where this endpoint does not write.
+    pub(super) fn settle(&self, op: &Operation, live: &Value, new: Value) -> Value {
+        if op.resource.is_custom() {
+            // In this order: who owns something in another version may lose it for not being sent.
+            return strategy::reset_fields(op, live, self.manage_fields(op, Some(live), new));
+        }
+        self.manage_fields(op, Some(live), strategy::reset_fields(op, live, new))
     }
 
     /// Computes a new object from the live one and stores it, again if the live one changed meanwhile.
@@ -116,7 +130,7 @@ impl Registry {
         let resource = &op.resource;
         let mut turn = self.allocation_turn(resource).await;
         keep_system_fields(live, &mut new);
-        let view = self.view();
+        let view = self.view_for(op);
         let now = self.now();
         strategy::prepare_update(op, live, &mut new, &view, now);
         strategy::explicit_nulls(resource, &mut new, true);
@@ -133,6 +147,9 @@ impl Registry {
                 errors = admission::policies::check_rights(self, op, &new, Some(live));
             }
             refuse(op, name, errors)?;
+        }
+        // Also of what changes nothing; but a status is not what the user wants.
+        if op.subresource.as_deref() != Some("status") {
             kinds::warnings(resource, &new, Some(live))
                 .into_iter()
                 .for_each(|text| op.warn(text));
@@ -148,7 +165,7 @@ impl Registry {
         }
         if gives_way {
             turn = self.allocation_turn(resource).await;
-            let view = self.view();
+            let view = self.view_for(op);
             let mut again = new.clone();
             strategy::prepare_update(op, live, &mut again, &view, now);
             strategy::explicit_nulls(resource, &mut again, true);
@@ -277,10 +294,29 @@ pub(super) fn precondition(op: &Operation, name: &str, what: &str, sent: &str, l
         &op.resource,
         name,
         &format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {sent}, {what} in object meta: {live}",
-            op.key(name).trim_start_matches('/'),
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {sent}, {what} in object meta: {live}",
+            key_in_etcd(op, name),
         ),
     ))
+}
+
+/// The key that an object has in etcd, which Kubernetes tells in some refusals. A dry run does not get that far.
+fn key_in_etcd(op: &Operation, name: &str) -> String {
+    let resource = &op.resource;
+    let root = if op.dry_run { "" } else { "/registry" };
+    let kept_as = match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "services") => "services/specs".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        (group, plural) if resource.is_custom() || strategy::is_definition(resource) => format!("{group}/{plural}"),
+        (_, plural) => plural.to_owned(),
+    };
+    match &op.namespace {
+        Some(namespace) => format!("{root}/{kept_as}/{namespace}/{name}"),
+        None => format!("{root}/{kept_as}/{name}"),
+    }
 }
 
 /// What the server alone writes is the live object's, whatever was sent.

@@ -130,7 +130,7 @@ pub(crate) async fn update(
         let scale = request.registry.update_scale(op, name, object).await?;
         return Ok(respond::value(StatusCode::OK, &scale));
     }
-    let creates = op.subresource.is_none()
+    let creates = op.subresource.as_deref().is_none_or(|name| name == "status")
         && op.resource.is_created_by_update()
         && object.uid().is_empty()
         && [name, ""].contains(&object.name())
@@ -192,7 +192,9 @@ pub(crate) async fn patch(
 
 /// Who applies or updates an object that does not exist creates it, and needs the right for that too.
 fn require_create(request: &ObjectRequest, op: &Operation, name: &str) -> Result<(), ApiError> {
-    if op.subresource.is_some() || request.registry.view().exists_key(&op.key(name)) {
+    if op.subresource.as_deref().is_some_and(|name| name != "status")
+        || request.registry.view().exists_key(&op.key(name))
+    {
         return Ok(());
     }
     let resource = &op.resource;
@@ -202,22 +204,14 @@ fn require_create(request: &ObjectRequest, op: &Operation, name: &str) -> Result
     request.gate.require(&op.user, &right)
 }
 
-/// The options of a deletion: in the body, or else in the query.
+/// The options of a deletion: in the body, or else in the query, of which nothing counts if there is a body.
 pub(crate) fn delete_options(query: &Query, headers: &HeaderMap, body: &[u8]) -> Result<DeleteOptions, ApiError> {
-    let mut options = options::delete(query)?;
-    if !body.is_empty() {
-        let (value, _) = parse_body(body, body_format(headers)?)?;
-        check_delete_options(&value)?;
-        let dry_run = options.dry_run;
-        let sent = DeleteOptions::from_value(&value)?;
-        options = DeleteOptions {
-            dry_run: dry_run || sent.dry_run,
-            propagation_policy: sent.propagation_policy.or(options.propagation_policy),
-            grace_period_seconds: sent.grace_period_seconds.or(options.grace_period_seconds),
-            ..sent
-        };
+    if body.is_empty() {
+        return options::delete(query);
     }
-    Ok(options)
+    let (value, _) = parse_body(body, body_format(headers)?)?;
+    check_delete_options(&value)?;
+    DeleteOptions::from_value(&value)
 }
 
 /// Refuses a body that is of another kind.

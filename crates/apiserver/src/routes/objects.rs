@@ -45,7 +45,6 @@ pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Respon
     if !info.rest.is_empty() {
         return Err(ApiError::no_such_resource());
     }
-    request.warnings.lock().extend(resource.deprecation());
     serve_known(request, resource, body).await
 }
 
@@ -66,6 +65,7 @@ async fn serve_known(
             _ => ApiError::no_such_resource(),
         });
     }
+    request.warnings.lock().extend(resource.deprecation());
     // A namespace belongs to the URL of what is in one: always, unless everything of a kind is read.
     let everywhere = matches!(info.verb.as_str(), "list" | "watch");
     if resource.namespaced && info.namespace.is_none() && !everywhere && resource.allows("get", None) {
@@ -107,10 +107,10 @@ async fn serve_known(
     let kind = match info.verb.as_str() {
         "create" => "CreateOptions",
         "update" => "UpdateOptions",
-        "patch" => "PatchOptions",
-        _ => "DeleteOptions",
+        _ => "PatchOptions",
     };
-    let writes = !matches!(info.verb.as_str(), "get" | "list" | "watch");
+    // A deletion has its options in its body, and those of the query count only if there is none.
+    let writes = matches!(info.verb.as_str(), "create" | "update" | "patch");
     if writes {
         let apply = match info.verb.as_str() {
             "patch" => Some(object::patch_kind(resource, headers)? == PatchKind::Apply),

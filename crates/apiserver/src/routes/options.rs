@@ -214,6 +214,7 @@ fn jitter() -> u64 {
 
 /// Options of a deletion in the query; a body, if there is one, wins.
 pub(crate) fn delete(query: &Query) -> Result<DeleteOptions, ApiError> {
+    check(query, "DeleteOptions", None)?;
     let orphan = query.get("orphanDependents").map(|_| query.flag("orphanDependents"));
     let policy = query.get("propagationPolicy").map(str::to_owned);
     Ok(DeleteOptions {

@@ -114,7 +114,11 @@ impl Reader {
 
     fn field(&mut self, definition: &Definition, field: &Field, value: Value) -> Result<Option<Value>, String> {
         if value.is_null() {
-            return Ok(if field.pointer || field.omit_zero {
+            // A text that Go prints even if it is not there; a default is filled in later.
+            let printed = field.pointer && !field.omit_empty && field.default.is_none();
+            return Ok(if printed && matches!(field.shape, Shape::String) {
+                Some(Value::Null)
+            } else if field.pointer || field.omit_zero {
                 None
             } else {
                 self.zero(field)?
@@ -144,6 +148,8 @@ impl Reader {
         Ok(match &field.shape {
             Shape::Struct(reference) => self.reference(reference, Value::Null).map(Some)?,
             Shape::IntOrString => Some(Value::from(0)),
+            // A struct to Go, and never empty.
+            Shape::Time | Shape::MicroTime => Some(Value::Null),
             _ if field.omit_empty => None,
             Shape::Boolean => Some(Value::Bool(false)),
             Shape::Integer { .. } | Shape::Number => Some(Value::from(0)),

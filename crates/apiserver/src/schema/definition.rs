@@ -29,6 +29,8 @@ pub struct PatchStrategy {
     pub merge: bool,
     /// Keys that the patch's `$retainKeys` does not name are dropped.
     pub retain_keys: bool,
+    /// An object is not merged but replaced.
+    pub replace: bool,
 }
 
 /// What a value may be.
@@ -175,6 +177,7 @@ impl Field {
             patch_strategy: PatchStrategy {
                 merge: strategy.split(',').any(|part| part == "merge"),
                 retain_keys: strategy.split(',').any(|part| part == "retainKeys"),
+                replace: strategy.split(',').any(|part| part == "replace"),
             },
             patch_merge_key: text("x-kubernetes-patch-merge-key").map(Box::from),
         }

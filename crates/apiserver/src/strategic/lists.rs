@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::order::{self, same};
-use super::{DIRECTIVE, StrategicError, merge_map, without_directives};
+use super::{DIRECTIVE, StrategicError, merge_map};
 use crate::schema::{Definition, Field};
 
 /// Merges a patch's list into a field's list as the field's strategy says.
@@ -60,7 +60,7 @@ pub(super) fn merge(
                 let before = known.as_object().cloned().unwrap_or_default();
                 *known = Value::Object(merge_map(before, item, definition)?);
             }
-            None => merged.extend(without_directives(Value::Object(item))),
+            None => merged.push(Value::Object(item)),
         }
     }
     Ok(order::arrange(merged, &patch_order, &server_order, Some(key)))

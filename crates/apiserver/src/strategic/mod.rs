@@ -38,13 +38,13 @@ pub enum StrategicError {
     #[error("cannot merge lists without merge key for {0}")]
     NoMergeKey(String),
     /// A directive's value has the wrong type.
-    #[error("{directive} must be a list")]
+    #[error("{}", not_a_list(directive))]
     NotAList {
         /// The directive.
         directive: String,
     },
     /// `$retainKeys` does not name a field that the patch sets.
-    #[error("mismatch of $retainKeys: the patch sets {0:?}, which it does not retain")]
+    #[error("invalid patch format of retainKeys")]
     RetainKeysMismatch(String),
     /// `$setElementOrder` lacks an item of the patch.
     #[error("the items of the patch's list {field:?} don't match its $setElementOrder list")]
@@ -52,6 +52,14 @@ pub enum StrategicError {
         /// The list.
         field: String,
     },
+}
+
+fn not_a_list(directive: &str) -> String {
+    if directive == RETAIN_KEYS {
+        "invalid patch format of retainKeys".to_owned()
+    } else {
+        format!("{directive} must be a list")
+    }
 }
 
 const DIRECTIVE: &str = "$patch";
@@ -106,7 +114,9 @@ fn merge_map(
             continue;
         }
         let field = definition.and_then(|definition| definition.fields.get(key.as_str()));
+        let replaced = field.is_some_and(|field| field.patch_strategy.replace);
         let merged = match (original.remove(&key), value) {
+            (Some(Value::Object(_)), value @ Value::Object(_)) if replaced => value,
             (Some(Value::Object(before)), Value::Object(patch)) => {
                 let definition = field.and_then(|field| field.shape.definition()).cloned();
                 Value::Object(merge_map(before, patch, definition.as_deref())?)
@@ -144,14 +154,13 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
     Ok(())
 }
 
-/// A value that the live object has nothing for: nulls in it say nothing, and what bears a directive is no value.
+/// A value that the live object has nothing for: nulls in it say nothing, and what bears a directive about itself is no
+/// value. Other directives stay, as fields that the kind does not know.
 fn without_directives(value: Value) -> Option<Value> {
     Some(match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => return None,
         Value::Object(map) => {
-            let kept = map
-                .into_iter()
-                .filter(|(key, value)| !value.is_null() && !is_directive(key));
+            let kept = map.into_iter().filter(|(_, value)| !value.is_null());
             Value::Object(
                 kept.filter_map(|(key, value)| Some((key, without_directives(value)?)))
                     .collect(),
@@ -160,10 +169,6 @@ fn without_directives(value: Value) -> Option<Value> {
         Value::Array(items) => Value::Array(items.into_iter().filter_map(without_directives).collect()),
         other => other,
     })
-}
-
-fn is_directive(key: &str) -> bool {
-    key == DIRECTIVE || key == RETAIN_KEYS || key.starts_with(DELETE_FROM) || key.starts_with(SET_ORDER)
 }
 
 #[cfg(test)]

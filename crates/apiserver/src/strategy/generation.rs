@@ -40,15 +40,17 @@ pub(crate) fn bump_generation(op: &Operation, live: &Value, new: &mut Value) {
     if !has_generation(&op.resource) || op.subresource.as_deref().is_some_and(|name| name != "scale") {
         return;
     }
-    let annotations = |object: &Value| {
-        object
-            .metadata()
-            .and_then(|metadata| metadata.get("annotations"))
-            .cloned()
+    // A Deployment's annotations are carried over to its ReplicaSets, and a slice's labels say whose it is: they count too.
+    let counted = match (op.resource.group.as_str(), op.resource.plural.as_str()) {
+        ("apps", "deployments") => Some("annotations"),
+        ("discovery.k8s.io", "endpointslices") => Some("labels"),
+        _ => None,
     };
-    // A Deployment's annotations are carried over to its ReplicaSets, so they count too.
-    let annotated =
-        op.resource.group == "apps" && op.resource.plural == "deployments" && annotations(live) != annotations(new);
+    let metadata = |object: &Value, field: &str| {
+        let found = object.metadata().and_then(|metadata| metadata.get(field));
+        found.cloned()
+    };
+    let annotated = counted.is_some_and(|field| metadata(live, field) != metadata(new, field));
     let with_status = !op.resource.has_status();
     if annotated || wanted(live, with_status) != wanted(new, with_status) {
         let generation = live

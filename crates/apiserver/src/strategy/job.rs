@@ -18,14 +18,20 @@ pub(super) fn prepare_create(object: &mut Value) {
     let add = |metadata: &mut Map<String, Value>| {
         let map = metadata.entry("labels").or_insert_with(|| json!({}));
         if let Some(map) = map.as_object_mut() {
+            // What is there and says otherwise is refused later.
             for (key, value) in labels {
-                map.insert(key.to_owned(), Value::from(value.as_str()));
+                map.entry(key).or_insert_with(|| Value::from(value.as_str()));
             }
         }
     };
     // Labels that are the template's by default are one with them in Kubernetes: what is added here is added there.
+    // But for a Job with a generated name, of which Kubernetes works on a copy.
     let own = object.metadata().and_then(|metadata| metadata.get("labels")).cloned();
+    let generated = object
+        .metadata()
+        .is_some_and(|metadata| metadata.contains_key("generateName"));
     if own.is_some()
+        && !generated
         && own.as_ref() == object.pointer("/spec/template/metadata/labels")
         && let Some(metadata) = object.metadata_mut()
     {
@@ -34,16 +40,15 @@ pub(super) fn prepare_create(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
-    // Where there is a selector, what is missing is added: whether that is allowed is for validation to say.
     let selector = spec.entry("selector").or_insert_with(|| json!({}));
-    if let Some(selector) = selector.as_object_mut() {
-        let labels = selector.entry("matchLabels").or_insert_with(|| json!({}));
-        if let Some(labels) = labels.as_object_mut() {
-            labels.insert(
-                "batch.kubernetes.io/controller-uid".to_owned(),
-                Value::from(uid.as_str()),
-            );
-        }
+    if let Some(selector) = selector.as_object_mut()
+        && let Some(selected) = selector
+            .entry("matchLabels")
+            .or_insert_with(|| json!({}))
+            .as_object_mut()
+    {
+        let key = "batch.kubernetes.io/controller-uid";
+        selected.entry(key).or_insert_with(|| Value::from(uid.as_str()));
     }
     let metadata = spec
         .get_mut("template")

@@ -357,21 +357,19 @@ pub(crate) fn is_finalized(resource: &Resource, object: &Value) -> bool {
 }
 
 /// Faults that only show beside other objects, on creation.
-pub(crate) fn validate_create(resource: &Resource, object: &Value, view: &View) -> Vec<FieldError> {
-    if is_definition(resource) {
+pub(crate) fn validate_create(op: &Operation, object: &Value, view: &View) -> Vec<FieldError> {
+    if is_definition(&op.resource) {
         return customresources::validate_definition(object);
     }
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "services") => service::validate(object, None, view),
-        ("batch", "jobs") => job_selector(object),
-        _ => Vec::new(),
+    if is(&op.resource, "", "services") {
+        // Kubernetes notes down whose an address is, unless nothing is to be stored, and nobody has none.
+        if object.name().is_empty() && !op.dry_run {
+            return service::nobodys_address(object);
+        }
+        service::validate(object, None, view)
+    } else {
+        Vec::new()
     }
-}
-
-fn job_selector(job: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    crate::schema::validation::job_selector(job, &mut errors);
-    errors
 }
 
 /// Faults that only show beside other objects, on a change.
@@ -382,7 +380,6 @@ pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value, view: &
     match (op.resource.group.as_str(), op.resource.plural.as_str()) {
         _ if op.subresource.is_some() => Vec::new(),
         ("", "services") => service::validate(new, Some(live), view),
-        ("batch", "jobs") => job_selector(new),
         _ => Vec::new(),
     }
 }

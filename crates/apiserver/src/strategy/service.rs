@@ -5,6 +5,7 @@ mod node_ports;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
+use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -53,9 +54,15 @@ impl std::str::FromStr for ServiceRange {
 
 impl ServiceRange {
     /// The addresses that may be given out: all but the first and the last one.
+    #[cfg(test)]
     fn addresses(self) -> impl Iterator<Item = Ipv4Addr> {
         let size = 1_u32 << (32 - self.prefix);
         (1..size - 1).map(move |offset| Ipv4Addr::from(self.network + offset))
+    }
+
+    /// The address of the API server itself.
+    pub(crate) fn first(self) -> String {
+        Ipv4Addr::from(self.network.saturating_add(1)).to_string()
     }
 
     fn contains(self, address: Ipv4Addr) -> bool {
@@ -85,6 +92,11 @@ pub(super) fn prepare_create(object: &mut Value, view: &View) {
 }
 
 pub(super) fn prepare_update(live: &Value, new: &mut Value, view: &View) {
+    if !is_of_type(new, &["LoadBalancer"])
+        && let Some(status) = new.get_mut("status").and_then(Value::as_object_mut)
+    {
+        status.insert("loadBalancer".to_owned(), json!({}));
+    }
     drop_what_the_type_had(live, new);
     // Who applies a Service without an address wants to keep the one that it has.
     if needs_address(live) && needs_address(new) {
@@ -255,6 +267,20 @@ fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
             }
         }
     }
+    let before = |key: &str| {
+        let list = live.and_then(|live| field(live, key)).and_then(Value::as_array);
+        list.map_or(0, Vec::len)
+    };
+    for (key, list, what) in [
+        ("clusterIPs", &addresses, "cluster IP"),
+        ("ipFamilies", &families, "IP family"),
+    ] {
+        if policy != "SingleStack" && !list.is_empty() && list.len() < before(key) {
+            errors.push(wrong_policy(&format!(
+                "must be 'SingleStack' to release the secondary {what}"
+            )));
+        }
+    }
     let headless = address(object) == "None";
     for (index, address) in addresses.iter().enumerate().skip(families.len()) {
         if !headless && address.contains(':') {
@@ -316,11 +342,44 @@ fn taken(view: &View) -> impl Iterator<Item = String> {
 }
 
 fn free_address(view: &View) -> Option<String> {
+    let range = view.services();
+    if !view.gives_out() {
+        // As in Kubernetes, an address that stands for any.
+        return Some(Ipv4Addr::from(range.network).to_string());
+    }
     let taken: BTreeSet<Ipv4Addr> = taken(view).filter_map(|address| address.parse().ok()).collect();
-    view.services()
-        .addresses()
-        .find(|candidate| !taken.contains(candidate))
-        .map(|free| free.to_string())
+    // Anywhere in the range, so that what was given back is not given out again at once. The lowest are left to people who
+    // choose for themselves, as long as there are others.
+    let size = i64::from(1_u32 << (32 - range.prefix));
+    let lowest = (size / 16).clamp(16, 256).min(size / 2);
+    let start = lowest + random_below(size - lowest);
+    let mut candidates = (start..size - 1).chain(1..start).filter_map(|offset| {
+        let offset = u32::try_from(offset).ok()?;
+        Some(Ipv4Addr::from(range.network.checked_add(offset)?))
+    });
+    let free = candidates.find(|candidate| !taken.contains(candidate));
+    free.map(|free| free.to_string())
+}
+
+/// A number from 0 on that is less than `end`.
+fn random_below(end: i64) -> i64 {
+    let mut random = [0_u8; 4];
+    // A failing random source gives the first that is free.
+    let _ = SystemRandom::new().fill(&mut random);
+    i64::from(u32::from_be_bytes(random)).checked_rem(end).unwrap_or(0)
+}
+
+/// What is wrong with the address of a Service without a name.
+pub(super) fn nobodys_address(object: &Value) -> Vec<FieldError> {
+    let faults = families(object, None);
+    if !faults.is_empty() || !needs_address(object) || address(object) == "None" {
+        return faults;
+    }
+    let detail = format!(
+        "failed to allocate IP: IPAddress.networking.k8s.io {:?} is invalid: spec.parentRef.name: Required value",
+        address(object)
+    );
+    vec![FieldError::invalid("spec.clusterIPs", json!([""]), detail)]
 }
 
 /// Faults of what is given out once. They are told before any other, as nothing else is looked at until then.
@@ -348,6 +407,9 @@ fn given_address(new: &str, view: &View) -> Vec<FieldError> {
     let Ok(wanted) = new.parse() else {
         return Vec::new();
     };
+    if !view.gives_out() && wanted == Ipv4Addr::from(view.services().network) {
+        return Vec::new();
+    }
     let why = if !view.services().contains(wanted) {
         "the provided network does not match the current range"
     } else if taken(view).any(|other| other == new) {

@@ -171,7 +171,15 @@ impl FieldManager {
             Merged::Changed(object) => last_applied::refreshed(manager, object, config),
         };
         let mut object = match merged {
-            Merged::Same if !is_create && annotation.is_none() && managed == before => {
+            // Two entries of one identity become one, which is a change.
+            Merged::Same
+                if !is_create
+                    && annotation.is_none()
+                    && managed == before
+                    && managed_fields(&live)
+                        .and_then(Value::as_array)
+                        .is_none_or(|entries| entries.len() == managed.managers.len()) =>
+            {
                 return Ok(Applied::Unchanged);
             }
             Merged::Same => live.into_owned(),

@@ -172,7 +172,7 @@ impl Builder {
                 field.zero = field.zero.take().filter(|zero| match zero {
                     Zero::Struct(_) => is_struct,
                     Zero::Null => !is_scalar,
-                    Zero::Scalar(_) => is_scalar,
+                    Zero::Scalar(value) => is_scalar || value.is_null(),
                 });
             }
             map.holds_structs = map
@@ -335,16 +335,58 @@ const REQUIRED_BUT_OMITTED: &[(&str, &str)] = &[
     ("io.k8s.api.resource.v1.DeviceCounterConsumption", "counters"),
 ];
 
+/// Numbers that are zero by default and left out then.
+const ZERO_BUT_OMITTED: &[(&str, &str)] = &[
+    ("io.k8s.api.autoscaling.v1.ScaleSpec", "replicas"),
+    ("io.k8s.api.core.v1.ReplicationControllerSpec", "minReadySeconds"),
+];
+
+/// Fields that are optional, and null in their JSON when nobody has set them.
+const OPTIONAL_BUT_PRINTED: &[(&str, &str)] = &[
+    ("io.k8s.api.authentication.v1.TokenRequestStatus", "expirationTimestamp"),
+    (
+        "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus",
+        "currentMetrics",
+    ),
+    ("io.k8s.api.core.v1.AzureFilePersistentVolumeSource", "secretNamespace"),
+    ("io.k8s.api.core.v1.ContainerImage", "names"),
+    ("io.k8s.api.core.v1.Event", "eventTime"),
+    ("io.k8s.api.core.v1.Event", "firstTimestamp"),
+    ("io.k8s.api.core.v1.Event", "lastTimestamp"),
+    ("io.k8s.api.core.v1.ProjectedVolumeSource", "sources"),
+    ("io.k8s.api.core.v1.TypedLocalObjectReference", "apiGroup"),
+    ("io.k8s.api.core.v1.TypedObjectReference", "apiGroup"),
+    ("io.k8s.api.discovery.v1.EndpointSlice", "endpoints"),
+    ("io.k8s.api.discovery.v1.EndpointSlice", "ports"),
+    ("io.k8s.api.events.v1.Event", "deprecatedFirstTimestamp"),
+    ("io.k8s.api.events.v1.Event", "deprecatedLastTimestamp"),
+    ("io.k8s.api.events.v1.Event", "eventTime"),
+    ("io.k8s.api.networking.v1.IngressClassParametersReference", "scope"),
+    ("io.k8s.api.rbac.v1.ClusterRole", "rules"),
+    ("io.k8s.api.rbac.v1.Role", "rules"),
+    ("io.k8s.api.storage.v1.CSINodeDriver", "topologyKeys"),
+    (
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus",
+        "conditions",
+    ),
+    (
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus",
+        "storedVersions",
+    ),
+];
+
 /// What a Go struct's field holds when nobody has set it, as the schema tells: those held by value have
 /// their zero value for a default, and of the others those without `omitempty` are required.
 fn zero(at: &At<'_>, name: &str, default: Option<&Value>, is_required: bool) -> Option<Zero> {
     match default {
         Some(default @ Value::Object(fields)) if fields.is_empty() => Some(Zero::Struct(default.clone())),
         // A pointer may have false for a default of its own.
+        Some(default) if *default == 0 && ZERO_BUT_OMITTED.contains(&(at.step, name)) => None,
         Some(default) if default == "" || default == 0 || (default == false && is_required) => {
             Some(Zero::Scalar(default.clone()))
         }
         None if is_required && !REQUIRED_BUT_OMITTED.contains(&(at.step, name)) => Some(Zero::Null),
+        None if OPTIONAL_BUT_PRINTED.contains(&(at.step, name)) => Some(Zero::Scalar(Value::Null)),
         _ => None,
     }
 }

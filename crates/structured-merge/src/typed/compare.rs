@@ -131,27 +131,21 @@ fn fields(
             child,
         );
     };
-    // A struct has some of its fields even when the JSON doesn't say so; and what is null on one side only
-    // is on the other too.
-    let zero = |fields: Option<&Map<String, Value>>, name: &str, other: Option<&Value>| -> Option<&Value> {
+    // A struct has some of its fields even when the JSON doesn't say so.
+    let zero = |fields: Option<&Map<String, Value>>, name: &str| -> Option<&Value> {
         let known = fields.filter(|_| map.is_struct).and_then(|_| map.field(name))?;
-        match &known.zero {
-            Some(zero) => Some(zero.value()),
-            None if other.is_some_and(Value::is_null) => Some(&Value::Null),
-            None => None,
-        }
+        known.zero.as_ref().map(Zero::value)
     };
     for (name, old_value) in old.into_iter().flatten() {
         one(
             name,
             Some(old_value),
-            new.and_then(|new| new.get(name))
-                .or_else(|| zero(new, name, Some(old_value))),
+            new.and_then(|new| new.get(name)).or_else(|| zero(new, name)),
         );
     }
     for (name, new_value) in new.into_iter().flatten() {
         if old.is_none_or(|old| !old.contains_key(name)) {
-            one(name, zero(old, name, Some(new_value)), Some(new_value));
+            one(name, zero(old, name), Some(new_value));
         }
     }
     // Fields that neither side spells out matter only if one side is no struct at all.
@@ -164,7 +158,7 @@ fn fields(
             let spelled =
                 |fields: Option<&Map<String, Value>>| fields.is_some_and(|fields| fields.contains_key(&*field.name));
             if !spelled(old) && !spelled(new) {
-                one(&field.name, zero(old, &field.name, None), zero(new, &field.name, None));
+                one(&field.name, zero(old, &field.name), zero(new, &field.name));
             }
         }
     }

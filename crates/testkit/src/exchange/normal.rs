@@ -6,15 +6,15 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
 
-/// One text has it all: uids, times, names generated from `gen-` (which refusals name too), addresses that a server chose, resourceVersions in messages, hashes and ages.
+/// One text has it all: uids, times, names generated from `gen-` or `gen1-` (which refusals name too), addresses that a server chose, resourceVersions in messages, hashes and ages.
 static TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"(?P<uid>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})",
         r"|(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z)",
         r"|(?P<address>\b10\.96\.\d+\.\d+)",
         r"|\b(?P<volume>kube-api-access-[a-z0-9]{5})\b",
-        r"|(?P<generated>\bgen-[a-z0-9]{5}\b)",
-        r"|in record \((?P<record>\d+)\)",
+        r"|(?P<generated>\bgen[0-9]*-[a-z0-9]{5}\b)",
+        r"|in (?P<place>record|the precondition) \((?P<record>\d+)\)",
         r"|current: (?P<current>\d+)",
         r"|X509SHA256=(?P<hash>[0-9a-f]+)",
         r"|^(?P<age>\d+s)$",
@@ -131,7 +131,8 @@ impl Normal {
                 } else if let Some(address) = named("address") {
                     self.name("address", &address)
                 } else if let Some(version) = named("record") {
-                    format!("in record ({})", self.name("rv", &version))
+                    let place = named("place").unwrap_or_default();
+                    format!("in {place} ({})", self.name("rv", &version))
                 } else if named("volume").is_some() {
                     "kube-api-access-<suffix>".to_owned()
                 } else if named("current").is_some() {

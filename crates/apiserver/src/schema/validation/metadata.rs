@@ -217,14 +217,14 @@ pub fn object_meta_update(value: &Value, old: &Value, path: &FieldPath, errors: 
             .filter(|one| !known.contains(one))
             .collect();
         if !added.is_empty() {
-            // Go prints a set of strings with its empty values.
             let mut names: Vec<String> = added
                 .iter()
-                .filter_map(|one| Some(format!("{:?}:sets.Empty{{}}", one.as_str()?)))
+                .filter_map(|one| Some(format!("{:?}", one.as_str()?)))
                 .collect();
             names.sort();
+            names.dedup();
             let detail = format!(
-                "no new finalizers can be added if the object is being deleted, found new finalizers sets.Set[string]{{{}}}",
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 names.join(", ")
             );
             errors.push(FieldError::forbidden(path.child("finalizers"), detail));

@@ -7,10 +7,11 @@
 mod addresses;
 mod admission;
 mod autoscaling;
-mod batch;
+mod claims;
 mod configuration;
 mod endpoints;
 mod events;
+mod jobs;
 mod metadata;
 pub mod names;
 mod networking;
@@ -28,7 +29,6 @@ use serde_json::Value;
 
 use super::field_error::{FieldError, FieldErrorKind, FieldPath};
 
-pub(crate) use batch::job_selector;
 pub(super) use metadata::label_value;
 pub use metadata::{label_selector, labels, object_meta, object_meta_update};
 pub(crate) use services::cluster_addresses;
@@ -58,6 +58,8 @@ pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> 
         ("events.k8s.io", "Event") => events::reported(value, &mut errors),
         ("", "Pod") => pods::pod_create(value, &mut errors),
         ("", "Service") => services::service(value, None, &mut errors),
+        ("batch", "Job") => jobs::job(value, true, &mut errors),
+        ("batch", "CronJob") => jobs::cron_job(value, None, &mut errors),
         _ if workloads::is_one(group, kind) => workloads::object(kind, value, None, &mut errors),
         _ => {}
     }
@@ -78,8 +80,9 @@ pub(super) fn update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec
         ("", "ResourceQuota") => quotas::quota_update(value, old, &mut errors),
         ("scheduling.k8s.io", "PriorityClass") => quotas::priority_class_update(value, old, &mut errors),
         ("", "PersistentVolume") => storage::volume_update(value, old, &mut errors),
-        ("", "PersistentVolumeClaim") => storage::claim_update(value, old, &mut errors),
-        ("batch", "Job") => batch::job_update(value, old, &mut errors),
+        ("", "PersistentVolumeClaim") => claims::claim_update(value, old, &mut errors),
+        ("batch", "Job") => jobs::job_update(value, old, &mut errors),
+        ("batch", "CronJob") => jobs::cron_job(value, Some(old), &mut errors),
         ("discovery.k8s.io", "EndpointSlice") => endpoints::slice_update(value, old, &mut errors),
         ("networking.k8s.io", "IngressClass") => networking::ingress_class_update(value, old, &mut errors),
         ("rbac.authorization.k8s.io", _) => rbac::update(kind, value, old, &mut errors),
@@ -94,11 +97,12 @@ pub(super) fn update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec
 pub(super) fn status_update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
-    if (group, kind) == ("", "ResourceQuota") {
-        quotas::quota_status(value, &mut errors);
-    }
-    if (group, kind) == ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") {
-        policies::policy_status(value, &mut errors);
+    match (group, kind) {
+        ("", "ResourceQuota") => quotas::quota_status(value, &mut errors),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => policies::policy_status(value, &mut errors),
+        ("", "PersistentVolumeClaim") => claims::claim_status(value, &mut errors),
+        ("batch", "Job") => jobs::job_status(value, old, &mut errors),
+        _ => {}
     }
     statuses::status(group, kind, value, old, &mut errors);
     errors
@@ -114,7 +118,6 @@ fn object(group: &str, kind: &str, value: &Value, errors: &mut Vec<FieldError>) 
         ("", "Pod") => pods::pod(value, errors),
         ("", "ResourceQuota") => quotas::quota(value, errors),
         ("", "LimitRange") => quotas::limit_range(value, errors),
-        ("batch", _) => batch::object(kind, value, errors),
         ("discovery.k8s.io", "EndpointSlice") => endpoints::slice(value, errors),
         ("networking.k8s.io", "Ingress") => networking::ingress(value, errors),
         ("networking.k8s.io", "IngressClass") => networking::ingress_class(value, errors),

@@ -164,9 +164,8 @@ fn backend(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
                     errors.push(FieldError::required(at.child("resource").child(field), ""));
                 }
             }
-            if resource.get("apiGroup").is_some() {
-                let at = at.child("resource").child("apiGroup");
-                named(names::subdomain, text(resource, "apiGroup"), &at, errors);
+            if let Some(group) = resource.get("apiGroup").and_then(Value::as_str) {
+                named(names::subdomain, group, &at.child("resource").child("apiGroup"), errors);
             }
             return;
         }

@@ -269,27 +269,6 @@ fn attributes_class(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
     }
 }
 
-/// A claim's spec is fixed but for its requested size and class of attributes.
-pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    let fixed = |object: &Value| {
-        let mut spec = object.get("spec").cloned().unwrap_or_default();
-        if let Some(spec) = spec.as_object_mut() {
-            spec.remove("volumeAttributesClassName");
-            spec.remove("resources");
-            // Naming the volume is the binder's right.
-            if empty(old.get("spec").unwrap_or(&Value::Null), "volumeName") {
-                spec.remove("volumeName");
-            }
-        }
-        spec
-    };
-    if fixed(value) != fixed(old) {
-        let detail =
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-        errors.push(FieldError::forbidden("spec", detail));
-    }
-}
-
 /// Checks a storage class.
 pub(super) fn storage_class(value: &Value, errors: &mut Vec<FieldError>) {
     let provisioner = text(value, "provisioner").to_lowercase();

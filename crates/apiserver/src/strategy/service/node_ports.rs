@@ -76,7 +76,8 @@ fn change_ports(object: &mut Value, mut change: impl FnMut(&mut Map<String, Valu
 
 /// Removes what the new type has no use for, unless it was changed with the type.
 pub(super) fn drop_unneeded(live: &Value, new: &mut Value) {
-    if is_needed(live) && !is_needed(new) && held(live) == held(new) {
+    let has = |object: &Value| is_of_type(object, &["NodePort", "LoadBalancer"]);
+    if has(live) && !has(new) && held(live) == held(new) {
         change_ports(new, |port| {
             port.remove("nodePort");
         });
@@ -92,7 +93,8 @@ pub(super) fn drop_unneeded(live: &Value, new: &mut Value) {
 
 /// Who replaces a Service without saying its ports of nodes wants to keep them: those of the ports of the same name.
 pub(super) fn keep(live: &Value, new: &mut Value) {
-    if is_needed(live) && is_needed(new) {
+    let has = |object: &Value| is_of_type(object, &["NodePort", "LoadBalancer"]);
+    if has(live) && has(new) {
         let known: BTreeMap<&str, i64> = ports(live)
             .iter()
             .map(|port| (name(port), number(port, "nodePort")))
@@ -124,29 +126,31 @@ pub(super) fn allocate(object: &mut Value, live: Option<&Value>, view: &View) {
     if !open && !check {
         return;
     }
+    if !view.gives_out() {
+        stand_in(object, live, open, check);
+        return;
+    }
     let mut taken = taken(view, live);
     taken.extend(held(object));
-    let candidates = (CHOSEN_FROM..=*RANGE.end()).chain(*RANGE.start()..CHOSEN_FROM);
+    // Anywhere in the range, so that what was given back is not given out again at once.
+    let start = CHOSEN_FROM + super::random_below(*RANGE.end() - CHOSEN_FROM);
+    let candidates = (start..=*RANGE.end())
+        .chain(CHOSEN_FROM..start)
+        .chain(*RANGE.start()..CHOSEN_FROM);
     let mut free: Vec<i64> = candidates
         .filter(|port| !taken.contains(port))
         .take(ports(object).len() + 1)
         .collect();
     free.reverse();
     if open {
-        // TCP and UDP at the same port share the port of the node.
-        let mut by_port: BTreeMap<i64, i64> = BTreeMap::new();
-        for port in ports(object) {
-            let node_port = number(port, "nodePort");
-            if node_port != 0 {
-                by_port.entry(number(port, "port")).or_insert(node_port);
-            }
-        }
+        let mut by_port = shared_ports(object);
         change_ports(object, |port| {
             if port.get("nodePort").and_then(Value::as_i64).unwrap_or_default() != 0 {
                 return;
             }
             let number = port.get("port").and_then(Value::as_i64).unwrap_or_default();
-            let chosen = by_port.get(&number).copied().or_else(|| free.pop());
+            let shared = by_port.get(&number).copied().filter(|_| live.is_none());
+            let chosen = shared.or_else(|| free.pop());
             if let Some(chosen) = chosen {
                 by_port.insert(number, chosen);
                 port.insert("nodePort".to_owned(), json!(chosen));
@@ -158,6 +162,44 @@ pub(super) fn allocate(object: &mut Value, live: Option<&Value>, view: &View) {
         && let Some(chosen) = free.pop()
     {
         spec.insert("healthCheckNodePort".to_owned(), json!(chosen));
+    }
+}
+
+/// The ports of nodes that are named already, by port: in a new Service, TCP and UDP at the same port share the port of the node.
+fn shared_ports(object: &Value) -> BTreeMap<i64, i64> {
+    let mut by_port = BTreeMap::new();
+    for port in ports(object) {
+        let node_port = number(port, "nodePort");
+        if node_port != 0 {
+            by_port.entry(number(port, "port")).or_insert(node_port);
+        }
+    }
+    by_port
+}
+
+/// Ports that stand for any, as Kubernetes has them where nothing is stored: above all others.
+fn stand_in(object: &mut Value, live: Option<&Value>, open: bool, check: bool) {
+    let kept = live.map(held).unwrap_or_default();
+    let named = held(object).into_iter().filter(|port| !kept.contains(port)).max();
+    let mut last = named.unwrap_or(RANGE.end() + 1);
+    let mut next = || {
+        last += 1;
+        json!(last)
+    };
+    if open {
+        let mut by_port = shared_ports(object);
+        change_ports(object, |port| {
+            if port.get("nodePort").and_then(Value::as_i64).unwrap_or_default() == 0 {
+                let number = port.get("port").and_then(Value::as_i64).unwrap_or_default();
+                let shared = by_port.get(&number).copied().filter(|_| live.is_none());
+                let chosen = shared.map_or_else(&mut next, |shared| json!(shared));
+                by_port.insert(number, chosen.as_i64().unwrap_or_default());
+                port.insert("nodePort".to_owned(), chosen);
+            }
+        });
+    }
+    if check && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("healthCheckNodePort".to_owned(), next());
     }
 }
 
@@ -180,7 +222,7 @@ pub(super) fn validate(object: &Value, live: Option<&Value>, view: &View) -> Vec
             continue;
         }
         let taken: &BTreeSet<i64> = taken.get_or_insert_with(|| self::taken(view, live));
-        let detail = if !RANGE.contains(&node_port) {
+        let detail = if view.gives_out() && !RANGE.contains(&node_port) {
             "provided port is not in the valid range. The range of valid ports is 30000-32767"
         } else if taken.contains(&node_port) || shared.is_some_and(|shared| shared != number) {
             "provided port is already allocated"

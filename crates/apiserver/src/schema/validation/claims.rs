@@ -1,0 +1,160 @@
+//! What of a claim for storage may change, and what its status may say.
+
+use serde_json::Value;
+
+use super::metadata::qualified_name;
+use super::{empty, immutable, text};
+use crate::schema::quantity::Quantity;
+use crate::schema::{FieldError, FieldPath};
+
+static NOTHING: Value = Value::Null;
+
+/// The annotation that named a class before there was a field for it.
+const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+fn requested(object: &Value) -> Option<Quantity> {
+    size(object.pointer("/spec/resources/requests/storage"))
+}
+
+fn size(value: Option<&Value>) -> Option<Quantity> {
+    value
+        .and_then(Value::as_str)
+        .and_then(|text| Quantity::parse(text).ok())
+}
+
+/// A claim's spec is fixed but for its volume and its class, which may be told later, and for the size and the class of attributes of
+/// one that is bound.
+pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, before) = (
+        value.get("spec").unwrap_or(&NOTHING),
+        old.get("spec").unwrap_or(&NOTHING),
+    );
+    let annotation = |object: &Value| {
+        let annotations = object.pointer("/metadata/annotations").unwrap_or(&NOTHING);
+        annotations.get(CLASS).and_then(Value::as_str).map(str::to_owned)
+    };
+    let (class_now, class_then) = (spec.get("storageClassName"), before.get("storageClassName"));
+    let (noted_now, noted_then) = (annotation(value), annotation(old));
+    let named = class_now.and_then(Value::as_str);
+    let from_note = noted_then.is_some()
+        && class_then.is_none()
+        && named == noted_then.as_deref()
+        && (noted_now.is_none() || noted_now == noted_then);
+    if !from_note && noted_now != noted_then {
+        let at = FieldPath::new("metadata").child("annotations").key(CLASS);
+        errors.push(FieldError::invalid(
+            at,
+            noted_now.unwrap_or_default(),
+            "field is immutable",
+        ));
+    }
+    let from_nothing =
+        named.is_some() && class_then.is_none() && noted_then.as_deref().is_none_or(|noted| Some(noted) == named);
+    let bound = value.pointer("/status/phase").and_then(Value::as_str) == Some("Bound");
+    let fixed = |spec: &Value| {
+        let mut spec = spec.clone();
+        if let Some(requests) = spec.pointer_mut("/resources/requests").and_then(Value::as_object_mut)
+            && bound
+        {
+            requests.remove("storage");
+        }
+        if let Some(map) = spec.as_object_mut() {
+            if bound {
+                map.remove("volumeAttributesClassName");
+            }
+            // Naming the volume is the binder's right.
+            if empty(before, "volumeName") {
+                map.remove("volumeName");
+            }
+            if from_note || from_nothing {
+                map.remove("storageClassName");
+            }
+        }
+        spec
+    };
+    if fixed(spec) != fixed(before) {
+        let detail =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        errors.push(FieldError::forbidden("spec", detail));
+    }
+    let (now, then) = (requested(value), requested(old));
+    let zero = Quantity::zero();
+    if now.unwrap_or(zero) < then.unwrap_or(zero)
+        && now.unwrap_or(zero) <= size(old.pointer("/status/capacity/storage")).unwrap_or(zero)
+    {
+        let at = FieldPath::new("spec")
+            .child("resources")
+            .child("requests")
+            .child("storage");
+        errors.push(FieldError::forbidden(at, "field can not be less than status.capacity"));
+    }
+    immutable(spec, before, "volumeMode", &FieldPath::default(), errors);
+    let attributes = spec.get("volumeAttributesClassName");
+    if attributes != before.get("volumeAttributesClassName")
+        && old.pointer("/status/currentVolumeAttributesClassName").is_some()
+        && text(spec, "volumeAttributesClassName").is_empty()
+    {
+        let to = if attributes.is_none() { "nil" } else { "empty string" };
+        let detail = format!("update to {to} is forbidden when status.currentVolumeAttributesClassName is not nil");
+        let at = FieldPath::new("spec").child("volumeAttributesClassName");
+        errors.push(FieldError::forbidden(at, detail));
+    }
+}
+
+/// Checks what is known of a claim's volume.
+pub(super) fn claim_status(value: &Value, errors: &mut Vec<FieldError>) {
+    if value.pointer("/spec").is_none_or(|spec| empty(spec, "accessModes")) {
+        errors.push(FieldError::required(FieldPath::new("Spec").child("accessModes"), ""));
+    }
+    let path = FieldPath::new("status");
+    let status = value.get("status").unwrap_or(&NOTHING);
+    let entries = |field: &str| status.get(field).and_then(Value::as_object).into_iter().flatten();
+    let amount = |name: &str, amount: &Value, at: &FieldPath, errors: &mut Vec<FieldError>| {
+        if let Some(amount) = size(Some(amount)).filter(Quantity::is_negative) {
+            let shown = Value::from(amount.round_up().canonical().parse::<i64>().unwrap_or_default());
+            errors.push(FieldError::invalid(
+                at.key(name),
+                shown,
+                "must be a valid resource quantity",
+            ));
+        }
+    };
+    for (name, found) in entries("capacity") {
+        amount(name, found, &path.child("capacity"), errors);
+    }
+    const STATES: [&str; 5] = [
+        "ControllerResizeInProgress",
+        "ControllerResizeInfeasible",
+        "NodeResizeInProgress",
+        "NodeResizeInfeasible",
+        "NodeResizePending",
+    ];
+    let at = path.child("allocatedResourceStatuses");
+    for (name, state) in entries("allocatedResourceStatuses") {
+        resource_key(name, &at, errors);
+        if !state.as_str().is_some_and(|state| STATES.contains(&state)) {
+            errors.push(FieldError::not_supported(&at, name.as_str(), &STATES));
+        }
+    }
+    let at = path.child("allocatedResources");
+    for (name, found) in entries("allocatedResources") {
+        let count = errors.len();
+        resource_key(name, &at, errors);
+        if errors.len() == count {
+            amount(name, found, &at, errors);
+        }
+    }
+}
+
+/// Of Kubernetes' own resources, a claim has storage.
+fn resource_key(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let complaints = qualified_name(name);
+    let valid = complaints.is_empty();
+    for complaint in complaints {
+        errors.push(FieldError::invalid(at, name, complaint));
+    }
+    let own = !name.contains('/') || name.contains("kubernetes.io/");
+    if valid && own && name != "storage" {
+        errors.push(FieldError::not_supported(at, name, &["storage"]));
+    }
+}
