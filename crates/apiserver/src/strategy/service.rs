@@ -214,6 +214,18 @@ fn allocate(object: &mut Value, live: Option<&Value>, view: &View) {
         let policy = if unselected { "RequireDualStack" } else { "SingleStack" };
         set(object, "ipFamilyPolicy", json!(policy));
     }
+    // Who asks for one family only gives the other one back, if nothing else says otherwise.
+    if field(object, "ipFamilyPolicy") == Some(&json!("SingleStack"))
+        && let Some(live) = live
+    {
+        for key in ["clusterIPs", "ipFamilies"] {
+            if field(object, key) == field(live, key)
+                && let Some(Value::Array(list)) = object.get_mut("spec").and_then(|spec| spec.get_mut(key))
+            {
+                list.truncate(1);
+            }
+        }
+    }
     if !families(object, live).is_empty() {
         return;
     }
