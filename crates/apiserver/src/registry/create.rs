@@ -35,11 +35,6 @@ impl Registry {
         let name = object.name().to_owned();
         let object = admission::mutate(self, &Attributes::create(op, &name), object).await?;
         let generated = object.name().is_empty() && !object.meta_str("generateName").is_empty();
-        let version = object.wanted_version().to_owned();
-        if !version.is_empty() && !op.dry_run {
-            let why = "resourceVersion should not be set on objects to be created";
-            return Err(ApiError::new(500, "", why));
-        }
         let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
         loop {
             attempts -= 1;
@@ -136,7 +131,14 @@ impl Registry {
                 created: true,
             }));
         }
-        let payload = match encode(&to_storage(object, resource)) {
+        // The store is what objects to it, after everybody else.
+        let encoded = if object.wanted_version().is_empty() {
+            encode(&to_storage(object, resource))
+        } else {
+            let why = "resourceVersion should not be set on objects to be created";
+            Err(ApiError::new(500, "", why))
+        };
+        let payload = match encoded {
             Ok(payload) => payload,
             Err(error) => {
                 charge.refund(self).await;

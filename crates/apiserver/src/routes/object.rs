@@ -139,6 +139,10 @@ pub(crate) async fn update(
         require_create(request, op, name)?;
         let mut object = object;
         object.set_meta("name", Value::from(name));
+        if !op.dry_run {
+            // What was to be replaced is gone, and so is its version.
+            object.remove_meta("resourceVersion");
+        }
         let outcome = request.registry.create(op, object).await?;
         return written(request, op, form, outcome);
     }
