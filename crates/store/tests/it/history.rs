@@ -222,11 +222,13 @@ async fn the_file_does_not_grow_with_the_number_of_writes() {
         }
         store.compacted()
     };
-    // What is forgotten is cut off in bulk: twice that often it has its final size.
     churn(200).await;
     let settled = size();
     let compacted = churn(400).await;
-    assert!(size() <= settled * 3 / 2, "{settled} bytes, and then {}", size());
+    // What was written is about 50 MB. What is forgotten is cut off in bulk, and the log comes in pieces of up to 8 MiB, for
+    // which there is room beside what is held: how large they get depends on how the writes fall.
+    let enough = settled.max(16 << 20) * 3 / 2;
+    assert!(size() <= enough, "{settled} bytes, and then {}", size());
     assert!(compacted > 30_000);
     let again = Store::open(directory.path(), limits).unwrap();
     assert_eq!(again.snapshot().len(), 64);
