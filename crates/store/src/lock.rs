@@ -9,7 +9,16 @@ use crate::OpenError;
 /// Held as long as the store is open; the operating system releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for DirectoryLock {
+    /// Closing the file is not enough: a child process that is just being started holds a copy of it until it runs its program.
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!(%error, "the lock of a data directory is given back only when its file is closed");
+        }
+    }
 }
 
 impl DirectoryLock {
@@ -49,6 +58,6 @@ impl DirectoryLock {
             .set_len(0)
             .and_then(|()| file.seek(SeekFrom::Start(0)))
             .and_then(|_| file.write_all(std::process::id().to_string().as_bytes()));
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
