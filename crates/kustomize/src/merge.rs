@@ -224,6 +224,7 @@ fn refuse_nameless(names: &BTreeSet<String>, walk: &Walk<'_>) -> Result<(), Stri
 pub(crate) fn take(node: &mut Node) -> Node {
     let mut empty = Node::untyped("");
     empty.style = node.style;
+    empty.tagged = node.tagged;
     empty.share = node.share;
     std::mem::replace(node, empty)
 }

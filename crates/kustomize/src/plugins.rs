@@ -310,7 +310,9 @@ impl Builder<'_> {
         for step in steps {
             let (field, line) = (step.field.clone(), step.line);
             self.run(&frame, k, vec![step], &mut into.resources)?;
+            // Resources are compared with those of the same id, of which there must be one.
             let same = before.len() == into.resources.list.len()
+                && into.resources.keys().len() == into.resources.list.len()
                 && before.iter().zip(&into.resources.list).all(|(old, new)| {
                     let mut new = new.clone();
                     let mut labels = new.text_map("labels");

@@ -315,6 +315,7 @@ impl Node {
             return;
         }
         value.style = self.style.of_scalar();
+        value.tagged = self.tagged && value.tag != Tag::None;
         value.line = if value.line == 0 { self.line } else { value.line };
         value.source = if value.source == 0 { self.source } else { value.source };
         value.share = self.written_over(&value);
@@ -404,6 +405,8 @@ impl Node {
             } else {
                 existing.style
             };
+            // To Go, that a tag was written out is part of the style.
+            value.tagged = existing.tagged && value.tag != Tag::None;
             value.share = existing.written_over(&value);
             if value.line == 0 {
                 value.line = existing.line;
