@@ -180,6 +180,21 @@ pub(super) fn body(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     }
 }
 
+/// The shape that a field of a custom resource nearly always has, so that a patch fits the object: an arm of [`custom`].
+fn shape(random: &mut Random, key: &str, shapes: usize) -> usize {
+    if random.chance(8) {
+        return random.below(shapes);
+    }
+    match key {
+        "nested" => 0,
+        "items" => 1,
+        "list" => 2,
+        "ref" => 3,
+        "selector" => 4,
+        _ => shapes,
+    }
+}
+
 /// A map of odd things, as a custom resource may have.
 fn custom(random: &mut Random, known: &[Made], depth: usize) -> Value {
     let mut value = map([]);
@@ -198,7 +213,7 @@ fn custom(random: &mut Random, known: &[Made], depth: usize) -> Value {
         ],
         35,
     ) {
-        let inner = match random.below(9) {
+        let inner = match shape(random, key, 9) {
             0 if depth > 0 => custom(random, known, depth - 1),
             1 if depth > 0 => Value::List((0..random.below(4)).map(|_| scalars::odd(random)).collect()),
             2 if depth > 0 => Value::List(

@@ -52,7 +52,12 @@ fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, 
         Made {
             api: "v1".to_owned(),
             kind: kind.to_owned(),
-            name: format!("{}-{}", random.pick(&["settings", "env", "files"]), visible.len()),
+            name: format!(
+                "{}-{}{}",
+                random.pick(&["settings", "env", "files"]),
+                visible.len(),
+                folder.initials()
+            ),
             namespace: if random.chance(15) {
                 "prod".to_owned()
             } else {
@@ -79,7 +84,7 @@ fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, 
         arguments.put("literals", literals(random));
     }
     if random.chance(30) {
-        let mut files = Vec::new();
+        let mut files: Vec<String> = Vec::new();
         for _ in 0..random.between(1, 2) {
             let content = map([("key", scalars::odd(random))]);
             let mut text = folder.text(random, &content);
@@ -99,7 +104,12 @@ fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, 
             let stem = random.pick(&["app.properties", "config.json", "plain"]);
             let name = folder.file(random, stem, &text);
             files.push(if random.chance(40) {
-                format!("{}={name}", random.pick(&["file", "renamed.yaml"]))
+                let keys: &[&str] = if files.is_empty() || random.chance(10) {
+                    &["file", "renamed.yaml"]
+                } else {
+                    &["second", "second.json"]
+                };
+                format!("{}={name}", random.pick(keys))
             } else {
                 name
             });

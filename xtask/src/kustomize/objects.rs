@@ -245,6 +245,8 @@ pub(super) fn object(random: &mut Random, made: &Made, known: &[Made]) -> Value 
         let (field, value) = random.pick(&[
             ("creationTimestamp", "null"),
             ("annotations", "{}"),
+            ("labels", "{}"),
+            ("labels", "{}"),
             ("labels", "null"),
             ("annotations", ""),
             ("namespace", "\"\""),

@@ -146,7 +146,7 @@ pub(super) fn target(random: &mut Random, made: &Made) -> Value {
 /// A strategic merge patch of an object.
 pub(super) fn merge(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     let mut metadata = map([("name", made.name.as_str().into())]);
-    if !made.namespace.is_empty() && random.chance(85) {
+    if !made.namespace.is_empty() && random.chance(96) {
         metadata.put("namespace", made.namespace.as_str());
     }
     if random.chance(30) {
@@ -264,13 +264,21 @@ fn odd_changes(random: &mut Random, depth: usize) -> Value {
         &["size", "mode", "items", "nested", "text", "list", "ref", "a/b", "new"],
         35,
     ) {
-        let inner = match random.below(7) {
-            0 if depth > 0 => odd_changes(random, depth - 1),
-            1 => Value::List(vec![scalars::line(random), scalars::line(random)]),
-            2 => list([map([("name", "one".into()), ("value", scalars::line(random))])]),
-            3 => Value::Raw("null".to_owned()),
-            4 => map([("$patch", random.pick(&["delete", "replace"]).into())]),
-            _ => scalars::odd(random),
+        let usual = match key {
+            "nested" => 0,
+            "items" => 1,
+            "list" => 2,
+            _ => 5,
+        };
+        let inner = match random.below(100) {
+            0..=7 => Value::Raw("null".to_owned()),
+            8..=9 => map([("$patch", random.pick(&["delete", "replace"]).into())]),
+            chance => match if chance < 14 { random.below(6) } else { usual } {
+                0 if depth > 0 => odd_changes(random, depth - 1),
+                1 => Value::List(vec![scalars::line(random), scalars::line(random)]),
+                2 => list([map([("name", "one".into()), ("value", scalars::line(random))])]),
+                _ => scalars::odd(random),
+            },
         };
         value.put(key, inner);
     }
@@ -446,7 +454,7 @@ fn operation(random: &mut Random, made: &Made) -> Value {
                 map([("name", "late".into()), ("image", "late:1".into())]),
             ),
             3 => with("add", &format!("{containers}/0"), map([("name", "early".into())])),
-            4 => map([
+            4 if random.chance(25) => map([
                 ("op", "remove".into()),
                 ("path", format!("{containers}/0/image").into()),
             ]),
@@ -461,7 +469,13 @@ fn operation(random: &mut Random, made: &Made) -> Value {
                 Value::Raw(random.pick(&["2", "1e2", "\"3\""]).to_owned()),
             ),
         },
-        _ if made.kind == "ConfigMap" && random.chance(60) => with("add", "/data/added", scalars::odd(random)),
+        _ if made.kind == "ConfigMap" && random.chance(60) => {
+            if random.chance(20) {
+                with("add", "/data/added", scalars::odd(random))
+            } else {
+                with("add", "/data", map([("added", scalars::string(random))]))
+            }
+        }
         _ if ["Widget", "Gadget", "Service", "Ingress", "Certificate"].contains(&made.kind.as_str())
             && random.chance(60) =>
         {

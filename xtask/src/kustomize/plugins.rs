@@ -80,7 +80,7 @@ fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>) 
         "SecretGenerator",
         "IAMPolicyGenerator",
     ]);
-    let name = format!("plugged-{}", visible.len());
+    let name = format!("plugged-{}{}", visible.len(), folder.initials());
     let made_kind = match kind {
         "ConfigMapGenerator" => "ConfigMap",
         "SecretGenerator" => "Secret",
@@ -199,13 +199,24 @@ fn transformer(random: &mut Random, folder: &mut Folder, visible: &[Made], numbe
                 ("spec/replicas", ""),
                 ("spec/size", "Widget"),
             ];
+            let (path, kind) = random.pick(&places);
+            // Nearly always one that the field spec fits; no object of that name is an error.
+            let fit: Vec<Made> = visible
+                .iter()
+                .filter(|made| made.kind == kind || kind.is_empty())
+                .cloned()
+                .collect();
+            let from = if random.chance(8) { visible } else { &fit };
+            if from.is_empty() {
+                return start("HashTransformer", &format!("plugin-{number}"));
+            }
             let replica = map([
-                ("name", random.pick(visible).name.into()),
+                ("name", random.pick(from).name.into()),
                 ("count", random.below(6).into()),
             ]);
             config
                 .with("replica", replica)
-                .with("fieldSpecs", specs(random, &places))
+                .with("fieldSpecs", specs(random, &[(path, kind)]))
         }
         "ReplacementTransformer" => {
             let mut all = Vec::new();
@@ -356,7 +367,7 @@ fn value_add(random: &mut Random, folder: &mut Folder, visible: &[Made], mut con
 
 /// A transformer that validators may run: most leave the resources as they are.
 fn validator(random: &mut Random) -> Value {
-    match random.below(5) {
+    match random.below(9) {
         0 => start("LabelTransformer", "validator")
             .with("labels", map([("validated-by", "me".into())]))
             .with(

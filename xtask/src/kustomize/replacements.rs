@@ -81,8 +81,14 @@ fn fields_of(random: &mut Random, made: &Made, source: bool) -> String {
             _ => field.starts_with("metadata"),
         })
         .filter(|field| !source || !(field.contains('*') || field.contains("[=")))
+        // A number that becomes a name is refused, and so is a list made where there is none.
+        .filter(|field| {
+            let is_number = field.ends_with("port") || field.ends_with("replicas");
+            let is_risky = is_number || field.contains('*') || field.starts_with("data.config");
+            !is_risky || random.chance(if source { 100 } else { 25 })
+        })
         .collect();
-    if source && random.chance(93) || fit.is_empty() {
+    if source && random.chance(97) || fit.is_empty() {
         return "metadata.name".to_owned();
     }
     random.pick(&fit).to_owned()
@@ -112,7 +118,7 @@ pub(super) fn replacement(random: &mut Random, visible: &[Made]) -> Value {
             source.put("fieldPath", fields_of(random, &from, true));
         }
         if random.chance(20) {
-            source.put("options", options(random, false));
+            source.put("options", options(random, false, true));
         }
         replacement.put("source", source);
     }
@@ -147,7 +153,7 @@ fn target(random: &mut Random, visible: &[Made]) -> Value {
     }
     let mut target = map([("select", select)]);
     if random.chance(95) {
-        target.put("fieldPaths", paths);
+        target.put("fieldPaths", paths.clone());
     }
     if random.chance(20) {
         let mut rejected = Vec::new();
@@ -166,25 +172,27 @@ fn target(random: &mut Random, visible: &[Made]) -> Value {
         target.put("reject", Value::List(rejected));
     }
     if random.chance(97) {
-        target.put("options", options(random, true));
+        let is_collection = |path: &String| path.ends_with("labels") || path.ends_with(".0") || path.ends_with("items");
+        let delimits = !paths.iter().any(is_collection) || random.chance(10);
+        target.put("options", options(random, true, delimits));
     }
     target
 }
 
-fn options(random: &mut Random, target: bool) -> Value {
+fn options(random: &mut Random, target: bool, delimits: bool) -> Value {
     let mut options = map([]);
-    if random.chance(25) {
+    if delimits && random.chance(25) {
         options.put("delimiter", random.pick(&["-", ":", ".", "/", "e"]));
         if random.chance(60) {
             let index: &[&str] = if target {
-                &["0", "1", "5", "-1"]
+                &["0", "0", "0", "0", "5", "-1", "1", "0"]
             } else {
-                &["0", "0", "0", "1", "-1"]
+                &["0", "0", "0", "0", "0", "0", "0", "0", "0", "0", "1", "-1"]
             };
             options.put("index", Value::Raw(random.pick(index).to_owned()));
         }
     }
-    if target && random.chance(97) {
+    if target && random.chance(95) {
         options.put("create", true);
     }
     if random.chance(5) {

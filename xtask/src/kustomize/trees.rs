@@ -17,6 +17,16 @@ pub(super) struct Tree {
     pub(super) build: String,
 }
 
+/// A component, and the objects that it changes.
+struct Part {
+    path: String,
+    /// What it may patch, and what is there once it is used.
+    needs: Vec<Made>,
+    gives: Vec<Made>,
+    /// What is in it is mostly used once: twice in one build is an error for all that it adds.
+    used: bool,
+}
+
 /// A directory in the making.
 #[derive(Debug, Default)]
 pub(super) struct Folder {
@@ -33,6 +43,12 @@ impl Folder {
             files: Vec::new(),
             is_commented,
         }
+    }
+
+    /// What tells it from other folders in a name: `b0` of `base0`.
+    pub(super) fn initials(&self) -> String {
+        let number = self.path.trim_start_matches(char::is_alphabetic);
+        format!("{}{number}", self.path.chars().next().unwrap_or_default())
     }
 
     /// A document as text.
@@ -77,7 +93,7 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
     let mut tree = Tree::default();
     let mut everything: Vec<Made> = Vec::new();
     let mut offers: Vec<Offer> = Vec::new();
-    let mut components: Vec<String> = Vec::new();
+    let mut components: Vec<Part> = Vec::new();
     let is_commented = random.chance(20);
     let directories = random.pick(&[1_usize, 1, 2, 2, 3, 4]);
     for index in 0..directories {
@@ -91,7 +107,7 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
         let (mut resources, mut visible) = (Vec::new(), Vec::new());
         for offer in &mut offers {
             let wanted = if offer.used {
-                random.chance(8)
+                random.chance(4)
             } else {
                 is_last || random.chance(60)
             };
@@ -127,16 +143,14 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
         if random.chance(15) {
             resources.reverse();
         }
-        let component = if random.chance(60) {
-            components.clone()
-        } else {
-            Vec::new()
-        };
+        let component = usable(random, 60, &mut components, &mut visible);
         let kustomization = overlays::kustomization(random, &mut folder, resources, &component, &mut visible, is_last);
         close(random, &mut tree, folder, &kustomization);
         if !is_last && random.chance(25) {
             let mut folder = Folder::new(format!("component{index}"), is_commented);
             let mut resources = Vec::new();
+            let needs = visible.clone();
+            let mut visible = visible.clone();
             if random.chance(25) {
                 let made = objects::identity(random, &everything);
                 let object = objects::object(random, &made, &everything);
@@ -145,17 +159,14 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
                 everything.push(made.clone());
                 visible.push(made);
             }
-            let inner = if random.chance(30) {
-                components.clone()
-            } else {
-                Vec::new()
-            };
-            if !inner.is_empty() {
-                // Whoever uses this one uses those in it too.
-                components.clear();
-            }
+            let inner = usable(random, 30, &mut components, &mut visible);
             let component = overlays::component(random, &mut folder, resources, &inner, &mut visible);
-            components.push(folder.path.clone());
+            components.push(Part {
+                path: folder.path.clone(),
+                needs,
+                gives: visible,
+                used: false,
+            });
             close(random, &mut tree, folder, &component);
         }
         offers.push(Offer {
@@ -170,6 +181,28 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
     }
     tree.build = "top".to_owned();
     tree
+}
+
+/// The components that a folder uses: those whose objects it sees, and now and then others.
+fn usable(random: &mut Random, percent: usize, components: &mut [Part], visible: &mut Vec<Made>) -> Vec<String> {
+    if !random.chance(percent) {
+        return Vec::new();
+    }
+    let careless = random.chance(8);
+    let mut used = Vec::new();
+    for part in components {
+        let is_fit = !part.used && part.needs.iter().all(|made| visible.contains(made));
+        if careless || is_fit {
+            part.used = true;
+            used.push(part.path.clone());
+            for made in &part.gives {
+                if !visible.contains(made) {
+                    visible.push(made.clone());
+                }
+            }
+        }
+    }
+    used
 }
 
 /// Spreads documents over files.
