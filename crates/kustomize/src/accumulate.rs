@@ -116,6 +116,31 @@ impl Builder<'_> {
             line: trouble.line,
             resource: trouble.id,
             message: trouble.message,
+            step: String::new(),
+        }
+    }
+
+    /// The error of a step, whose field it names.
+    fn step_error(&self, kustomization: &Kustomization, line: u32, field: &str, trouble: PatchTrouble) -> Error {
+        match trouble {
+            PatchTrouble::Target(message) => field_error(kustomization, line, field, message),
+            PatchTrouble::Resource(trouble) => match self.error(trouble) {
+                Error::Transform {
+                    path: file,
+                    line: at,
+                    resource,
+                    message,
+                    ..
+                } => Error::Transform {
+                    path: file,
+                    line: at,
+                    resource,
+                    message,
+                    step: format!("{}:{line}: {field}", kustomization.path),
+                },
+                other => other,
+            },
+            PatchTrouble::At { line, field, trouble } => self.step_error(kustomization, line, &field, *trouble),
         }
     }
 
@@ -496,10 +521,9 @@ impl Builder<'_> {
                 kind,
                 origin,
             } = step;
-            action.run(resources).map_err(|trouble| match trouble {
-                PatchTrouble::Target(message) => field_error(kustomization, line, &field, message),
-                PatchTrouble::Resource(trouble) => self.error(trouble),
-            })?;
+            action
+                .run(resources)
+                .map_err(|trouble| self.step_error(kustomization, line, &field, trouble))?;
             let origin = origin.or_else(|| {
                 frame
                     .origin

@@ -145,6 +145,7 @@ pub fn build_each(
     });
     for resource in list {
         let object = resource_value(&resource.node).map_err(|problem| Error::Transform {
+            step: String::new(),
             path: register
                 .file(if problem.source == 0 {
                     resource.node.source

@@ -167,13 +167,25 @@ impl Collection {
             .collect();
         match found.as_slice() {
             [only] => Ok(*only),
-            [] => Err(format!(
-                "no matches for Id {id}; failed to find unique target for patch {id}"
-            )),
+            [] => Err(format!("no matches for Id {id}{}", self.alike(id))),
             _ => Err(format!(
                 "multiple matches for Id {id}; failed to find unique target for patch {id}"
             )),
         }
+    }
+
+    /// Ids that somebody may have meant by one that isn't there: of its kind, or of its name.
+    fn alike(&self, id: &ResourceId) -> String {
+        let known: Vec<ResourceId> = self.list.iter().map(Resource::current_id).collect();
+        let of_kind = known.iter().filter(|other| other.gvk.kind == id.gvk.kind);
+        let of_name = known
+            .iter()
+            .filter(|other| other.gvk.kind != id.gvk.kind && other.name == id.name);
+        let shown: Vec<String> = of_kind.chain(of_name).take(3).map(ToString::to_string).collect();
+        if shown.is_empty() {
+            return String::new();
+        }
+        format!("; there is {}", shown.join(", "))
     }
 
     /// Drops resources that a patch left nothing of.

@@ -212,7 +212,7 @@ impl<'file> Decoder<'file> {
                     let line = Node::untyped("").placed(0, key_line(node, &key));
                     let message = match nearest(&key, known) {
                         Some(name) => format!("unknown field \"{key}\"; did you mean \"{name}\"?"),
-                        None => format!("unknown field \"{key}\""),
+                        None => format!("unknown field \"{key}\"; known are {}", known.join(", ")),
                     };
                     self.complain(&line, &field, message);
                 }

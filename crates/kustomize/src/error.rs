@@ -119,7 +119,7 @@ pub enum Error {
         instead: String,
     },
     /// A transformation of one resource failed.
-    #[error("{path}:{line}: {resource}: {message}")]
+    #[error("{}", transformed(path, *line, resource, message, step))]
     Transform {
         /// The file that the resource comes from.
         path: String,
@@ -129,6 +129,8 @@ pub enum Error {
         resource: String,
         /// What failed.
         message: String,
+        /// The field that asked for it, as `file:line: field`; empty when several did.
+        step: String,
     },
     /// A limit of [`crate::Limits`] was passed.
     #[error("{path}: {what} is more than the limit of {limit}")]
@@ -208,6 +210,14 @@ fn outside_tree(path: &str, from: &str, through: Option<&(String, String)>) -> S
             "'{path}', seen from '{}', leaves the tree; nothing outside it is read",
             shown(from)
         ),
+    }
+}
+
+fn transformed(path: &str, line: u32, resource: &str, message: &str, step: &str) -> String {
+    if step.is_empty() {
+        format!("{path}:{line}: {resource}: {message}")
+    } else {
+        format!("{step}: {message}, in {resource} ({path}:{line})")
     }
 }
 

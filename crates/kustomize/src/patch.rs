@@ -37,6 +37,12 @@ pub(crate) enum PatchTrouble {
     Target(String),
     /// A resource can't take the patch.
     Resource(Trouble),
+    /// The same, of one of several that a step holds: its line and field.
+    At {
+        line: u32,
+        field: String,
+        trouble: Box<PatchTrouble>,
+    },
 }
 
 impl PreparedPatch {
@@ -78,7 +84,7 @@ impl PreparedPatch {
                 PatchTrouble::Target(if self.is_legacy_merge {
                     message
                 } else {
-                    format!("no resource matches strategic merge patch \"{id}\": {message}")
+                    format!("the strategic merge patch finds no resource, or several: {message}")
                 })
             })?;
             let Some(resource) = resources.list.get_mut(position) else {

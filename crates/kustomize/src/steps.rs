@@ -66,11 +66,11 @@ impl Action {
                 if replicas::transform(replica, fields, resources).map_err(on_resource)? {
                     return Ok(());
                 }
-                let kinds: Vec<String> = fields.iter().map(|spec| spec.gvk.to_string()).collect();
+                let kinds: Vec<&str> = fields.iter().map(|spec| &*spec.gvk.kind).collect();
                 Err(PatchTrouble::Target(format!(
-                    "resource with name {} does not match a config with the following GVK [{}]",
+                    "no resource with name {} has replicas to set; it must be a {}",
                     replica.name,
-                    kinds.join(" ")
+                    kinds.join(", a ")
                 )))
             }
             Action::Image { change, fields } => change.transform(fields, resources).map_err(on_resource),
@@ -269,12 +269,8 @@ pub(crate) fn of_kustomization(
         for (index, replacement) in k.replacements.iter().enumerate() {
             let field = format!("replacements[{index}]");
             let at = |message: String| field_error(k, replacement.line, &field, message);
-            all.extend(prepare_replacement(
-                &builder.loader,
-                &frame.root,
-                &replacement.value,
-                &at,
-            )?);
+            let prepared = prepare_replacement(&builder.loader, &frame.root, &replacement.value, &at)?;
+            all.extend(prepared.into_iter().map(|one| one.placed(replacement.line, &field)));
         }
         push(
             Action::Replacements(all),

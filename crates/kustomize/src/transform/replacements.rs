@@ -16,6 +16,8 @@ pub(crate) struct PreparedReplacement {
     source: Option<ReplacementSource>,
     source_value: Option<String>,
     targets: Vec<PreparedTarget>,
+    /// Its line and field, when it stands in a kustomization.
+    place: Option<(u32, String)>,
 }
 
 #[derive(Debug)]
@@ -65,7 +67,26 @@ impl PreparedReplacement {
             source: replacement.source.clone(),
             source_value: replacement.source_value.clone(),
             targets,
+            place: None,
         })
+    }
+
+    /// The same, known to stand on a line and in a field.
+    pub(crate) fn placed(mut self, line: u32, field: &str) -> Self {
+        self.place = Some((line, field.to_owned()));
+        self
+    }
+
+    /// A trouble with where this replacement stands.
+    fn trouble(&self, part: &str, trouble: PatchTrouble) -> PatchTrouble {
+        match &self.place {
+            Some((line, field)) => PatchTrouble::At {
+                line: *line,
+                field: format!("{field}.{part}"),
+                trouble: Box::new(trouble),
+            },
+            None => trouble,
+        }
     }
 }
 
@@ -74,11 +95,12 @@ pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection
     for replacement in list {
         let (mut value, whole) = match (&replacement.source_value, &replacement.source) {
             (Some(text), _) => (Node::untyped(text.clone()), None),
-            (None, Some(source)) => source_value(source, resources).map_err(PatchTrouble::Target)?,
+            (None, Some(source)) => source_value(source, resources)
+                .map_err(|message| replacement.trouble("source", PatchTrouble::Target(message)))?,
             (None, None) => continue,
         };
         value.unshare();
-        for target in &replacement.targets {
+        for (index, target) in replacement.targets.iter().enumerate() {
             for (position, resource) in resources.list.iter_mut().enumerate() {
                 if !target.selects(resource) {
                     continue;
@@ -88,7 +110,8 @@ pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection
                     let written = write(&mut resource.node, path, &value, options);
                     resource.settle_shares();
                     if let Err(message) = written.and_then(|()| resource.node.check_growth()) {
-                        return Err(PatchTrouble::Resource(Trouble::of(resource, message)));
+                        let trouble = PatchTrouble::Resource(Trouble::of(resource, message));
+                        return Err(replacement.trouble(&format!("targets[{index}]"), trouble));
                     }
                     // A field that is written whole is read where it stands, so what was written there counts.
                     if let Some(path) = whole

@@ -332,6 +332,70 @@ fn refusals_say_why_and_what_to_do() {
 }
 
 #[test]
+fn a_change_that_fails_names_the_field_that_asked_for_it() {
+    let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 1\n";
+    let patch = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec: 1\n";
+    let cases = [
+        (
+            "patches:\n- target: {kind: Deployment}\n  patch: '[{\"op\": \"test\", \"path\": \"/spec/replicas\", \"value\": 2}]'\n",
+            "over/kustomization.yaml:3: patches[0]: ",
+        ),
+        (
+            "patches:\n- path: patch.yaml\n",
+            "over/kustomization.yaml:3: patches[0]: ",
+        ),
+        (
+            "replacements:\n- source: {kind: Deployment, name: web}\n  targets:\n  - select: {kind: Deployment}\n    fieldPaths: [spec.none]\n",
+            "over/kustomization.yaml:3: replacements[0].targets[0]: ",
+        ),
+    ];
+    for (text, wanted) in cases {
+        let files = [
+            ("base/kustomization.yaml", "resources: [web.yaml]\n"),
+            ("base/web.yaml", web),
+            ("over/kustomization.yaml", &format!("resources: [../base]\n{text}")),
+            ("over/patch.yaml", patch),
+        ];
+        let error = build(&tree(&files), "over", &Options::default())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with(wanted) && error.ends_with(", in Deployment.v1.apps/web.[noNs] (base/web.yaml:1)"),
+            "{error}"
+        );
+    }
+    let source =
+        "resources: [../base]\nreplacements:\n- source: {kind: Service}\n  targets: [{select: {kind: Deployment}}]\n";
+    let wed = patch.replace("web", "wed");
+    for (text, wanted) in [
+        (
+            source,
+            "over/kustomization.yaml:3: replacements[0].source: nothing selected",
+        ),
+        (
+            "resources: [../base]\npatches:\n- path: patch.yaml\n",
+            "over/kustomization.yaml:3: patches[0]: the strategic merge patch finds no resource, or several: no matches for Id \
+             Deployment.v1.apps/wed.[noNs]; there is Deployment.v1.apps/web.[noNs]",
+        ),
+        (
+            "resources: [../base]\nimages:\n- name: nginx\n  tag: v1\n",
+            "over/kustomization.yaml:4: images[0].tag: unknown field \"tag\"; known are name, newName, ",
+        ),
+    ] {
+        let files = [
+            ("base/kustomization.yaml", "resources: [web.yaml]\n"),
+            ("base/web.yaml", web),
+            ("over/kustomization.yaml", text),
+            ("over/patch.yaml", &wed),
+        ];
+        let error = build(&tree(&files), "over", &Options::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with(wanted), "{error}");
+    }
+}
+
+#[test]
 fn independent_errors_come_together() {
     let files = [
         ("kustomization.yaml", "resources:\n- a.yaml\n- b.yaml\n"),
