@@ -81,7 +81,7 @@ pub(crate) fn resource(
         };
         let mut value = Node::scalar(value, Tag::Str).placed(source, line);
         if value.text().contains('\n') {
-            value.style = Style::Quoted;
+            value.style = Style::Literal;
         }
         if let Some(data) = node.map_field(field) {
             data.set_field(&key, value);

@@ -10,6 +10,7 @@ use crate::schema::Schema;
 use crate::tree::{FileTree, Found, is_within, resolve};
 use crate::yaml::node::{Data, Node};
 use crate::yaml::read::{Lines, ReadError, Source, documents, first_document};
+use crate::yaml::scalar::Dialect;
 use crate::yaml::{json, merge_keys};
 
 /// Reads files for one build.
@@ -149,11 +150,11 @@ impl<'tree> Loader<'tree> {
     /// The only document of a configuration file, as it was written; `None` when it is empty.
     pub(crate) fn configuration(&self, path: &str, text: &str, lines: Lines) -> Result<Option<Node>, Error> {
         let file = self.source(path);
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let source = Source {
             file,
             lines,
             maximum_nodes: self.nodes_left.get(),
+            scanner: Dialect::V2,
         };
         let mut node = first_document(text, source).map_err(|error| Self::yaml_error(path, error))?;
         if let Some(node) = &mut node {
@@ -171,7 +172,6 @@ impl<'tree> Loader<'tree> {
     pub(crate) fn documents(&self, path: &str, text: &str, lines: Lines) -> Result<Vec<Node>, Error> {
         let file = self.source(path);
         let unix;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let text = if text.contains("\r\n") {
             unix = text.replace("\r\n", "\n");
             unix.as_str()
@@ -189,6 +189,7 @@ impl<'tree> Loader<'tree> {
                 file,
                 lines: lines.skip(chunk.lines_before as usize),
                 maximum_nodes: self.nodes_left.get(),
+                scanner: Dialect::V3,
             };
             let Some(mut node) = first_document(chunk.text, source).map_err(|error| Self::yaml_error(path, error))?
             else {

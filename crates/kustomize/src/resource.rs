@@ -295,7 +295,7 @@ impl Resource {
                 value = value.placed_like(old);
             }
             if text.contains('\n') {
-                value.style = Style::Quoted;
+                value.style = Style::Literal;
             }
             target.set_field(key, value);
         }

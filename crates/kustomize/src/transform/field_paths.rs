@@ -194,6 +194,7 @@ fn visit_text(scalar: &Node, path: &[String], create: Option<&Node>, set: &mut S
         file: scalar.source,
         lines: Lines::On(scalar.line),
         maximum_nodes: MAXIMUM_NODES,
+        scanner: Dialect::V3,
     };
     match first_node(scalar.text(), source) {
         Ok(Some(mut unseen)) => visit(&mut unseen, path, create, set),

@@ -4,6 +4,7 @@ use crate::transform::field_paths::{MAXIMUM_NODES, look_up, visit, visit_exact};
 use crate::yaml::json::inner_value;
 use crate::yaml::node::{Data, Node, Style};
 use crate::yaml::read::{Lines, Source, first_node};
+use crate::yaml::scalar::Dialect;
 use crate::yaml::{notation, rewrite};
 
 /// Writes into JSON or YAML text that a field on the way holds; tells whether there was any.
@@ -32,6 +33,7 @@ pub(crate) fn write_in_text(
                 Lines::On(field.line)
             },
             maximum_nodes: MAXIMUM_NODES,
+            scanner: Dialect::V3,
         };
         let Ok(Some(mut inside)) = first_node(&text, source) else {
             return Ok(false);

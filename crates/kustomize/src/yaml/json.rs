@@ -6,6 +6,7 @@ use memchr::{memchr, memchr3};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
+use super::emit::may_be_block;
 use super::node::{Data, Node, Style, Tag};
 use super::number;
 use super::scalar::{Dialect, Scalar, meaning, resolve};
@@ -22,9 +23,19 @@ pub(crate) struct NotJson {
 
 /// The text of a string after it went through JSON and was read as YAML: Go writes next-line characters into JSON as they
 /// are, and its YAML reader then takes them for the ends of lines and folds them.
-fn without_next_lines(text: String) -> String {
+///
+/// # Errors
+/// When that reader then takes what follows one for the marker of a document.
+fn without_next_lines(text: String) -> Result<String, &'static str> {
     if !text.contains(NEXT_LINE) {
-        return text;
+        return Ok(text);
+    }
+    let is_marker = |line: &str| {
+        let rest = line.strip_prefix("---").or_else(|| line.strip_prefix("..."));
+        rest.is_some_and(|rest| rest.starts_with([' ', NEXT_LINE]))
+    };
+    if text.split_inclusive(NEXT_LINE).skip(1).any(is_marker) {
+        return Err("found a document marker after a next-line character (U+0085)");
     }
     let mut folded = String::with_capacity(text.len());
     let mut rest = text.as_str();
@@ -42,7 +53,7 @@ fn without_next_lines(text: String) -> String {
         rest = next;
     }
     folded.push_str(rest);
-    folded
+    Ok(folded)
 }
 
 const NEXT_LINE: char = '\u{85}';
@@ -108,15 +119,8 @@ fn value(node: &Node, place: Place) -> Result<Value, NotJson> {
                 if !key.is_scalar() {
                     return Err(fail(key, "invalid map key"));
                 }
-                // The root is decoded into a map of strings, so its keys may look like numbers; others must be strings.
-                if !place.is_root && !key.text().is_empty() {
-                    let what = meaning(key, Dialect::V3).map_err(|message| fail(key, message))?;
-                    let is_foreign = key.tagged && matches!(key.tag, Tag::Other | Tag::Binary);
-                    if is_foreign || !matches!(what, Scalar::Text(_)) {
-                        return Err(fail(key, format!("the key `{}` is not a string; quote it", key.text())));
-                    }
-                }
-                let name = string(key.text().into(), place).map_err(|message| fail(key, message))?;
+                let name = key_text(key, place.is_root, inside).map_err(|message| fail(key, message))?;
+                let name = string(name, place).map_err(|message| fail(key, message))?;
                 match map.entry(name) {
                     Entry::Vacant(vacant) => {
                         vacant.insert(value(held, inside)?);
@@ -136,6 +140,32 @@ fn value(node: &Node, place: Place) -> Result<Value, NotJson> {
     }
 }
 
+/// The text of a key. The root is decoded into a map of strings, so its keys may look like numbers; others must be strings.
+///
+/// # Errors
+/// Says why there is none.
+fn key_text(key: &Node, is_of_root: bool, place: Place) -> Result<Cow<'_, str>, String> {
+    let text = key.text();
+    if key.tag == Tag::Null && !text.is_empty() {
+        // kustomize never finds such a key when it looks for it, and writes it twice.
+        return Err(format!("the key `{text}` is null; quote it, or leave the field out"));
+    }
+    let is_text = !key.tagged && (key.style == Style::Quoted || text.is_empty());
+    let is_written_as_text = !place.as_is && place.in_flow && is_quoted_in_flow(key);
+    if !is_text && !is_written_as_text && (key.tagged || !is_of_root) {
+        let what = meaning(key, Dialect::V3)?;
+        let is_foreign = key.tagged && !matches!(key.tag, Tag::Str | Tag::Merge);
+        if !is_of_root && (is_foreign || !matches!(what, Scalar::Text(_))) {
+            return Err(format!("the key `{text}` is not a string; quote it"));
+        }
+    }
+    Ok(if key.style == Style::Folded && !place.as_is {
+        super::folded::written_and_read(text).into()
+    } else {
+        text.into()
+    })
+}
+
 fn fail(node: &Node, message: impl Into<String>) -> NotJson {
     NotJson {
         line: node.line,
@@ -150,6 +180,8 @@ fn scalar_value(node: &Node, place: Place) -> Result<Value, NotJson> {
             Style::Folded => Scalar::Text(node.text().into()),
             _ => Scalar::Null,
         }
+    } else if !place.as_is && !place.in_flow && is_block_that_begins_with_a_tab(node) {
+        return Err(fail(node, TAB_IN_BLOCK));
     } else if place.in_flow && !place.as_is && is_quoted_in_flow(node) {
         Scalar::Text(node.text().into())
     } else {
@@ -164,6 +196,30 @@ fn scalar_value(node: &Node, place: Place) -> Result<Value, NotJson> {
         }
         other => Ok(scalar_json(other)),
     }
+}
+
+const TAB_IN_BLOCK: &str = "a text of several lines begins with a tab, and kustomize can't read that again once it has written it as a \
+                            block: begin it with something else";
+
+/// Tells whether a value has a text that yaml.v3 writes as a block though it begins with a tab.
+fn begins_with_a_tab_as_block(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.starts_with('\t') && text.contains('\n') && may_be_block(text),
+        Value::Array(items) => items.iter().any(begins_with_a_tab_as_block),
+        Value::Object(map) => map.values().any(begins_with_a_tab_as_block),
+        _ => false,
+    }
+}
+
+/// Tells whether Go's emitter writes a text as a block whose indentation its scanner then takes a tab for.
+fn is_block_that_begins_with_a_tab(node: &Node) -> bool {
+    let text = node.text();
+    let is_block = match node.style {
+        Style::Literal | Style::Folded => true,
+        Style::Plain => text.contains('\n'),
+        _ => false,
+    };
+    is_block && text.starts_with('\t') && may_be_block(text)
 }
 
 /// Tells whether Go's emitter quotes a scalar in `{}` or `[]` that isn't quoted elsewhere, and so makes text of it.
@@ -216,35 +272,10 @@ fn through_text(text: Cow<'_, str>) -> Result<Cow<'_, str>, &'static str> {
     if text.contains(refused) {
         return Err("control characters are not allowed");
     }
-    Ok(if text.contains('\u{85}') {
-        without_next_line(&text).into()
-    } else {
-        text
-    })
-}
-
-/// JSON writes the character NEL as it is, and yaml.v2, which reads that JSON, folds it as a line break: one becomes a space, of
-/// several all but the first become line feeds, and spaces around them go.
-fn without_next_line(text: &str) -> String {
-    let mut folded = String::new();
-    let mut breaks = 0;
-    let count = text.matches('\u{85}').count();
-    for (index, part) in text.split('\u{85}').enumerate() {
-        let last = index == count;
-        let part = if index > 0 { part.trim_start_matches(' ') } else { part };
-        let part = if last { part } else { part.trim_end_matches(' ') };
-        if part.is_empty() && index > 0 && !last {
-            breaks += 1;
-            continue;
-        }
-        if index > 0 {
-            folded.push_str(if breaks == 0 { " " } else { "" });
-            folded.extend(std::iter::repeat_n('\n', breaks));
-            breaks = 0;
-        }
-        folded.push_str(part);
+    if !text.contains(NEXT_LINE) {
+        return Ok(text);
     }
-    folded
+    without_next_lines(text.into_owned()).map(Cow::Owned)
 }
 
 fn integer_value(integer: i128) -> Value {
@@ -271,17 +302,20 @@ fn float_value(float: f64) -> Option<Value> {
 /// When a tag doesn't fit its text, or a key isn't a scalar.
 pub(crate) fn configuration_value(node: &Node) -> Result<Value, NotJson> {
     let mut value = patch_value(node)?;
-    fold_next_lines(&mut value);
+    fold_next_lines(&mut value).map_err(|message| fail(node, message))?;
     Ok(value)
 }
 
 /// Folds the next-line characters in all strings.
-fn fold_next_lines(value: &mut Value) {
+fn fold_next_lines(value: &mut Value) -> Result<(), &'static str> {
     match value {
-        Value::String(text) if text.contains(NEXT_LINE) => *text = without_next_lines(std::mem::take(text)),
-        Value::Array(items) => items.iter_mut().for_each(fold_next_lines),
-        Value::Object(map) => map.values_mut().for_each(fold_next_lines),
-        _ => {}
+        Value::String(text) if text.contains(NEXT_LINE) => {
+            *text = without_next_lines(std::mem::take(text))?;
+            Ok(())
+        }
+        Value::Array(items) => items.iter_mut().try_for_each(fold_next_lines),
+        Value::Object(map) => map.values_mut().try_for_each(fold_next_lines),
+        _ => Ok(()),
     }
 }
 
@@ -390,7 +424,10 @@ fn string_node(text: &str) -> Node {
 /// # Errors
 /// As [`resource_value`].
 pub(crate) fn through_json(node: &mut Node) -> Result<(), NotJson> {
-    inner_value(node)?;
+    let value = inner_value(node)?;
+    if begins_with_a_tab_as_block(&value) {
+        return Err(fail(node, TAB_IN_BLOCK));
+    }
     rewrite(node, Place::default().root());
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! Owns YAML as Go's libraries read and write it: nodes with their lines, both scalar dialects, merge keys, and the emitter.
 //! Knows nothing of kustomizations or Kubernetes.
 
+mod cursor;
 pub(crate) mod emit;
+mod events;
 mod facts;
 pub(crate) mod folded;
-mod go_scanner;
 pub(crate) mod json;
 pub(crate) mod merge_keys;
 pub(crate) mod node;
@@ -16,3 +17,5 @@ pub(crate) mod rewrite;
 pub(crate) mod scalar;
 mod scalars;
 pub(crate) mod timestamp;
+mod token_text;
+mod tokens;

@@ -3,7 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
+use super::cursor::Mark;
+use super::events::{Event, Events, Properties, What};
+use super::facts::is_break;
+use super::scalar::Dialect;
+use super::tokens::Form as Written;
 
 /// How one node is written.
 #[derive(Debug, Default)]
@@ -50,34 +54,30 @@ type Comments = BTreeMap<usize, Comment>;
 /// # Errors
 /// When the text has something that can't be written again; says what and on which line of the text.
 pub(crate) fn of(text: &str) -> Result<Notation, String> {
-    let mut options = granit_parser::Options::default();
-    options.set_emit_comments(true);
     let mut reader = Reader {
-        parser: Parser::new_from_str_with_options(text, options),
-        lines: text.lines().collect(),
+        events: Events::new(text, Dialect::V3),
+        text,
         comments: Comments::new(),
         waiting: Vec::new(),
     };
     let mut root = loop {
-        match reader.next()? {
-            None => return Err("the text ends before its document".to_owned()),
-            Some((Event::StreamStart | Event::DocumentStart(..), _)) => {}
-            Some((event, span)) => break reader.node(event, &span)?,
+        let event = reader.next()?;
+        match event.what {
+            What::StreamStart | What::DocumentStart => {}
+            What::StreamEnd => return Err("the text ends before its document".to_owned()),
+            _ => break reader.node(event)?,
         }
     };
     // What follows the document's content, until its end, may still be a comment.
-    while let Some((event, _)) = reader.next()? {
-        if matches!(event, Event::DocumentEnd | Event::StreamEnd) {
-            break;
-        }
-    }
+    reader.next()?;
     let mut comments = reader.comments;
     place(&mut root, &mut reader.waiting.into_iter(), &mut comments);
     match comments.keys().next() {
         None => Ok(root),
         Some(line) => Err(format!(
-            "the comment on line {line} of the text stands neither behind a value nor right above a field or an element, so it \
-             can't be kept in its place; move it there"
+            "the comment on line {} of the text stands neither behind a value nor right above a field or an element, so it can't be \
+             kept in its place; move it there",
+            line + 1
         )),
     }
 }
@@ -91,142 +91,127 @@ struct Spot {
 }
 
 struct Reader<'text> {
-    parser: Parser<'text, granit_parser::StrInput<'text>>,
-    lines: Vec<&'text str>,
+    events: Events<'text>,
+    text: &'text str,
     comments: Comments,
     waiting: Vec<Spot>,
 }
 
 impl<'text> Reader<'text> {
-    /// The next event that is no comment.
-    fn next(&mut self) -> Result<Option<(Event<'text>, Span)>, String> {
-        loop {
-            match self.parser.next_event() {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(error.info().to_owned()),
-                Some(Ok((Event::Comment(text, _), span))) => {
-                    let line = self.lines.get(span.start.line().saturating_sub(1)).copied();
-                    let comment = Comment {
-                        column: span.start.col(),
-                        alone: line.is_some_and(|line| line.trim_start().starts_with('#')),
-                        text: format!("#{text}"),
-                    };
-                    self.comments.insert(span.start.line(), comment);
-                }
-                Some(Ok(pair)) => return Ok(Some(pair)),
-            }
+    /// The next event. The comments that were read on the way to it are noted.
+    fn next(&mut self) -> Result<Event<'text>, String> {
+        let event = self.events.next().map_err(|problem| problem.message.to_owned())?;
+        for (mark, comment) in self.events.comments() {
+            let comment = Comment {
+                column: mark.column,
+                alone: self.line_before(mark).trim_matches([' ', '\t']).is_empty(),
+                text: comment.to_owned(),
+            };
+            self.comments.insert(mark.line, comment);
         }
+        Ok(event)
     }
 
-    fn inside(&mut self) -> Result<(Event<'text>, Span), String> {
-        self.next()?
-            .ok_or_else(|| "the text ends inside a collection".to_owned())
-    }
-
-    fn node(&mut self, event: Event<'text>, span: &Span) -> Result<Notation, String> {
-        let line = span.start.line();
+    fn node(&mut self, event: Event<'text>) -> Result<Notation, String> {
+        let line = event.start.line + 1;
         let refuse = |what: &str| {
             Err(format!(
                 "{what} on line {line} of the text can't be written again; write it out"
             ))
         };
         let mut notation = Notation::default();
-        let (anchor, tag) = match event {
-            Event::Alias(_) => return refuse("an alias"),
-            Event::Scalar(_, style, anchor, tag) => {
-                notation.form = match style {
-                    ScalarStyle::SingleQuoted => Form::Single,
-                    ScalarStyle::DoubleQuoted => Form::Double,
-                    ScalarStyle::Literal => Form::Literal,
-                    ScalarStyle::Folded => Form::Folded,
-                    _ => Form::Plain,
-                };
-                (anchor, tag)
+        let mut is_scalar = false;
+        let Properties { anchor, tag } = match event.what {
+            What::Alias(_) => return refuse("an alias"),
+            What::Scalar(_, form, properties) => {
+                notation.form = form_of(form);
+                is_scalar = true;
+                properties
             }
-            Event::SequenceStart(structure, anchor, tag) => {
-                notation.form = form_of(structure);
+            What::SequenceStart(is_flow, properties) => {
                 loop {
-                    let (event, inner) = self.inside()?;
-                    if event == Event::SequenceEnd {
+                    let event = self.next()?;
+                    if event.what == What::SequenceEnd {
                         break;
                     }
-                    let block = notation.form == Form::Plain;
-                    let column = if block { self.dash(&inner) } else { None };
-                    let item = self.spotted(event, &inner, column, block)?;
+                    let column = if is_flow { None } else { self.dash(event.start) };
+                    let item = self.spotted(event, column, !is_flow)?;
                     notation.items.push(item);
                 }
-                (anchor, tag)
+                notation.form = if is_flow { Form::Flow } else { Form::Plain };
+                properties
             }
-            Event::MappingStart(structure, anchor, tag) => {
-                notation.form = form_of(structure);
+            What::MappingStart(is_flow, properties) => {
                 loop {
-                    let (event, inner) = self.inside()?;
-                    if event == Event::MappingEnd {
+                    let event = self.next()?;
+                    if event.what == What::MappingEnd {
                         break;
                     }
-                    let block = notation.form == Form::Plain;
-                    let column = block.then(|| inner.start.col());
-                    let key = self.spotted(event, &inner, column, false)?;
-                    let (event, inner) = self.inside()?;
-                    let value = self.spotted(event, &inner, None, block)?;
+                    let column = (!is_flow).then_some(event.start.column);
+                    let key = self.spotted(event, column, false)?;
+                    let event = self.next()?;
+                    let value = self.spotted(event, None, !is_flow)?;
                     notation.entries.push((key, value));
                 }
-                (anchor, tag)
+                notation.form = if is_flow { Form::Flow } else { Form::Plain };
+                properties
             }
             _ => return Err(format!("line {line} of the text can't be read")),
         };
-        if anchor != 0 {
+        if anchor.is_some() {
             return refuse("an anchor");
         }
-        if let Some(tag) = tag {
-            let is_scalar = notation.items.is_empty() && notation.entries.is_empty() && notation.form != Form::Flow;
-            match tag.core_suffix() {
-                Some(suffix) if is_scalar => notation.tag = Some(format!("!!{suffix}")),
-                None if is_scalar && tag.original() != "!" => notation.tag = Some(tag.original().to_string()),
-                _ => return refuse("a tag"),
-            }
+        match tag {
+            Some(tag) if is_scalar && tag != "!" => notation.tag = Some(tag),
+            Some(_) => return refuse("a tag"),
+            None => {}
         }
         Ok(notation)
     }
 
     /// Reads a node and notes where comments of its own would stand: above it when it has a column, behind it when it may.
-    fn spotted(
-        &mut self,
-        event: Event<'text>,
-        span: &Span,
-        column: Option<usize>,
-        behind: bool,
-    ) -> Result<Notation, String> {
-        let one_line = |style: ScalarStyle| !matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
-        let ends = matches!(&event, Event::Scalar(_, style, ..) if one_line(*style) && !span.is_empty());
+    fn spotted(&mut self, event: Event<'text>, column: Option<usize>, behind: bool) -> Result<Notation, String> {
+        let is_block = |form: Written| matches!(form, Written::Literal | Written::Folded);
+        let ends = matches!(&event.what, What::Scalar(_, form, _) if !is_block(*form) && event.start != event.end);
         let spot = Spot {
-            start: (span.start.line(), column.unwrap_or(usize::MAX)),
-            end: (behind && ends && self.ends_line(span)).then(|| span.end.line()),
+            start: (event.start.line, column.unwrap_or(usize::MAX)),
+            end: (behind && ends && self.ends_line(event.end)).then_some(event.end.line),
         };
         self.waiting.push(spot);
-        self.node(event, span)
+        self.node(event)
+    }
+
+    /// What stands before a place on its line.
+    fn line_before(&self, mark: Mark) -> &'text str {
+        let before = self.text.get(..mark.at).unwrap_or("");
+        before.rsplit(is_break).next().unwrap_or("")
     }
 
     /// The column of the dash before an element, when they share a line.
-    fn dash(&self, span: &Span) -> Option<usize> {
-        let line = self.lines.get(span.start.line().checked_sub(1)?)?;
-        let before: String = line.chars().take(span.start.col()).collect();
-        before.trim_end().strip_suffix('-').map(|before| before.chars().count())
+    fn dash(&self, start: Mark) -> Option<usize> {
+        let before = self.line_before(start).trim_end_matches([' ', '\t']);
+        before.strip_suffix('-').map(|before| before.chars().count())
     }
 
     /// Tells whether only a comment can follow a node on its last line.
-    fn ends_line(&self, span: &Span) -> bool {
-        let line = self.lines.get(span.end.line().saturating_sub(1)).copied().unwrap_or("");
-        let rest: String = line.chars().skip(span.end.col()).collect();
-        let rest = rest.trim_start();
+    fn ends_line(&self, end: Mark) -> bool {
+        let rest = self.text.get(end.at..).unwrap_or("");
+        let rest = rest
+            .split(is_break)
+            .next()
+            .unwrap_or("")
+            .trim_start_matches([' ', '\t']);
         rest.is_empty() || rest.starts_with('#')
     }
 }
 
-fn form_of(structure: StructureStyle) -> Form {
-    match structure {
-        StructureStyle::Flow => Form::Flow,
-        StructureStyle::Block => Form::Plain,
+fn form_of(form: Written) -> Form {
+    match form {
+        Written::Plain => Form::Plain,
+        Written::Single => Form::Single,
+        Written::Double => Form::Double,
+        Written::Literal => Form::Literal,
+        Written::Folded => Form::Folded,
     }
 }
 

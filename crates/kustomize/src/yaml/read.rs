@@ -1,20 +1,23 @@
 //! Owns reading YAML text into nodes: documents, aliases and every limit. Refuses text that isn't UTF-8 or passes a limit.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
-use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle};
 use memchr::{memchr_iter, memmem};
 
-use super::go_scanner;
+use super::cursor::Mark;
+use super::events::{Event, Events, Properties, What};
 use super::node::{Data, Node, Style, Tag};
-use super::scalar::{Dialect, resolve};
+use super::scalar::{Dialect, meaning, resolve};
+use super::tokens::{Form, Problem};
 
 /// The deepest nesting that a document may have.
 pub(super) const MAXIMUM_DEPTH: usize = 200;
 
 /// The most nodes that the aliases of one document may stand for together. yaml.v3 begins to refuse there, too.
 const MAXIMUM_ALIASED: usize = 400_000;
+
+/// What editors of one system begin a text with; it isn't part of it.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Why text couldn't be read.
 #[derive(Debug)]
@@ -60,6 +63,8 @@ pub(crate) struct Source {
     pub(crate) lines: Lines,
     /// The most nodes that the text may grow to, aliases expanded.
     pub(crate) maximum_nodes: usize,
+    /// Which library's scanner reads: yaml.v3's reads on for comments, and takes tabs before them.
+    pub(crate) scanner: Dialect,
 }
 
 /// Reads the first document of the text; `None` when it has none, or only null.
@@ -69,6 +74,7 @@ pub(crate) struct Source {
 /// # Errors
 /// When the text isn't YAML, or passes a limit.
 pub(crate) fn first_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let Some(read) = super::quick::document(text, source) else {
         return any_document(text, source);
     };
@@ -104,7 +110,7 @@ fn is_identical(one: Option<&Node>, other: Option<&Node>) -> bool {
 
 /// Reads the first document of any text.
 fn any_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
-    Ok(first_node(text, source)?.filter(|node| !node.is_null()))
+    Ok(any_node(text, source)?.filter(|node| !node.is_null()))
 }
 
 /// Reads the first document of any text, which may be a null that somebody spelled out.
@@ -112,27 +118,12 @@ fn any_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
 /// # Errors
 /// As [`first_document`].
 pub(crate) fn first_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
-    let read = match parsed(text, source) {
-        Ok(read) => read,
-        Err(error) => match go_scanner::mended(text) {
-            Cow::Owned(mended) => parsed(&mended, source).map_err(|_| error)?,
-            Cow::Borrowed(_) => return Err(error),
-        },
-    };
-    go_scanner::check_tabs(text).map_err(|tab| ReadError {
-        line: source.lines.number(tab.line),
-        message: tab.message.to_owned(),
-    })?;
-    Ok(read)
+    any_node(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text), source)
 }
 
-fn parsed(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
-    let mut options = granit_parser::Options::default();
-    options.set_emit_comments(false);
-    let parser = Parser::new_from_str_with_options(text, options);
+fn any_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
     let mut reader = Reader {
-        parser,
-        text,
+        events: Events::new(text, source.scanner),
         source,
         anchors: HashMap::new(),
         items: Vec::new(),
@@ -142,19 +133,14 @@ fn parsed(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
         flows: 0,
     };
     loop {
-        let Some((event, span)) = reader.next()? else {
-            return Ok(None);
-        };
-        match event {
-            Event::StreamStart | Event::DocumentStart(..) => {}
-            // The end of a document that never began.
-            Event::StreamEnd if text.lines().any(|line| line.trim_end() == "...") => {
-                return reader.fail(&span, "did not find expected node content");
-            }
-            Event::StreamEnd | Event::DocumentEnd => return Ok(None),
-            other => {
-                let node = reader.node(other, span, 0)?;
-                reader.end_of_document()?;
+        let event = reader.next()?;
+        match event.what {
+            What::StreamStart | What::DocumentStart => {}
+            What::StreamEnd | What::DocumentEnd => return Ok(None),
+            _ => {
+                let node = reader.node(event, 0)?;
+                // Finding the document's end makes text after it that isn't YAML an error, as far as Go reads on.
+                reader.next()?;
                 return Ok(Some(node));
             }
         }
@@ -162,11 +148,10 @@ fn parsed(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
 }
 
 struct Reader<'text> {
-    parser: Parser<'text, granit_parser::StrInput<'text>>,
-    text: &'text str,
+    events: Events<'text>,
     source: Source,
     /// What each anchor stands for; nothing while it is being read.
-    anchors: HashMap<usize, Option<Anchored>>,
+    anchors: HashMap<&'text str, Option<Anchored>>,
     /// What has been read of the collections that are open, so that each gets exactly the room that it needs when it ends.
     items: Vec<Node>,
     entries: Vec<(Node, Node)>,
@@ -185,44 +170,34 @@ struct Anchored {
 }
 
 impl<'text> Reader<'text> {
-    fn next(&mut self) -> Result<Option<(Event<'text>, Span)>, ReadError> {
-        match self.parser.next_event() {
-            None => Ok(None),
-            Some(Ok(pair)) => Ok(Some(pair)),
-            Some(Err(error)) => Err(ReadError {
-                line: self
-                    .source
-                    .lines
-                    .number(u32::try_from(error.marker().line()).unwrap_or(0)),
-                message: error.info().to_owned(),
-            }),
-        }
+    fn next(&mut self) -> Result<Event<'text>, ReadError> {
+        self.events.next().map_err(|Problem { line, message }| ReadError {
+            line: self.source.lines.number(u32::try_from(line).unwrap_or(u32::MAX)),
+            message: message.to_owned(),
+        })
     }
 
-    fn end_of_document(&mut self) -> Result<(), ReadError> {
-        // The rest of this document was read; reading its end makes text after it that isn't YAML an error, as in Go.
-        self.next().map(|_| ())
+    fn line(&self, mark: Mark) -> u32 {
+        self.source
+            .lines
+            .number(u32::try_from(mark.line + 1).unwrap_or(u32::MAX))
     }
 
-    fn line(&self, span: &Span) -> u32 {
-        self.source.lines.number(u32::try_from(span.start.line()).unwrap_or(0))
-    }
-
-    fn fail<T>(&self, span: &Span, message: impl Into<String>) -> Result<T, ReadError> {
+    fn fail<T>(&self, mark: Mark, message: impl Into<String>) -> Result<T, ReadError> {
         Err(ReadError {
-            line: self.line(span),
+            line: self.line(mark),
             message: message.into(),
         })
     }
 
-    fn spend(&mut self, nodes: usize, span: &Span) -> Result<(), ReadError> {
+    fn spend(&mut self, nodes: usize, mark: Mark) -> Result<(), ReadError> {
         match self.left.checked_sub(nodes) {
             Some(left) => {
                 self.left = left;
                 Ok(())
             }
             None => self.fail(
-                span,
+                mark,
                 format!(
                     "the document has more than {} nodes with its aliases expanded",
                     self.source.maximum_nodes
@@ -231,103 +206,65 @@ impl<'text> Reader<'text> {
         }
     }
 
-    fn node(&mut self, event: Event<'text>, span: Span, depth: usize) -> Result<Node, ReadError> {
+    fn node(&mut self, event: Event<'text>, depth: usize) -> Result<Node, ReadError> {
+        let mark = event.start;
         if depth > MAXIMUM_DEPTH {
-            return self.fail(&span, format!("nested deeper than {MAXIMUM_DEPTH} levels"));
+            return self.fail(mark, format!("nested deeper than {MAXIMUM_DEPTH} levels"));
         }
-        self.spend(1, &span)?;
-        let mut line = self.line(&span);
-        let (mut node, anchor, tag) = match event {
-            Event::Alias(id) => {
-                return self.alias(id, &span, depth);
-            }
-            Event::Scalar(text, style, anchor, tag) => {
-                let quoted = style != ScalarStyle::Plain;
-                // An empty value arrives as a null without text; its source has none either.
-                let mut text = if !quoted && span.is_empty() { "" } else { &*text };
-                if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) && self.ends_without_break(&span) {
-                    text = text.strip_suffix('\n').unwrap_or(text);
-                }
-                if style == ScalarStyle::DoubleQuoted
-                    && let Some(why) = span
-                        .byte_range()
-                        .and_then(|range| go_scanner::bad_escape(self.text.get(range)?))
-                {
-                    return self.fail(&span, why);
-                }
-                if matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) {
-                    line = self.source.lines.number(self.header_line(&span));
-                }
-                let own = if quoted {
-                    Tag::Str
-                } else {
-                    resolve(text, Dialect::V3).tag()
-                };
-                let left_out = self.flows > 0 && !quoted && text.is_empty();
-                let mut node = Node::scalar(text, own);
-                node.style = match style {
-                    ScalarStyle::Plain if left_out => Style::LeftOut,
-                    ScalarStyle::Plain => Style::Plain,
-                    ScalarStyle::Folded => Style::Folded,
-                    ScalarStyle::Literal => Style::Literal,
-                    _ => Style::Quoted,
-                };
-                (node, anchor, tag)
-            }
-            Event::SequenceStart(structure, anchor, tag) => {
-                self.open(anchor);
+        self.spend(1, mark)?;
+        let (mut node, Properties { anchor, tag }) = match event.what {
+            What::Alias(name) => return self.alias(name, mark, depth),
+            What::Scalar(text, form, properties) => (self.scalar(&text, form), properties),
+            What::SequenceStart(is_flow, properties) => {
+                self.open(&properties, is_flow);
                 let first = self.items.len();
-                let flow = usize::from(structure == StructureStyle::Flow);
-                self.flows += flow;
                 loop {
-                    match self.next()? {
-                        None => return self.fail(&span, "the sequence doesn't end"),
-                        Some((Event::SequenceEnd, _)) => break,
-                        Some((event, span)) => {
-                            let item = self.node(event, span, depth + 1)?;
-                            self.items.push(item);
-                        }
+                    let event = self.next()?;
+                    if event.what == What::SequenceEnd {
+                        break;
                     }
+                    let item = self.node(event, depth + 1)?;
+                    self.items.push(item);
                 }
-                self.flows -= flow;
+                self.flows -= usize::from(is_flow);
                 let node = Node::seq(self.items.drain(first..).collect());
-                (node.in_flow(structure == StructureStyle::Flow), anchor, tag)
+                (node.in_flow(is_flow), properties)
             }
-            Event::MappingStart(structure, anchor, tag) => {
-                self.open(anchor);
+            What::MappingStart(is_flow, properties) => {
+                self.open(&properties, is_flow);
                 let first = self.entries.len();
-                let flow = usize::from(structure == StructureStyle::Flow);
-                self.flows += flow;
                 loop {
-                    let key = match self.next()? {
-                        None => return self.fail(&span, "the mapping doesn't end"),
-                        Some((Event::MappingEnd, _)) => break,
-                        Some((event, span)) => self.node(event, span, depth + 1)?,
-                    };
-                    let Some((event, span)) = self.next()? else {
-                        return self.fail(&span, "the mapping doesn't end");
-                    };
-                    let value = self.node(event, span, depth + 1)?;
+                    let event = self.next()?;
+                    if event.what == What::MappingEnd {
+                        break;
+                    }
+                    let key = self.node(event, depth + 1)?;
+                    let event = self.next()?;
+                    let value = self.node(event, depth + 1)?;
                     self.entries.push((key, value));
                 }
-                self.flows -= flow;
+                self.flows -= usize::from(is_flow);
                 let node = Node::mapping(self.entries.drain(first..).collect());
-                (node.in_flow(structure == StructureStyle::Flow), anchor, tag)
+                (node.in_flow(is_flow), properties)
             }
-            other => return self.fail(&span, format!("unexpected {other:?}")),
+            What::StreamStart
+            | What::StreamEnd
+            | What::DocumentStart
+            | What::DocumentEnd
+            | What::SequenceEnd
+            | What::MappingEnd => return self.fail(mark, "the document ends inside a collection"),
         };
-        node.line = line;
+        node.line = self.line(mark);
         node.source = self.source.file;
         if let Some(tag) = tag {
-            let name = tag
-                .core_suffix()
-                .map_or_else(|| tag.original(), |suffix| format!("!!{suffix}"));
-            if name != "!" {
-                node.tagged = true;
-                node.tag = named(&name, &tag.original());
+            match self.source.scanner {
+                Dialect::V3 => tag_node(&mut node, &tag),
+                Dialect::V2 => {
+                    tag_scalar_at_once(&mut node, &tag).or_else(|message| self.fail(mark, message))?;
+                }
             }
         }
-        if anchor != 0 {
+        if let Some(anchor) = anchor {
             let anchored = Anchored {
                 size: size(&node),
                 depth: deep(&node),
@@ -338,57 +275,88 @@ impl<'text> Reader<'text> {
         Ok(node)
     }
 
+    fn scalar(&self, text: &str, form: Form) -> Node {
+        let tag = match form {
+            Form::Plain => resolve(text, Dialect::V3).tag(),
+            _ => Tag::Str,
+        };
+        let mut node = Node::scalar(text, tag);
+        node.style = match form {
+            Form::Plain if self.flows > 0 && text.is_empty() => Style::LeftOut,
+            Form::Plain => Style::Plain,
+            Form::Folded => Style::Folded,
+            Form::Literal => Style::Literal,
+            Form::Single | Form::Double => Style::Quoted,
+        };
+        node
+    }
+
     /// A copy of what an alias stands for.
-    fn alias(&mut self, id: usize, span: &Span, depth: usize) -> Result<Node, ReadError> {
-        let (size, deep) = match self.anchors.get(&id) {
+    fn alias(&mut self, name: &str, mark: Mark, depth: usize) -> Result<Node, ReadError> {
+        let (size, deep) = match self.anchors.get(name) {
             Some(Some(anchored)) => (anchored.size, anchored.depth),
-            Some(None) => return self.fail(span, "an anchor's value contains itself"),
-            None => return self.fail(span, "unknown anchor"),
+            Some(None) => return self.fail(mark, "an anchor's value contains itself"),
+            None => return self.fail(mark, "unknown anchor"),
         };
         self.aliased = self.aliased.saturating_add(size);
         if self.aliased > MAXIMUM_ALIASED {
             return self.fail(
-                span,
+                mark,
                 format!(
                     "the document's aliases stand for more than {MAXIMUM_ALIASED} nodes: write less of it by aliases"
                 ),
             );
         }
-        self.spend(size, span)?;
+        self.spend(size, mark)?;
         if depth + deep > MAXIMUM_DEPTH {
-            return self.fail(span, format!("nested deeper than {MAXIMUM_DEPTH} levels"));
+            return self.fail(mark, format!("nested deeper than {MAXIMUM_DEPTH} levels"));
         }
-        match self.anchors.get(&id) {
+        match self.anchors.get(name) {
             Some(Some(anchored)) => Ok(anchored.node.clone()),
-            _ => self.fail(span, "unknown anchor"),
+            _ => self.fail(mark, "unknown anchor"),
         }
     }
 
-    /// Tells whether a block scalar's last line is the last of the text and has no line break: then, in Go, its value has none.
-    fn ends_without_break(&self, span: &Span) -> bool {
-        !self.text.ends_with(['\n', '\r']) && span.byte_range().is_some_and(|range| range.end >= self.text.len())
-    }
-
-    /// The line of a block scalar's indicator: its span begins where its text does.
-    fn header_line(&self, span: &Span) -> u32 {
-        let before = span
-            .byte_range()
-            .and_then(|range| self.text.get(..range.start))
-            .unwrap_or("");
-        let blank = before.trim_end().len();
-        let breaks = before.get(blank..).unwrap_or("").matches('\n').count();
-        u32::try_from(span.start.line().saturating_sub(breaks)).unwrap_or(0)
-    }
-
-    fn open(&mut self, anchor: usize) {
-        if anchor != 0 {
+    /// Enters a collection. Its anchor stands for nothing yet.
+    fn open(&mut self, properties: &Properties<'text>, is_flow: bool) {
+        if let Some(anchor) = properties.anchor {
             self.anchors.insert(anchor, None);
         }
+        self.flows += usize::from(is_flow);
     }
 }
 
-fn named(name: &str, original: &str) -> Tag {
-    match name {
+/// Gives a node its tag, which yaml.v3 looks at when it decodes the node.
+fn tag_node(node: &mut Node, tag: &str) {
+    if tag != "!" {
+        node.tagged = true;
+        node.tag = named(tag);
+    }
+}
+
+/// Gives a scalar its tag as yaml.v2 does, which decodes at once; tags of collections mean nothing to it.
+///
+/// # Errors
+/// When the tag doesn't fit the text.
+fn tag_scalar_at_once(node: &mut Node, tag: &str) -> Result<(), String> {
+    if !node.is_scalar() {
+        return Ok(());
+    }
+    node.tagged = true;
+    node.tag = match named(tag) {
+        Tag::Merge if node.text() == "<<" => Tag::Merge,
+        Tag::Merge | Tag::Map | Tag::Seq | Tag::Other => Tag::Str,
+        known => known,
+    };
+    if node.tag != Tag::Merge {
+        meaning(node, Dialect::V2)?;
+    }
+    Ok(())
+}
+
+/// What a tag in its short form says.
+fn named(tag: &str) -> Tag {
+    match tag {
         "!!null" => Tag::Null,
         "!!bool" => Tag::Bool,
         "!!int" => Tag::Int,
@@ -396,12 +364,10 @@ fn named(name: &str, original: &str) -> Tag {
         "!!str" => Tag::Str,
         "!!map" => Tag::Map,
         "!!seq" => Tag::Seq,
-        _ => match original {
-            "!!timestamp" => Tag::Timestamp,
-            "!!binary" => Tag::Binary,
-            "!!merge" => Tag::Merge,
-            _ => Tag::Other,
-        },
+        "!!timestamp" => Tag::Timestamp,
+        "!!binary" => Tag::Binary,
+        "!!merge" => Tag::Merge,
+        _ => Tag::Other,
     }
 }
 

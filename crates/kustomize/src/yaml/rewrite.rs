@@ -282,15 +282,7 @@ fn double(text: &str) -> String {
 }
 
 fn literal(text: &str, indent: usize) -> Result<String, String> {
-    let mut out = "|".to_owned();
-    if text.starts_with([' ', '\n']) {
-        out.push('2');
-    }
-    match text.len() - text.trim_end_matches('\n').len() {
-        0 => out.push('-'),
-        1 if text.len() > 1 => {}
-        _ => out.push('+'),
-    }
+    let mut out = format!("|{}", folded::hints(text));
     for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
         out.push_str("\n  ");
         out.push_str(line);

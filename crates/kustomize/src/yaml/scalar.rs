@@ -21,6 +21,18 @@ pub(crate) enum Scalar<'text> {
 }
 
 impl Scalar<'_> {
+    fn into_owned(self) -> Scalar<'static> {
+        match self {
+            Scalar::Null => Scalar::Null,
+            Scalar::Bool(truth) => Scalar::Bool(truth),
+            Scalar::Int(integer) => Scalar::Int(integer),
+            Scalar::Float(float) => Scalar::Float(float),
+            Scalar::Text(text) => Scalar::Text(text.into_owned().into()),
+            Scalar::Timestamp(time) => Scalar::Timestamp(time),
+            Scalar::Merge => Scalar::Merge,
+        }
+    }
+
     pub(crate) fn tag(&self) -> Tag {
         match self {
             Scalar::Null => Tag::Null,
@@ -127,10 +139,15 @@ pub(crate) fn is_non_string_in_yaml_1_1(text: &str) -> bool {
 pub(crate) fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar<'_>, String> {
     let text = node.text();
     if node.tagged {
-        return with_tag(text, &node.tag, dialect);
+        return match with_tag(text, &node.tag, dialect)? {
+            Scalar::Text(_) if is_folded_again(node, dialect) => {
+                with_tag(&super::folded::written_and_read(text), &node.tag, dialect).map(Scalar::into_owned)
+            }
+            meant => Ok(meant),
+        };
     }
     match &node.tag {
-        Tag::Str | Tag::None if node.style == Style::Folded && dialect == Dialect::V3 => {
+        Tag::Str | Tag::None if is_folded_again(node, dialect) => {
             Ok(Scalar::Text(super::folded::written_and_read(text).into()))
         }
         Tag::Null if node.style == Style::LeftOut && dialect == Dialect::V3 => Ok(Scalar::Text("".into())),
@@ -151,11 +168,17 @@ pub(crate) fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar<'_>, Strin
     }
 }
 
+/// Tells whether a text goes through yaml.v3's emitter as a folded block before it is decoded.
+fn is_folded_again(node: &Node, dialect: Dialect) -> bool {
+    node.style == Style::Folded && dialect == Dialect::V3
+}
+
 fn with_tag<'text>(text: &'text str, tag: &Tag, dialect: Dialect) -> Result<Scalar<'text>, String> {
     match tag {
         Tag::Str => return Ok(Scalar::Text(text.into())),
         Tag::Binary => return decode_binary(text),
-        Tag::Other => return Ok(Scalar::Text(text.into())),
+        // Tags that say nothing about a scalar, of collections among them.
+        Tag::Other | Tag::Map | Tag::Seq | Tag::Merge => return Ok(Scalar::Text(text.into())),
         _ => {}
     }
     let resolved = resolve_wanted(text, dialect, *tag == Tag::Timestamp);
@@ -174,7 +197,7 @@ fn decode_binary(text: &str) -> Result<Scalar<'static>, String> {
     use base64::Engine;
     let compact: String = text
         .chars()
-        .filter(|character| !character.is_ascii_whitespace())
+        .filter(|character| !matches!(character, '\r' | '\n'))
         .collect();
     base64::engine::general_purpose::STANDARD
         .decode(compact)

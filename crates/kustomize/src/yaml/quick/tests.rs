@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 
 use super::super::read::{Lines, Source, first_document};
+use super::super::scalar::Dialect;
 use super::document;
 
 fn source() -> Source {
@@ -11,6 +12,7 @@ fn source() -> Source {
         file: 1,
         lines: Lines::After(0),
         maximum_nodes: 10_000,
+        scanner: Dialect::V3,
     }
 }
 

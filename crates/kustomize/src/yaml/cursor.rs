@@ -1,0 +1,161 @@
+//! Owns a place in a text of YAML and the ways to go on from it by characters, as Go's scanner counts them. Knows which characters end
+//! a line, and nothing of what the text means.
+
+/// A place in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Mark {
+    /// Bytes before it.
+    pub(super) at: usize,
+    /// Characters before it.
+    pub(super) index: usize,
+    /// Lines before it.
+    pub(super) line: usize,
+    /// Characters before it on its line.
+    pub(super) column: usize,
+}
+
+/// A place that moves on through a text.
+#[derive(Debug, Clone)]
+pub(super) struct Cursor<'text> {
+    text: &'text str,
+    pub(super) mark: Mark,
+    /// Lines that ended since the last character that wasn't blank.
+    pub(super) ended_lines: usize,
+    /// The comments so far, and where they begin.
+    pub(super) comments: Vec<(Mark, &'text str)>,
+}
+
+impl<'text> Cursor<'text> {
+    pub(super) fn new(text: &'text str) -> Self {
+        Cursor {
+            text,
+            mark: Mark::default(),
+            ended_lines: 0,
+            comments: Vec::new(),
+        }
+    }
+
+    /// The byte so far ahead; nothing at the end of the text.
+    pub(super) fn byte(&self, ahead: usize) -> Option<u8> {
+        self.text.as_bytes().get(self.mark.at + ahead).copied()
+    }
+
+    pub(super) fn is(&self, byte: u8) -> bool {
+        self.byte(0) == Some(byte)
+    }
+
+    /// The text between two places.
+    pub(super) fn between(&self, from: usize, to: usize) -> &'text str {
+        self.text.get(from..to).unwrap_or("")
+    }
+
+    /// Tells whether the rest of the text begins so.
+    pub(super) fn begins_with(&self, text: &str) -> bool {
+        let rest = self.text.as_bytes().get(self.mark.at..).unwrap_or(&[]);
+        rest.starts_with(text.as_bytes())
+    }
+
+    /// A space or a tab.
+    pub(super) fn is_blank(&self, ahead: usize) -> bool {
+        matches!(self.byte(ahead), Some(b' ' | b'\t'))
+    }
+
+    /// A character that ends a line: besides those of every system next-line, line and paragraph separators.
+    pub(super) fn is_break(&self, ahead: usize) -> bool {
+        match self.byte(ahead) {
+            Some(b'\n' | b'\r') => true,
+            Some(0xc2) => self.byte(ahead + 1) == Some(0x85),
+            Some(0xe2) => self.byte(ahead + 1) == Some(0x80) && matches!(self.byte(ahead + 2), Some(0xa8 | 0xa9)),
+            _ => false,
+        }
+    }
+
+    pub(super) fn is_break_or_end(&self, ahead: usize) -> bool {
+        self.byte(ahead).is_none() || self.is_break(ahead)
+    }
+
+    /// Tells whether a word ends so far ahead.
+    pub(super) fn is_blank_or_end(&self, ahead: usize) -> bool {
+        self.is_blank(ahead) || self.is_break_or_end(ahead)
+    }
+
+    /// A marker of a document's start or end.
+    pub(super) fn is_document_marker(&self) -> bool {
+        self.mark.column == 0 && (self.begins_with("---") || self.begins_with("...")) && self.is_blank_or_end(3)
+    }
+
+    /// Goes over one character that ends no line.
+    pub(super) fn skip(&mut self) {
+        let Some(first) = self.byte(0) else { return };
+        if !matches!(first, b' ' | b'\t') {
+            self.ended_lines = 0;
+        }
+        self.mark.at += width(first);
+        self.mark.index += 1;
+        self.mark.column += 1;
+    }
+
+    /// Goes over so many ASCII characters that end no line.
+    pub(super) fn skip_several(&mut self, count: usize) {
+        (0..count).for_each(|_| self.skip());
+    }
+
+    /// Goes over characters up to a line's end.
+    pub(super) fn skip_to_break(&mut self) {
+        while !self.is_break_or_end(0) {
+            self.skip();
+        }
+    }
+
+    /// Goes over a comment, which begins here, up to its line's end.
+    pub(super) fn skip_comment(&mut self) {
+        let start = self.mark;
+        self.skip_to_break();
+        self.comments.push((start, self.between(start.at, self.mark.at)));
+    }
+
+    pub(super) fn skip_blanks(&mut self) {
+        while self.is_blank(0) {
+            self.skip();
+        }
+    }
+
+    /// Goes over a line's end, if one is here; carriage return and line feed are one.
+    pub(super) fn skip_line(&mut self) {
+        let Some(first) = self.byte(0).filter(|_| self.is_break(0)) else {
+            return;
+        };
+        let (bytes, characters) = if first == b'\r' && self.byte(1) == Some(b'\n') {
+            (2, 2)
+        } else {
+            (width(first), 1)
+        };
+        self.mark.at += bytes;
+        self.mark.index += characters;
+        self.mark.column = 0;
+        self.mark.line += 1;
+        self.ended_lines += 1;
+    }
+
+    /// Goes over a line's end, if one is here, and notes it: as a line feed, but separators as themselves.
+    pub(super) fn read_line(&mut self, into: &mut String) {
+        let from = self.mark.at;
+        let is_separator = self.is(0xe2);
+        self.skip_line();
+        if is_separator {
+            into.push_str(self.between(from, self.mark.at));
+        } else if self.mark.at > from {
+            into.push('\n');
+        }
+    }
+}
+
+/// The length of the character that begins with a byte.
+fn width(first: u8) -> usize {
+    match first {
+        0xf0.. => 4,
+        0xe0.. => 3,
+        0xc0.. => 2,
+        _ => 1,
+    }
+}

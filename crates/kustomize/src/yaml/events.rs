@@ -1,0 +1,558 @@
+//! Owns what the tokens of a text make together: documents, collections and scalars, one event after the other, as Go's parser makes
+//! them. Refuses tokens in an order that isn't YAML.
+
+use std::borrow::Cow;
+
+use super::cursor::Mark;
+use super::scalar::Dialect;
+use super::tokens::{Form, Kind, Problem, Scanner, Token};
+
+/// What tags of YAML's own begin with.
+const OWN_TAGS: &str = "tag:yaml.org,2002:";
+/// How much of a text Go reads at once, in bytes.
+const READ_AT_ONCE: usize = 512;
+
+/// What may be written before a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Properties<'text> {
+    pub(super) anchor: Option<&'text str>,
+    /// In its short form.
+    pub(super) tag: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum What<'text> {
+    StreamStart,
+    StreamEnd,
+    DocumentStart,
+    DocumentEnd,
+    Alias(&'text str),
+    Scalar(Cow<'text, str>, Form, Properties<'text>),
+    /// A sequence, which may be in brackets.
+    SequenceStart(bool, Properties<'text>),
+    SequenceEnd,
+    /// A mapping, which may be in braces.
+    MappingStart(bool, Properties<'text>),
+    MappingEnd,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Event<'text> {
+    pub(super) what: What<'text>,
+    pub(super) start: Mark,
+    pub(super) end: Mark,
+}
+
+/// What is expected next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Stream,
+    FirstDocument,
+    Document,
+    Content,
+    DocumentEnd,
+    BlockNode,
+    Entry,
+    /// An entry of a sequence in the column of the mapping that it is in.
+    IndentlessEntry,
+    Key,
+    Value,
+    FlowEntry(First),
+    /// The parts of a pair in a sequence.
+    PairKey,
+    PairValue,
+    PairEnd,
+    FlowKey(First),
+    FlowValue,
+    /// The value of a key that has no colon.
+    NoFlowValue,
+    Over,
+}
+
+/// Whether an entry of a flow collection is its first, before which there is no comma.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    Yes,
+    No,
+}
+
+/// Where a node stands, which decides what it may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Flow,
+    Block,
+    /// In a block mapping.
+    BlockMapping,
+}
+
+pub(super) struct Events<'text> {
+    scanner: Scanner<'text>,
+    state: State,
+    /// What is expected after the collections that are open.
+    states: Vec<State>,
+    /// Handles of tags and what they stand for.
+    handles: Vec<(String, String)>,
+    /// Where the part of the text begins that Go reads together with its first control character, which it refuses.
+    limit: Option<(usize, Problem)>,
+}
+
+impl<'text> Events<'text> {
+    pub(super) fn new(text: &'text str, dialect: Dialect) -> Self {
+        Events {
+            scanner: Scanner::new(text, dialect),
+            state: State::Stream,
+            states: Vec::new(),
+            handles: Vec::new(),
+            limit: forbidden(text),
+        }
+    }
+
+    /// The comments that were read since this was last asked, and where they begin; some stand behind the event last read.
+    pub(super) fn comments(&mut self) -> Vec<(Mark, &'text str)> {
+        self.scanner.comments()
+    }
+
+    /// The next event.
+    pub(super) fn next(&mut self) -> Result<Event<'text>, Problem> {
+        let event = self.event();
+        match self.limit {
+            Some((from, problem)) if self.scanner.read_so_far() + 1 >= from => Err(problem),
+            _ => event,
+        }
+    }
+
+    fn event(&mut self) -> Result<Event<'text>, Problem> {
+        match self.state {
+            State::Stream => {
+                let token = self.token()?;
+                self.state = State::FirstDocument;
+                Ok(of_token(What::StreamStart, &token))
+            }
+            State::FirstDocument => self.document_start(true),
+            State::Document => self.document_start(false),
+            State::Content => {
+                let is_empty = matches!(
+                    self.kind()?,
+                    Kind::Version(..)
+                        | Kind::TagDirective { .. }
+                        | Kind::DocumentStart
+                        | Kind::DocumentEnd
+                        | Kind::StreamEnd
+                );
+                if is_empty {
+                    self.state = self.outer();
+                    self.nothing_here()
+                } else {
+                    self.node(Place::Block)
+                }
+            }
+            State::DocumentEnd => self.document_end(),
+            State::BlockNode => self.node(Place::Block),
+            State::Entry => self.entry(),
+            State::IndentlessEntry => self.indentless_entry(),
+            State::Key => self.key(),
+            State::Value => self.value(),
+            State::FlowEntry(first) => self.flow_entry(first),
+            State::PairKey => self.pair_key(),
+            State::PairValue => self.pair_value(),
+            State::PairEnd => {
+                self.state = State::FlowEntry(First::No);
+                let mark = self.scanner.peek()?.start;
+                Ok(at_mark(What::MappingEnd, mark))
+            }
+            State::FlowKey(first) => self.flow_key(first),
+            State::FlowValue => self.flow_value(),
+            State::NoFlowValue => {
+                self.state = State::FlowKey(First::No);
+                self.nothing_here()
+            }
+            State::Over => {
+                let mark = self.scanner.peek()?.start;
+                Ok(at_mark(What::StreamEnd, mark))
+            }
+        }
+    }
+
+    fn kind(&mut self) -> Result<&Kind<'text>, Problem> {
+        self.scanner.peek().map(|token| &token.kind)
+    }
+
+    /// Takes the next token.
+    fn token(&mut self) -> Result<Token<'text>, Problem> {
+        let here = self.scanner.peek()?.start;
+        self.scanner.take().ok_or(Problem::at(here, "the text ends too early"))
+    }
+
+    /// What is expected after the collection that just ended.
+    fn outer(&mut self) -> State {
+        self.states.pop().unwrap_or(State::Over)
+    }
+
+    fn fail(&mut self, message: &'static str) -> Result<Event<'text>, Problem> {
+        let start = self.scanner.peek()?.start;
+        Err(Problem::at(start, message))
+    }
+
+    /// A scalar that was left out before the next token.
+    fn nothing_here(&mut self) -> Result<Event<'text>, Problem> {
+        let mark = self.scanner.peek()?.start;
+        Ok(nothing(mark))
+    }
+
+    /// Ends a collection with its token.
+    fn end(&mut self, what: What<'text>) -> Result<Event<'text>, Problem> {
+        let token = self.token()?;
+        self.state = self.outer();
+        Ok(of_token(what, &token))
+    }
+
+    fn document_start(&mut self, is_first: bool) -> Result<Event<'text>, Problem> {
+        if !is_first {
+            while *self.kind()? == Kind::DocumentEnd {
+                self.token()?;
+            }
+        }
+        let start = self.scanner.peek()?.start;
+        match self.kind()? {
+            Kind::StreamEnd => {
+                let token = self.token()?;
+                self.state = State::Over;
+                Ok(of_token(What::StreamEnd, &token))
+            }
+            Kind::Version(..) | Kind::TagDirective { .. } | Kind::DocumentStart => self.marked_start(start),
+            _ if is_first => {
+                self.directives()?;
+                self.states.push(State::DocumentEnd);
+                self.state = State::BlockNode;
+                Ok(at_mark(What::DocumentStart, start))
+            }
+            _ => self.marked_start(start),
+        }
+    }
+
+    fn marked_start(&mut self, start: Mark) -> Result<Event<'text>, Problem> {
+        self.directives()?;
+        if *self.kind()? != Kind::DocumentStart {
+            return self.fail("did not find the `---` that begins another document");
+        }
+        self.token()?;
+        self.states.push(State::DocumentEnd);
+        self.state = State::Content;
+        Ok(at_mark(What::DocumentStart, start))
+    }
+
+    fn directives(&mut self) -> Result<(), Problem> {
+        let mut has_version = false;
+        while let Kind::Version(..) | Kind::TagDirective { .. } = self.kind()? {
+            let token = self.token()?;
+            let refuse = |message| Err(Problem::at(token.start, message));
+            match token.kind {
+                Kind::Version(..) if has_version => return refuse("found duplicate %YAML directive"),
+                Kind::Version(1, 1) => has_version = true,
+                Kind::Version(..) => {
+                    return refuse("found incompatible YAML document: the version must be 1.1");
+                }
+                Kind::TagDirective { handle, prefix } => {
+                    if self.handles.iter().any(|(known, _)| *known == handle) {
+                        return refuse("found duplicate %TAG directive");
+                    }
+                    self.handles.push((handle, prefix));
+                }
+                _ => {}
+            }
+        }
+        for (handle, prefix) in [("!", "!"), ("!!", OWN_TAGS)] {
+            if !self.handles.iter().any(|(known, _)| known == handle) {
+                self.handles.push((handle.to_owned(), prefix.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn document_end(&mut self) -> Result<Event<'text>, Problem> {
+        let mark = self.scanner.peek()?.start;
+        if *self.kind()? == Kind::DocumentEnd {
+            self.token()?;
+        }
+        self.handles.clear();
+        self.state = State::Document;
+        Ok(at_mark(What::DocumentEnd, mark))
+    }
+
+    fn node(&mut self, place: Place) -> Result<Event<'text>, Problem> {
+        if let Kind::Alias(name) = *self.kind()? {
+            return self.end(What::Alias(name));
+        }
+        let mut start = self.scanner.peek()?.start;
+        let (mut properties, mut is_first) = (Properties::default(), true);
+        let mut has_tag = false;
+        loop {
+            match self.kind()? {
+                Kind::Anchor(name) if properties.anchor.is_none() => properties.anchor = Some(name),
+                Kind::Tag { .. } if !has_tag => has_tag = true,
+                _ => break,
+            }
+            let token = self.token()?;
+            if is_first {
+                start = token.start;
+            }
+            is_first = false;
+            if let Kind::Tag { handle, suffix } = token.kind {
+                properties.tag = self.tag(token.start, &handle, &suffix)?;
+            }
+        }
+        let is_block = place != Place::Flow;
+        let what = match self.kind()? {
+            Kind::BlockEntry if place == Place::BlockMapping => {
+                self.state = State::IndentlessEntry;
+                let end = self.scanner.peek()?.end;
+                let what = What::SequenceStart(false, properties);
+                return Ok(Event { what, start, end });
+            }
+            Kind::Scalar(..) => {
+                let token = self.token()?;
+                self.state = self.outer();
+                let Kind::Scalar(text, form) = token.kind else {
+                    return self.fail("did not find expected node content");
+                };
+                let end = token.end;
+                let what = What::Scalar(text, form, properties);
+                return Ok(Event { what, start, end });
+            }
+            Kind::FlowSequenceStart => {
+                self.state = State::FlowEntry(First::Yes);
+                What::SequenceStart(true, properties)
+            }
+            Kind::FlowMappingStart => {
+                self.state = State::FlowKey(First::Yes);
+                What::MappingStart(true, properties)
+            }
+            Kind::BlockSequenceStart if is_block => {
+                self.state = State::Entry;
+                What::SequenceStart(false, properties)
+            }
+            Kind::BlockMappingStart if is_block => {
+                self.state = State::Key;
+                What::MappingStart(false, properties)
+            }
+            _ if properties != Properties::default() => {
+                self.state = self.outer();
+                let what = What::Scalar("".into(), Form::Plain, properties);
+                return Ok(at_mark(what, start));
+            }
+            _ => return self.fail("did not find expected node content"),
+        };
+        let token = self.token()?;
+        Ok(Event {
+            what,
+            start,
+            end: token.end,
+        })
+    }
+
+    /// The short form of a tag.
+    fn tag(&self, mark: Mark, handle: &str, suffix: &str) -> Result<Option<String>, Problem> {
+        let long = if handle.is_empty() {
+            suffix.to_owned()
+        } else {
+            let known = self.handles.iter().find(|(known, _)| known == handle);
+            let Some((_, prefix)) = known else {
+                return Err(Problem::at(mark, "found undefined tag handle"));
+            };
+            format!("{prefix}{suffix}")
+        };
+        Ok(Some(match long.strip_prefix(OWN_TAGS) {
+            Some(own) => format!("!!{own}"),
+            None => long,
+        }))
+    }
+
+    fn entry(&mut self) -> Result<Event<'text>, Problem> {
+        match self.kind()? {
+            Kind::BlockEntry => {
+                let mark = self.token()?.end;
+                if matches!(self.kind()?, Kind::BlockEntry | Kind::BlockEnd) {
+                    return Ok(nothing(mark));
+                }
+                self.states.push(State::Entry);
+                self.node(Place::Block)
+            }
+            Kind::BlockEnd => self.end(What::SequenceEnd),
+            _ => self.fail("did not find expected '-' indicator"),
+        }
+    }
+
+    fn indentless_entry(&mut self) -> Result<Event<'text>, Problem> {
+        if *self.kind()? != Kind::BlockEntry {
+            self.state = self.outer();
+            let mark = self.scanner.peek()?.start;
+            return Ok(at_mark(What::SequenceEnd, mark));
+        }
+        let mark = self.token()?.end;
+        if matches!(
+            self.kind()?,
+            Kind::BlockEntry | Kind::Key | Kind::Value | Kind::BlockEnd
+        ) {
+            return Ok(nothing(mark));
+        }
+        self.states.push(State::IndentlessEntry);
+        self.node(Place::Block)
+    }
+
+    fn key(&mut self) -> Result<Event<'text>, Problem> {
+        match self.kind()? {
+            Kind::Key => {
+                let mark = self.token()?.end;
+                self.part(mark, State::Value)
+            }
+            Kind::BlockEnd => self.end(What::MappingEnd),
+            _ => self.fail("did not find expected key"),
+        }
+    }
+
+    fn value(&mut self) -> Result<Event<'text>, Problem> {
+        if *self.kind()? != Kind::Value {
+            self.state = State::Key;
+            return self.nothing_here();
+        }
+        let mark = self.token()?.end;
+        self.part(mark, State::Key)
+    }
+
+    /// The key or value of a block mapping, whose sign ended at a mark.
+    fn part(&mut self, mark: Mark, next: State) -> Result<Event<'text>, Problem> {
+        if matches!(self.kind()?, Kind::Key | Kind::Value | Kind::BlockEnd) {
+            self.state = next;
+            return Ok(nothing(mark));
+        }
+        self.states.push(next);
+        self.node(Place::BlockMapping)
+    }
+
+    /// Goes over the comma before an entry of a flow collection that isn't its first.
+    fn comma(&mut self, first: First, message: &'static str) -> Result<(), Problem> {
+        if first == First::No {
+            if *self.kind()? != Kind::FlowEntry {
+                return self.fail(message).map(|_| ());
+            }
+            self.token()?;
+        }
+        Ok(())
+    }
+
+    fn flow_entry(&mut self, first: First) -> Result<Event<'text>, Problem> {
+        if *self.kind()? != Kind::FlowSequenceEnd {
+            self.comma(first, "did not find expected ',' or ']'")?;
+            match self.kind()? {
+                Kind::Key => {
+                    let token = self.token()?;
+                    self.state = State::PairKey;
+                    return Ok(of_token(What::MappingStart(true, Properties::default()), &token));
+                }
+                Kind::FlowSequenceEnd => {}
+                _ => {
+                    self.states.push(State::FlowEntry(First::No));
+                    return self.node(Place::Flow);
+                }
+            }
+        }
+        self.end(What::SequenceEnd)
+    }
+
+    fn pair_key(&mut self) -> Result<Event<'text>, Problem> {
+        if !matches!(self.kind()?, Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd) {
+            self.states.push(State::PairValue);
+            return self.node(Place::Flow);
+        }
+        // Go goes over this token, whichever it is.
+        let mark = self.token()?.end;
+        self.state = State::PairValue;
+        Ok(nothing(mark))
+    }
+
+    fn pair_value(&mut self) -> Result<Event<'text>, Problem> {
+        if *self.kind()? == Kind::Value {
+            self.token()?;
+            if !matches!(self.kind()?, Kind::FlowEntry | Kind::FlowSequenceEnd) {
+                self.states.push(State::PairEnd);
+                return self.node(Place::Flow);
+            }
+        }
+        self.state = State::PairEnd;
+        self.nothing_here()
+    }
+
+    fn flow_key(&mut self, first: First) -> Result<Event<'text>, Problem> {
+        if *self.kind()? != Kind::FlowMappingEnd {
+            self.comma(first, "did not find expected ',' or '}'")?;
+            match self.kind()? {
+                Kind::Key => {
+                    self.token()?;
+                    if matches!(self.kind()?, Kind::Value | Kind::FlowEntry | Kind::FlowMappingEnd) {
+                        self.state = State::FlowValue;
+                        return self.nothing_here();
+                    }
+                    self.states.push(State::FlowValue);
+                    return self.node(Place::Flow);
+                }
+                Kind::FlowMappingEnd => {}
+                _ => {
+                    self.states.push(State::NoFlowValue);
+                    return self.node(Place::Flow);
+                }
+            }
+        }
+        self.end(What::MappingEnd)
+    }
+
+    fn flow_value(&mut self) -> Result<Event<'text>, Problem> {
+        if *self.kind()? == Kind::Value {
+            self.token()?;
+            if !matches!(self.kind()?, Kind::FlowEntry | Kind::FlowMappingEnd) {
+                self.states.push(State::FlowKey(First::No));
+                return self.node(Place::Flow);
+            }
+        }
+        self.state = State::FlowKey(First::No);
+        self.nothing_here()
+    }
+}
+
+fn of_token<'text>(what: What<'text>, token: &Token<'text>) -> Event<'text> {
+    Event {
+        what,
+        start: token.start,
+        end: token.end,
+    }
+}
+
+fn at_mark(what: What<'_>, mark: Mark) -> Event<'_> {
+    Event {
+        what,
+        start: mark,
+        end: mark,
+    }
+}
+
+fn nothing<'text>(mark: Mark) -> Event<'text> {
+    at_mark(What::Scalar("".into(), Form::Plain, Properties::default()), mark)
+}
+
+/// Where Go would find a character that it refuses wherever it stands: with the part of the text that the character is in.
+fn forbidden(text: &str) -> Option<(usize, Problem)> {
+    // Nothing that is refused begins with another byte.
+    let is_suspicious =
+        |byte: u8| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r') || matches!(byte, 0x7f | 0xc2 | 0xef);
+    if !text.bytes().any(is_suspicious) {
+        return None;
+    }
+    let (at, _) = text.char_indices().find(|(_, character)| {
+        !matches!(
+            character,
+            '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..
+        )
+    })?;
+    let line = 1 + text.get(..at).unwrap_or("").matches('\n').count();
+    let message = "control characters are not allowed: write them as escapes in double quotes";
+    Some((at - at % READ_AT_ONCE, Problem { line, message }))
+}

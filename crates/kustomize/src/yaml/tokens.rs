@@ -1,0 +1,554 @@
+//! Owns the tokens of a text of YAML and where each may stand: indentation, simple keys and comments, as Go's scanner has them. What
+//! their text is [`super::token_text`] says, what they make together [`super::events`].
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+
+use super::cursor::{Cursor, Mark};
+use super::scalar::Dialect;
+use super::token_text;
+
+/// The furthest that a key's colon may be from its start, in characters.
+const LONGEST_KEY: usize = 1024;
+/// How far yaml.v3 looks for a comment, in bytes.
+const COMMENT_AHEAD: usize = 512;
+
+/// Why a text isn't YAML.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Problem {
+    /// Its line in the text, from 1.
+    pub(super) line: usize,
+    pub(super) message: &'static str,
+}
+
+impl Problem {
+    pub(super) fn at(mark: Mark, message: &'static str) -> Self {
+        Problem {
+            line: mark.line + 1,
+            message,
+        }
+    }
+}
+
+/// How a scalar is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Plain,
+    Single,
+    Double,
+    Literal,
+    Folded,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind<'text> {
+    StreamStart,
+    StreamEnd,
+    Version(u32, u32),
+    TagDirective { handle: String, prefix: String },
+    DocumentStart,
+    DocumentEnd,
+    BlockSequenceStart,
+    BlockMappingStart,
+    BlockEnd,
+    FlowSequenceStart,
+    FlowSequenceEnd,
+    FlowMappingStart,
+    FlowMappingEnd,
+    BlockEntry,
+    FlowEntry,
+    Key,
+    Value,
+    Alias(&'text str),
+    Anchor(&'text str),
+    Tag { handle: String, suffix: String },
+    Scalar(Cow<'text, str>, Form),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Token<'text> {
+    pub(super) kind: Kind<'text>,
+    pub(super) start: Mark,
+    pub(super) end: Mark,
+}
+
+/// What may turn out to be a key, without a sign before it.
+#[derive(Debug, Clone, Copy, Default)]
+struct SimpleKey {
+    possible: bool,
+    /// Nothing but a key can stand there.
+    required: bool,
+    /// The number of its token.
+    token: usize,
+    mark: Mark,
+}
+
+pub(super) struct Scanner<'text> {
+    cursor: Cursor<'text>,
+    dialect: Dialect,
+    /// The text begins with a byte order mark: Go looks for one there whenever it looks for one at the start of a line.
+    begins_with_mark: bool,
+    queue: VecDeque<Token<'text>>,
+    /// How many tokens have left the queue.
+    taken: usize,
+    /// The first token of the queue can't change any more.
+    is_settled: bool,
+    has_begun: bool,
+    /// The column of the innermost block collection that is open.
+    indent: Option<usize>,
+    indents: Vec<Option<usize>>,
+    may_be_key: bool,
+    /// What may be a key: in a block first, then in each open flow collection.
+    keys: Vec<SimpleKey>,
+    /// Where among them that of a token is.
+    key_of_token: BTreeMap<usize, usize>,
+}
+
+impl<'text> Scanner<'text> {
+    pub(super) fn new(text: &'text str, dialect: Dialect) -> Self {
+        Scanner {
+            cursor: Cursor::new(text),
+            dialect,
+            begins_with_mark: text.starts_with('\u{feff}'),
+            queue: VecDeque::new(),
+            taken: 0,
+            is_settled: false,
+            has_begun: false,
+            indent: None,
+            indents: Vec::new(),
+            may_be_key: true,
+            keys: vec![SimpleKey::default()],
+            key_of_token: BTreeMap::new(),
+        }
+    }
+
+    /// How far the text has been read, in bytes.
+    pub(super) fn read_so_far(&self) -> usize {
+        self.cursor.mark.at
+    }
+
+    /// The comments that were read since this was last asked.
+    pub(super) fn comments(&mut self) -> Vec<(Mark, &'text str)> {
+        std::mem::take(&mut self.cursor.comments)
+    }
+
+    /// The next token.
+    pub(super) fn peek(&mut self) -> Result<&Token<'text>, Problem> {
+        if !self.is_settled {
+            self.settle()?;
+        }
+        self.queue
+            .front()
+            .ok_or(Problem::at(self.cursor.mark, "the text ends too early"))
+    }
+
+    /// Takes the token that [`Self::peek`] answered.
+    pub(super) fn take(&mut self) -> Option<Token<'text>> {
+        self.is_settled = false;
+        self.taken += 1;
+        self.queue.pop_front()
+    }
+
+    /// Reads until the first token of the queue can't change any more: yaml.v3 reads two more, for the comments behind it.
+    fn settle(&mut self) -> Result<(), Problem> {
+        let ahead = if self.dialect == Dialect::V3 { 2 } else { 0 };
+        while self.queue.len() <= ahead || self.may_first_be_key()? {
+            self.next_token()?;
+        }
+        self.is_settled = true;
+        Ok(())
+    }
+
+    fn may_first_be_key(&mut self) -> Result<bool, Problem> {
+        match self.key_of_token.get(&self.taken) {
+            Some(level) => self.is_possible_key(*level),
+            None => Ok(false),
+        }
+    }
+
+    fn next_token(&mut self) -> Result<(), Problem> {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.push(Kind::StreamStart, self.cursor.mark);
+            return Ok(());
+        }
+        self.skip_to_token()?;
+        self.close_blocks(Some(self.cursor.mark.column));
+        let Some(first) = self.cursor.byte(0) else {
+            return self.end_of_stream();
+        };
+        if self.cursor.mark.column == 0 && first == b'%' {
+            return self.directive();
+        }
+        if self.cursor.is_document_marker() {
+            return self.document_marker(first);
+        }
+        self.token(first)?;
+        if self.dialect == Dialect::V3 && self.queue.back().is_none_or(|last| last.kind != Kind::BlockEntry) {
+            self.skip_comment_behind();
+        }
+        Ok(())
+    }
+
+    fn token(&mut self, first: u8) -> Result<(), Problem> {
+        let in_flow = self.in_flow();
+        let blank_follows = self.cursor.is_blank_or_end(1);
+        match first {
+            b'[' => self.open_flow(Kind::FlowSequenceStart),
+            b'{' => self.open_flow(Kind::FlowMappingStart),
+            b']' => self.close_flow(Kind::FlowSequenceEnd),
+            b'}' => self.close_flow(Kind::FlowMappingEnd),
+            b',' => {
+                self.forget_key()?;
+                self.may_be_key = true;
+                self.sign(Kind::FlowEntry);
+                Ok(())
+            }
+            b'-' if blank_follows => self.block_entry(),
+            b'?' if in_flow || blank_follows => self.key_sign(),
+            b':' if in_flow || blank_follows => self.value_sign(),
+            b'*' | b'&' => {
+                self.begin_scalar()?;
+                let start = self.cursor.mark;
+                let name = token_text::anchor(&mut self.cursor)?;
+                let kind = if first == b'*' {
+                    Kind::Alias(name)
+                } else {
+                    Kind::Anchor(name)
+                };
+                self.push(kind, start);
+                Ok(())
+            }
+            b'!' => {
+                self.begin_scalar()?;
+                let start = self.cursor.mark;
+                let kind = token_text::tag(&mut self.cursor)?;
+                self.push(kind, start);
+                Ok(())
+            }
+            b'|' | b'>' if !in_flow => {
+                self.forget_key()?;
+                self.may_be_key = true;
+                let start = self.cursor.mark;
+                let kind = token_text::block(&mut self.cursor, self.indent)?;
+                self.push(kind, start);
+                Ok(())
+            }
+            b'\'' | b'"' => {
+                self.begin_scalar()?;
+                let start = self.cursor.mark;
+                let kind = token_text::quoted(&mut self.cursor)?;
+                self.push(kind, start);
+                Ok(())
+            }
+            b'#' | b'|' | b'>' | b'%' | b'@' | b'`' | b'\t' => self.no_token(),
+            _ => {
+                self.begin_scalar()?;
+                self.plain()
+            }
+        }
+    }
+
+    fn no_token(&self) -> Result<(), Problem> {
+        let message = if self.cursor.is(b'\t') {
+            "found a tab character that cannot start any token; indent with spaces"
+        } else {
+            "found character that cannot start any token; put the text in quotes"
+        };
+        Err(Problem::at(self.cursor.mark, message))
+    }
+
+    fn in_flow(&self) -> bool {
+        self.keys.len() > 1
+    }
+
+    /// Puts a token that ends here into the queue.
+    fn push(&mut self, kind: Kind<'text>, start: Mark) {
+        let end = self.cursor.mark;
+        self.queue.push_back(Token { kind, start, end });
+    }
+
+    /// Puts a token of one character into the queue.
+    fn sign(&mut self, kind: Kind<'text>) {
+        let start = self.cursor.mark;
+        self.cursor.skip();
+        self.push(kind, start);
+    }
+
+    /// Puts a token that has no text before another in the queue; last, if that is none.
+    fn insert(&mut self, kind: Kind<'text>, mark: Mark, before: Option<usize>) {
+        // A token that has left the queue already can't have another before it: Go then puts that last, too.
+        let place = before.and_then(|number| number.checked_sub(self.taken));
+        let token = Token {
+            kind,
+            start: mark,
+            end: mark,
+        };
+        let last = self.queue.len();
+        self.queue.insert(place.map_or(last, |place| place.min(last)), token);
+    }
+
+    fn plain(&mut self) -> Result<(), Problem> {
+        let start = self.cursor.mark;
+        let indent = self.indent.map_or(0, |indent| indent + 1);
+        let in_flow = self.in_flow();
+        let plain = token_text::plain(&mut self.cursor, indent, in_flow)?;
+        self.may_be_key |= plain.ends_lines;
+        self.queue.push_back(Token {
+            kind: Kind::Scalar(plain.text, Form::Plain),
+            start,
+            end: plain.end,
+        });
+        Ok(())
+    }
+
+    /// Tells whether what was noted may still be a key: keys stay on a line and aren't long.
+    fn is_possible_key(&mut self, level: usize) -> Result<bool, Problem> {
+        let here = self.cursor.mark;
+        let Some(key) = self.keys.get_mut(level).filter(|key| key.possible) else {
+            return Ok(false);
+        };
+        if key.mark.line < here.line || key.mark.index + LONGEST_KEY < here.index {
+            if key.required {
+                return Err(Problem::at(key.mark, "could not find expected ':'"));
+            }
+            key.possible = false;
+        }
+        Ok(key.possible)
+    }
+
+    /// Notes that what begins here may be a key, if it may.
+    fn note_key(&mut self) -> Result<(), Problem> {
+        if !self.may_be_key {
+            return Ok(());
+        }
+        self.forget_key()?;
+        let token = self.taken + self.queue.len();
+        let (level, required) = (
+            self.keys.len() - 1,
+            !self.in_flow() && self.indent == Some(self.cursor.mark.column),
+        );
+        if let Some(key) = self.keys.last_mut() {
+            *key = SimpleKey {
+                possible: true,
+                required,
+                token,
+                mark: self.cursor.mark,
+            };
+        }
+        self.key_of_token.insert(token, level);
+        Ok(())
+    }
+
+    fn forget_key(&mut self) -> Result<(), Problem> {
+        let Some(key) = self.keys.last_mut().filter(|key| key.possible) else {
+            return Ok(());
+        };
+        if key.required {
+            return Err(Problem::at(key.mark, "could not find expected ':'"));
+        }
+        key.possible = false;
+        self.key_of_token.remove(&key.token);
+        Ok(())
+    }
+
+    fn begin_scalar(&mut self) -> Result<(), Problem> {
+        self.note_key()?;
+        self.may_be_key = false;
+        Ok(())
+    }
+
+    /// Opens a block collection at a column, unless the innermost is there or deeper; before a token, if one is given.
+    fn open_block(&mut self, column: usize, kind: Kind<'text>, mark: Mark, before: Option<usize>) {
+        if !self.in_flow() && self.indent.is_none_or(|indent| indent < column) {
+            self.indents.push(self.indent.replace(column));
+            self.insert(kind, mark, before);
+        }
+    }
+
+    /// Closes the block collections that are deeper than a column; all of them, if there is none.
+    fn close_blocks(&mut self, column: Option<usize>) {
+        if self.in_flow() {
+            return;
+        }
+        while self.indent > column {
+            self.push(Kind::BlockEnd, self.cursor.mark);
+            self.indent = self.indents.pop().flatten();
+        }
+    }
+
+    fn end_of_stream(&mut self) -> Result<(), Problem> {
+        if self.cursor.mark.column != 0 {
+            self.cursor.mark.column = 0;
+            self.cursor.mark.line += 1;
+        }
+        self.close_blocks(None);
+        self.forget_key()?;
+        self.may_be_key = false;
+        self.push(Kind::StreamEnd, self.cursor.mark);
+        Ok(())
+    }
+
+    fn directive(&mut self) -> Result<(), Problem> {
+        self.close_blocks(None);
+        self.forget_key()?;
+        self.may_be_key = false;
+        let start = self.cursor.mark;
+        let kind = token_text::directive(&mut self.cursor)?;
+        self.push(kind, start);
+        Ok(())
+    }
+
+    fn document_marker(&mut self, first: u8) -> Result<(), Problem> {
+        self.close_blocks(None);
+        self.forget_key()?;
+        self.may_be_key = false;
+        let start = self.cursor.mark;
+        self.cursor.skip_several(3);
+        let kind = if first == b'-' {
+            Kind::DocumentStart
+        } else {
+            Kind::DocumentEnd
+        };
+        self.push(kind, start);
+        Ok(())
+    }
+
+    fn open_flow(&mut self, kind: Kind<'text>) -> Result<(), Problem> {
+        self.note_key()?;
+        self.keys.push(SimpleKey {
+            token: self.taken + self.queue.len(),
+            ..SimpleKey::default()
+        });
+        self.may_be_key = true;
+        self.sign(kind);
+        Ok(())
+    }
+
+    fn close_flow(&mut self, kind: Kind<'text>) -> Result<(), Problem> {
+        self.forget_key()?;
+        if self.in_flow()
+            && let Some(key) = self.keys.pop()
+        {
+            self.key_of_token.remove(&key.token);
+        }
+        self.may_be_key = false;
+        self.sign(kind);
+        Ok(())
+    }
+
+    fn block_entry(&mut self) -> Result<(), Problem> {
+        let mark = self.cursor.mark;
+        if !self.in_flow() {
+            if !self.may_be_key {
+                return Err(Problem::at(
+                    mark,
+                    "block sequence entries are not allowed in this context",
+                ));
+            }
+            self.open_block(mark.column, Kind::BlockSequenceStart, mark, None);
+        }
+        self.forget_key()?;
+        self.may_be_key = true;
+        self.sign(Kind::BlockEntry);
+        Ok(())
+    }
+
+    fn key_sign(&mut self) -> Result<(), Problem> {
+        let mark = self.cursor.mark;
+        if !self.in_flow() {
+            if !self.may_be_key {
+                return Err(Problem::at(mark, "mapping keys are not allowed in this context"));
+            }
+            self.open_block(mark.column, Kind::BlockMappingStart, mark, None);
+        }
+        self.forget_key()?;
+        self.may_be_key = !self.in_flow();
+        self.sign(Kind::Key);
+        Ok(())
+    }
+
+    fn value_sign(&mut self) -> Result<(), Problem> {
+        let level = self.keys.len() - 1;
+        if self.is_possible_key(level)?
+            && let Some(key) = self.keys.last_mut()
+        {
+            key.possible = false;
+            let SimpleKey { token, mark, .. } = *key;
+            self.insert(Kind::Key, mark, Some(token));
+            self.open_block(mark.column, Kind::BlockMappingStart, mark, Some(token));
+            self.key_of_token.remove(&token);
+            self.may_be_key = false;
+        } else {
+            let mark = self.cursor.mark;
+            if !self.in_flow() {
+                if !self.may_be_key {
+                    return Err(Problem::at(mark, "mapping values are not allowed in this context"));
+                }
+                self.open_block(mark.column, Kind::BlockMappingStart, mark, None);
+            }
+            self.may_be_key = !self.in_flow();
+        }
+        self.sign(Kind::Value);
+        Ok(())
+    }
+
+    fn skip_to_token(&mut self) -> Result<(), Problem> {
+        loop {
+            if self.begins_with_mark && self.cursor.mark.column == 0 {
+                self.cursor.skip();
+            }
+            let tabs = self.in_flow() || !self.may_be_key;
+            while self.cursor.is(b' ') || tabs && self.cursor.is(b'\t') {
+                self.cursor.skip();
+            }
+            if self.cursor.is(b'#') {
+                self.skip_comments();
+            }
+            if !self.cursor.is_break(0) {
+                return Ok(());
+            }
+            self.cursor.skip_line();
+            self.may_be_key |= !self.in_flow();
+        }
+    }
+
+    /// Goes over a comment. yaml.v3 then goes on to one after it, if nothing but blanks and lines' ends are between them, tabs too.
+    fn skip_comments(&mut self) {
+        loop {
+            self.cursor.skip_comment();
+            if self.dialect != Dialect::V3 {
+                return;
+            }
+            let mut ahead = 1;
+            while ahead < COMMENT_AHEAD && (self.cursor.is_blank(ahead) || self.cursor.is_break(ahead)) {
+                ahead += 1;
+            }
+            if ahead == COMMENT_AHEAD || self.cursor.byte(ahead) != Some(b'#') {
+                return;
+            }
+            while !self.cursor.is(b'#') {
+                if self.cursor.is_break(0) {
+                    self.cursor.skip_line();
+                } else {
+                    self.cursor.skip();
+                }
+            }
+        }
+    }
+
+    /// Goes over a comment behind the token that was just read, which needs no space before it.
+    fn skip_comment_behind(&mut self) {
+        if self.cursor.ended_lines > 0 {
+            return;
+        }
+        let mut ahead = 0;
+        while ahead < COMMENT_AHEAD && self.cursor.is_blank(ahead) {
+            ahead += 1;
+        }
+        if ahead < COMMENT_AHEAD && self.cursor.byte(ahead) == Some(b'#') {
+            self.cursor.skip_blanks();
+            self.cursor.skip_comment();
+        }
+    }
+}
