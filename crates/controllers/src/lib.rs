@@ -14,6 +14,7 @@ mod answers;
 mod artifacts;
 mod cache;
 mod config;
+mod dependents;
 mod drive;
 mod execute;
 mod git_repository;

@@ -102,20 +102,32 @@ pub fn of(object: &Value) -> Health {
     }
 }
 
+/// A condition as an object of any kind states it; what it leaves out is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StatedCondition<'a> {
+    pub(crate) status: &'a str,
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
+}
+
+impl<'a> StatedCondition<'a> {
+    /// The first condition of that type in the object's status.
+    pub(crate) fn of(object: &'a Value, type_: &str) -> Option<Self> {
+        fn text<'a>(condition: &'a Value, key: &str) -> &'a str {
+            condition.get(key).and_then(Value::as_str).unwrap_or_default()
+        }
+        let conditions = object.pointer("/status/conditions")?.as_array()?;
+        let condition = conditions.iter().find(|condition| text(condition, "type") == type_)?;
+        Some(Self {
+            status: text(condition, "status"),
+            reason: text(condition, "reason"),
+            message: text(condition, "message"),
+        })
+    }
+}
+
 fn condition(object: &Value, type_: &str) -> Option<(String, String)> {
-    let text = |condition: &Value, key: &str| {
-        condition
-            .get(key)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    object
-        .pointer("/status/conditions")?
-        .as_array()?
-        .iter()
-        .find(|condition| text(condition, "type") == type_)
-        .map(|condition| (text(condition, "status"), text(condition, "message")))
+    StatedCondition::of(object, type_).map(|condition| (condition.status.to_owned(), condition.message.to_owned()))
 }
 
 fn number(object: &Value, pointer: &str, default: i64) -> i64 {

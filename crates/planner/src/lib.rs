@@ -16,7 +16,9 @@
 //! the printed nor the serialised form of anything here.
 
 pub mod answer;
+pub mod dependents;
 pub mod digest;
+mod ending;
 pub mod fields;
 pub mod gitrepository;
 pub mod health;
@@ -30,6 +32,7 @@ pub mod surface;
 pub mod tenant;
 
 pub use answer::{Failure, Live, WriteAnswer};
+pub use ending::requested_at;
 pub use object::{Object, Origin, RenderedObject};
 pub use overlay::Overlay;
 pub use plan::{Event, EventKind, FinalizerChange, Next, Plan, Step, Withheld};

@@ -8,8 +8,7 @@ use serde_json::Value;
 use tenure_api::{GitRepository, ObjectId};
 use tenure_cluster::ClusterError;
 use tenure_planner::gitrepository::{Attempt, FetchOutcome, Memory, Snapshot, plan};
-use tenure_planner::kustomization::requested_at;
-use tenure_planner::{Next, Step};
+use tenure_planner::{Next, Step, requested_at};
 use tenure_sources::SourceKey;
 use tokio::sync::Semaphore;
 

@@ -8,11 +8,9 @@ use serde_json::Value;
 use tenure_api::{Kustomization, ObjectId};
 use tenure_cluster::{Client, ClusterError, Identity};
 use tenure_planner::answer::KindAnswer;
-use tenure_planner::kustomization::{
-    Attempt, Memory, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, plan, requested_at,
-};
+use tenure_planner::kustomization::{Attempt, Memory, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, plan};
 use tenure_planner::plan::RenderRequest;
-use tenure_planner::{FinalizerChange, Live, Next, Step, WriteAnswer, digest};
+use tenure_planner::{FinalizerChange, Live, Next, Step, WriteAnswer, digest, requested_at};
 use tokio::sync::Semaphore;
 
 use super::observe;

@@ -9,15 +9,13 @@ use serde_json::Value;
 use tenure_api::metadata::SURFACE_LABEL;
 use tenure_api::{ObjectId, Surface};
 use tenure_cluster::ClusterError;
-use tenure_planner::kustomization::requested_at;
 use tenure_planner::surface::{Attempt, Snapshot, plan};
-use tenure_planner::{Live, Next, Object, WriteAnswer};
+use tenure_planner::{Live, Next, Object, requested_at};
 use tokio::sync::Semaphore;
 
+use crate::dependents::{Answered, carry_out};
 use crate::drive::Reconciler;
-use crate::execute::{Answer, execute};
 use crate::key::Key;
-use crate::own::Own;
 use crate::world::World;
 
 /// One Surface's reconciler.
@@ -25,8 +23,7 @@ pub(crate) struct SurfaceReconciler {
     world: Arc<World>,
     key: Key,
     snapshot: Option<Snapshot>,
-    /// What this attempt read or wrote and no watch has told of yet.
-    answered: BTreeMap<ObjectId, Live>,
+    answered: Answered,
     /// What the surface generated, when the last attempt ended.
     seen: BTreeMap<ObjectId, Live>,
 }
@@ -37,7 +34,7 @@ impl SurfaceReconciler {
             world,
             key,
             snapshot: None,
-            answered: BTreeMap::new(),
+            answered: Answered::default(),
             seen: BTreeMap::new(),
         }
     }
@@ -73,39 +70,17 @@ impl SurfaceReconciler {
 
     async fn observe(&mut self, surface: &Surface) -> &mut Snapshot {
         let placement = self.world.place(&self.key.namespace).await;
-        let mut live = self.children();
-        for (id, answer) in &self.answered {
-            live.entry(id.clone()).or_insert_with(|| answer.clone());
-        }
+        let live = self.answered.beside(self.children());
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             surface: surface.clone(),
             placement: placement.clone(),
             live: BTreeMap::new(),
-            attempt: Attempt::begin(Timestamp::now(), surface),
+            attempt: Attempt::begin(Timestamp::now(), &surface.metadata),
         });
         snapshot.surface = surface.clone();
         snapshot.placement = placement;
         snapshot.live = live;
         snapshot
-    }
-
-    fn take(&mut self, answer: Answer) {
-        let Some(snapshot) = &mut self.snapshot else { return };
-        match answer {
-            Answer::Live(id, answer) => {
-                self.answered.insert(id, answer);
-            }
-            Answer::Applied(id, answer) => {
-                if let WriteAnswer::Done(object) = &answer {
-                    self.answered.insert(id.clone(), Live::Present(object.clone()));
-                }
-                snapshot.attempt.applied.insert(id, answer);
-            }
-            Answer::Deleted(id, answer) => {
-                snapshot.attempt.deleted.insert(id, answer);
-            }
-            Answer::Kind(..) | Answer::DryRun(..) | Answer::TakenOver(..) => {}
-        }
     }
 }
 
@@ -127,30 +102,20 @@ impl Reconciler for SurfaceReconciler {
         let plan = plan(snapshot, Timestamp::now());
         tracing::debug!(plan = %plan, "planned");
         self.seen = self.children();
-        // execute
-        let status = serde_json::to_value(&surface.status).unwrap_or(Value::Null);
-        let own = Own::new(&self.key, &surface.metadata, status);
-        if let Some(change) = &plan.finalizer {
-            own.change_finalizer(&self.world, change).await?;
-        }
-        if let (false, Some(identity)) = (plan.steps.is_empty(), &plan.identity) {
-            let client = self.world.clients.for_identity(identity).await?;
-            for answer in execute(&self.world.clients, &client, &plan.steps).await {
-                self.take(answer);
+        // execute and write
+        let take = |answer| {
+            if let Some(snapshot) = &mut self.snapshot {
+                self.answered.take(&mut snapshot.attempt, answer);
             }
-        }
-        // write
-        if let Some(status) = &plan.status {
-            own.write_status(&self.world, status).await?;
-        }
-        own.write_events(&self.world, &plan.events).await;
+        };
+        carry_out(&self.world, &self.key, &surface.metadata, &surface.status, &plan, take).await?;
         Ok(Some(plan.next))
     }
 
     fn restart(&mut self) {
         self.answered.clear();
         match (self.current(), &mut self.snapshot) {
-            (Some(surface), Some(snapshot)) => snapshot.attempt = Attempt::begin(Timestamp::now(), &surface),
+            (Some(surface), Some(snapshot)) => snapshot.attempt = Attempt::begin(Timestamp::now(), &surface.metadata),
             _ => self.snapshot = None,
         }
     }

@@ -6,20 +6,18 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
-use serde_json::Value;
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{ObjectId, Tenant};
 use tenure_cluster::ClusterError;
 use tenure_planner::tenant::{Attempt, Snapshot, plan};
-use tenure_planner::{Live, Next, Object, WriteAnswer};
+use tenure_planner::{Live, Next, Object};
 use tenure_tenancy::Realm;
 use tokio::sync::Semaphore;
 
 use crate::cache::Cache;
+use crate::dependents::{Answered, carry_out};
 use crate::drive::Reconciler;
-use crate::execute::{Answer, execute};
 use crate::key::Key;
-use crate::own::Own;
 use crate::world::World;
 
 /// One Tenant's reconciler.
@@ -27,8 +25,7 @@ pub(crate) struct TenantReconciler {
     world: Arc<World>,
     key: Key,
     snapshot: Option<Snapshot>,
-    /// What this attempt read or wrote and no watch has told of yet.
-    answered: BTreeMap<ObjectId, Live>,
+    answered: Answered,
     /// What the last attempt saw when it ended.
     seen: Option<(Arc<Realm>, BTreeMap<ObjectId, Live>)>,
 }
@@ -39,7 +36,7 @@ impl TenantReconciler {
             world,
             key,
             snapshot: None,
-            answered: BTreeMap::new(),
+            answered: Answered::default(),
             seen: None,
         }
     }
@@ -68,40 +65,18 @@ impl TenantReconciler {
     fn observe(&mut self, tenant: &Tenant) -> &mut Snapshot {
         let realm = self.world.realm();
         let labelled = self.labelled();
-        let mut live = labelled.clone();
-        for (id, answer) in &self.answered {
-            live.entry(id.clone()).or_insert_with(|| answer.clone());
-        }
+        let live = self.answered.beside(labelled.clone());
         self.seen = Some((Arc::clone(&realm), labelled));
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             tenant: tenant.clone(),
             realm: Realm::default(),
             live: BTreeMap::new(),
-            attempt: Attempt::begin(Timestamp::now(), tenant),
+            attempt: Attempt::begin(Timestamp::now(), &tenant.metadata),
         });
         snapshot.tenant = tenant.clone();
         snapshot.realm = realm.as_ref().clone();
         snapshot.live = live;
         snapshot
-    }
-
-    fn take(&mut self, answer: Answer) {
-        let Some(snapshot) = &mut self.snapshot else { return };
-        match answer {
-            Answer::Live(id, answer) => {
-                self.answered.insert(id, answer);
-            }
-            Answer::Applied(id, answer) => {
-                if let WriteAnswer::Done(object) = &answer {
-                    self.answered.insert(id.clone(), Live::Present(object.clone()));
-                }
-                snapshot.attempt.applied.insert(id, answer);
-            }
-            Answer::Deleted(id, answer) => {
-                snapshot.attempt.deleted.insert(id, answer);
-            }
-            Answer::Kind(..) | Answer::DryRun(..) | Answer::TakenOver(..) => {}
-        }
     }
 }
 
@@ -121,30 +96,20 @@ impl Reconciler for TenantReconciler {
         // plan
         let plan = plan(snapshot, Timestamp::now());
         tracing::debug!(plan = %plan, "planned");
-        // execute
-        let status = serde_json::to_value(&tenant.status).unwrap_or(Value::Null);
-        let own = Own::new(&self.key, &tenant.metadata, status);
-        if let Some(change) = &plan.finalizer {
-            own.change_finalizer(&self.world, change).await?;
-        }
-        if let (false, Some(identity)) = (plan.steps.is_empty(), &plan.identity) {
-            let client = self.world.clients.for_identity(identity).await?;
-            for answer in execute(&self.world.clients, &client, &plan.steps).await {
-                self.take(answer);
+        // execute and write
+        let take = |answer| {
+            if let Some(snapshot) = &mut self.snapshot {
+                self.answered.take(&mut snapshot.attempt, answer);
             }
-        }
-        // write
-        if let Some(status) = &plan.status {
-            own.write_status(&self.world, status).await?;
-        }
-        own.write_events(&self.world, &plan.events).await;
+        };
+        carry_out(&self.world, &self.key, &tenant.metadata, &tenant.status, &plan, take).await?;
         Ok(Some(plan.next))
     }
 
     fn restart(&mut self) {
         self.answered.clear();
         match (self.current(), &mut self.snapshot) {
-            (Some(tenant), Some(snapshot)) => snapshot.attempt = Attempt::begin(Timestamp::now(), &tenant),
+            (Some(tenant), Some(snapshot)) => snapshot.attempt = Attempt::begin(Timestamp::now(), &tenant.metadata),
             _ => self.snapshot = None,
         }
     }

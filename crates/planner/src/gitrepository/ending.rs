@@ -6,81 +6,42 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_api::artifact::Artifact;
-use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::metadata::SOURCE_EVENT_REVISION;
-use tenure_api::{GitRepositoryStatus, Time, reason};
+use tenure_api::{GitRepositoryStatus, reason};
 
 use super::types::{FetchFailure, Snapshot, StoredArtifact};
-use super::{Plan, later, pause};
+use super::{Plan, pause};
+use crate::ending::{self, Entry, later, whole_seconds};
 use crate::plan::{Event, EventKind, Next, Withheld};
 
 /// Annotation on an event: digest of the artifact.
 const EVENT_DIGEST: &str = "source.toolkit.fluxcd.io/digest";
 
 pub(super) fn subject(snapshot: &Snapshot) -> String {
-    let metadata = &snapshot.repository.metadata;
-    format!(
-        "GitRepository/{}/{}",
-        metadata.namespace.as_deref().unwrap_or_default(),
-        metadata.name.as_deref().unwrap_or_default()
-    )
+    ending::subject("GitRepository", &snapshot.repository.metadata)
 }
 
-fn whole_seconds(time: Timestamp) -> Time {
-    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
-}
-
-fn set(
-    status: &mut GitRepositoryStatus,
-    snapshot: &Snapshot,
-    now: Timestamp,
-    entry: (&str, ConditionStatus, &str, &str),
-) {
-    let (type_, value, reason, message) = entry;
-    let condition = Condition {
-        type_: type_.to_owned(),
-        status: value,
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        observed_generation: snapshot.repository.metadata.generation,
-        last_transition_time: whole_seconds(now),
-    };
-    condition::set(&mut status.conditions, condition);
+fn set(status: &mut GitRepositoryStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
+    ending::set(&mut status.conditions, &snapshot.repository.metadata, now, entry);
 }
 
 fn changed(snapshot: &Snapshot, status: &GitRepositoryStatus) -> Option<Value> {
-    if snapshot.repository.status.as_ref() == Some(status) {
-        return None;
-    }
-    serde_json::to_value(status).ok()
-}
-
-fn said_before(snapshot: &Snapshot, reason: &str, message: &str) -> bool {
-    snapshot
-        .repository
-        .status
-        .as_ref()
-        .and_then(|status| condition::find(&status.conditions, condition::READY))
-        .is_some_and(|ready| ready.reason == reason && ready.message == message)
+    ending::changed(snapshot.repository.status.as_ref(), status)
 }
 
 fn warning(snapshot: &Snapshot, plan: &mut Plan, reason: &str, message: &str) {
-    if !said_before(snapshot, reason, message) {
-        plan.events.push(Event {
-            kind: EventKind::Warning,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            annotations: BTreeMap::new(),
-        });
-    }
+    let old = snapshot.repository.status.as_ref();
+    let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    plan.events
+        .extend(ending::news(old, EventKind::Warning, reason, message));
 }
 
 fn handled(status: &mut GitRepositoryStatus, snapshot: &Snapshot) {
-    if snapshot.attempt.requested_at.is_some() {
-        status
-            .last_handled_reconcile_at
-            .clone_from(&snapshot.attempt.requested_at);
-    }
+    ending::handled(
+        &mut status.last_handled_reconcile_at,
+        snapshot.attempt.requested_at.as_ref(),
+    );
 }
 
 /// The status while a fetch is under way: said only when there is nothing stored yet or the spec has changed, so that asking an

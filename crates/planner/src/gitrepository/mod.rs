@@ -7,7 +7,7 @@ mod types;
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tenure_api::git_repository::GitRepositoryRef;
 use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{GitRepositorySpec, reason};
@@ -15,6 +15,7 @@ use tenure_tenancy::{Identity, Placement, identity};
 
 pub use types::{Attempt, FetchFailure, FetchOutcome, FetchRequest, Memory, Snapshot, StoredArtifact};
 
+use crate::ending::later;
 use crate::plan::{FinalizerChange, Next, Step, Withheld};
 
 /// A plan for a GitRepository.
@@ -62,8 +63,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Err((reason, message)) => return ending::stalled(snapshot, now, &reason, message),
     };
     let attempt = &snapshot.attempt;
-    if attempt.generation != metadata.generation || attempt.requested_at != crate::kustomization::requested_at(metadata)
-    {
+    if attempt.generation != metadata.generation || attempt.requested_at != crate::requested_at(metadata) {
         plan.next = Next::Restart;
         return plan;
     }
@@ -168,13 +168,6 @@ fn pause(failures: u32, interval: Duration) -> Duration {
     FIRST_PAUSE
         .saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16)))
         .min(interval)
-}
-
-fn later(time: Timestamp, duration: Duration) -> Timestamp {
-    SignedDuration::try_from(duration)
-        .ok()
-        .and_then(|duration| time.checked_add(duration).ok())
-        .unwrap_or(Timestamp::MAX)
 }
 
 /// Whether it may be fetched: as whom its Secret is read, with fields that are implemented and valid.

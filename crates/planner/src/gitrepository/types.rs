@@ -48,7 +48,7 @@ impl Attempt {
         Self {
             started: now,
             generation: repository.metadata.generation,
-            requested_at: crate::kustomization::requested_at(&repository.metadata),
+            requested_at: crate::requested_at(&repository.metadata),
             fetched: None,
         }
     }

@@ -44,7 +44,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         let mut plan = stalled(&denial.reason, denial.message);
         if denial.reason == reason::IDENTITY_MISSING {
             // Whose a namespace is may become known without this object changing.
-            plan.next = Next::Done(Some(super::context::after(now, IDENTITY_INTERVAL)));
+            plan.next = Next::Done(Some(crate::ending::later(now, IDENTITY_INTERVAL)));
         }
         plan
     };
@@ -132,7 +132,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     // The attempt was made for another spec or another request: its answers are about something else.
     let attempt = &snapshot.attempt;
     if attempt.generation != kustomization.metadata.generation
-        || attempt.requested_at != super::requested_at(&kustomization.metadata)
+        || attempt.requested_at != crate::requested_at(&kustomization.metadata)
     {
         return Err(Box::new(context.finish(Next::Restart)));
     }

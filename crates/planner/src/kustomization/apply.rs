@@ -9,7 +9,7 @@ use tenure_api::metadata::{FORCE, KUSTOMIZE_CONTROLLER, RECONCILE, SSA};
 use tenure_api::reason;
 
 use super::contest;
-use super::context::{Context, after};
+use super::context::Context;
 use super::desired::{Desired, DesiredObject};
 use super::order::Stage;
 use super::takeover;
@@ -17,6 +17,7 @@ use super::types::{DriftedField, Settled};
 use super::{Phase, ending};
 use crate::answer::{DeleteAnswer, Failure, Live, WriteAnswer};
 use crate::digest;
+use crate::ending::later;
 use crate::health::{self, Health};
 use crate::plan::{Apply, Delete, Forecast, Next, Step};
 
@@ -370,7 +371,7 @@ fn wait_for_stage(
     if waiting.is_empty() {
         return Ok(());
     }
-    let deadline = after(context.snapshot.attempt.started, STAGE_TIMEOUT.min(context.timeout));
+    let deadline = later(context.snapshot.attempt.started, STAGE_TIMEOUT.min(context.timeout));
     if context.now >= deadline {
         let message = format!("timeout waiting for: [{}]", waiting.join(", "));
         return Err(ending::failed(context.fork(), reason::RECONCILIATION_FAILED, message));

@@ -8,9 +8,10 @@ use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 
-use super::context::{Context, after};
+use super::context::Context;
 use super::desired::DesiredObject;
 use super::types::{BackOff, DriftedField, Reversal};
+use crate::ending::later;
 use crate::fields;
 
 /// Within this time reversals of one field are counted.
@@ -91,7 +92,7 @@ pub(super) fn judge(context: &mut Context<'_>, id: &ObjectId, changes: &[Drifted
     managers.sort();
     managers.dedup();
     let back_off = BackOff {
-        until: after(now, delay),
+        until: later(now, delay),
         times,
         managers,
         paths: contested.iter().map(|change| change.path.clone()).collect(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tenure_api::kustomization::{DeletionPolicy, KustomizationStatus};
 use tenure_api::{KustomizationSpec, ObjectId};
 use tenure_tenancy::Identity;
@@ -10,6 +10,7 @@ use tenure_tenancy::Identity;
 use super::Plan;
 use super::types::{Memory, Snapshot};
 use crate::answer::Live;
+use crate::ending::later;
 use crate::overlay::Overlay;
 use crate::plan::{Event, Next, Step, Watched, Withheld};
 
@@ -107,26 +108,13 @@ impl<'a> Context<'a> {
             }
             _ => self.snapshot.attempt.started,
         };
-        after(since, self.timeout)
+        later(since, self.timeout)
     }
-}
-
-/// A time so much later; the end of time when there is none.
-pub(super) fn after(time: Timestamp, duration: Duration) -> Timestamp {
-    SignedDuration::try_from(duration)
-        .ok()
-        .and_then(|duration| time.checked_add(duration).ok())
-        .unwrap_or(Timestamp::MAX)
 }
 
 /// `Kustomization/namespace/name`.
 pub(super) fn subject(snapshot: &Snapshot) -> String {
-    let metadata = &snapshot.kustomization.metadata;
-    format!(
-        "Kustomization/{}/{}",
-        metadata.namespace.as_deref().unwrap_or_default(),
-        metadata.name.as_deref().unwrap_or_default()
-    )
+    crate::ending::subject("Kustomization", &snapshot.kustomization.metadata)
 }
 
 /// Whether deleting the Kustomization deletes its objects.

@@ -11,9 +11,9 @@ use serde_json::Value;
 use tenure_api::condition::{self, Condition, ConditionStatus};
 use tenure_api::kustomization::KustomizationStatus;
 use tenure_api::metadata::EVENT_REVISION;
-use tenure_api::{Time, reason};
+use tenure_api::reason;
 
-use super::context::{Context, after, subject};
+use super::context::{Context, subject};
 use super::desired::Desired;
 use super::history::{elapsed, go_duration, record};
 use super::prune::Pruned;
@@ -21,49 +21,19 @@ use super::tracking::{forget_never_created, inventory_after, inventory_so_far};
 use super::types::Snapshot;
 use super::{Plan, contest};
 use crate::answer::{DeleteAnswer, WriteAnswer};
+use crate::ending::{self, Entry, later};
 use crate::plan::{Event, EventKind, Next, Watched};
 
 /// The first pause after a request without an answer; doubled up to the retry interval.
 const FIRST_TRANSIENT_PAUSE: Duration = Duration::from_secs(1);
 
-/// A time with whole seconds, as statuses have it.
-pub(super) fn whole_seconds(now: Timestamp) -> Time {
-    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
-}
-
-fn set(
-    status: &mut KustomizationStatus,
-    snapshot: &Snapshot,
-    now: Timestamp,
-    entry: (&str, ConditionStatus, &str, &str),
-) {
-    let (type_, value, reason, message) = entry;
-    let condition = Condition {
-        type_: type_.to_owned(),
-        status: value,
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        observed_generation: snapshot.kustomization.metadata.generation,
-        last_transition_time: whole_seconds(now),
-    };
-    condition::set(&mut status.conditions, condition);
+fn set(status: &mut KustomizationStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
+    ending::set(&mut status.conditions, &snapshot.kustomization.metadata, now, entry);
 }
 
 /// The status to write, if it differs from what is there.
 fn changed(snapshot: &Snapshot, status: &KustomizationStatus) -> Option<Value> {
-    if snapshot.kustomization.status.as_ref() == Some(status) {
-        return None;
-    }
-    serde_json::to_value(status).ok()
-}
-
-fn said_before(snapshot: &Snapshot, type_: &str, reason: &str, message: &str) -> bool {
-    snapshot
-        .kustomization
-        .status
-        .as_ref()
-        .and_then(|status| condition::find(&status.conditions, type_))
-        .is_some_and(|old| old.reason == reason && old.message == message)
+    ending::changed(snapshot.kustomization.status.as_ref(), status)
 }
 
 fn event(kind: EventKind, reason: &str, message: String, revision: Option<&str>) -> Event {
@@ -100,21 +70,30 @@ fn stalled_status(snapshot: &Snapshot, now: Timestamp, reason: &str, message: &s
 }
 
 fn handled(status: &mut KustomizationStatus, snapshot: &Snapshot) {
-    if snapshot.attempt.requested_at.is_some() {
-        status
-            .last_handled_reconcile_at
-            .clone_from(&snapshot.attempt.requested_at);
-    }
+    ending::handled(
+        &mut status.last_handled_reconcile_at,
+        snapshot.attempt.requested_at.as_ref(),
+    );
+}
+
+/// A warning, unless Ready says the same already.
+fn warning(snapshot: &Snapshot, reason: &str, message: &str, revision: Option<&str>) -> Option<Event> {
+    let old = snapshot.kustomization.status.as_ref();
+    let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    (!ending::said_before(old, condition::READY, reason, message))
+        .then(|| event(EventKind::Warning, reason, message.to_owned(), revision))
+}
+
+fn warn(context: &mut Context<'_>, reason: &str, message: &str) {
+    let event = warning(context.snapshot, reason, message, context.revision.as_deref());
+    context.events.extend(event);
 }
 
 /// Nothing will happen until somebody changes the object; said before it is known who acts.
 pub(super) fn stalled_before_admission(snapshot: &Snapshot, now: Timestamp, reason: &str, message: String) -> Plan {
     let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
     plan.status = changed(snapshot, &stalled_status(snapshot, now, reason, &message));
-    if !said_before(snapshot, condition::READY, reason, &message) {
-        plan.events
-            .push(event(EventKind::Warning, reason, message.clone(), None));
-    }
+    plan.events.extend(warning(snapshot, reason, &message, None));
     plan.withheld.push(crate::plan::Withheld {
         what: "everything".to_owned(),
         why: message,
@@ -126,12 +105,7 @@ pub(super) fn stalled_before_admission(snapshot: &Snapshot, now: Timestamp, reas
 pub(super) fn stalled(mut context: Context<'_>, reason: &str, message: String) -> Box<Plan> {
     let snapshot = context.snapshot;
     let status = stalled_status(snapshot, context.now, reason, &message);
-    if !said_before(snapshot, condition::READY, reason, &message) {
-        let revision = context.revision.clone();
-        context
-            .events
-            .push(event(EventKind::Warning, reason, message.clone(), revision.as_deref()));
-    }
+    warn(&mut context, reason, &message);
     context.withhold("everything", message);
     let mut plan = context.finish(Next::Done(None));
     plan.status = changed(snapshot, &status);
@@ -165,14 +139,9 @@ pub(super) fn failed_until(mut context: Context<'_>, reason: &str, message: Stri
     set_failed(&mut status, &context, reason, &message);
     context.memory.waiting = None;
     report_changes(&mut context);
-    if !said_before(snapshot, condition::READY, reason, &message) {
-        let revision = context.revision.clone();
-        context
-            .events
-            .push(event(EventKind::Warning, reason, message.clone(), revision.as_deref()));
-    }
+    warn(&mut context, reason, &message);
     context.withhold("Ready", message);
-    let mut plan = context.finish(Next::Done(Some(after(now, delay))));
+    let mut plan = context.finish(Next::Done(Some(later(now, delay))));
     plan.status = changed(snapshot, &status);
     Box::new(plan)
 }
@@ -322,17 +291,9 @@ pub(super) fn unhealthy(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     }
     context.memory.waiting = None;
     report_changes(&mut context);
-    if !said_before(snapshot, condition::READY, reason::HEALTH_CHECK_FAILED, &message) {
-        let revision = context.revision.clone();
-        context.events.push(event(
-            EventKind::Warning,
-            reason::HEALTH_CHECK_FAILED,
-            message.clone(),
-            revision.as_deref(),
-        ));
-    }
+    warn(&mut context, reason::HEALTH_CHECK_FAILED, &message);
     context.withhold("Ready", message);
-    let at = after(now, context.retry_interval);
+    let at = later(now, context.retry_interval);
     let mut plan = context.finish(Next::Done(Some(at)));
     plan.status = changed(snapshot, &status);
     Box::new(plan)
@@ -441,16 +402,8 @@ fn unknown_kinds(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -
     set_failed(&mut status, &context, reason::UNKNOWN_KIND, &message);
     status.inventory = Some(inventory_after(&context, desired, pruned));
     report_changes(&mut context);
-    if !said_before(snapshot, condition::READY, reason::UNKNOWN_KIND, &message) {
-        let revision = context.revision.clone();
-        context.events.push(event(
-            EventKind::Warning,
-            reason::UNKNOWN_KIND,
-            message,
-            revision.as_deref(),
-        ));
-    }
-    let at = after(now, context.retry_interval).min(next_time(&context));
+    warn(&mut context, reason::UNKNOWN_KIND, &message);
+    let at = later(now, context.retry_interval).min(next_time(&context));
     let mut plan = context.finish(Next::Done(Some(at)));
     plan.status = changed(snapshot, &status);
     plan
@@ -493,7 +446,7 @@ fn next_time(context: &Context<'_>) -> Timestamp {
         .uid
         .as_deref()
         .unwrap_or_default();
-    let at = after(
+    let at = later(
         context.now,
         crate::jitter::jittered(context.interval, uid, context.snapshot.attempt.started),
     );

@@ -13,7 +13,7 @@ const HISTORY: usize = 5;
 
 /// Puts the end of an attempt into the history: one entry a build and outcome, newest first.
 pub(super) fn record(status: &mut KustomizationStatus, context: &Context<'_>, digest: &str, outcome: &str) {
-    let now = super::ending::whole_seconds(context.now);
+    let now = crate::ending::whole_seconds(context.now);
     let took = go_duration(elapsed(context.now, context.snapshot.attempt.started));
     let found = status
         .history

@@ -24,7 +24,7 @@ use jiff::Timestamp;
 
 pub use types::{
     ArtifactFacts, Attempt, BackOff, DependencyFacts, DriftedField, Memory, RenderFailure, Rendered, Reversal,
-    ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, requested_at,
+    ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting,
 };
 
 /// A plan for a Kustomization.

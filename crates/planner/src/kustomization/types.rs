@@ -78,7 +78,7 @@ impl Attempt {
         Self {
             started: now,
             generation: kustomization.metadata.generation,
-            requested_at: requested_at(&kustomization.metadata),
+            requested_at: crate::requested_at(&kustomization.metadata),
             rendered: None,
             dry_runs: BTreeMap::new(),
             applied: BTreeMap::new(),
@@ -86,16 +86,6 @@ impl Attempt {
             deleted: BTreeMap::new(),
         }
     }
-}
-
-/// The value of the annotation `reconcile.fluxcd.io/requestedAt`.
-#[must_use]
-pub fn requested_at(metadata: &tenure_api::ObjectMeta) -> Option<String> {
-    metadata
-        .annotations
-        .as_ref()?
-        .get(tenure_api::metadata::REQUESTED_AT)
-        .cloned()
 }
 
 /// What is known of the source.

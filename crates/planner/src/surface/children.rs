@@ -8,6 +8,8 @@ use tenure_api::surface::{SurfacePath, SurfaceSource};
 use tenure_api::{ObjectId, Surface};
 use tenure_tenancy::surface::Tier;
 
+use crate::dependents::Wanted;
+
 const SOURCE_API: &str = "source.toolkit.fluxcd.io";
 const KUSTOMIZE_API: &str = "kustomize.toolkit.fluxcd.io";
 /// How often a source is asked and everything is looked at again, when the Surface does not say.
@@ -19,8 +21,7 @@ const DEFAULT_BRANCH: &str = "main";
 pub(super) struct Child {
     /// Name of the source.
     pub(super) source: String,
-    pub(super) id: ObjectId,
-    pub(super) object: Value,
+    pub(super) wanted: Wanted,
 }
 
 /// Name of a source's GitRepository.
@@ -190,20 +191,23 @@ fn child(
             "blockOwnerDeletion": true,
         }],
     });
-    if let Some(requested_at) = crate::kustomization::requested_at(&surface.metadata)
+    if let Some(requested_at) = crate::requested_at(&surface.metadata)
         && let Some(metadata) = metadata.as_object_mut()
     {
         metadata.insert("annotations".to_owned(), json!({ REQUESTED_AT: requested_at }));
     }
     Child {
         source: source.name.clone(),
-        id: ObjectId {
-            namespace,
-            name,
-            group: group.to_owned(),
-            kind: kind.to_owned(),
+        wanted: Wanted {
+            id: ObjectId {
+                namespace,
+                name,
+                group: group.to_owned(),
+                kind: kind.to_owned(),
+            },
+            version: "v1",
+            object: json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": metadata, "spec": spec }),
         },
-        object: json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": metadata, "spec": spec }),
     }
 }
 

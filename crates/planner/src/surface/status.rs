@@ -1,39 +1,28 @@
 //! What a Surface's status says: its tier and identity, every source's state, and one Ready that sums them up in their own words.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::condition::{self, ConditionStatus};
+use tenure_api::reason;
 use tenure_api::surface::{SurfaceSourceStatus, SurfaceStatus};
-use tenure_api::{Time, reason};
 use tenure_tenancy::Identity;
 use tenure_tenancy::surface::Tier;
 
 use super::children::Child;
-use super::{Plan, RETRY_INTERVAL, Snapshot, later, subject};
+use super::{Plan, RETRY_INTERVAL, Snapshot, subject};
 use crate::answer::{Live, WriteAnswer};
-use crate::plan::{Event, EventKind, Next, Withheld};
+use crate::ending::{self, Entry, later};
+use crate::health::StatedCondition;
+use crate::plan::{EventKind, Next, Withheld};
 
-fn set(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp, entry: (&str, ConditionStatus, &str, &str)) {
-    let (type_, value, reason, message) = entry;
-    let condition = Condition {
-        type_: type_.to_owned(),
-        status: value,
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        observed_generation: snapshot.surface.metadata.generation,
-        last_transition_time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
-    };
-    condition::set(&mut status.conditions, condition);
+fn set(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
+    ending::set(&mut status.conditions, &snapshot.surface.metadata, now, entry);
 }
 
 fn changed(snapshot: &Snapshot, status: &SurfaceStatus) -> Option<Value> {
-    if snapshot.surface.status.as_ref() == Some(status) {
-        return None;
-    }
-    serde_json::to_value(status).ok()
+    ending::changed(snapshot.surface.status.as_ref(), status)
 }
 
 fn place(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, identity: Option<&Identity>) {
@@ -46,28 +35,16 @@ fn place(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, identity: Option<&I
 }
 
 fn handled(status: &mut SurfaceStatus, snapshot: &Snapshot) {
-    if snapshot.attempt.requested_at.is_some() {
-        status
-            .last_handled_reconcile_at
-            .clone_from(&snapshot.attempt.requested_at);
-    }
+    ending::handled(
+        &mut status.last_handled_reconcile_at,
+        snapshot.attempt.requested_at.as_ref(),
+    );
 }
 
 fn announce(snapshot: &Snapshot, plan: &mut Plan, kind: EventKind, reason: &str, message: &str) {
-    let said = snapshot
-        .surface
-        .status
-        .as_ref()
-        .and_then(|status| condition::find(&status.conditions, condition::READY))
-        .is_some_and(|ready| ready.reason == reason && ready.message == message);
-    if !said {
-        plan.events.push(Event {
-            kind,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            annotations: BTreeMap::new(),
-        });
-    }
+    let old = snapshot.surface.status.as_ref();
+    let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    plan.events.extend(ending::news(old, kind, reason, message));
 }
 
 /// Refused: nothing is generated, and what was generated before is left as it is.
@@ -308,7 +285,10 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
     let mut messages = Vec::new();
     let mut revisions: Vec<Option<String>> = Vec::new();
     for child in children.iter().filter(|child| child.source == source) {
-        let live = match (snapshot.live.get(&child.id), snapshot.attempt.applied.get(&child.id)) {
+        let live = match (
+            snapshot.live.get(&child.wanted.id),
+            snapshot.attempt.applied.get(&child.wanted.id),
+        ) {
             (Some(Live::Present(object)), _) | (_, Some(WriteAnswer::Done(object))) => &object.0,
             _ => {
                 status.ready = false;
@@ -316,22 +296,21 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
             }
         };
         let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        if child.id.kind == "GitRepository" {
+        if child.wanted.id.kind == "GitRepository" {
             status.fetched_revision = text("/status/artifact/revision");
         } else {
             revisions.push(text("/status/lastAppliedRevision"));
         }
         let observed = live.pointer("/status/observedGeneration").and_then(Value::as_i64);
         let generation = live.pointer("/metadata/generation").and_then(Value::as_i64);
-        let ready = condition_of(live, condition::READY);
-        match ready {
-            Some((value, _, _)) if value == "True" && observed == generation => {}
+        match StatedCondition::of(live, condition::READY) {
+            Some(ready) if ready.status == "True" && observed == generation => {}
             // Only says that the source has nothing yet; what is wrong with the source, the source says itself.
-            Some((value, reason, _)) if value == "False" && reason == reason::ARTIFACT_FAILED => status.ready = false,
-            Some((value, reason, message)) if value == "False" => {
+            Some(ready) if ready.status == "False" && ready.reason == reason::ARTIFACT_FAILED => status.ready = false,
+            Some(ready) if ready.status == "False" => {
                 status.ready = false;
-                messages.push(message);
-                failure.get_or_insert(reason);
+                messages.push(ready.message.to_owned());
+                failure.get_or_insert(ready.reason.to_owned());
             }
             _ => status.ready = false,
         }
@@ -358,26 +337,4 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
         failure = None;
     }
     SourceState { status, failure }
-}
-
-fn condition_of(object: &Value, type_: &str) -> Option<(String, String, String)> {
-    let text = |condition: &Value, key: &str| {
-        condition
-            .get(key)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    object
-        .pointer("/status/conditions")?
-        .as_array()?
-        .iter()
-        .find(|condition| text(condition, "type") == type_)
-        .map(|condition| {
-            (
-                text(condition, "status"),
-                text(condition, "reason"),
-                text(condition, "message"),
-            )
-        })
 }

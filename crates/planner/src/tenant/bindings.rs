@@ -12,7 +12,8 @@ use tenure_tenancy::TenantFacts;
 use tenure_tenancy::realm::gitops_service_account;
 
 use super::namespaces::Taken;
-use super::{Snapshot, Wanted, owner_reference};
+use super::{Snapshot, owner_reference};
+use crate::dependents::Wanted;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Name of the RoleBinding of the GitOps ServiceAccount.

@@ -13,20 +13,23 @@ mod status;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL, TENURE_CONTROLLER};
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 use tenure_api::{ObjectId, Tenant};
 use tenure_tenancy::{Identity, Realm, TenantFacts};
 
-use crate::answer::{DeleteAnswer, Failure, Live, WriteAnswer};
-use crate::object::{Object, Origin};
-use crate::plan::{Apply, Delete, Next, Step, Watched, Withheld};
+use crate::answer::{Live, WriteAnswer};
+pub use crate::dependents::Attempt;
+use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
+use crate::plan::{Next, Step};
 
 /// A plan for a Tenant; nothing is remembered.
 pub type Plan = crate::plan::Plan<()>;
 
+/// The kind that wants them.
+const OWNER: &str = "Tenant";
 /// How soon a refused write is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -44,43 +47,6 @@ pub struct Snapshot {
     pub live: BTreeMap<ObjectId, Live>,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
-}
-
-/// One attempt: from a trigger until [`Next::Done`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Attempt {
-    /// When it began.
-    pub started: Timestamp,
-    /// Generation of the Tenant when it began.
-    #[serde(default)]
-    pub generation: Option<i64>,
-    /// Answers to applies.
-    #[serde(default)]
-    pub applied: BTreeMap<ObjectId, WriteAnswer>,
-    /// Answers to deletes.
-    #[serde(default)]
-    pub deleted: BTreeMap<ObjectId, DeleteAnswer>,
-}
-
-impl Attempt {
-    /// A new attempt for a Tenant.
-    #[must_use]
-    pub fn begin(now: Timestamp, tenant: &Tenant) -> Self {
-        Self {
-            started: now,
-            generation: tenant.metadata.generation,
-            applied: BTreeMap::new(),
-            deleted: BTreeMap::new(),
-        }
-    }
-}
-
-/// An object that is to be.
-pub(crate) struct Wanted {
-    id: ObjectId,
-    version: &'static str,
-    object: Value,
 }
 
 /// What to do about a Tenant.
@@ -105,9 +71,9 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut steps = Vec::new();
     for wanted in &taken.wanted {
         match snapshot.attempt.applied.get(&wanted.id) {
-            None => steps.push(apply(wanted)),
+            None => steps.push(wanted.apply(OWNER)),
             Some(WriteAnswer::Done(_)) => {}
-            Some(WriteAnswer::Failed(failure)) => problems.push(failed(&wanted.id, "apply", failure)),
+            Some(WriteAnswer::Failed(failure)) => problems.push(dependents::failed(&wanted.id, "apply", failure)),
         }
     }
     if !steps.is_empty() {
@@ -117,13 +83,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
 
     let wanted = bindings::wanted(snapshot, &facts, &taken, &mut problems);
-    plan.watch = wanted
-        .iter()
-        .map(|wanted| Watched {
-            id: wanted.id.clone(),
-            version: wanted.version.to_owned(),
-        })
-        .collect();
+    plan.watch = wanted.iter().map(Wanted::watched).collect();
     let steps = write(snapshot, &wanted, &mut plan, &mut problems);
     if !steps.is_empty() {
         plan.steps = steps;
@@ -135,102 +95,42 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 
 /// What to read, write and delete so that what is wanted is there and nothing besides.
 fn write(snapshot: &Snapshot, wanted: &[Wanted], plan: &mut Plan, problems: &mut Vec<String>) -> Vec<Step> {
-    let mut reads = Vec::new();
-    let mut steps = Vec::new();
-    for wanted in wanted {
-        match (snapshot.live.get(&wanted.id), snapshot.attempt.applied.get(&wanted.id)) {
-            (_, Some(WriteAnswer::Failed(failure))) => problems.push(failed(&wanted.id, "apply", failure)),
-            (_, Some(WriteAnswer::Done(_))) => {}
-            (None, None) => {
-                reads.push(Step::Read(Watched {
-                    id: wanted.id.clone(),
-                    version: wanted.version.to_owned(),
-                }));
-            }
-            (Some(Live::Failed(failure)), None) => problems.push(failed(&wanted.id, "read", failure)),
-            (Some(Live::Absent), None) => steps.push(apply(wanted)),
-            (Some(Live::Present(live)), None) => {
-                let role_is_another = live.0.get("roleRef").is_some()
-                    && live.0.pointer("/roleRef/name") != wanted.object.pointer("/roleRef/name");
-                if role_is_another {
-                    problems.push(format!(
-                        "{} exists and binds another role: delete it, so that it can be made anew",
-                        wanted.id.subject()
-                    ));
-                } else if live.0.pointer("/metadata/deletionTimestamp").is_some() {
-                    plan.withheld.push(Withheld {
-                        what: wanted.id.subject(),
-                        why: "it is being deleted".to_owned(),
-                    });
-                } else if !contains(&live.0, &wanted.object) {
-                    steps.push(apply(wanted));
-                }
-            }
+    let dependents = Dependents {
+        owner: OWNER,
+        live: &snapshot.live,
+        attempt: &snapshot.attempt,
+    };
+    let judge = |live: &Value, wanted: &Wanted| {
+        let role_is_another =
+            live.get("roleRef").is_some() && live.pointer("/roleRef/name") != wanted.object.pointer("/roleRef/name");
+        if role_is_another {
+            Verdict::Foreign("binds another role: delete it, so that it can be made anew")
+        } else if contains(live, &wanted.object) {
+            Verdict::AsWanted
+        } else {
+            Verdict::Differs
         }
-    }
-    if !reads.is_empty() {
-        return reads;
-    }
-    for (id, live) in &snapshot.live {
-        let Live::Present(live) = live else { continue };
-        let stale = is_ours(snapshot, &live.0) && !wanted.iter().any(|wanted| wanted.id == *id);
-        if !stale || live.0.pointer("/metadata/deletionTimestamp").is_some() {
-            continue;
-        }
-        match snapshot.attempt.deleted.get(id) {
-            Some(DeleteAnswer::Failed(failure)) => problems.push(failed(id, "delete", failure)),
-            Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) => {}
-            None => steps.push(Step::Delete(Delete {
-                target: Watched {
-                    id: id.clone(),
-                    version: "v1".to_owned(),
-                },
-                uid: live
-                    .0
-                    .pointer("/metadata/uid")
-                    .and_then(Value::as_str)
-                    .map(str::to_owned),
-                propagation: "Background".to_owned(),
-                why: "the tenant no longer has this owner, role or namespace".to_owned(),
-            })),
-        }
-    }
+    };
+    let mut steps = match dependents.writes(wanted.iter(), judge, &mut plan.withheld, problems) {
+        Writes::ReadFirst(reads) => return reads,
+        Writes::Apply(applies) => applies,
+    };
+    let stale = dependents.deletions(
+        |id| wanted.iter().any(|wanted| wanted.id == *id),
+        |live| is_ours(snapshot, live),
+        "the tenant no longer has this owner, role or namespace",
+        problems,
+    );
+    steps.extend(stale.into_iter().map(Step::Delete));
     steps
-}
-
-fn apply(wanted: &Wanted) -> Step {
-    Step::Apply(Apply {
-        id: wanted.id.clone(),
-        object: Object(wanted.object.clone()),
-        origin: Origin {
-            path: "Tenant".to_owned(),
-            line: 0,
-        },
-        manager: TENURE_CONTROLLER.to_owned(),
-        force: true,
-    })
 }
 
 /// Whether an object was made for this very Tenant: labels, and an ownerReference with its uid.
 fn is_ours(snapshot: &Snapshot, object: &Value) -> bool {
     let metadata = &snapshot.tenant.metadata;
-    let label = |key: &str| {
-        object
-            .pointer("/metadata/labels")
-            .and_then(|labels| labels.get(key))
-            .and_then(Value::as_str)
-    };
-    let owned = object
-        .pointer("/metadata/ownerReferences")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .any(|owner| {
-            owner.get("kind").and_then(Value::as_str) == Some("Tenant")
-                && metadata.uid.is_some()
-                && owner.get("uid").and_then(Value::as_str) == metadata.uid.as_deref()
-        });
-    label(MANAGED_BY) == Some(MANAGED_BY_TENURE) && label(TENANT_LABEL) == metadata.name.as_deref() && owned
+    dependents::label(object, MANAGED_BY) == Some(MANAGED_BY_TENURE)
+        && dependents::label(object, TENANT_LABEL) == metadata.name.as_deref()
+        && dependents::is_owned_by(object, OWNER, metadata)
 }
 
 fn owner_reference(tenant: &Tenant) -> Value {
@@ -261,20 +161,4 @@ fn contains(live: &Value, wanted: &Value) -> bool {
         }
         (live, wanted) => live == wanted,
     }
-}
-
-fn failed(id: &ObjectId, verb: &str, failure: &Failure) -> String {
-    format!(
-        "{} {verb} failed ({}): {}",
-        id.subject(),
-        failure.reason,
-        failure.message
-    )
-}
-
-pub(crate) fn later(time: Timestamp, duration: Duration) -> Timestamp {
-    SignedDuration::try_from(duration)
-        .ok()
-        .and_then(|duration| time.checked_add(duration).ok())
-        .unwrap_or(Timestamp::MAX)
 }

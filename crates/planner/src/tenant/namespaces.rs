@@ -8,8 +8,9 @@ use tenure_api::names::NamespaceName;
 use tenure_api::{ObjectId, ObjectMeta};
 use tenure_tenancy::{NamespaceFacts, Realm, TenantFacts, takeable};
 
-use super::{Plan, Snapshot, Wanted, owner_reference};
+use super::{Plan, Snapshot, owner_reference};
 use crate::answer::WriteAnswer;
+use crate::dependents::Wanted;
 use crate::plan::Withheld;
 
 /// A Tenant's namespaces.

@@ -1,15 +1,14 @@
 //! What a Tenant's status says.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
-use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::condition::{self, ConditionStatus};
+use tenure_api::reason;
 use tenure_api::tenant::{TenantSpace, TenantStatus};
-use tenure_api::{Time, reason};
 
 use super::namespaces::Taken;
-use super::{Plan, RETRY_INTERVAL, Snapshot, later};
-use crate::plan::{Event, EventKind, Next, Withheld};
+use super::{Plan, RETRY_INTERVAL, Snapshot};
+use crate::ending::{self, later};
+use crate::plan::{EventKind, Next, Withheld};
 
 /// The end of a plan: the status, and when to look again.
 pub(super) fn end(snapshot: &Snapshot, now: Timestamp, taken: &Taken, problems: Vec<String>, mut plan: Plan) -> Plan {
@@ -82,30 +81,13 @@ pub(super) fn end(snapshot: &Snapshot, now: Timestamp, taken: &Taken, problems: 
             problems.join("\n"),
         )
     };
-    let said = condition::find(&old.conditions, condition::READY)
-        .is_some_and(|ready| ready.reason == reason && ready.message == message);
-    if !said && value == ConditionStatus::False {
-        plan.events.push(Event {
-            kind: EventKind::Warning,
-            reason: reason.to_owned(),
-            message: message.clone(),
-            annotations: BTreeMap::new(),
-        });
+    if value == ConditionStatus::False {
+        plan.events
+            .extend(ending::news(&old.conditions, EventKind::Warning, reason, &message));
     }
-    condition::set(
-        &mut status.conditions,
-        Condition {
-            type_: condition::READY.to_owned(),
-            status: value,
-            reason: reason.to_owned(),
-            message,
-            observed_generation: snapshot.tenant.metadata.generation,
-            last_transition_time: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
-        },
-    );
-    if snapshot.tenant.status.as_ref() != Some(&status) {
-        plan.status = serde_json::to_value(&status).ok();
-    }
+    let entry = (condition::READY, value, reason, message.as_str());
+    ending::set(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
+    plan.status = ending::changed(snapshot.tenant.status.as_ref(), &status);
     plan.next = if problems.is_empty() {
         Next::Done(None)
     } else {

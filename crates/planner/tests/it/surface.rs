@@ -21,7 +21,7 @@ fn snapshot(namespace: &str, spec: Value) -> Snapshot {
         ],
     }))
     .unwrap();
-    let surface = serde_json::from_value(json!({
+    let surface: tenure_api::Surface = serde_json::from_value(json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
         "metadata": { "name": "apps", "namespace": namespace, "uid": "s", "generation": 1 },
         "spec": spec,
@@ -30,7 +30,7 @@ fn snapshot(namespace: &str, spec: Value) -> Snapshot {
     Snapshot {
         placement: realm.place(namespace),
         live: std::collections::BTreeMap::new(),
-        attempt: Attempt::begin(now(), &surface),
+        attempt: Attempt::begin(now(), &surface.metadata),
         surface,
     }
 }
@@ -101,7 +101,7 @@ fn a_tenant_surface_acts_as_the_tenant_and_orphans() {
 
     // Nothing more to write in a new attempt.
     snapshot.surface.status = serde_json::from_value(plan.status.unwrap()).unwrap();
-    snapshot.attempt = Attempt::begin(now(), &snapshot.surface);
+    snapshot.attempt = Attempt::begin(now(), &snapshot.surface.metadata);
     let again = planned(&snapshot);
     assert_eq!((again.steps.len(), again.status.as_ref()), (0, None), "{again}");
 

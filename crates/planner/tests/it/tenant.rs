@@ -11,7 +11,7 @@ fn now() -> Timestamp {
 }
 
 fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
-    let tenant = serde_json::from_value(json!({
+    let tenant: tenure_api::Tenant = serde_json::from_value(json!({
         "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
         "metadata": { "name": "blue", "uid": "t", "generation": 1 },
         "spec": spec,
@@ -21,7 +21,7 @@ fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
         realm: serde_json::from_value(json!({ "tenants": [{ "name": "blue", "uid": "t" }], "namespaces": namespaces }))
             .unwrap(),
         live: std::collections::BTreeMap::new(),
-        attempt: Attempt::begin(now(), &tenant),
+        attempt: Attempt::begin(now(), &tenant.metadata),
         tenant,
     }
 }
@@ -101,14 +101,14 @@ fn an_owner_that_is_gone_loses_its_bindings_and_nothing_else_is_touched() {
         Live::Present(Object(foreign)),
     );
     snapshot.tenant.spec.owners.clear();
-    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant);
+    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
     let (steps, _) = settle(&mut snapshot);
     assert_eq!(steps.len(), 1, "{steps:?}");
     assert!(
         steps[0].starts_with("delete RoleBinding/blue/capsule:managed:"),
         "{steps:?}"
     );
-    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant);
+    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
     assert_eq!(settle(&mut snapshot).0, Vec::<String>::new());
 }
 

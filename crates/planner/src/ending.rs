@@ -1,0 +1,92 @@
+//! What the ends of all plans have in common: conditions of one time and one generation, a status that is written only when it
+//! differs, an event only when it says something new. Refuses to choose reasons and messages: each reconciler has its own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::{ObjectMeta, Time};
+
+use crate::plan::{Event, EventKind};
+
+/// A condition that is to be set: its type, its status, a reason and a message.
+pub(crate) type Entry<'a> = (&'a str, ConditionStatus, &'a str, &'a str);
+
+/// Sets a condition of the object with this metadata.
+pub(crate) fn set(conditions: &mut Vec<Condition>, metadata: &ObjectMeta, now: Timestamp, entry: Entry<'_>) {
+    let (type_, status, reason, message) = entry;
+    let condition = Condition {
+        type_: type_.to_owned(),
+        status,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        observed_generation: metadata.generation,
+        last_transition_time: whole_seconds(now),
+    };
+    condition::set(conditions, condition);
+}
+
+/// The status to write, if it differs from what is there.
+pub(crate) fn changed<S: PartialEq + Serialize>(old: Option<&S>, new: &S) -> Option<Value> {
+    if old == Some(new) {
+        return None;
+    }
+    serde_json::to_value(new).ok()
+}
+
+/// Whether a condition says just this already.
+pub(crate) fn said_before(conditions: &[Condition], type_: &str, reason: &str, message: &str) -> bool {
+    condition::find(conditions, type_).is_some_and(|old| old.reason == reason && old.message == message)
+}
+
+/// An event without annotations, unless Ready says the same already.
+pub(crate) fn news(conditions: &[Condition], kind: EventKind, reason: &str, message: &str) -> Option<Event> {
+    (!said_before(conditions, condition::READY, reason, message)).then(|| Event {
+        kind,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        annotations: BTreeMap::new(),
+    })
+}
+
+/// Notes which request was handled, if this attempt was asked for.
+pub(crate) fn handled(last: &mut Option<String>, requested: Option<&String>) {
+    if let Some(requested) = requested {
+        *last = Some(requested.clone());
+    }
+}
+
+/// The value of the annotation `reconcile.fluxcd.io/requestedAt`.
+#[must_use]
+pub fn requested_at(metadata: &ObjectMeta) -> Option<String> {
+    metadata
+        .annotations
+        .as_ref()?
+        .get(tenure_api::metadata::REQUESTED_AT)
+        .cloned()
+}
+
+/// `Kind/namespace/name`.
+pub(crate) fn subject(kind: &str, metadata: &ObjectMeta) -> String {
+    format!(
+        "{kind}/{}/{}",
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default()
+    )
+}
+
+/// A time with whole seconds, as statuses have it.
+pub(crate) fn whole_seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
+/// A time so much later; the end of time when there is none.
+pub(crate) fn later(time: Timestamp, duration: Duration) -> Timestamp {
+    SignedDuration::try_from(duration)
+        .ok()
+        .and_then(|duration| time.checked_add(duration).ok())
+        .unwrap_or(Timestamp::MAX)
+}
