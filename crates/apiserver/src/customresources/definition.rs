@@ -181,7 +181,7 @@ fn version_list(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
     let shown = || {
         let parts: Vec<String> = list.iter().map(shown_version).collect();
-        Value::from(format!("{}[{}]", crate::schema::VERBATIM, parts.join(",")))
+        crate::schema::Shown::Verbatim(format!("[{}]", parts.join(",")))
     };
     let mut seen: Vec<&str> = list.iter().map(|version| text(version, "name")).collect();
     seen.sort_unstable();

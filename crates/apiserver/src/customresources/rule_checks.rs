@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::rules::{self, Rule};
 use super::text;
-use crate::schema::{FieldError, FieldPath, VERBATIM};
+use crate::schema::{FieldError, FieldPath, Shown};
 
 /// What one rule may cost at most.
 const RULE_LIMIT: u64 = 10_000_000;
@@ -201,7 +201,7 @@ fn too_costly(what: &str, cost: u64, limit: u64) -> String {
 }
 
 /// A rule as the real server's internal type prints it.
-fn shown(rule: &Value) -> Value {
+fn shown(rule: &Value) -> Shown {
     let given = |field: &str| rule.get(field).cloned().unwrap_or_default();
     let words = |field: &str| json!(text(rule, field)).to_string();
     let printed = format!(
@@ -218,5 +218,5 @@ fn shown(rule: &Value) -> Value {
         .replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026");
-    Value::from(format!("{VERBATIM}{printed}"))
+    Shown::Verbatim(printed)
 }

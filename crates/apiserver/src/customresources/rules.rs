@@ -9,7 +9,7 @@ use kubernetes_cel::{EXPRESSION_BUDGET, Environment, Failure, OBJECT_BUDGET, Pro
 use serde_json::{Map, Value};
 
 use super::{field_paths, text};
-use crate::schema::{FieldError, FieldErrorKind, OMITTED};
+use crate::schema::{FieldError, FieldErrorKind, Shown};
 
 /// The name of the type of `self`; types below it are named after it.
 const SELF_TYPE: &str = "selfType";
@@ -368,8 +368,8 @@ impl Rules {
             }
         });
         let shown = match self.kind.as_str() {
-            "object" | "array" => Value::from(OMITTED),
-            _ => value.clone(),
+            "object" | "array" => Shown::Omitted,
+            _ => Shown::Json(value.clone()),
         };
         match rule.reason.as_deref() {
             Some("FieldValueForbidden") => FieldError::forbidden(field, detail),

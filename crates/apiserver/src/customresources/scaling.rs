@@ -2,6 +2,7 @@
 //! Owns the complaints, in Go's words; where nothing is, nothing is wrong.
 
 use serde_json::Value;
+use structured_merge::go_words::{go_type, go_value};
 
 use crate::schema::FieldError;
 
@@ -79,27 +80,6 @@ fn found<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String>
 }
 
 fn mismatch(value: &Value, wanted: &str) -> String {
-    let (text, found) = (go_text(value), go_type(value));
+    let (text, found) = (go_value(value), go_type(value));
     format!("accessor error: {text} is of the type {found}, expected {wanted}")
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string().trim_end_matches(".0").to_owned(),
-        other => other.to_string(),
-    }
 }

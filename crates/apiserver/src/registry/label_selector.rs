@@ -1,7 +1,8 @@
 //! Label selectors as Kubernetes writes them: `a=b,c!=d,e in (f, g),!h,i>1`. Owns their words, their grammar and the
 //! complaints about them, in the order in which the real server comes to them.
 
-use super::names;
+use crate::schema::go_quoted;
+use crate::schema::validation::metadata::{label_value, qualified_name};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Operator {
@@ -79,8 +80,10 @@ fn requirement(words: &mut Words<'_>) -> Result<Requirement, String> {
     let Word::Name(key) = word else {
         return Err(format!("found '{word}', expected: identifier"));
     };
-    if let Some(detail) = names::qualified_name(key).first() {
-        return Err(format!("<nil>: Invalid value: {key:?}: {detail}"));
+    let complaints = qualified_name(key);
+    if !complaints.is_empty() {
+        let detail = complaints.join("; ");
+        return Err(format!("<nil>: Invalid value: {}: {detail}", go_quoted(key)));
     }
     let ends = matches!(words.peek(), Word::End | Word::Symbol(","));
     let (operator, values) = if negated {
@@ -182,9 +185,10 @@ fn check(requirement: &Requirement) -> Result<(), String> {
         ));
     }
     for (index, value) in values.iter().enumerate() {
-        if let Some(detail) = names::label_value(value).first() {
-            let key = &requirement.key;
-            return Err(format!("values[{index}][{key}]: Invalid value: {value:?}: {detail}"));
+        let complaints = label_value(value);
+        if !complaints.is_empty() {
+            let (key, value, detail) = (&requirement.key, go_quoted(value), complaints.join("; "));
+            return Err(format!("values[{index}][{key}]: Invalid value: {value}: {detail}"));
         }
     }
     Ok(())

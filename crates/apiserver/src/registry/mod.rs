@@ -15,7 +15,6 @@ mod get;
 mod label_selector;
 mod list;
 mod metadata;
-mod names;
 mod operation;
 mod patch;
 mod pods;

@@ -10,7 +10,7 @@ use crate::catalog::Resource;
 use crate::http::query::Query;
 use crate::http::{ApiError, FieldError};
 use crate::registry::{DeleteOptions, FieldValidation, ListOptions, RevisionMatch, Selectors, WatchOptions};
-use crate::schema::{FieldErrorKind, VERBATIM, go_quoted};
+use crate::schema::FieldErrorKind;
 
 /// How long a watch lasts that names no timeout: Kubernetes' half hour, and up to as much again.
 const WATCH_SECONDS: u64 = 30 * 60;
@@ -66,8 +66,7 @@ fn manager_faults(manager: &str) -> Vec<FieldError> {
             .is_some_and(|printable| printable.is_match(letter.encode_utf8(&mut [0; 4])));
         if !printable {
             let detail = format!("invalid character U+{:04X} (at position {position})", u32::from(letter));
-            let shown = format!("{VERBATIM}{}", go_quoted(manager));
-            errors.push(FieldError::invalid("fieldManager", shown, detail));
+            errors.push(FieldError::invalid("fieldManager", manager, detail));
         }
     }
     errors

@@ -69,7 +69,7 @@ pub struct FieldError {
     /// The field's path, `spec.template.spec.containers[0].name`.
     pub field: String,
     /// The offending value; not shown for some kinds.
-    pub value: Value,
+    pub value: Shown,
     /// More words, possibly none.
     pub detail: String,
     /// Whether it was so before: the writer is warned, and nothing is refused.
@@ -78,7 +78,7 @@ pub struct FieldError {
 
 impl FieldError {
     /// A complaint of any kind.
-    pub fn new(kind: FieldErrorKind, field: impl ToString, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+    pub fn new(kind: FieldErrorKind, field: impl ToString, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
         Self {
             kind,
             field: field.to_string(),
@@ -94,7 +94,7 @@ impl FieldError {
     }
 
     /// A value is malformed.
-    pub fn invalid(field: impl ToString, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+    pub fn invalid(field: impl ToString, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, field, value, detail)
     }
 
@@ -104,12 +104,12 @@ impl FieldError {
     }
 
     /// A value occurs twice.
-    pub fn duplicate(field: impl ToString, value: impl Into<Value>) -> Self {
+    pub fn duplicate(field: impl ToString, value: impl Into<Shown>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, value, "")
     }
 
     /// A value is not one of `supported`.
-    pub fn not_supported<S: AsRef<str>>(field: impl ToString, value: impl Into<Value>, supported: &[S]) -> Self {
+    pub fn not_supported<S: AsRef<str>>(field: impl ToString, value: impl Into<Shown>, supported: &[S]) -> Self {
         let quoted: Vec<String> = supported.iter().map(|one| format!("{:?}", one.as_ref())).collect();
         let detail = format!("supported values: {}", quoted.join(", "));
         Self::new(FieldErrorKind::NotSupported, field, value, detail)
@@ -123,8 +123,10 @@ impl FieldError {
             | FieldErrorKind::Forbidden
             | FieldErrorKind::TooLong
             | FieldErrorKind::Internal => words.to_owned(),
-            _ if self.value == OMITTED => words.to_owned(),
-            _ => format!("{words}: {}", go_value(&self.value)),
+            _ => match &self.value {
+                Shown::Omitted => words.to_owned(),
+                shown => format!("{words}: {shown}"),
+            },
         };
         if !self.detail.is_empty() {
             body.push_str(": ");
@@ -145,20 +147,54 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Marks text that already is what Go would print; no user's value begins so, as Kubernetes takes no control letters.
-pub(crate) const VERBATIM: &str = "\u{0}";
+/// How a complaint shows the value that it is about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shown {
+    /// A value: strings in Go's quotes, everything else as JSON.
+    Json(Value),
+    /// Text that already is what Go would print.
+    Verbatim(String),
+    /// Not at all: the complaint is about all of it.
+    Omitted,
+}
 
-/// A value that is not shown: the complaint is about all of it.
-pub(crate) const OMITTED: &str = "\u{0}\u{0}";
-
-/// Strings in Go's quotes, everything else as JSON.
-fn go_value(value: &Value) -> String {
-    match value {
-        Value::String(text) if text.starts_with(VERBATIM) => text.trim_start_matches(VERBATIM).to_owned(),
-        Value::String(text) => go_quoted(text),
-        other => other.to_string(),
+impl fmt::Display for Shown {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(Value::String(text)) => formatter.write_str(&go_quoted(text)),
+            Self::Json(other) => other.fmt(formatter),
+            Self::Verbatim(text) => formatter.write_str(text),
+            Self::Omitted => Ok(()),
+        }
     }
 }
+
+macro_rules! shown_as_json {
+    ($($kind:ty),+) => {$(
+        impl From<$kind> for Shown {
+            fn from(value: $kind) -> Self {
+                Self::Json(Value::from(value))
+            }
+        }
+    )+};
+}
+
+shown_as_json!(
+    Value,
+    &str,
+    String,
+    bool,
+    i32,
+    i64,
+    u32,
+    u64,
+    usize,
+    f64,
+    Option<i64>,
+    Vec<&str>,
+    Vec<String>,
+    Vec<Value>
+);
 
 /// Go's `%q` (for printable text the same as JSON's quoting, without escaping `/` or non-ASCII letters).
 pub(crate) fn go_quoted(text: &str) -> String {

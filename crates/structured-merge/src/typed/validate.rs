@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::{Duplicates, Shape, ValidationError, ValidationErrors, elements::element_of, shape, type_at};
+use crate::go_words::{go_syntax, go_type, go_value};
 use crate::path::PathElement;
 use crate::schema::{ListRelation, ListType, MapType, Scalar, Schema, Type, TypeRef};
 
@@ -140,58 +141,5 @@ fn scalar_problem(scalar: Scalar, value: &Value) -> Option<String> {
             Some(format!("expected any scalar, got &{{{}}}", go_value(value)))
         }
         _ => None,
-    }
-}
-
-/// The Go type that a decoded JSON value has.
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// A value as Go's `%v` prints it.
-fn go_value(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_value).collect();
-            format!("[{}]", items.join(" "))
-        }
-        Value::Object(fields) => {
-            let fields: Vec<String> = fields
-                .iter()
-                .map(|(name, value)| format!("{name}:{}", go_value(value)))
-                .collect();
-            format!("map[{}]", fields.join(" "))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A value as Go's `%#v` prints it.
-fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(text) => crate::json::quoted(text),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_syntax).collect();
-            format!("[]interface {{}}{{{}}}", items.join(", "))
-        }
-        Value::Object(fields) => {
-            let fields: Vec<String> = fields
-                .iter()
-                .map(|(name, value)| format!("{}:{}", crate::json::quoted(name), go_syntax(value)))
-                .collect();
-            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
-        }
-        other => other.to_string(),
     }
 }

@@ -277,7 +277,8 @@ fn too_long(most: usize) -> String {
     format!("must be no more than {most} bytes")
 }
 
-pub(in crate::schema) fn label_value(value: &str) -> Vec<String> {
+/// The complaints about a label's value.
+pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if value.len() > 63 {
         complaints.push(too_long(63));
@@ -291,7 +292,8 @@ pub(in crate::schema) fn label_value(value: &str) -> Vec<String> {
     complaints
 }
 
-pub(super) fn qualified_name(name: &str) -> Vec<String> {
+/// The complaints about a label's key, and whatever else has its form.
+pub(crate) fn qualified_name(name: &str) -> Vec<String> {
     const PART: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
     let mut complaints = Vec::new();
     let parts: Vec<&str> = name.split('/').collect();

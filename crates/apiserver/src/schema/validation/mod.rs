@@ -12,7 +12,7 @@ mod configuration;
 mod endpoints;
 mod events;
 mod jobs;
-mod metadata;
+pub(crate) mod metadata;
 pub mod names;
 mod networking;
 mod node_selectors;
@@ -27,7 +27,7 @@ mod workloads;
 
 use serde_json::Value;
 
-use super::field_error::{FieldError, FieldErrorKind, FieldPath};
+use super::field_error::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 pub(super) use metadata::label_value;
 pub use metadata::{label_selector, labels, object_meta, object_meta_update};
@@ -188,12 +188,12 @@ fn one_of(
 }
 
 /// A struct of the real server's internal types, whose fields it prints with Go's names and in Go's order.
-fn internal(fields: &[(&str, &Value)]) -> Value {
+fn internal(fields: &[(&str, &Value)]) -> Shown {
     let parts: Vec<String> = fields
         .iter()
         .map(|(name, value)| format!("\"{name}\":{value}"))
         .collect();
-    Value::from(format!("{}{{{}}}", super::field_error::VERBATIM, parts.join(",")))
+    Shown::Verbatim(format!("{{{}}}", parts.join(",")))
 }
 
 /// A number that may not be negative.

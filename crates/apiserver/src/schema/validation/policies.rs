@@ -9,7 +9,7 @@ use super::admission::{expression_error, match_conditions, operations, rule, sel
 use super::metadata::{label_selector, qualified_name};
 use super::{empty, internal, items, names, one_of, text};
 use crate::expressions::{Compiler, Scope};
-use crate::schema::{FieldError, FieldPath};
+use crate::schema::{FieldError, FieldPath, Shown};
 
 const NOTES: usize = 20;
 const NOTE_EXPRESSION: usize = 5 * 1024;
@@ -236,14 +236,10 @@ fn notes(
                     ("Key", &Value::from(text(note, "key"))),
                     ("ValueExpression", &Value::from(text(note, "valueExpression"))),
                 ];
-                internal(&fields)
-                    .as_str()
-                    .unwrap_or_default()
-                    .trim_start_matches('\u{0}')
-                    .to_owned()
+                internal(&fields).to_string()
             })
             .collect();
-        let shown = format!("{}[{}]", crate::schema::VERBATIM, shown.join(","));
+        let shown = Shown::Verbatim(format!("[{}]", shown.join(",")));
         let why = format!("must not have more than {NOTES} auditAnnotations");
         errors.push(FieldError::invalid(path.child("auditAnnotations"), shown, why));
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::metadata::{label_selector, qualified_name};
+use super::pods::HOST_PATH_KINDS;
 use super::{empty, immutable, items, named, names, node_selectors, one_of, text};
 use crate::schema::quantity::Quantity;
 use crate::schema::{FieldError, FieldPath};
@@ -152,18 +153,12 @@ fn source(field: &str, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
         }
         _ => {}
     }
-    let kinds = [
-        "",
-        "BlockDevice",
-        "CharDevice",
-        "Directory",
-        "DirectoryOrCreate",
-        "File",
-        "FileOrCreate",
-        "Socket",
-    ];
-    if field == "hostPath" && !kinds.contains(&text(value, "type")) {
-        errors.push(FieldError::not_supported(at.child("type"), text(value, "type"), &kinds));
+    if field == "hostPath" && !HOST_PATH_KINDS.contains(&text(value, "type")) {
+        errors.push(FieldError::not_supported(
+            at.child("type"),
+            text(value, "type"),
+            &HOST_PATH_KINDS,
+        ));
     }
     if field == "local" && spec.get("nodeAffinity").is_none() {
         let why = "Local volume requires node affinity";

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::metadata::label_selector;
 use super::pods::{self, ExtraVolumes};
 use super::{empty, immutable, internal, items, names, non_negative, one_of, storage, text};
-use crate::schema::{FieldError, FieldErrorKind, FieldPath, VERBATIM};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 static NOTHING: Value = Value::Null;
 
@@ -54,22 +54,15 @@ pub(super) fn numbers(value: &Value, fields: &[&str], path: &FieldPath, errors: 
 }
 
 /// A strategy as the real server shows it; `parts` are the fields of its rolling update with what they are by default.
-fn shown(strategy: &Value, parts: &[(&str, &str, Value)]) -> Value {
+fn shown(strategy: &Value, parts: &[(&str, &str, Value)]) -> Shown {
     let kind = strategy.get("type").unwrap_or(&NOTHING);
-    let rolling = strategy.get("rollingUpdate").map_or_else(
-        || "null".to_owned(),
-        |rolling| {
-            shown_update(rolling, parts)
-                .as_str()
-                .unwrap_or_default()
-                .trim_start_matches(VERBATIM)
-                .to_owned()
-        },
-    );
-    Value::from(format!("{}{{\"Type\":{kind},\"RollingUpdate\":{rolling}}}", VERBATIM))
+    let rolling = strategy
+        .get("rollingUpdate")
+        .map_or_else(|| "null".to_owned(), |rolling| shown_update(rolling, parts).to_string());
+    Shown::Verbatim(format!("{{\"Type\":{kind},\"RollingUpdate\":{rolling}}}"))
 }
 
-fn shown_update(rolling: &Value, parts: &[(&str, &str, Value)]) -> Value {
+fn shown_update(rolling: &Value, parts: &[(&str, &str, Value)]) -> Shown {
     let parts: Vec<(&str, &Value)> = parts
         .iter()
         .map(|(go, field, default)| (*go, rolling.get(*field).unwrap_or(default)))
@@ -242,7 +235,7 @@ fn empty_selector(selector: &Value, word: &str, at: &FieldPath, errors: &mut Vec
 }
 
 /// A selector as the real server shows it: labels first.
-fn shown_selector(selector: &Value) -> Value {
+fn shown_selector(selector: &Value) -> Shown {
     let parts = ["matchLabels", "matchExpressions"].into_iter();
     let parts: Vec<(&str, &Value)> = parts
         .filter(|part| !empty(selector, part))
@@ -254,7 +247,7 @@ fn shown_selector(selector: &Value) -> Value {
 /// A selector cannot change.
 fn fixed_selector(spec: &Value, before: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if spec.get("selector") != before.get("selector") {
-        let shown = spec.get("selector").map_or(Value::Null, shown_selector);
+        let shown = spec.get("selector").map_or(Shown::Json(Value::Null), shown_selector);
         errors.push(FieldError::invalid(path.child("selector"), shown, "field is immutable"));
     }
 }

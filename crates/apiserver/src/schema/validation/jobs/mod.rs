@@ -11,7 +11,7 @@ use super::networking::prefixed_path;
 use super::pods::{self, ExtraVolumes};
 use super::workloads::{mismatch, numbers, selects};
 use super::{immutable, names, non_negative, one_of, text};
-use crate::schema::{FieldError, FieldErrorKind, FieldPath};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 pub(super) use status::job_status;
 
@@ -236,12 +236,12 @@ pub(super) fn job_update(value: &Value, old: &Value, errors: &mut Vec<FieldError
     for (field, shown) in [
         (
             "podFailurePolicy",
-            policies::shown_failure_policy as fn(&Value) -> Value,
+            policies::shown_failure_policy as fn(&Value) -> Shown,
         ),
         ("successPolicy", policies::shown_success_policy),
     ] {
         if spec.get(field) != before.get(field) {
-            let shown = spec.get(field).map(shown).unwrap_or_default();
+            let shown = spec.get(field).map_or(Shown::Json(Value::Null), shown);
             errors.push(FieldError::invalid(path.child(field), shown, "field is immutable"));
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::metadata::qualified_name;
 use super::super::{empty, items, non_negative, one_of, text};
 use super::{NOTHING, is_indexed, number};
-use crate::schema::field_error::{OMITTED, VERBATIM};
+use crate::schema::Shown;
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 const MOST_RULES: usize = 20;
@@ -52,12 +52,12 @@ pub(super) fn policies(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
 }
 
 /// A policy for failed pods as the real server shows it.
-pub(super) fn shown_failure_policy(policy: &Value) -> Value {
+pub(super) fn shown_failure_policy(policy: &Value) -> Shown {
     let rules = policy.get("rules").and_then(Value::as_array).map(|rules| {
         let rules: Vec<String> = rules
             .iter()
             .map(|rule| {
-                let codes = rule.get("onExitCodes").map_or(Value::Null, |codes| {
+                let codes = rule.get("onExitCodes").map_or(Shown::Json(Value::Null), |codes| {
                     let part = |field: &str| codes.get(field).unwrap_or(&NOTHING);
                     super::super::internal(&[
                         ("ContainerName", part("containerName")),
@@ -70,10 +70,7 @@ pub(super) fn shown_failure_policy(policy: &Value) -> Value {
                         .iter()
                         .map(|one| {
                             let part = |field: &str| one.get(field).unwrap_or(&NOTHING);
-                            plain(&super::super::internal(&[
-                                ("Type", part("type")),
-                                ("Status", part("status")),
-                            ]))
+                            super::super::internal(&[("Type", part("type")), ("Status", part("status"))]).to_string()
                         })
                         .collect();
                     format!("[{}]", conditions.join(","))
@@ -81,7 +78,7 @@ pub(super) fn shown_failure_policy(policy: &Value) -> Value {
                 format!(
                     "{{\"Action\":{},\"OnExitCodes\":{},\"OnPodConditions\":{}}}",
                     rule.get("action").unwrap_or(&NOTHING),
-                    plain(&codes),
+                    codes,
                     conditions.unwrap_or_else(|| "null".to_owned())
                 )
             })
@@ -89,34 +86,27 @@ pub(super) fn shown_failure_policy(policy: &Value) -> Value {
         format!("[{}]", rules.join(","))
     });
     let rules = rules.unwrap_or_else(|| "null".to_owned());
-    Value::from(format!("{VERBATIM}{{\"Rules\":{rules}}}"))
+    Shown::Verbatim(format!("{{\"Rules\":{rules}}}"))
 }
 
 /// A policy for success as the real server shows it.
-pub(super) fn shown_success_policy(policy: &Value) -> Value {
+pub(super) fn shown_success_policy(policy: &Value) -> Shown {
     let rules = policy.get("rules").and_then(Value::as_array).map(|rules| {
         let rules: Vec<String> = rules
             .iter()
             .map(|rule| {
                 let part = |field: &str| rule.get(field).unwrap_or(&NOTHING);
-                plain(&super::super::internal(&[
+                super::super::internal(&[
                     ("SucceededIndexes", part("succeededIndexes")),
                     ("SucceededCount", part("succeededCount")),
-                ]))
+                ])
+                .to_string()
             })
             .collect();
         format!("[{}]", rules.join(","))
     });
     let rules = rules.unwrap_or_else(|| "null".to_owned());
-    Value::from(format!("{VERBATIM}{{\"Rules\":{rules}}}"))
-}
-
-/// The text of something that is shown as it is.
-fn plain(shown: &Value) -> String {
-    match shown {
-        Value::String(text) => text.trim_start_matches(VERBATIM).to_owned(),
-        other => other.to_string(),
-    }
+    Shown::Verbatim(format!("{{\"Rules\":{rules}}}"))
 }
 
 fn too_many(value: &Value, field: &str, most: usize, at: &FieldPath, errors: &mut Vec<FieldError>) {
@@ -162,7 +152,7 @@ fn failure_rule(spec: &Value, rule: &Value, at: &FieldPath, errors: &mut Vec<Fie
         (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
         _ => return,
     };
-    errors.push(FieldError::invalid(at, OMITTED, detail));
+    errors.push(FieldError::invalid(at, Shown::Omitted, detail));
 }
 
 fn exit_codes(spec: &Value, codes: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::policies::{indexes, interval};
 use super::{NOTHING, is_indexed, number};
-use crate::schema::field_error::OMITTED;
+use crate::schema::Shown;
 use crate::schema::validation::{non_negative, text};
 use crate::schema::{FieldError, FieldPath};
 
@@ -138,7 +138,7 @@ fn conditions(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<
         ),
     ];
     for (_, detail) in faults.into_iter().filter(|(applies, _)| *applies) {
-        errors.push(FieldError::invalid("status.conditions", OMITTED, detail));
+        errors.push(FieldError::invalid("status.conditions", Shown::Omitted, detail));
     }
 }
 

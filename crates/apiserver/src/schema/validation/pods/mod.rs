@@ -8,6 +8,8 @@ mod resources;
 mod security;
 mod systems;
 mod volumes;
+
+pub(super) use volumes::HOST_PATH_KINDS;
 mod windows;
 
 use std::collections::BTreeSet;
@@ -16,7 +18,7 @@ use serde_json::Value;
 
 use super::metadata::{annotations, labels};
 use super::{addresses, empty, items, named, names, one_of, text};
-use crate::schema::{FieldError, FieldErrorKind, FieldPath, VERBATIM};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 static NOTHING: Value = Value::Null;
 
@@ -470,7 +472,7 @@ fn node_selector_update(spec: &Value, before: &Value, path: &FieldPath, errors: 
         } else {
             format!("[{}]", shown.join(","))
         };
-        errors.push(FieldError::invalid(at, verbatim(&shown), detail));
+        errors.push(FieldError::invalid(at, Shown::Verbatim(shown), detail));
         return;
     }
     for (index, (new, old)) in new.iter().zip(&old).enumerate() {
@@ -483,7 +485,11 @@ fn node_selector_update(spec: &Value, before: &Value, path: &FieldPath, errors: 
             .all(|field| list(new, field).starts_with(&list(old, field)));
         if (was_empty && !is_empty) || !grown {
             let detail = "only additions are allowed (no mutations or deletions)";
-            errors.push(FieldError::invalid(at.index(index), verbatim(&shown_term(new)), detail));
+            errors.push(FieldError::invalid(
+                at.index(index),
+                Shown::Verbatim(shown_term(new)),
+                detail,
+            ));
         }
     }
 }
@@ -504,10 +510,6 @@ fn shown_requirement(requirement: &Value) -> String {
     let [key, operator] = ["key", "operator"].map(|field| Value::from(text(requirement, field)));
     let values = requirement.get("values").unwrap_or(&NOTHING);
     format!("{{\"Key\":{key},\"Operator\":{operator},\"Values\":{values}}}")
-}
-
-fn verbatim(shown: &str) -> Value {
-    Value::from(format!("{VERBATIM}{shown}"))
 }
 
 /// Every container with its path, in the order in which they start.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::volumes::descending_path;
 use super::{all_containers, windows};
 use crate::schema::validation::{internal, items, one_of, text};
-use crate::schema::{FieldError, FieldPath, VERBATIM};
+use crate::schema::{FieldError, FieldPath, Shown};
 
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
@@ -144,7 +144,7 @@ pub(super) fn of_container(context: &Value, host_users: bool, at: &FieldPath, er
 }
 
 /// A context as the real server shows it.
-fn shown(context: &Value) -> Value {
+fn shown(context: &Value) -> Shown {
     let part = |field: &str, parts: &[(&str, &str, bool)]| {
         let Some(value) = context.get(field) else {
             return "null".to_owned();
@@ -204,7 +204,7 @@ fn shown(context: &Value) -> Value {
         .iter()
         .map(|(name, value)| format!("\"{name}\":{value}"))
         .collect();
-    Value::from(format!("{VERBATIM}{{{}}}", fields.join(",")))
+    Shown::Verbatim(format!("{{{}}}", fields.join(",")))
 }
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];

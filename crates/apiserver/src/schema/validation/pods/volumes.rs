@@ -173,6 +173,18 @@ fn source(pod: &Pod<'_>, volume: &Value, at: &FieldPath, errors: &mut Vec<FieldE
     }
 }
 
+/// What may be expected at a path of a host.
+pub(in crate::schema::validation) const HOST_PATH_KINDS: [&str; 8] = [
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+];
+
 fn host_path(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let path = text(value, "path");
     if path.is_empty() {
@@ -180,17 +192,7 @@ fn host_path(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         return;
     }
     no_steps_back(path, &at.child("path"), errors);
-    let kinds = [
-        "",
-        "BlockDevice",
-        "CharDevice",
-        "Directory",
-        "DirectoryOrCreate",
-        "File",
-        "FileOrCreate",
-        "Socket",
-    ];
-    one_of(value, "type", &kinds, false, at, errors);
+    one_of(value, "type", &HOST_PATH_KINDS, false, at, errors);
 }
 
 fn ephemeral(pod: &Pod<'_>, name: &str, value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
