@@ -1,17 +1,18 @@
 //! What is known of a kind, as the registry asks for it: one door to the schemas, tables and owners' types of
 //! built-in and custom kinds.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::RwLock;
 use serde_json::Value;
-use structured_merge::{FieldManager, ResetFields, Schema, Typing};
+use structured_merge::{Convert, ConvertError, FieldManager, ResetFields, Schema, Typing};
 
 use crate::catalog::{Origin, Resource};
 use crate::http::{ApiError, FieldError};
 use crate::registry::Operation;
-use crate::schema::{BuiltinSchemas, Decoded, FieldPath, KindSchema, ObjectSchema, warnings};
+use crate::schema::{BuiltinSchemas, Decoded, FieldPath, KindSchema, ObjectSchema, autoscaler, warnings};
 use crate::table::Columns;
 use crate::{customresources, definitions, protobuf, strategic, strategy, table};
 
@@ -51,6 +52,22 @@ pub(crate) fn read(op: &Operation, object: Value) -> Result<Decoded, ApiError> {
 pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
     if let Some(schema) = schema(resource) {
         schema.default(object);
+    }
+}
+
+/// Fills in the defaults of the version that a built-in kind is stored in.
+pub(crate) fn set_stored_defaults(resource: &Resource, object: &mut Value) {
+    if let Some(schema) = BuiltinSchemas::shared().kind(&resource.storage_api_version, &resource.kind) {
+        schema.default(object);
+    }
+}
+
+/// An object in the version in which it is validated: the one that says everything.
+fn validated<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+    if autoscaler::is_one(&resource.group, &resource.plural) && !resource.is_storage_version() {
+        Cow::Owned(autoscaler::convert(object.clone(), &resource.storage_api_version))
+    } else {
+        Cow::Borrowed(object)
     }
 }
 
@@ -114,7 +131,7 @@ fn of_template(resource: &Resource, object: &Value, live: Option<&Value>) -> Vec
 /// What is wrong with an object that is about to be created.
 pub(crate) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
     schema(resource)
-        .map(|schema| schema.validate(object))
+        .map(|schema| schema.validate(&validated(resource, object)))
         .unwrap_or_default()
 }
 
@@ -123,10 +140,11 @@ pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<
     let Some(schema) = schema(&op.resource) else {
         return Vec::new();
     };
+    let (new, live) = (validated(&op.resource, new), validated(&op.resource, live));
     let errors = if op.subresource.as_deref() == Some("status") {
-        schema.validate_status_update(new, live)
+        schema.validate_status_update(&new, &live)
     } else {
-        schema.validate_update(new, live)
+        schema.validate_update(&new, &live)
     };
     let (tolerated, refused): (Vec<_>, Vec<_>) = errors.into_iter().partition(|error| error.tolerated);
     tolerated.iter().for_each(|error| op.warn(error.to_string()));
@@ -209,6 +227,40 @@ fn builtin_typing(api_version: &str, kind: &str) -> Typing {
     Typing::of_kind(&schema, api_version, kind).unwrap_or_else(Typing::deduced)
 }
 
+/// The versions of autoscalers, for the owners of their fields.
+struct Autoscalers {
+    types: [(&'static str, Typing); 2],
+}
+
+impl Autoscalers {
+    fn shared() -> Arc<dyn Convert> {
+        static SHARED: LazyLock<Arc<Autoscalers>> = LazyLock::new(|| {
+            let typed = |version| (version, builtin_typing(version, "HorizontalPodAutoscaler"));
+            Arc::new(Autoscalers {
+                types: [typed(autoscaler::STORED), typed(autoscaler::OLD)],
+            })
+        });
+        SHARED.clone()
+    }
+}
+
+impl Convert for Autoscalers {
+    fn typing(&self, api_version: &str) -> Option<&Typing> {
+        let found = self.types.iter().find(|(version, _)| *version == api_version);
+        found.map(|(_, typing)| typing)
+    }
+
+    fn convert<'a>(&self, object: &'a Value, api_version: &str) -> Result<Cow<'a, Value>, ConvertError> {
+        if self.typing(api_version).is_none() {
+            return Err(ConvertError::NoSuchVersion(api_version.to_owned()));
+        }
+        if object.get("apiVersion").and_then(Value::as_str) == Some(api_version) {
+            return Ok(Cow::Borrowed(object));
+        }
+        Ok(Cow::Owned(autoscaler::convert(object.clone(), api_version)))
+    }
+}
+
 /// Who keeps the owners of a Scale's fields.
 pub(crate) fn scale_manager() -> FieldManager {
     FieldManager::new(builtin_typing("autoscaling/v1", "Scale"), "autoscaling/v1", "Scale").with_subresource("scale")
@@ -240,7 +292,13 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
         }
         Origin::Builtin => {
             let reset = ResetFields::of_builtin(&resource.group, &resource.kind, subresource);
-            manager = manager.with_reset_fields(reset);
+            manager = manager.with_reset_fields(reset.clone());
+            if autoscaler::is_one(&resource.group, &resource.plural) {
+                for version in [autoscaler::OLD, autoscaler::STORED] {
+                    manager = manager.with_reset_fields_of(version, reset.clone());
+                }
+                manager = manager.with_converter(Autoscalers::shared());
+            }
         }
     }
     match subresource {

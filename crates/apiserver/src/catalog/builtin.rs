@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::{Origin, Resource, Subresource};
+use crate::schema::autoscaler;
 
 const TABLE: &str = include_str!("builtin.json");
 
@@ -49,10 +50,10 @@ impl From<Row> for Resource {
         let (stored_as, storage_api_version) = if row.group == "events.k8s.io" {
             ((String::new(), row.resource.clone()), "v1".to_owned())
         } else {
-            let api_version = if row.group.is_empty() {
-                row.version.clone()
-            } else {
-                format!("{}/{}", row.group, row.version)
+            let api_version = match (row.group.as_str(), row.resource.as_str()) {
+                ("", _) => row.version.clone(),
+                ("autoscaling", "horizontalpodautoscalers") => autoscaler::STORED.to_owned(),
+                (group, _) => format!("{group}/{}", row.version),
             };
             ((row.group.clone(), row.resource.clone()), api_version)
         };

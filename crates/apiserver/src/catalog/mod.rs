@@ -95,6 +95,17 @@ impl Catalog {
         found.find(|resource| resource.is_storage_version()).or(Some(first))
     }
 
+    /// The version in which the objects of a built-in resource are stored, if it is another one of the same group.
+    #[must_use]
+    pub fn find_stored(&self, resource: &Resource) -> Option<&Arc<Resource>> {
+        if resource.is_custom() || resource.is_storage_version() || resource.stored_as.0 != resource.group {
+            return None;
+        }
+        self.order
+            .iter()
+            .find(|other| other.stored_as == resource.stored_as && other.is_storage_version())
+    }
+
     /// All resources in discovery's order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.order.iter()

@@ -91,6 +91,7 @@ impl Registry {
             };
             repeated(op, &patch.repeated)?;
             kinds::set_defaults(&op.resource, &mut object);
+            strategy::through_stored_version(&op.resource, &mut object);
             if let Some(managed) = managed {
                 object.set_meta("managedFields", managed);
             }

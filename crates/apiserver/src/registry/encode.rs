@@ -8,6 +8,7 @@ use tenure_store::{Entry, Payload};
 use crate::catalog::Resource;
 use crate::http::ApiError;
 use crate::kinds;
+use crate::schema::autoscaler;
 
 /// The object in a stored entry.
 pub(crate) fn decode_stored(entry: &Entry) -> Result<Value, ApiError> {
@@ -91,6 +92,9 @@ pub(crate) fn convert(object: Value, from: &str, resource: &Resource) -> Value {
     if resource.plural == "events" && !resource.is_custom() {
         return convert_event(object, &wanted);
     }
+    if autoscaler::is_one(&resource.group, &resource.plural) {
+        return autoscaler::convert(object, &wanted);
+    }
     set_api_version(object, &wanted)
 }
 
@@ -106,6 +110,12 @@ pub(crate) fn to_storage(mut object: Value, resource: &Resource) -> Value {
     }
     if resource.plural == "events" && !resource.is_custom() {
         return convert_event(object, wanted);
+    }
+    if autoscaler::is_one(&resource.group, &resource.plural) {
+        object = autoscaler::convert(object, wanted);
+        // As it will be read: what the other version can't say is filled in then.
+        kinds::set_stored_defaults(resource, &mut object);
+        return object;
     }
     set_api_version(object, wanted)
 }

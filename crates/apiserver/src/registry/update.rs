@@ -12,6 +12,7 @@ use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
+use crate::schema::autoscaler;
 use crate::{admission, kinds, strategy};
 
 impl Registry {
@@ -56,7 +57,7 @@ impl Registry {
 
     /// Settles the owners of fields, and puts the live object's back where this endpoint does not write.
     pub(super) fn settle(&self, op: &Operation, live: &Value, new: Value) -> Value {
-        if op.resource.is_custom() {
+        if op.resource.is_custom() || autoscaler::is_one(&op.resource.group, &op.resource.plural) {
             // In this order: who owns something in another version may lose it for not being sent.
             return strategy::reset_fields(op, live, self.manage_fields(op, Some(live), new));
         }

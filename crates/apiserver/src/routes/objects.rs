@@ -118,6 +118,13 @@ async fn serve_known(
         };
         options::check(query, kind, apply)?;
     }
+    let form = Form::new(view(headers, &info.verb)?, query)?;
+    let reads = matches!(info.verb.as_str(), "get" | "list" | "watch");
+    let stored = if reads && form.is_of_what_is_stored() {
+        request.registry.catalog().find_stored(resource).cloned()
+    } else {
+        None
+    };
     let op = Operation {
         namespace: if resource.namespaced {
             info.namespace.clone()
@@ -134,9 +141,8 @@ async fn serve_known(
             field_validation: query.get("fieldValidation").is_some(),
         },
         warnings: request.warnings.clone(),
-        resource: resource.clone(),
+        resource: stored.unwrap_or_else(|| resource.clone()),
     };
-    let form = Form::new(view(headers, &info.verb)?, query)?;
     dispatch(request, &op, form, body).await
 }
 

@@ -30,6 +30,15 @@ impl Form {
         Ok(Self { view, include })
     }
 
+    /// Whether it shows nothing of a version, and so what is shown is made from what is stored.
+    pub(crate) fn is_of_what_is_stored(self) -> bool {
+        match self.view {
+            View::Object => false,
+            View::Table => self.include != IncludeObject::Object,
+            View::Metadata => true,
+        }
+    }
+
     /// Whether stored bytes may be sent as they are.
     pub(crate) fn is_plain(self) -> bool {
         self.view == View::Object

@@ -10,6 +10,7 @@
 //! [`ObjectSchema::default`] → the resource's own preparation → [`ObjectSchema::validate`] (422).
 
 mod archive;
+pub(crate) mod autoscaler;
 pub(crate) use archive::inflate;
 mod builtin;
 mod decode;

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::catalog::Resource;
 use crate::http::FieldError;
 use crate::registry::{ObjectExt, Operation, View, timestamp};
+use crate::schema::autoscaler;
 use crate::{customresources, definitions};
 
 pub(crate) use generation::{bump_generation, has_generation};
@@ -65,7 +66,8 @@ pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
     if is(resource, "apps", "daemonsets") {
         daemon_set::normalize(object);
     }
-    if is(resource, "autoscaling", "horizontalpodautoscalers")
+    through_stored_version(resource, object);
+    if is_current_autoscaler(resource)
         && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
         && spec.get("metrics").and_then(Value::as_array).is_none_or(Vec::is_empty)
     {
@@ -75,6 +77,18 @@ pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
     }
 }
 
+/// What two versions say in different ways is said as the server says it: annotations that stand for fields are made from
+/// the fields, or read into them.
+pub(crate) fn through_stored_version(resource: &Resource, object: &mut Value) {
+    if autoscaler::is_one(&resource.group, &resource.plural) {
+        *object = autoscaler::round_trip(std::mem::take(object));
+    }
+}
+
+fn is_current_autoscaler(resource: &Resource) -> bool {
+    autoscaler::is_one(&resource.group, &resource.plural) && resource.is_storage_version()
+}
+
 /// Lists that Kubernetes writes as null rather than not at all.
 ///
 /// An empty list is owned by who sends it, and is one with none only once it is stored.
@@ -82,7 +96,7 @@ pub(crate) fn explicit_nulls(resource: &Resource, object: &mut Value, stored: bo
     let (parent, field) = match (resource.group.as_str(), resource.plural.as_str()) {
         ("rbac.authorization.k8s.io", "roles" | "clusterroles") => ("", "rules"),
         ("", "limitranges") => ("/spec", "limits"),
-        ("autoscaling", "horizontalpodautoscalers") => ("/status", "currentMetrics"),
+        ("autoscaling", "horizontalpodautoscalers") if resource.is_storage_version() => ("/status", "currentMetrics"),
         ("discovery.k8s.io", "endpointslices") => {
             null_unless_set(object, "endpoints", stored);
             ("", "ports")
@@ -215,7 +229,10 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
             json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}),
         ),
         ("autoscaling", "horizontalpodautoscalers") => {
-            set_status(object, json!({"currentMetrics": null, "desiredReplicas": 0}));
+            // In the other version, parts of the status are among the annotations.
+            let mut stored = autoscaler::convert(std::mem::take(object), autoscaler::STORED);
+            set_status(&mut stored, json!({"currentMetrics": null, "desiredReplicas": 0}));
+            *object = autoscaler::convert(stored, &resource.api_version());
         }
         (definitions::GROUP, definitions::PLURAL) => definitions::settle(object, None, view, &timestamp(now)),
         ("", "resourcequotas") | ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
@@ -251,6 +268,17 @@ fn set_status(object: &mut Value, status: Value) {
 /// Puts the live object's fields in the place of those that this endpoint does not write: status on the main
 /// endpoint, everything else on the status endpoint.
 pub(crate) fn reset_fields(op: &Operation, live: &Value, new: Value) -> Value {
+    let resource = &op.resource;
+    if autoscaler::is_one(&resource.group, &resource.plural) && !resource.is_storage_version() {
+        // Spec and status share the annotations of this version.
+        let stored = |object: Value| autoscaler::convert(object, autoscaler::STORED);
+        let reset = reset_parts(op, &stored(live.clone()), stored(new));
+        return autoscaler::convert(reset, &resource.api_version());
+    }
+    reset_parts(op, live, new)
+}
+
+fn reset_parts(op: &Operation, live: &Value, new: Value) -> Value {
     let resource = &op.resource;
     match op.subresource.as_deref() {
         Some("status") => {

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::cells::{NONE, age, containers, labels, list, number, or, selector, text};
 use super::duration::{human_duration, since};
+use crate::schema::autoscaler::{STORED, convert};
 
 const TEMPLATE: &str = "/spec/template/spec/containers";
 
@@ -191,6 +192,8 @@ pub(super) fn cron_job(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 pub(super) fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
+    // What is shown is what the version with all metrics says.
+    let object = &convert(object.clone(), STORED);
     let reference = format!(
         "{}/{}",
         text(object, "/spec/scaleTargetRef/kind"),
@@ -209,19 +212,6 @@ pub(super) fn autoscaler(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn targets(object: &Value) -> String {
-    // Version 1 has one number.
-    if let Some(target) = object
-        .pointer("/spec/targetCPUUtilizationPercentage")
-        .and_then(Value::as_i64)
-    {
-        let current = object
-            .pointer("/status/currentCPUUtilizationPercentage")
-            .and_then(Value::as_i64);
-        return format!(
-            "cpu: {}/{target}%",
-            current.map_or("<unknown>".to_owned(), |current| format!("{current}%"))
-        );
-    }
     let metrics = list(object, "/spec/metrics");
     if metrics.is_empty() {
         return NONE.to_owned();

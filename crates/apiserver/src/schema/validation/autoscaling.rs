@@ -254,8 +254,8 @@ fn scaling_rules(rules: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         }
     }
     one_of(rules, "selectPolicy", &["Disabled", "Max", "Min"], false, at, errors);
-    // Where there is no list, Kubernetes has its own.
-    if rules.get("policies").is_some_and(Value::is_array) && empty(rules, "policies") {
+    // Version 2 has defaults; what version 1 has in an annotation is taken as it is.
+    if empty(rules, "policies") {
         let why = "must specify at least one Policy";
         errors.push(FieldError::required(at.child("policies"), why));
     }
