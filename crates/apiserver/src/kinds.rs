@@ -12,7 +12,7 @@ use structured_merge::{Convert, ConvertError, FieldManager, ResetFields, Schema,
 use crate::catalog::{Origin, Resource};
 use crate::http::{ApiError, FieldError};
 use crate::registry::Operation;
-use crate::schema::{BuiltinSchemas, Decoded, FieldPath, KindSchema, ObjectSchema, autoscaler, warnings};
+use crate::schema::{BuiltinSchemas, Decoded, FieldPath, KindSchema, ObjectSchema, autoscaler, validation, warnings};
 use crate::table::Columns;
 use crate::{customresources, definitions, protobuf, strategic, strategy, table};
 
@@ -140,6 +140,9 @@ pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<
     let Some(schema) = schema(&op.resource) else {
         return Vec::new();
     };
+    if validation::is_signing_request(&op.resource.group, &op.resource.kind) {
+        return validation::signing_request_update(new, live, op.subresource.as_deref());
+    }
     let (new, live) = (validated(&op.resource, new), validated(&op.resource, live));
     let errors = if op.subresource.as_deref() == Some("status") {
         schema.validate_status_update(&new, &live)

@@ -17,6 +17,7 @@ mod pods;
 pub(crate) mod policies;
 pub(crate) mod quota;
 mod resources;
+mod signers;
 mod subject;
 mod webhooks;
 
@@ -194,6 +195,7 @@ pub(crate) async fn validate(
             pods::validate_priority_class(attributes, &view, object)?;
         }
         classes::validate_growth(attributes, &view, object)?;
+        signers::validate(registry.rights(), attributes, object)?;
     }
     policies::validate(registry, attributes, object).await?;
     if !waits {

@@ -60,6 +60,8 @@ impl Registry {
         }
         if resource.namespaced {
             object.set_meta("namespace", Value::from(op.namespace.clone().unwrap_or_default()));
+        } else {
+            object.remove_meta("namespace");
         }
         if strategy::has_generation(resource) {
             object.set_meta("generation", json!(1));
@@ -86,7 +88,7 @@ impl Registry {
         let resource = &op.resource;
         let mut turn = self.allocation_turn(resource).await;
         let view = self.view_for(op);
-        strategy::prepare_create(resource, &mut object, &view, now);
+        strategy::prepare_create(op, &mut object, &view, now);
         strategy::explicit_nulls(resource, &mut object, true);
         let mut allocated = strategy::validate_create(op, &object, &view);
         let mut errors = Vec::new();
@@ -114,7 +116,7 @@ impl Registry {
             turn = self.allocation_turn(resource).await;
             let view = self.view_for(op);
             let mut again = object.clone();
-            strategy::prepare_create(resource, &mut again, &view, now);
+            strategy::prepare_create(op, &mut again, &view, now);
             strategy::explicit_nulls(resource, &mut again, true);
             if again != object || !strategy::validate_create(op, &again, &view).is_empty() {
                 charge.refund(self).await;

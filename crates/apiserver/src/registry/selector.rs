@@ -130,6 +130,7 @@ fn builtin_fields(resource: &Resource) -> &'static [&'static str] {
             "reportingController",
             "type",
         ],
+        ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
         ("", "pods") => &[
             "spec.nodeName",
             "spec.restartPolicy",

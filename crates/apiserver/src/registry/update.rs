@@ -133,6 +133,9 @@ impl Registry {
         keep_system_fields(live, &mut new);
         let view = self.view_for(op);
         let now = self.now();
+        if !resource.namespaced {
+            new.remove_meta("namespace");
+        }
         strategy::prepare_update(op, live, &mut new, &view, now);
         strategy::explicit_nulls(resource, &mut new, true);
         let same = same_but_times(live, &new);

@@ -131,10 +131,14 @@ fn insert_list(map: &mut Map<String, Value>, key: &str, list: &[String]) {
 /// Changes when the stored version of a resource does; opaque to clients.
 fn storage_hash(resource: &Resource) -> String {
     use base64::Engine;
-    let text = format!(
-        "{}/{}/{}",
-        resource.stored_as.0, resource.storage_api_version, resource.kind
-    );
+    // The core group has an empty name and a slash all the same.
+    let core = if resource.stored_as.0.is_empty() { "/" } else { "" };
+    // Definitions are kept in their first form by Kubernetes, which clients see here and nowhere else.
+    let version = match resource.qualified().as_str() {
+        "customresourcedefinitions.apiextensions.k8s.io" => "apiextensions.k8s.io/v1beta1",
+        _ => resource.storage_api_version.as_str(),
+    };
+    let text = format!("{core}{version}/{}", resource.kind);
     let digest = <sha2::Sha256 as sha2::Digest>::digest(text.as_bytes());
     base64::engine::general_purpose::STANDARD.encode(digest.get(..8).unwrap_or_default())
 }

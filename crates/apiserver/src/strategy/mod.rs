@@ -10,6 +10,7 @@ mod namespace;
 mod pod;
 mod secret;
 mod service;
+mod signing_request;
 mod template;
 
 use jiff::Timestamp;
@@ -175,7 +176,8 @@ fn null_unless_set(object: &mut Value, field: &str, stored: bool) {
 }
 
 /// Prepares an object that is about to be created.
-pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &View, now: Timestamp) {
+pub(crate) fn prepare_create(op: &Operation, object: &mut Value, view: &View, now: Timestamp) {
+    let resource = &op.resource;
     if resource.has_status()
         && !keeps_status_on_create(resource)
         && let Some(map) = object.as_object_mut()
@@ -234,6 +236,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value, view: &Vie
             set_status(&mut stored, json!({"currentMetrics": null, "desiredReplicas": 0}));
             *object = autoscaler::convert(stored, &resource.api_version());
         }
+        ("certificates.k8s.io", "certificatesigningrequests") => signing_request::prepare_create(object, &op.user),
         (definitions::GROUP, definitions::PLURAL) => definitions::settle(object, None, view, &timestamp(now)),
         ("", "resourcequotas") | ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
             set_status(object, json!({}));
@@ -278,8 +281,12 @@ pub(crate) fn reset_fields(op: &Operation, live: &Value, new: Value) -> Value {
     reset_parts(op, live, new)
 }
 
-fn reset_parts(op: &Operation, live: &Value, new: Value) -> Value {
+fn reset_parts(op: &Operation, live: &Value, mut new: Value) -> Value {
     let resource = &op.resource;
+    if is(resource, "certificates.k8s.io", "certificatesigningrequests") {
+        signing_request::reset(live, &mut new, op.subresource.as_deref());
+        return new;
+    }
     match op.subresource.as_deref() {
         Some("status") => {
             let mut result = live.clone();
@@ -325,7 +332,6 @@ fn reset_parts(op: &Operation, live: &Value, new: Value) -> Value {
             result
         }
         _ => {
-            let mut new = new;
             if resource.has_status()
                 && let Some(map) = new.as_object_mut()
             {
@@ -351,6 +357,9 @@ pub(crate) fn prepare_update(op: &Operation, live: &Value, new: &mut Value, view
         }
         ("", "services") if op.subresource.is_none() => service::prepare_update(live, new, view),
         ("apps", "daemonsets") => daemon_set::prepare_update(live, new),
+        ("certificates.k8s.io", "certificatesigningrequests") => {
+            signing_request::prepare_update(live, new, op.subresource.as_deref(), &timestamp(now));
+        }
         ("batch", "jobs") => job::default_labels(new),
         ("", "persistentvolumeclaims") => data_source(new),
         ("coordination.k8s.io", "leases") => drop_election(new),

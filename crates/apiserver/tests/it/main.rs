@@ -17,6 +17,7 @@ mod concurrent;
 mod controllers;
 mod coverage;
 mod decoders;
+mod discovery;
 mod exchanges;
 mod garbage;
 mod kubectl;

@@ -21,6 +21,7 @@ mod policies;
 mod quotas;
 mod rbac;
 mod services;
+mod signing_requests;
 mod statuses;
 mod storage;
 mod workloads;
@@ -32,6 +33,9 @@ use super::field_error::{FieldError, FieldErrorKind, FieldPath, Shown};
 pub(super) use metadata::label_value;
 pub use metadata::{label_selector, labels, object_meta, object_meta_update};
 pub(crate) use services::cluster_addresses;
+pub(crate) use signing_requests::{
+    CLIENT_SIGNER, is_one as is_signing_request, organizations, update as signing_request_update,
+};
 
 /// What is wrong with an object about to be created.
 pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> {
@@ -59,6 +63,7 @@ pub(super) fn create(group: &str, kind: &str, value: &Value) -> Vec<FieldError> 
         ("", "Pod") => pods::pod_create(value, &mut errors),
         ("", "Service") => services::service(value, None, &mut errors),
         ("batch", "Job") => jobs::job(value, true, &mut errors),
+        _ if signing_requests::is_one(group, kind) => signing_requests::create(value, &mut errors),
         ("batch", "CronJob") => jobs::cron_job(value, None, &mut errors),
         _ if workloads::is_one(group, kind) => workloads::object(kind, value, None, &mut errors),
         _ => {}
