@@ -4,7 +4,11 @@
 //! annotations, as texts whose fields have an order: metrics and their values in version 1's own fields, the behavior in
 //! Go's names. An annotation that can't be read says nothing. Pure: an object in, an object out.
 
+mod fields;
+
 use serde_json::{Map, Value, json};
+
+use fields::{Field, Form, OBSERVED, Source, WANTED};
 
 use super::quantity::Quantity;
 
@@ -35,141 +39,6 @@ const UTILIZATION: i64 = 80;
 pub(crate) fn is_one(group: &str, plural: &str) -> bool {
     group == GROUP && plural == "horizontalpodautoscalers"
 }
-
-/// What a field of version 1 holds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Text,
-    Number,
-    Amount,
-    Selector,
-    /// Kind, name and version of an object.
-    Reference,
-}
-
-/// A field of version 1, and the JSON pointer at which version 2 has it.
-struct Field {
-    old: &'static str,
-    new: &'static str,
-    form: Form,
-    /// Whether it is written when there is nothing to say.
-    always: bool,
-}
-
-const fn always(old: &'static str, new: &'static str, form: Form) -> Field {
-    Field {
-        old,
-        new,
-        form,
-        always: true,
-    }
-}
-
-const fn maybe(old: &'static str, new: &'static str, form: Form) -> Field {
-    Field {
-        old,
-        new,
-        form,
-        always: false,
-    }
-}
-
-/// A source of metrics and its fields, in the order in which version 1 writes them.
-type Source = (&'static str, &'static [Field]);
-
-const WANTED: [Source; 5] = [
-    (
-        "object",
-        &[
-            always("target", "/describedObject", Form::Reference),
-            always("metricName", "/metric/name", Form::Text),
-            always("targetValue", "/target/value", Form::Amount),
-            maybe("selector", "/metric/selector", Form::Selector),
-            maybe("averageValue", "/target/averageValue", Form::Amount),
-        ],
-    ),
-    (
-        "pods",
-        &[
-            always("metricName", "/metric/name", Form::Text),
-            always("targetAverageValue", "/target/averageValue", Form::Amount),
-            maybe("selector", "/metric/selector", Form::Selector),
-        ],
-    ),
-    (
-        "resource",
-        &[
-            always("name", "/name", Form::Text),
-            maybe("targetAverageUtilization", "/target/averageUtilization", Form::Number),
-            maybe("targetAverageValue", "/target/averageValue", Form::Amount),
-        ],
-    ),
-    (
-        "containerResource",
-        &[
-            always("name", "/name", Form::Text),
-            maybe("targetAverageUtilization", "/target/averageUtilization", Form::Number),
-            maybe("targetAverageValue", "/target/averageValue", Form::Amount),
-            always("container", "/container", Form::Text),
-        ],
-    ),
-    (
-        "external",
-        &[
-            always("metricName", "/metric/name", Form::Text),
-            maybe("metricSelector", "/metric/selector", Form::Selector),
-            maybe("targetValue", "/target/value", Form::Amount),
-            maybe("targetAverageValue", "/target/averageValue", Form::Amount),
-        ],
-    ),
-];
-
-const OBSERVED: [Source; 5] = [
-    (
-        "object",
-        &[
-            always("target", "/describedObject", Form::Reference),
-            always("metricName", "/metric/name", Form::Text),
-            always("currentValue", "/current/value", Form::Amount),
-            maybe("selector", "/metric/selector", Form::Selector),
-            maybe("averageValue", "/current/averageValue", Form::Amount),
-        ],
-    ),
-    (
-        "pods",
-        &[
-            always("metricName", "/metric/name", Form::Text),
-            always("currentAverageValue", "/current/averageValue", Form::Amount),
-            maybe("selector", "/metric/selector", Form::Selector),
-        ],
-    ),
-    (
-        "resource",
-        &[
-            always("name", "/name", Form::Text),
-            maybe("currentAverageUtilization", "/current/averageUtilization", Form::Number),
-            always("currentAverageValue", "/current/averageValue", Form::Amount),
-        ],
-    ),
-    (
-        "containerResource",
-        &[
-            always("name", "/name", Form::Text),
-            maybe("currentAverageUtilization", "/current/averageUtilization", Form::Number),
-            always("currentAverageValue", "/current/averageValue", Form::Amount),
-            always("container", "/container", Form::Text),
-        ],
-    ),
-    (
-        "external",
-        &[
-            always("metricName", "/metric/name", Form::Text),
-            maybe("metricSelector", "/metric/selector", Form::Selector),
-            always("currentValue", "/current/value", Form::Amount),
-            maybe("currentAverageValue", "/current/averageValue", Form::Amount),
-        ],
-    ),
-];
 
 /// The autoscaler in that version.
 pub(crate) fn convert(object: Value, api_version: &str) -> Value {
