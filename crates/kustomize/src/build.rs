@@ -106,6 +106,18 @@ pub fn build_each(
                 "the resource had a name, then none, and was renamed",
             )));
         }
+        // So over this: it notes previous names, namespaces and kinds in texts with commas between.
+        let commas = |part: fn(&(String, String, String)) -> &str| {
+            let previous = resource.notes.previous.iter();
+            previous.map(|id| part(id).matches(',').count()).sum::<usize>()
+        };
+        let in_names = commas(|(name, _, _)| name);
+        if in_names != commas(|(_, namespace, _)| namespace) || in_names != commas(|(_, _, kind)| kind) {
+            return Err(builder.error(crate::collection::Trouble::of(
+                resource,
+                "a resource whose name has a comma can't be renamed",
+            )));
+        }
         if resource.name().is_empty() || resource.kind().is_empty() {
             return Err(builder.error(crate::collection::Trouble::of(
                 resource,

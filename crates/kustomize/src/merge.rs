@@ -263,9 +263,14 @@ fn settle_fields<'s>(node: &mut Node, field: Option<Type<'s>>, walk: &mut Walk<'
     let names: BTreeSet<String> = node.entries().iter().map(|(key, _)| key.text().to_owned()).collect();
     refuse_nameless(&names, walk)?;
     for name in names {
-        let Some(value) = node.get_mut(&name).map(take) else {
+        let Some(value) = node.get_mut(&name) else {
             continue;
         };
+        if value.needs_quotes() {
+            // Written over itself, as in `merge_fields`; whatever comes here later keeps the quotes.
+            value.style = Style::Quoted;
+        }
+        let value = take(value);
         walk.path.push(name.clone());
         let settled = settle(value, field.and_then(|field| field.field(&name)), walk)?;
         walk.path.pop();
