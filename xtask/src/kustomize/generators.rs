@@ -134,7 +134,12 @@ fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, 
             50,
         );
         let name = folder.file(random, "values.env", &(lines.join("\n") + "\n"));
-        arguments.put("envs", vec![name]);
+        if random.chance(10) {
+            // The older field, which takes one file.
+            arguments.put("env", name);
+        } else {
+            arguments.put("envs", vec![name]);
+        }
     }
     if kind == "Secret" && random.chance(40) {
         arguments.put("type", random.pick(&["Opaque", "kubernetes.io/tls", "example.com/odd"]));

@@ -120,11 +120,13 @@ fn transformers(random: &mut Random, folder: &mut Folder, visible: &[Made], fiel
         .cloned()
         .collect();
     if !scaled.is_empty() && random.chance(15) {
-        let made = random.pick(&scaled);
-        fields.put(
-            "replicas",
-            list([map([("name", made.name.into()), ("count", random.below(6).into())])]),
-        );
+        let all = (0..random.between(1, 2))
+            .map(|_| {
+                let made = random.pick(&scaled);
+                map([("name", made.name.into()), ("count", random.below(6).into())])
+            })
+            .collect();
+        fields.put("replicas", Value::List(all));
     }
     if random.chance(45) {
         let count = random.between(1, 3);
@@ -199,32 +201,38 @@ fn names_and_labels(random: &mut Random, fields: &mut Value) {
         fields.put("commonLabels", pairs(random, 2));
     }
     if random.chance(20) {
-        let mut entry = map([("pairs", pairs(random, 2))]);
-        if random.chance(40) {
-            entry.put("includeSelectors", random.chance(70));
-        }
-        if random.chance(40) {
-            entry.put("includeTemplates", random.chance(70));
-        }
-        if random.chance(20) {
-            let (path, kind) = random.pick(&[
-                ("spec/nested/labels", "Widget"),
-                ("spec/template/metadata/labels", "Rollout"),
-                ("spec/selector", "Service"),
-                ("spec/list/labels", "Widget"),
-            ]);
-            let spec = map([
-                ("path", path.into()),
-                ("kind", kind.into()),
-                ("create", random.chance(50).into()),
-            ]);
-            entry.put("fields", list([spec]));
-        }
-        fields.put("labels", list([entry]));
+        let all = (0..random.pick(&[1_usize, 1, 1, 2])).map(|_| labels(random)).collect();
+        fields.put("labels", Value::List(all));
     }
     if random.chance(15) {
         fields.put("commonAnnotations", pairs(random, 2));
     }
+}
+
+/// An element of `labels`.
+fn labels(random: &mut Random) -> Value {
+    let mut entry = map([("pairs", pairs(random, 2))]);
+    if random.chance(40) {
+        entry.put("includeSelectors", random.chance(70));
+    }
+    if random.chance(40) {
+        entry.put("includeTemplates", random.chance(70));
+    }
+    if random.chance(20) {
+        let (path, kind) = random.pick(&[
+            ("spec/nested/labels", "Widget"),
+            ("spec/template/metadata/labels", "Rollout"),
+            ("spec/selector", "Service"),
+            ("spec/list/labels", "Widget"),
+        ]);
+        let spec = map([
+            ("path", path.into()),
+            ("kind", kind.into()),
+            ("create", random.chance(50).into()),
+        ]);
+        entry.put("fields", list([spec]));
+    }
+    entry
 }
 
 fn variables(random: &mut Random, visible: &[Made], folder: &Folder) -> Value {

@@ -46,8 +46,12 @@ pub(super) fn patch(random: &mut Random, folder: &mut Folder, known: &[Made]) ->
         entry.put("target", target(random, &made));
     }
     if random.chance(5) {
-        let option = random.pick(&["allowNameChange", "allowKindChange"]);
-        entry.put("options", map([(option, true.into())]));
+        let names = ["allowNameChange", "allowKindChange"];
+        let options = random.some(&names, 60).into_iter().map(|option| (option, true.into()));
+        entry.put(
+            "options",
+            Value::Map(options.map(|(name, value)| (name.to_owned(), value)).collect()),
+        );
     }
     Some(entry)
 }
@@ -85,10 +89,16 @@ pub(super) fn legacy_json(random: &mut Random, folder: &mut Folder, known: &[Mad
     }
     let content = json_operations(random, &made);
     let text = folder.patch(random, &content);
-    Some(map([
-        ("target", target),
-        ("path", folder.file(random, "json", &text).into()),
-    ]))
+    let entry = map([("target", target)]);
+    Some(if random.chance(50) {
+        entry.with(
+            "patch",
+            Value::Block("|-".to_owned(), text.lines().map(str::to_owned).collect()),
+        )
+    } else {
+        let path = folder.file(random, "json", &text);
+        entry.with("path", path)
+    })
 }
 
 /// A target that selects the object and maybe others.
