@@ -178,7 +178,7 @@ fn merge_fields<'s>(
     refuse_nameless(&names, walk)?;
     for name in names {
         let position = patches.iter().position(|(key, _)| key.text() == name);
-        let (key, change) = position.map(|position| patches.swap_remove(position)).unzip();
+        let (key, change) = position.map(|position| patches.remove(position)).unzip();
         let own = match (target.get_mut(&name), &change) {
             (Some(own), None) if own.is_scalar() && !own.is_null() => {
                 // kustomize writes the field over itself, which quotes text that older YAML reads as something else.
@@ -199,6 +199,7 @@ fn merge_fields<'s>(
         walk.path.pop();
         let mut key = key.unwrap_or_else(|| Node::untyped(name.clone()));
         key.tag = if key.style != Style::Plain { Tag::Str } else { Tag::None };
+        key.tagged = false;
         match merged.node {
             Some(node) => target.set_entry(key, node),
             None => {

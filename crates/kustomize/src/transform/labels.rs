@@ -25,6 +25,10 @@ pub(crate) fn transform(
                 if !node.is_map() && !node.is_null() {
                     return Err("wrong node kind: expected a mapping".to_owned());
                 }
+                if pairs.contains_key("") {
+                    // kustomize would write the value over the mapping itself, which isn't text.
+                    return Err("a label or annotation without a name can't be set; give it one".to_owned());
+                }
                 let place = (node.source, node.line);
                 for ((key, value), group) in pairs.iter().zip(first_group..) {
                     let mut made = Node::scalar(value.clone(), Tag::Str).placed(place.0, place.1);

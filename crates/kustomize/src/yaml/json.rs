@@ -158,6 +158,11 @@ fn key_text(key: &Node, is_of_root: bool, place: Place) -> Result<Cow<'_, str>, 
         if !is_of_root && (is_foreign || !matches!(what, Scalar::Text(_))) {
             return Err(format!("the key `{text}` is not a string; quote it"));
         }
+        if key.tag == Tag::Binary
+            && let Scalar::Text(decoded) = what
+        {
+            return Ok(decoded);
+        }
     }
     Ok(if key.style == Style::Folded && !place.as_is {
         super::folded::written_and_read(text).into()

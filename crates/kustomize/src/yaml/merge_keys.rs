@@ -1,8 +1,11 @@
 //! Owns YAML merge keys (`<<`): folding what they name into the mapping, own fields winning.
 
+use std::collections::HashSet;
+
 use super::node::{Data, Node, Tag};
 
-/// Folds all merge keys of a node, innermost first. Of resources, a key `"<<"` in quotes goes too, with what it holds.
+/// Folds all merge keys of a node, innermost first. Of resources, a key `"<<"` in quotes goes too, with what it holds; of
+/// configurations, the last of repeated keys counts.
 ///
 /// # Errors
 /// When a merge key doesn't hold a mapping or a sequence of mappings, or occurs twice in one mapping.
@@ -20,9 +23,23 @@ pub(crate) fn fold(node: &mut Node, of_resources: bool) -> Result<(), (u32, Stri
             }
             if of_resources {
                 entries.retain(|(key, _)| key.text() != "<<");
+            } else {
+                keep_last(entries);
             }
             Ok(())
         }
+    }
+}
+
+/// Drops what later entries of the same key hide, as in a Go map.
+fn keep_last(entries: &mut Vec<(Node, Node)>) {
+    let mut names: HashSet<&str> = HashSet::with_capacity(entries.len());
+    let hidden: Vec<usize> = (0..entries.len())
+        .rev()
+        .filter(|place| entries.get(*place).is_some_and(|(key, _)| !names.insert(key.text())))
+        .collect();
+    for place in hidden {
+        entries.remove(place);
     }
 }
 
