@@ -36,6 +36,7 @@ pub mod strategic;
 mod strategy;
 mod streams;
 pub mod table;
+mod webhook_client;
 mod yaml;
 
 pub use admission::OPTIONAL_PLUGINS;

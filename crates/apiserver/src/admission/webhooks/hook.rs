@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::cache::Cache;
 use super::super::matching::{GROUP, Matcher};
-use super::client::Endpoint;
 use crate::expressions::{Compiler, Conditions};
 use crate::registry::{ObjectExt, Registry};
+use crate::webhook_client::{ClientConfig, Endpoint};
 
 /// Which of the two kinds of webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,43 +57,15 @@ struct Stored {
     reinvocation_policy: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ClientConfig {
-    url: Option<String>,
-    service: Option<Service>,
-    ca_bundle: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Service {
-    namespace: String,
-    name: String,
-    path: String,
-    port: Option<u16>,
-}
-
 fn read(phase: Phase, configuration: &str, value: &Value) -> Hook {
     let stored: Stored = serde_json::from_value(value.clone()).unwrap_or_default();
-    let roots = STANDARD.decode(&stored.client_config.ca_bundle).unwrap_or_default();
-    let endpoint = match (stored.client_config.service, stored.client_config.url) {
-        (Some(service), _) => Endpoint::of_service(
-            &service.namespace,
-            &service.name,
-            service.port.unwrap_or(443),
-            &service.path,
-            roots,
-        ),
-        (None, url) => Endpoint::of_url(url.as_deref().unwrap_or_default(), roots),
-    };
     Hook {
         id: format!("{configuration}/{}", stored.name),
         name: stored.name,
         phase,
         matcher: Matcher::read(value),
         conditions: Conditions::read(value, &Compiler::default(), false),
-        endpoint,
+        endpoint: Endpoint::of(&stored.client_config),
         ignores_failures: stored.failure_policy == "Ignore",
         allows_dry_run: matches!(stored.side_effects.as_str(), "None" | "NoneOnDryRun"),
         reinvoked: stored.reinvocation_policy == "IfNeeded",

@@ -4,11 +4,9 @@
 //! webhooks and policies themselves, and to follow a redirect. Connections are bounded in time and size; who may
 //! register a webhook, and so choose where this server connects to, is RBAC's business.
 
-mod client;
 mod hook;
 mod patch;
 mod review;
-mod trust;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,8 +21,12 @@ use crate::catalog::Resource;
 use crate::expressions::Match;
 use crate::http::ApiError;
 use crate::registry::Registry;
+use crate::webhook_client::{self, Bounds};
 
 pub(super) use hook::{Hook, Hooks, Phase};
+
+/// The longest answer that is read: as much as a request may have.
+const ANSWER_BYTES: usize = 3 * 1024 * 1024;
 
 /// Why a call brought no admission.
 enum Failure {
@@ -207,7 +209,11 @@ async fn ask(
         show(registry, attributes, resource, object)?.as_deref(),
         show(registry, attributes, resource, attributes.old)?.as_deref(),
     );
-    let answer = client::post(registry, hook, &sent)
+    let bounds = Bounds {
+        seconds: hook.timeout_seconds,
+        bytes: ANSWER_BYTES,
+    };
+    let answer = webhook_client::post(registry, &hook.endpoint, bounds, &sent)
         .await
         .map_err(|reason| Failure::Call(format!("failed to call webhook: {reason}")))?;
     let answer = review::read(hook, version, &uid, &answer).map_err(Failure::Call)?;

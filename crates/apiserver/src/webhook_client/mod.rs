@@ -1,36 +1,58 @@
-//! The call of one webhook: one HTTPS connection, one POST, bounded in time and in size. A redirect is not followed.
+//! The call of a webhook: where a client configuration points to, whom it trusts, and one HTTPS connection with one POST,
+//! bounded in time and in size. A redirect is not followed.
+//!
+//! Refuses to know what is asked or answered: that is the caller's.
+
+mod service;
+mod trust;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::hook::Hook;
-use super::trust::Trust;
-use crate::authentication::Lookup;
 use crate::http::ApiError;
-use crate::registry::{ObjectExt, Registry, View};
+use crate::registry::Registry;
+use trust::Trust;
 
-/// The longest answer that is read: as much as a request may have.
-const ANSWER_BYTES: usize = 3 * 1024 * 1024;
+/// Where a webhook is, as objects of the API say it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ClientConfig {
+    url: Option<String>,
+    service: Option<Service>,
+    ca_bundle: String,
+}
 
-/// Where a webhook is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Service {
+    namespace: String,
+    name: String,
+    path: String,
+    port: Option<u16>,
+}
+
+/// Where a webhook is, ready to be called.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     place: Place,
     /// `https://host:port/path`, as messages show it.
     shown: String,
     path: String,
-    tls: Result<(Arc<ClientConfig>, ServerName<'static>), String>,
+    tls: Result<(Arc<rustls::ClientConfig>, ServerName<'static>), String>,
 }
 
 #[derive(Debug)]
@@ -44,7 +66,16 @@ enum Place {
 }
 
 impl Endpoint {
-    pub(super) fn of_url(text: &str, roots: Vec<u8>) -> Self {
+    /// What a configuration points to. What is wrong with it is told by each call.
+    pub(crate) fn of(config: &ClientConfig) -> Self {
+        let roots = STANDARD.decode(&config.ca_bundle).unwrap_or_default();
+        match (&config.service, &config.url) {
+            (Some(service), _) => Self::of_service(service, &roots),
+            (None, url) => Self::of_url(url.as_deref().unwrap_or_default(), &roots),
+        }
+    }
+
+    fn of_url(text: &str, roots: &[u8]) -> Self {
         let parsed = url::Url::parse(text);
         let (place, host, path) = match &parsed {
             Ok(url) => {
@@ -66,22 +97,23 @@ impl Endpoint {
             place,
             shown,
             path,
-            tls: tls(&host, &roots),
+            tls: tls(&host, roots),
         }
     }
 
-    pub(super) fn of_service(namespace: &str, name: &str, port: u16, path: &str, roots: Vec<u8>) -> Self {
+    fn of_service(service: &Service, roots: &[u8]) -> Self {
+        let (namespace, name, port) = (&service.namespace, &service.name, service.port.unwrap_or(443));
         let host = format!("{name}.{namespace}.svc");
-        let path = clean(path);
+        let path = clean(&service.path);
         Self {
             shown: format!("https://{host}:{port}{path}"),
             place: Place::Service {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
+                namespace: namespace.clone(),
+                name: name.clone(),
                 port,
             },
             path,
-            tls: tls(&host, &roots),
+            tls: tls(&host, roots),
         }
     }
 }
@@ -111,7 +143,7 @@ fn system_roots() -> RootCertStore {
     ROOTS.clone()
 }
 
-fn tls(host: &str, bundle: &[u8]) -> Result<(Arc<ClientConfig>, ServerName<'static>), String> {
+fn tls(host: &str, bundle: &[u8]) -> Result<(Arc<rustls::ClientConfig>, ServerName<'static>), String> {
     let named: Vec<_> = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect();
     let roots = if bundle.is_empty() {
         system_roots()
@@ -123,7 +155,7 @@ fn tls(host: &str, bundle: &[u8]) -> Result<(Arc<ClientConfig>, ServerName<'stat
         roots
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
@@ -134,13 +166,29 @@ fn tls(host: &str, bundle: &[u8]) -> Result<(Arc<ClientConfig>, ServerName<'stat
     Ok((Arc::new(config), name))
 }
 
+/// How long a call may take, and how much may be answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) seconds: u64,
+    pub(crate) bytes: usize,
+}
+
 /// Posts a review and returns the body of the answer, or why there is none in the words of the real server.
-pub(super) async fn post(registry: &Registry, hook: &Hook, review: &Value) -> Result<Bytes, String> {
-    let endpoint = &hook.endpoint;
-    let query = format!("timeout={}s", hook.timeout_seconds);
+pub(crate) async fn post(
+    registry: &Registry,
+    endpoint: &Endpoint,
+    bounds: Bounds,
+    review: &Value,
+) -> Result<Bytes, String> {
+    let query = format!("timeout={}s", bounds.seconds);
     let failed = |why: &str| format!("Post {:?}: {why}", format!("{}?{query}", endpoint.shown));
-    let call = call(registry, endpoint, &query, review);
-    match tokio::time::timeout(Duration::from_secs(hook.timeout_seconds), call).await {
+    let call = call(registry, endpoint, &query, bounds.bytes, review);
+    match tokio::time::timeout(Duration::from_secs(bounds.seconds), call).await {
+        Ok(Ok(answer)) if answer.status.is_success() && answer.body.is_empty() => Err(format!(
+            "0-length response with status code: {} and content type: {}",
+            answer.status.as_u16(),
+            answer.content_type
+        )),
         Ok(Ok(answer)) if answer.status.is_success() => Ok(answer.body),
         Ok(Ok(answer)) => Err(refused(&answer)),
         Ok(Err(why)) => Err(failed(&why)),
@@ -150,14 +198,20 @@ pub(super) async fn post(registry: &Registry, hook: &Hook, review: &Value) -> Re
 
 struct Answer {
     status: StatusCode,
-    is_text: bool,
+    content_type: String,
     body: Bytes,
 }
 
-async fn call(registry: &Registry, endpoint: &Endpoint, query: &str, review: &Value) -> Result<Answer, String> {
+async fn call(
+    registry: &Registry,
+    endpoint: &Endpoint,
+    query: &str,
+    most: usize,
+    review: &Value,
+) -> Result<Answer, String> {
     let address = match &endpoint.place {
         Place::Address(address) => address.clone(),
-        Place::Service { namespace, name, port } => resolve(&registry.view(), namespace, name, *port)?,
+        Place::Service { namespace, name, port } => service::resolve(&registry.view(), namespace, name, *port)?,
         Place::Nowhere(why) => return Err(why.clone()),
     };
     let (config, name) = endpoint.tls.as_ref().map_err(Clone::clone)?;
@@ -195,17 +249,18 @@ async fn call(registry: &Registry, endpoint: &Endpoint, query: &str, review: &Va
     let exchange = async {
         let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = answer.status();
-        let is_text = answer
-            .headers()
-            .get(header::CONTENT_TYPE)
-            .is_some_and(|value| value.as_bytes().starts_with(b"text/"));
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES)
+        let content_type = answer.headers().get(header::CONTENT_TYPE);
+        let content_type = content_type
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+            .to_owned();
+        let body = Limited::new(answer.into_body(), most)
             .collect()
             .await
             .map_err(|error| error.to_string())?;
         Ok(Answer {
             status,
-            is_text,
+            content_type,
             body: body.to_bytes(),
         })
     };
@@ -257,7 +312,7 @@ fn refused(answer: &Answer) -> String {
             let text = String::from_utf8_lossy(body.get(..2048).unwrap_or(body))
                 .trim()
                 .to_owned();
-            let text = if text.is_empty() || !answer.is_text {
+            let text = if text.is_empty() || !answer.content_type.starts_with("text/") {
                 "unknown".to_owned()
             } else {
                 text
@@ -266,64 +321,6 @@ fn refused(answer: &Answer) -> String {
         }
         code => format!("the server responded with the status code {code} but did not return more information"),
     }
-}
-
-/// An address of a Service: where its name points to, or a ready endpoint of it.
-fn resolve(view: &View, namespace: &str, name: &str, port: u16) -> Result<String, String> {
-    let service = view
-        .get("", "services", Some(namespace), name)
-        .ok_or_else(|| format!("service {name:?} not found"))?;
-    let spec = service.get("spec").cloned().unwrap_or_default();
-    if spec.get("type").and_then(Value::as_str) == Some("ExternalName") {
-        let target = spec.get("externalName").and_then(Value::as_str).unwrap_or_default();
-        return Ok(format!("{target}:{port}"));
-    }
-    let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let number = |value: &Value| value.get("port").and_then(Value::as_u64);
-    let entry = list(&spec, "ports")
-        .into_iter()
-        .find(|entry| number(entry) == Some(u64::from(port)))
-        .ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
-    let port_name = entry.get("name").and_then(Value::as_str).unwrap_or_default();
-    let target = |ports: Vec<Value>| {
-        let named = ports
-            .iter()
-            .find(|entry| entry.get("name").and_then(Value::as_str).unwrap_or_default() == port_name);
-        named.and_then(number)
-    };
-    let address = |host: &str, port: u64| {
-        if host.contains(':') {
-            format!("[{host}]:{port}")
-        } else {
-            format!("{host}:{port}")
-        }
-    };
-    for slice in view.list("discovery.k8s.io", "endpointslices", Some(namespace)) {
-        let owner = slice.pointer("/metadata/labels/kubernetes.io~1service-name");
-        if owner.and_then(Value::as_str) != Some(name) || slice.is_deleting() {
-            continue;
-        }
-        let ready = list(&slice, "endpoints").into_iter().find(|endpoint| {
-            endpoint
-                .pointer("/conditions/ready")
-                .and_then(Value::as_bool)
-                .unwrap_or(true)
-        });
-        let host = ready.and_then(|endpoint| Some(list(&endpoint, "addresses").first()?.as_str()?.to_owned()));
-        if let (Some(host), Some(port)) = (host, target(list(&slice, "ports"))) {
-            return Ok(address(&host, port));
-        }
-    }
-    let endpoints = view.get("", "endpoints", Some(namespace), name);
-    for subset in endpoints.iter().flat_map(|endpoints| list(endpoints, "subsets")) {
-        let host = list(&subset, "addresses")
-            .first()
-            .and_then(|address| address.get("ip")?.as_str().map(str::to_owned));
-        if let (Some(host), Some(port)) = (host, target(list(&subset, "ports"))) {
-            return Ok(address(&host, port));
-        }
-    }
-    Err(format!("no endpoints available for service {name:?}"))
 }
 
 #[cfg(test)]
