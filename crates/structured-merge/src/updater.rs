@@ -45,7 +45,7 @@ impl Updater<'_> {
         new: &TypedObject<'_>,
         managers: Managers,
     ) -> Result<(Managers, FieldSet), Failure> {
-        let mut managers = self.reconcile(managers);
+        let mut managers = self.reconcile(live, managers)?;
         let comparison = self.settle(live, new, &mut managers, None, true)?;
         let owned = comparison.modified.union(&comparison.added);
         Ok((managers, self.without_reset(self.api_version, owned)))
@@ -60,7 +60,7 @@ impl Updater<'_> {
         id: &ManagerId,
         force: bool,
     ) -> Result<(Merged, Managers), Failure> {
-        let mut managers = self.reconcile(managers);
+        let mut managers = self.reconcile(live, managers)?;
         let merged = match live.merge_outcome(config) {
             Outcome::Same => Cow::Borrowed(live.value()),
             Outcome::Changed(merged) => Cow::Owned(merged),
@@ -135,7 +135,7 @@ impl Updater<'_> {
                         continue;
                     }
                     Err(ConvertError::Failed(problem)) => {
-                        return Err(Failure::Other(format!("failed to convert object: {problem}")));
+                        return Err(Failure::Other(format!("failed to convert new object: {problem}")));
                     }
                 },
             };
@@ -232,8 +232,17 @@ impl Updater<'_> {
         Ok(converted)
     }
 
-    /// The managers as the schemas of today see their fields; those of versions that are gone are dropped.
-    fn reconcile(&self, mut managers: Managers) -> Managers {
+    /// The managers as the schemas of today see their fields; those of versions that are gone are dropped. The live
+    /// object must be an object of each of their versions.
+    fn reconcile(&self, live: &TypedObject<'_>, mut managers: Managers) -> Result<Managers, Failure> {
+        let mut foreign: Vec<&str> = managers.values().map(|owned| owned.api_version.as_str()).collect();
+        foreign.sort_unstable();
+        foreign.dedup();
+        for version in foreign {
+            if let Err(ConvertError::Failed(problem)) = self.convert(live.value(), version) {
+                return Err(Failure::Other(problem));
+            }
+        }
         managers.retain(|_, owned| {
             let Some(typing) = self.typing_of(&owned.api_version) else {
                 return false;
@@ -249,7 +258,7 @@ impl Updater<'_> {
             }
             true
         });
-        managers
+        Ok(managers)
     }
 
     /// `merged` without what `id` applied last time (`last`, in `version`), doesn't apply any more, and

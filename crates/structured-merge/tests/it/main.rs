@@ -18,3 +18,4 @@ mod queries;
 mod record;
 mod replay;
 mod speed;
+mod versions;

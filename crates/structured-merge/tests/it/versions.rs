@@ -1,0 +1,63 @@
+//! Owners in other versions: the live object has to be an object of each of them, whatever a write changes.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use structured_merge::{ApplyError, FieldManager, SameShape, Schema, Timestamp, Typing};
+
+fn typing(fields: &[&str]) -> Typing {
+    let fields: serde_json::Map<String, Value> = fields
+        .iter()
+        .map(|field| ((*field).to_owned(), json!({"type": "string"})))
+        .collect();
+    Schema::from_structural(
+        &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}),
+    )
+    .unwrap()
+}
+
+fn manager(version: &str) -> FieldManager {
+    let versions = vec![
+        ("example.com/v1".to_owned(), typing(&["a"])),
+        ("example.com/v2".to_owned(), typing(&["a", "b"])),
+    ];
+    let (name, own) = versions
+        .iter()
+        .find(|(name, _)| name.ends_with(version))
+        .unwrap()
+        .clone();
+    FieldManager::new(own, &name, "Thing")
+        .for_custom_resource()
+        .with_converter(Arc::new(SameShape::new(versions)))
+}
+
+fn thing(version: &str, spec: Value) -> Value {
+    json!({"apiVersion": format!("example.com/{version}"), "kind": "Thing", "metadata": {"name": "x"}, "spec": spec})
+}
+
+#[test]
+fn a_field_that_an_owners_version_does_not_have_is_a_fault_of_the_conversion() {
+    let now = Timestamp::from_unix_seconds(1_800_000_000);
+    let apply = |live: Option<&Value>, version: &str, spec: Value, who: &str| {
+        manager(version).apply(live, &thing(version, spec), who, false, now)
+    };
+    let mut live = apply(None, "v1", json!({"a": "1"}), "first").unwrap().into_object(None);
+    live["metadata"]["uid"] = json!("1");
+    live["apiVersion"] = json!("example.com/v2");
+    let told = |refused: ApplyError| match refused {
+        ApplyError::Internal(told) => told,
+        other => panic!("{other:?}"),
+    };
+    let refused = apply(Some(&live), "v2", json!({"b": "2"}), "second").unwrap_err();
+    assert_eq!(
+        told(refused),
+        "failed to convert new object: .spec.b: field not declared in schema"
+    );
+    // If it has such a field already, nothing need change for that.
+    live["spec"]["b"] = json!("2");
+    let refused = apply(Some(&live), "v2", json!({"b": "2"}), "second").unwrap_err();
+    assert_eq!(told(refused), ".spec.b: field not declared in schema");
+    // An update goes on without owners.
+    let updated = manager("v2").update(Some(&live), thing("v2", json!({"a": "3", "b": "2"})), "third", now);
+    assert_eq!(updated["metadata"]["managedFields"], Value::Null);
+}
