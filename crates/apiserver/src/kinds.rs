@@ -10,6 +10,7 @@ use serde_json::Value;
 use structured_merge::{Convert, ConvertError, FieldManager, ResetFields, Schema, Typing};
 
 use crate::catalog::{Origin, Resource};
+use crate::conversion::{Owners, version_of};
 use crate::http::{ApiError, FieldError};
 use crate::registry::Operation;
 use crate::schema::{BuiltinSchemas, Decoded, FieldPath, KindSchema, ObjectSchema, autoscaler, validation, warnings};
@@ -167,33 +168,30 @@ pub(crate) fn decode_protobuf(body: &[u8]) -> Result<Value, String> {
     protobuf::decode(body).map_err(|error| error.to_string())
 }
 
-/// A custom resource as the store wants it: in that version, without what its schema does not know.
-pub(crate) fn into_storage(resource: &Resource, object: &mut Value) {
+/// Drops of an object in the stored version what its schema does not know.
+pub(crate) fn trim_for_storage(resource: &Resource, object: &mut Value) {
     let Origin::Custom(custom) = &resource.origin else {
         return;
     };
-    let wanted = &resource.storage_api_version;
-    customresources::convert(object, wanted);
-    if let Some(schema) = custom.schemas.get(wanted) {
+    if let Some(schema) = custom.schemas.get(&resource.storage_api_version) {
         schema.prune(object);
     }
     customresources::plain_numbers(object);
 }
 
-/// A stored custom resource in the wanted version: with the defaults of the version that it is stored in, as that is
-/// today, and without what the wanted version does not know.
-pub(crate) fn out_of_storage(resource: &Resource, object: &mut Value) {
+/// Fills in the defaults of the version that a custom resource is stored in, as that is today.
+pub(crate) fn default_stored(resource: &Resource, object: &mut Value) {
     let Origin::Custom(custom) = &resource.origin else {
         return;
     };
-    let wanted = resource.api_version();
-    let from = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-    let same = from == wanted;
-    if let Some(schema) = custom.schemas.get(from) {
+    if let Some(schema) = custom.schemas.get(version_of(object)) {
         schema.default(object);
     }
-    if !same {
-        customresources::convert(object, &wanted);
+}
+
+/// Drops of a custom resource what the resource's version does not know.
+pub(crate) fn prune(resource: &Resource, object: &mut Value) {
+    if let Origin::Custom(custom) = &resource.origin {
         custom.schema.prune(object);
     }
 }
@@ -282,7 +280,14 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
         Origin::Custom(custom) => {
             manager = manager.for_custom_resource();
             if let Some(converter) = &custom.converter {
-                manager = manager.with_converter(converter.clone());
+                manager = manager.with_converter(match custom.conversion.webhook() {
+                    None => converter.clone(),
+                    Some(_) => Arc::new(Owners::new(
+                        converter.clone(),
+                        resource.api_version(),
+                        op.conversions.clone(),
+                    )),
+                });
             }
             if resource.has_status() {
                 let reset = ResetFields::of_custom_resource(subresource);

@@ -17,6 +17,7 @@ mod catalog;
 pub mod certificates;
 mod connections;
 mod controllers;
+mod conversion;
 pub mod customresources;
 mod definitions;
 mod expressions;

@@ -95,6 +95,15 @@ impl Cluster {
         }
     }
 
+    /// Whether the API server can call what listens on this machine's own address.
+    #[must_use]
+    pub fn is_on_this_machine(&self) -> bool {
+        match &self.kind {
+            Kind::Embedded(_) => true,
+            Kind::Existing(config) => matches!(config.cluster_url.host(), Some("127.0.0.1" | "localhost" | "[::1]")),
+        }
+    }
+
     /// How an existing cluster is reached, with no credentials.
     #[must_use]
     pub fn configuration(&self) -> Option<kube::Config> {

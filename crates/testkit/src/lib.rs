@@ -3,6 +3,7 @@
 //! A [`Cluster`] is an embedded control plane in a temporary folder, with Tenure's kinds installed, or the cluster of the kubeconfig
 //! that `TENURE_TEST_KUBECONFIG` names: then the same tests run against another API server, one at a time (`cargo xtask scenarios`).
 //! [`Kubernetes`] is a real kube-apiserver with a real etcd, where their binaries are to be had.
+//! A [`Webhook`] is one that any of them can call.
 //! An [`exchange`] is requests and answers as data, which a recording holds and two servers are compared by.
 //! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
 
@@ -10,6 +11,7 @@ mod admin;
 mod cluster;
 pub mod exchange;
 mod kubernetes;
+mod webhook;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant};
 pub use admin::{Admin, AdminError};
 pub use cluster::{Cluster, DISPOSABLE_LABEL, TEST_KUBECONFIG};
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};
+pub use webhook::Webhook;
 
 /// How long tests wait for what should happen soon. Long, since it only matters when something is broken.
 pub const SOON: Duration = Duration::from_secs(60);

@@ -22,14 +22,17 @@ pub(super) struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// The objects in the version of `shown_as`, of a request that was matched as one about `resource`.
-    pub(super) fn of(
+    pub(super) async fn of(
         registry: &Registry,
         attributes: &Attributes<'a>,
         shown_as: &Resource,
         resource: &Resource,
         object: Option<&'a Value>,
     ) -> Result<Self, ApiError> {
-        let shown = |object: &'a Value| subject::shown(registry, attributes, shown_as, object);
+        let shown = async |object: Option<&'a Value>| match object {
+            Some(object) => subject::shown(registry, attributes, shown_as, object).await.map(Some),
+            None => Ok(None),
+        };
         let mut request = subject::request(attributes, shown_as, resource);
         // The description is a review's; what is said elsewhere is empty in it.
         if let Some(map) = request.as_object_mut() {
@@ -38,8 +41,8 @@ impl<'a> Subject<'a> {
             map.insert("oldObject".to_owned(), Value::Null);
         }
         Ok(Self {
-            object: object.map(shown).transpose()?,
-            old_object: attributes.old.map(shown).transpose()?,
+            object: shown(object).await?,
+            old_object: shown(attributes.old).await?,
             request,
         })
     }

@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use super::Attributes;
 use crate::catalog::Resource;
 use crate::http::ApiError;
-use crate::registry::{Registry, convert};
+use crate::registry::Registry;
 
 /// An object of the request, as it is shown for this resource.
-pub(super) fn shown<'a>(
+pub(super) async fn shown<'a>(
     registry: &Registry,
     attributes: &Attributes<'_>,
     resource: &Resource,
@@ -23,24 +23,33 @@ pub(super) fn shown<'a>(
     if own.group == resource.group && own.version == resource.version {
         return Ok(Cow::Borrowed(object));
     }
-    Ok(Cow::Owned(convert(object.clone(), &own.api_version(), resource)))
+    let converted = registry.convert(object.clone(), resource).await;
+    Ok(Cow::Owned(converted.map_err(|failed| ApiError::internal(failed.0))?))
 }
 
 /// The object of the request after somebody changed what was [`shown`].
-pub(super) fn taken_back(
+///
+/// # Errors
+/// If it can't be brought back into the request's version.
+pub(super) async fn taken_back(
     registry: &Registry,
     attributes: &Attributes<'_>,
     resource: &Resource,
     object: &Value,
     changed: Value,
-) -> Value {
+) -> Result<Value, ApiError> {
     if attributes.subresource() == "scale" {
         let mut object = object.clone();
         let replicas = changed.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
         registry.set_replicas(attributes.op, &mut object, replicas);
-        return object;
+        return Ok(object);
     }
-    convert(changed, &resource.api_version(), attributes.resource())
+    let own = attributes.resource();
+    if own.group == resource.group && own.version == resource.version {
+        return Ok(changed);
+    }
+    let converted = registry.convert(changed, own).await;
+    converted.map_err(|failed| ApiError::internal(failed.0))
 }
 
 /// The request without its objects, as reviews and expressions describe it: shown in the version of

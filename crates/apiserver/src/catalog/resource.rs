@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use structured_merge::{Convert, Typing};
 
+use crate::conversion::Conversion;
 use crate::schema::ObjectSchema;
 use crate::table::Columns;
 
@@ -55,8 +56,10 @@ pub struct CustomKind {
     pub columns: Columns,
     /// Its type, for the owners of fields.
     pub typing: Typing,
-    /// Its other versions, for the owners of fields; none if this is the only one.
+    /// The types of its versions, for the owners of fields; none if this is the only one.
     pub converter: Option<Arc<dyn Convert>>,
+    /// How its versions become each other.
+    pub(crate) conversion: Arc<Conversion>,
 }
 
 /// Where a kind keeps what its scale subresource shows, as JSON pointers.

@@ -371,13 +371,15 @@ impl Worker {
         name: &ObjectName,
         subresource: Option<&str>,
         manager: &str,
-        mut object: Value,
+        object: Value,
     ) -> Result<(), TaskError> {
         let mut operation = self.operation(name, manager)?;
         // An object may have been stored when another version was the stored one.
-        if let Some(fields) = object.as_object_mut() {
-            fields.insert("apiVersion".to_owned(), Value::from(operation.resource.api_version()));
-        }
+        let object = self
+            .registry
+            .present_object(object, &operation.resource)
+            .await
+            .map_err(|error| refused("changing", name, error))?;
         if let Some(subresource) = subresource {
             operation = operation.subresource(subresource);
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{names, rule_checks, schema_rules, structural_rules, text, versions};
+use super::{conversion_rules, names, rule_checks, schema_rules, structural_rules, text, versions};
 use crate::schema::validation::names as name_rules;
 use crate::schema::{FieldError, FieldPath};
 
@@ -30,7 +30,7 @@ pub fn validate_definition(definition: &Value) -> Vec<FieldError> {
             "must be spec.names.plural+\".\"+spec.group",
         ));
     }
-    self::spec(spec, &mut errors);
+    self::spec(spec, None, &mut errors);
     stored_versions(definition, &mut errors);
     approval(definition, None, &mut errors);
     if spec.get("preserveUnknownFields") == Some(&Value::Bool(true)) {
@@ -46,7 +46,7 @@ pub fn validate_definition_update(definition: &Value, old: &Value) -> Vec<FieldE
     let mut errors = Vec::new();
     let spec = definition.get("spec").unwrap_or(&NOTHING);
     let before = old.get("spec").unwrap_or(&NOTHING);
-    self::spec(spec, &mut errors);
+    self::spec(spec, Some(old), &mut errors);
     let mut fixed = vec!["group", "names/plural"];
     if names::is_established(old) {
         fixed.extend(["scope", "names/kind"]);
@@ -91,7 +91,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn spec(spec: &Value, errors: &mut Vec<FieldError>) {
+fn spec(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
     let group = text(spec, "group");
     let complaints = name_rules::subdomain(group);
@@ -115,9 +115,32 @@ fn spec(spec: &Value, errors: &mut Vec<FieldError>) {
             &["Cluster", "Namespaced"],
         )),
     }
+    let schemas = versions_of(spec).filter_map(|version| version.pointer("/schema/openAPIV3Schema"));
+    if spec.get("preserveUnknownFields") == Some(&Value::Bool(true)) && schemas.into_iter().any(has_default) {
+        let detail = "must be false in order to use defaults in the schema";
+        errors.push(FieldError::invalid(path.child("preserveUnknownFields"), true, detail));
+    }
     version_list(spec, &path, errors);
     self::names(spec.get("names").unwrap_or(&NOTHING), &path.child("names"), errors);
-    conversion(spec, &path.child("conversion"), errors);
+    conversion_rules::check(spec, old, errors);
+}
+
+fn versions_of(spec: &Value) -> impl Iterator<Item = &Value> {
+    spec.get("versions").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Whether a schema, or one inside it, has a default.
+fn has_default(schema: &Value) -> bool {
+    let inner = |field: &str| {
+        let map = schema.get(field).and_then(Value::as_object).into_iter().flatten();
+        map.map(|(_, inner)| inner)
+    };
+    schema.get("default").is_some_and(|default| !default.is_null())
+        || inner("properties").any(has_default)
+        || ["items", "additionalProperties"]
+            .iter()
+            .filter_map(|field| schema.get(field))
+            .any(has_default)
 }
 
 fn version_list(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
@@ -423,54 +446,6 @@ fn selectable(version: &Value, schema: Option<&Value>, path: &FieldPath, errors:
             Some("string" | "integer" | "boolean") => {}
             Some(_) => errors.push(FieldError::invalid(at, json_path, "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.")),
         }
-    }
-}
-
-fn conversion(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let Some(conversion) = spec.get("conversion") else {
-        return;
-    };
-    let webhook = conversion.get("webhook").unwrap_or(&NOTHING);
-    let config = webhook.get("clientConfig").filter(|config| config.is_object());
-    let review = webhook
-        .get("conversionReviewVersions")
-        .filter(|versions| !is_empty(versions));
-    match text(conversion, "strategy") {
-        "Webhook" => {
-            let at = path.child("webhookClientConfig");
-            match config {
-                None => errors.push(FieldError::required(&at, "required when strategy is set to Webhook")),
-                Some(config) if config.get("url").is_some() == config.get("service").is_some() => {
-                    errors.push(FieldError::required(&at, "exactly one of url or service is required"));
-                }
-                Some(config) => {
-                    let url = text(config, "url");
-                    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-                    if !url.is_empty() && scheme != "https" {
-                        let detail = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
-                        errors.push(FieldError::invalid(at.child("url"), scheme, detail));
-                    }
-                }
-            }
-            if review.is_none() {
-                errors.push(FieldError::required(path.child("conversionReviewVersions"), ""));
-            }
-        }
-        "None" => {
-            let detail = "should not be set when strategy is not set to Webhook";
-            if config.is_some() {
-                errors.push(FieldError::forbidden(path.child("webhookClientConfig"), detail));
-            }
-            if review.is_some() {
-                errors.push(FieldError::forbidden(path.child("conversionReviewVersions"), detail));
-            }
-        }
-        "" => errors.push(FieldError::required(path.child("strategy"), "")),
-        other => errors.push(FieldError::not_supported(
-            path.child("strategy"),
-            other,
-            &["None", "Webhook"],
-        )),
     }
 }
 

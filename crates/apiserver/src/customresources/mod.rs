@@ -2,9 +2,9 @@
 //!
 //! Owns what makes a definition acceptable, which names it gets, and what its schema means for objects: pruning,
 //! defaulting, validation, rules, columns, OpenAPI. Pure: definitions and objects in, verdicts out; the registry decides
-//! when to ask. It does not call conversion webhooks (versions convert by rewriting `apiVersion` only): they are stored,
-//! [`warnings`] says so to whoever writes the definition, and a condition keeps saying it.
+//! when to ask. Refuses to bring objects from one version into another: that is `conversion`.
 
+mod conversion_rules;
 mod defaulting;
 mod definition;
 mod field_paths;
@@ -23,7 +23,7 @@ mod structural_rules;
 mod values;
 mod warnings;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub(crate) use defaulting::plain_numbers;
 pub use definition::{validate_definition, validate_definition_update};
@@ -32,7 +32,7 @@ pub use names::{
 };
 pub use openapi::openapi_document;
 pub use schema::CustomSchema;
-pub use warnings::{UNCALLED_CONDITION, object_warnings, warnings};
+pub use warnings::{object_warnings, warnings};
 
 use crate::table::CustomColumns;
 
@@ -53,13 +53,6 @@ pub fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
 /// The columns of a version's tables.
 pub fn columns(definition: &Value, version_name: &str) -> CustomColumns {
     CustomColumns::new(version(definition, version_name).and_then(|version| version.get("additionalPrinterColumns")))
-}
-
-/// Brings an object into another version of its kind: with the strategy `None`, only `apiVersion` changes.
-pub fn convert(object: &mut Value, api_version: &str) {
-    if let Some(map) = object.as_object_mut() {
-        map.insert("apiVersion".into(), json!(api_version));
-    }
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {

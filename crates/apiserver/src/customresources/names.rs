@@ -123,7 +123,7 @@ pub fn accept_names<'a>(definition: &Value, others: impl IntoIterator<Item = &'a
             now,
         );
     }
-    super::warnings::note_what_is_not_done(&mut result, now);
+    super::warnings::drop_old_conditions(&mut result);
     (result != *definition).then_some(result)
 }
 

@@ -1,25 +1,18 @@
-//! What a writer is warned of, as `Warning` headers, and the condition that keeps one warning visible.
+//! What a writer is warned of, as `Warning` headers, and conditions that say nothing any more.
 
 use serde_json::Value;
 
-use super::{formats, names, text, versions};
+use super::{formats, text, versions};
 
 /// The condition of a definition that was stored when validation rules were not enforced yet.
 const UNENFORCED_CONDITION: &str = "ValidationRulesNotEnforced";
 
-/// The condition of a definition that asks for a conversion webhook.
-pub const UNCALLED_CONDITION: &str = "ConversionWebhookNotCalled";
+/// The condition of a definition that was stored when conversion webhooks were not called yet.
+const UNCALLED_CONDITION: &str = "ConversionWebhookNotCalled";
 
-fn wants_webhook(definition: &Value) -> bool {
-    definition.pointer("/spec/conversion/strategy").and_then(Value::as_str) == Some("Webhook")
-}
-
-/// Warnings about a definition: a webhook that is not called, formats that nobody knows.
+/// Warnings about a definition: formats that nobody knows.
 pub fn warnings(definition: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    if wants_webhook(definition) {
-        found.push("conversion webhooks are not called by this server: versions differ in apiVersion only".to_owned());
-    }
     for version in versions(definition) {
         let Some(schema) = version.pointer("/schema/openAPIV3Schema") else {
             continue;
@@ -52,21 +45,9 @@ pub fn object_warnings(object: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Sets or removes the conditions about what a definition asks for and does not get.
-pub(super) fn note_what_is_not_done(definition: &mut Value, now: &str) {
-    if wants_webhook(definition) {
-        let message = "conversion webhooks are not called; objects are converted by changing apiVersion only";
-        names::set_condition(
-            definition,
-            UNCALLED_CONDITION,
-            "True",
-            "WebhooksNotCalled",
-            message,
-            now,
-        );
-    } else {
-        drop_condition(definition, UNCALLED_CONDITION);
-    }
+/// Removes the conditions about what was not done for a definition by servers of before, and is now.
+pub(super) fn drop_old_conditions(definition: &mut Value) {
+    drop_condition(definition, UNCALLED_CONDITION);
     drop_condition(definition, UNENFORCED_CONDITION);
 }
 

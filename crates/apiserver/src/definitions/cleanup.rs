@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{GROUP, PLURAL};
 use crate::authentication::UserInfo;
-use crate::customresources::CLEANUP_FINALIZER;
+use crate::customresources::{self, CLEANUP_FINALIZER};
 use crate::http::ApiError;
-use crate::registry::{DeleteOptions, ListOptions, ObjectExt, Operation, Registry, decode_stored};
+use crate::registry::{DeleteOptions, ListOptions, ObjectExt, Operation, Registry, decode_stored, timestamp};
 
 /// How long to wait before a failed attempt is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -64,10 +64,70 @@ fn look_at(registry: &Registry, definition: Value) {
         tokio::spawn(async move {
             while let Err(error) = empty(&registry, &definition).await {
                 tracing::warn!(name = definition.name(), %error, "a definition's objects could not be deleted yet");
+                note(&registry, &definition, &error).await;
                 tokio::time::sleep(AGAIN).await;
             }
         });
     }
+}
+
+/// The resource whose objects are deleted. A definition whose names were never accepted has no objects of its own.
+fn defined(registry: &Registry, definition: &Value) -> Option<Operation> {
+    let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let served = registry
+        .catalog()
+        .find_any_version(text("/spec/group"), text("/spec/names/plural"))
+        .filter(|found| found.is_custom())
+        .cloned()?;
+    Some(Operation::new(served, None, UserInfo::loopback(), MANAGER))
+}
+
+/// An operation on definitions themselves.
+fn on_definitions(registry: &Registry) -> Result<Operation, ApiError> {
+    let resource = registry
+        .catalog()
+        .find(GROUP, "v1", PLURAL)
+        .cloned()
+        .ok_or_else(|| ApiError::internal("definitions are not in the table of resources"))?;
+    Ok(Operation::new(resource, None, UserInfo::loopback(), MANAGER))
+}
+
+/// Writes into the definition why it is not gone yet.
+async fn note(registry: &Registry, definition: &Value, error: &ApiError) {
+    let listed = match defined(registry, definition) {
+        Some(op) => registry.list(&op, &ListOptions::default()).await.map(|_| ()),
+        None => Ok(()),
+    };
+    let message = match listed {
+        Err(error) => format!("could not list instances: {}", error.message),
+        Ok(()) => format!("could not issue all deletes: {}", error.message),
+    };
+    let Ok(op) = on_definitions(registry) else { return };
+    let op = op.subresource("status");
+    let now = timestamp(registry.now());
+    let noted = registry
+        .change(&op, definition.name(), |live| {
+            let mut new = the_same(live, definition, &op)?.clone();
+            customresources::set_condition(
+                &mut new,
+                "Terminating",
+                "True",
+                "InstanceDeletionFailed",
+                &message,
+                &now,
+            );
+            Ok(new)
+        })
+        .await;
+    if let Err(error) = noted {
+        tracing::debug!(name = definition.name(), %error, "why a definition is not gone could not be written down");
+    }
+}
+
+/// The definition, if it is the one that is being deleted.
+fn the_same<'a>(live: Option<&'a Value>, definition: &Value, op: &Operation) -> Result<&'a Value, ApiError> {
+    live.filter(|live| live.uid() == definition.uid())
+        .ok_or_else(|| ApiError::not_found(&op.resource, definition.name()))
 }
 
 /// Deletes all objects, waits until the last one is gone, and takes the finalizer away.
@@ -75,14 +135,7 @@ async fn empty(registry: &Registry, definition: &Value) -> Result<(), ApiError> 
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
     let prefix = format!("/{group}/{plural}/");
-    // A definition whose names were never accepted has no objects of its own.
-    let served = registry
-        .catalog()
-        .find_any_version(group, plural)
-        .filter(|found| found.is_custom())
-        .cloned();
-    if let Some(resource) = served {
-        let op = Operation::new(resource, None, UserInfo::loopback(), MANAGER);
+    if let Some(op) = defined(registry, definition) {
         loop {
             let seen = registry.store().revision();
             registry
@@ -102,17 +155,10 @@ async fn empty(registry: &Registry, definition: &Value) -> Result<(), ApiError> 
             }
         }
     }
-    let resource = registry
-        .catalog()
-        .find(GROUP, "v1", PLURAL)
-        .cloned()
-        .ok_or_else(|| ApiError::internal("definitions are not in the table of resources"))?;
-    let op = Operation::new(resource, None, UserInfo::loopback(), MANAGER);
+    let op = on_definitions(registry)?;
     let released = registry
         .change(&op, definition.name(), |live| {
-            let Some(live) = live.filter(|live| live.uid() == definition.uid()) else {
-                return Err(ApiError::not_found(&op.resource, definition.name()));
-            };
+            let live = the_same(live, definition, &op)?;
             let mut new = live.clone();
             let kept: Vec<&str> = live
                 .finalizers()

@@ -9,6 +9,7 @@ use structured_merge::{SameShape, Schema, Typing};
 use super::Compiled;
 use super::version::priority;
 use crate::catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
+use crate::conversion::Conversion;
 use crate::customresources::{self, CustomSchema};
 use crate::registry::ObjectExt;
 use crate::schema::ObjectSchema;
@@ -69,6 +70,7 @@ pub(super) fn resources(definition: &Value, old: &Catalog) -> Compiled {
         .collect();
     let schemas = Arc::new(schemas);
     let served_versions: Vec<String> = typings.iter().map(|(version, _)| version.clone()).collect();
+    let conversion = Arc::new(Conversion::of(definition));
     let mut resources = Vec::new();
     for (version, (_, typing)) in served.iter().zip(typings) {
         let Some(schema) = schemas.get(&format!("{group}/{}", name_of(version))).cloned() else {
@@ -86,6 +88,7 @@ pub(super) fn resources(definition: &Value, old: &Catalog) -> Compiled {
             columns: Columns::Custom(customresources::columns(definition, name_of(version))),
             typing,
             converter: converter.clone(),
+            conversion: conversion.clone(),
         };
         resources.push(Arc::new(Resource {
             group: group.to_owned(),

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::encode::decode_stored;
 use super::{DeleteOptions, ListOptions, ObjectExt, Operation, Registry};
 use crate::http::ApiError;
 
@@ -21,7 +22,7 @@ impl Registry {
         for item in page.items {
             let object = match item.decoded {
                 Some(object) => object,
-                None => self.present(op, &item.entry)?,
+                None => decode_stored(&item.entry)?,
             };
             let mut one = op.clone();
             if op.resource.namespaced {

@@ -4,7 +4,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 use tenure_store::{Change, Expect, Write, WriteError};
 
-use super::encode::{decode_stored, encode, from_storage, to_storage};
+use super::encode::{decode_stored, encode};
 use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, Registry};
 use crate::admission::Attributes;
@@ -26,7 +26,9 @@ impl Registry {
         check_namespace(op, &mut object)?;
         strategy::normalize(&op.resource, &mut object);
         kinds::set_defaults(&op.resource, &mut object);
-        let object = self.manage_fields(op, None, object);
+        let object = self
+            .with_conversions(op, || self.manage_fields(op, None, object.clone()))
+            .await;
         self.insert(op, object).await
     }
 
@@ -127,7 +129,8 @@ impl Registry {
             if view.exists_key(&key) {
                 return Err(self.already_exists(op, &name));
             }
-            let object = from_storage(to_storage(object, resource), resource);
+            let stored = self.for_storage(object, resource).await?;
+            let object = self.present_object(stored, resource).await?;
             return Ok(Some(Outcome {
                 answer: Answer::Object(object),
                 created: true,
@@ -135,7 +138,9 @@ impl Registry {
         }
         // The store is what objects to it, after everybody else.
         let encoded = if object.wanted_version().is_empty() {
-            encode(&to_storage(object, resource))
+            self.for_storage(object, resource)
+                .await
+                .and_then(|stored| encode(&stored))
         } else {
             let why = "resourceVersion should not be set on objects to be created";
             Err(ApiError::new(500, "", why))

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tenure_store::{Change, Expect, Write, WriteError};
 
 use super::create::timestamp;
-use super::encode::{decode_stored, encode, to_storage};
+use super::encode::{decode_stored, encode};
 use super::state::storage_error;
 use super::{ObjectExt, Operation, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
@@ -184,7 +184,7 @@ impl Registry {
         for _ in 0..RACE_ATTEMPTS {
             let snapshot = self.store().snapshot();
             let entry = snapshot.get(&key).ok_or_else(|| ApiError::not_found(resource, name))?;
-            let live = self.present(op, entry)?;
+            let live = self.present(op, entry).await?;
             check_preconditions(op, name, options, &live)?;
             let attributes = Attributes::delete(op, asked, &live, options);
             let charge = admission::admit_delete(self, &attributes).await?;
@@ -215,10 +215,13 @@ impl Registry {
                 });
             }
             let change = if gone {
-                // What goes at once was never seen as deleting.
-                Change::Delete(encode(&to_storage(live.clone(), resource))?)
+                // What goes at once was never seen as deleting; and nobody need be asked for what is stored already.
+                Change::Delete(encode(&match super::versions::webhook(resource) {
+                    Some(_) => decode_stored(entry)?,
+                    None => self.for_storage(live.clone(), resource).await?,
+                })?)
             } else {
-                Change::Put(encode(&to_storage(new, resource))?)
+                Change::Put(encode(&self.for_storage(new, resource).await?)?)
             };
             let write = Write {
                 key: key.clone().into(),
@@ -235,10 +238,7 @@ impl Registry {
                 }
                 Ok(_) if gone => return Ok(Deleted::Gone(live)),
                 Ok(entry) => {
-                    return Ok(Deleted::Waiting(super::encode::from_storage(
-                        decode_stored(&entry)?,
-                        resource,
-                    )));
+                    return Ok(Deleted::Waiting(self.present(op, &entry).await?));
                 }
                 Err(WriteError::Conflict { .. }) => {}
                 Err(error) => return Err(storage_error(&error)),

@@ -1,14 +1,10 @@
-//! Objects as the store holds them: JSON with the revision spliced in, and the conversion between versions of a kind.
-
-use std::borrow::Cow;
+//! Objects as the store holds them: JSON with the revision spliced in.
 
 use serde_json::{Map, Value};
 use tenure_store::{Entry, Payload};
 
 use crate::catalog::Resource;
 use crate::http::ApiError;
-use crate::kinds;
-use crate::schema::autoscaler;
 
 /// The object in a stored entry.
 pub(crate) fn decode_stored(entry: &Entry) -> Result<Value, ApiError> {
@@ -81,96 +77,6 @@ fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>) -> Result<u
     }
     out.push(b'}');
     Ok(offset)
-}
-
-/// The object in another version of its resource.
-pub(crate) fn convert(object: Value, from: &str, resource: &Resource) -> Value {
-    let wanted = resource.api_version();
-    if from == wanted {
-        return object;
-    }
-    if resource.plural == "events" && !resource.is_custom() {
-        return convert_event(object, &wanted);
-    }
-    if autoscaler::is_one(&resource.group, &resource.plural) {
-        return autoscaler::convert(object, &wanted);
-    }
-    set_api_version(object, &wanted)
-}
-
-/// The object as the store wants it.
-pub(crate) fn to_storage(mut object: Value, resource: &Resource) -> Value {
-    let wanted = &resource.storage_api_version;
-    if resource.is_custom() {
-        kinds::into_storage(resource, &mut object);
-        return object;
-    }
-    if *wanted == resource.api_version() {
-        return object;
-    }
-    if resource.plural == "events" && !resource.is_custom() {
-        return convert_event(object, wanted);
-    }
-    if autoscaler::is_one(&resource.group, &resource.plural) {
-        object = autoscaler::convert(object, wanted);
-        // As it will be read: what the other version can't say is filled in then.
-        kinds::set_stored_defaults(resource, &mut object);
-        return object;
-    }
-    set_api_version(object, wanted)
-}
-
-/// A stored object in the version that the client asked for.
-pub(crate) fn from_storage(mut object: Value, resource: &Resource) -> Value {
-    if resource.is_custom() {
-        kinds::out_of_storage(resource, &mut object);
-        return object;
-    }
-    let from = object
-        .get("apiVersion")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
-    convert(object, &from, resource)
-}
-
-/// Stored bytes that can be sent as they are, if they are in the version that the client asked for.
-pub(crate) fn is_verbatim(resource: &Resource) -> bool {
-    !resource.is_custom() && resource.is_storage_version()
-}
-
-fn set_api_version(mut object: Value, wanted: &str) -> Value {
-    if let Some(map) = object.as_object_mut() {
-        map.insert("apiVersion".to_owned(), Value::from(wanted));
-    }
-    object
-}
-
-/// The names of an Event's fields in v1 and in events.k8s.io/v1.
-const EVENT_FIELDS: [(&str, &str); 7] = [
-    ("involvedObject", "regarding"),
-    ("message", "note"),
-    ("source", "deprecatedSource"),
-    ("firstTimestamp", "deprecatedFirstTimestamp"),
-    ("lastTimestamp", "deprecatedLastTimestamp"),
-    ("count", "deprecatedCount"),
-    ("reportingComponent", "reportingController"),
-];
-
-fn convert_event(object: Value, wanted: &str) -> Value {
-    let Value::Object(map) = object else { return object };
-    let to_core = wanted == "v1";
-    let renamed = map.into_iter().map(|(key, value)| {
-        let found = EVENT_FIELDS
-            .iter()
-            .find(|(core, new)| if to_core { *new == key } else { *core == key });
-        let key = match found {
-            Some((core, new)) => Cow::Borrowed(if to_core { *core } else { *new }),
-            None => Cow::Owned(key),
-        };
-        (key.into_owned(), value)
-    });
-    set_api_version(Value::Object(renamed.collect()), wanted)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tenure_store::Entry;
 
-use super::encode::{decode_stored, from_storage, is_verbatim};
+use super::versions::is_verbatim;
 use super::{Answer, Operation, Registry, revision};
 use crate::http::ApiError;
 
@@ -33,22 +33,17 @@ impl Registry {
     /// 404 if there is none.
     pub async fn get(&self, op: &Operation, name: &str) -> Result<Value, ApiError> {
         let (entry, _) = self.get_entry(op, name, None).await?;
-        self.present(op, &entry)
+        self.present(op, &entry).await
     }
 
     /// What a write answered as an object in the requested version.
     ///
     /// # Errors
-    /// When what is stored can't be read.
-    pub fn answered(&self, op: &Operation, answer: Answer) -> Result<Value, ApiError> {
+    /// When what is stored can't be read, or not in that version.
+    pub async fn answered(&self, op: &Operation, answer: Answer) -> Result<Value, ApiError> {
         match answer {
-            Answer::Stored(entry) => self.present(op, &entry),
+            Answer::Stored(entry) => self.present(op, &entry).await,
             Answer::Object(object) => Ok(object),
         }
-    }
-
-    /// A stored entry as an object in the requested version.
-    pub(crate) fn present(&self, op: &Operation, entry: &Entry) -> Result<Value, ApiError> {
-        Ok(from_storage(decode_stored(entry)?, &op.resource))
     }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenure_store::Entry;
 
-use super::encode::is_verbatim;
+use super::encode::decode_stored;
+use super::versions::is_verbatim;
 use super::{ContinueToken, Operation, Registry, Selectors, revision};
+use crate::conversion::BATCH;
 use crate::http::ApiError;
 
 /// How the resourceVersion of a list is meant.
@@ -91,7 +93,7 @@ impl Registry {
             .selectors
             .only_name()
             .filter(|_| op.namespace.is_some() || !op.resource.namespaced);
-        let mut range: Box<dyn Iterator<Item = (&Arc<str>, &Arc<Entry>)>> = match only {
+        let mut range: Box<dyn Iterator<Item = (&Arc<str>, &Arc<Entry>)> + Send> = match only {
             Some(name) => {
                 let key = op.key(name);
                 Box::new(
@@ -103,31 +105,47 @@ impl Registry {
             }
             None => Box::new(snapshot.range(&prefix, from.as_deref())),
         };
-        for (key, entry) in range.by_ref() {
-            let decoded = if selecting || !verbatim {
-                let object = self.present(op, entry)?;
-                if !options.selectors.matches(&object) {
-                    continue;
-                }
-                Some(object)
+        'pages: loop {
+            let room = if options.limit > 0 {
+                options.limit - result.items.len()
             } else {
-                None
+                BATCH.0
             };
-            if options.limit > 0 && result.items.len() == options.limit {
-                let last = last_key
-                    .and_then(|key| key.strip_prefix(prefix.as_str()))
-                    .unwrap_or_default();
-                result.next = Some(ContinueToken::after(revision, last).encode());
-                if !selecting {
+            if room == 0 && !selecting {
+                if range.next().is_some() {
+                    result.next = Some(continuation(revision, &prefix, last_key));
                     result.remaining = Some(1 + range.count());
                 }
                 break;
             }
-            last_key = Some(key);
-            result.items.push(Item {
-                entry: entry.clone(),
-                decoded,
-            });
+            let batch = batch(range.as_mut(), if selecting { BATCH.0 } else { room });
+            if batch.is_empty() {
+                break;
+            }
+            let mut presented = if selecting || !verbatim {
+                let entries: Vec<Arc<Entry>> = batch.iter().map(|(_, entry)| Arc::clone(entry)).collect();
+                self.present_all(op, &entries).await?.into_iter()
+            } else {
+                Vec::new().into_iter()
+            };
+            for (key, entry) in batch {
+                let decoded = presented.next();
+                if decoded
+                    .as_ref()
+                    .is_some_and(|object| !options.selectors.matches(object))
+                {
+                    continue;
+                }
+                if options.limit > 0 && result.items.len() == options.limit {
+                    result.next = Some(continuation(revision, &prefix, last_key));
+                    break 'pages;
+                }
+                last_key = Some(key);
+                result.items.push(Item {
+                    entry: entry.clone(),
+                    decoded,
+                });
+            }
         }
         Ok(result)
     }
@@ -142,11 +160,33 @@ impl Registry {
         for item in page.items {
             objects.push(match item.decoded {
                 Some(object) => object,
-                None => self.present(op, &item.entry)?,
+                None => decode_stored(&item.entry)?,
             });
         }
         Ok((page.revision, objects))
     }
+}
+
+/// The next entries, as many as are presented at once.
+fn batch<'a>(
+    range: &mut dyn Iterator<Item = (&'a Arc<str>, &'a Arc<Entry>)>,
+    most: usize,
+) -> Vec<(&'a Arc<str>, &'a Arc<Entry>)> {
+    let (mut taken, mut bytes) = (Vec::new(), 0);
+    while taken.len() < most.min(BATCH.0)
+        && bytes < BATCH.1
+        && let Some(next) = range.next()
+    {
+        bytes += next.1.bytes.len();
+        taken.push(next);
+    }
+    taken
+}
+
+/// Where the next page goes on.
+fn continuation(revision: u64, prefix: &str, last_key: Option<&str>) -> String {
+    let last = last_key.and_then(|key| key.strip_prefix(prefix)).unwrap_or_default();
+    ContinueToken::after(revision, last).encode()
 }
 
 fn expired_token(revision: u64) -> ApiError {

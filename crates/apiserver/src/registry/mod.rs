@@ -23,13 +23,14 @@ mod scale;
 mod selector;
 mod state;
 mod update;
+mod versions;
 mod watch;
 
 pub(crate) use continue_token::ContinueToken;
 pub(crate) use create::{generate_name, timestamp};
 pub(crate) use decode::{BodyFormat, decode_object, parse as parse_body, untyped};
 pub use delete::{DeleteOptions, Deleted};
-pub(crate) use encode::{convert, decode_stored, from_storage, is_verbatim, kind_prefix, without_kind};
+pub(crate) use encode::{decode_stored, kind_prefix, without_kind};
 pub(crate) use list::Item;
 pub(crate) use list::{ListOptions, ListResult, RevisionMatch};
 pub(crate) use metadata::ObjectExt;
@@ -40,6 +41,7 @@ pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use pods::Connection;
 pub(crate) use selector::Selectors;
 pub use state::{Registry, View};
+pub(crate) use versions::is_verbatim;
 pub(crate) use watch::{WatchFrame, WatchOptions, WatchStream};
 
 /// How often a request is computed anew when somebody else was faster. Each time a write of somebody's went through, so this is

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 
 use crate::authentication::UserInfo;
 use crate::catalog::Resource;
+use crate::conversion::Needed;
 
 /// What happens to fields that the kind does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,6 +53,8 @@ pub struct Operation {
     pub sent: Sent,
     /// Texts for the answer's Warning headers.
     pub warnings: Warnings,
+    /// What the owners of fields need in other versions, as far as it is there.
+    pub(crate) conversions: Arc<Needed>,
 }
 
 impl Operation {
@@ -68,6 +71,7 @@ impl Operation {
             field_validation: FieldValidation::default(),
             sent: Sent::default(),
             warnings: Arc::default(),
+            conversions: Arc::default(),
         }
     }
 

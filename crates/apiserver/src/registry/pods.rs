@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tenure_store::{Change, Expect, Write, WriteError};
 
 use super::create::timestamp;
-use super::encode::{encode, to_storage};
+use super::encode::encode;
 use super::scale::selector_text;
 use super::state::storage_error;
 use super::{DeleteOptions, ObjectExt, Operation, RACE_ATTEMPTS, Registry, Selectors};
@@ -301,7 +301,7 @@ impl Registry {
             let entry = snapshot
                 .get(&key)
                 .ok_or_else(|| ApiError::not_found(&op.resource, name))?;
-            let mut object = self.present(op, entry)?;
+            let mut object = self.present(op, entry).await?;
             change(&mut object)?;
             if op.dry_run {
                 return Ok(object);
@@ -309,10 +309,10 @@ impl Registry {
             let write = Write {
                 key: key.clone().into(),
                 expect: Expect::Revision(entry.revision),
-                change: Change::Put(encode(&to_storage(object, &op.resource))?),
+                change: Change::Put(encode(&self.for_storage(object, &op.resource).await?)?),
             };
             match self.commit(&op.resource, write).await {
-                Ok(entry) => return self.present(op, &entry),
+                Ok(entry) => return self.present(op, &entry).await,
                 Err(WriteError::Conflict { .. }) => {}
                 Err(error) => return Err(storage_error(&error)),
             }

@@ -162,7 +162,7 @@ impl Registry {
                 Ok(new)
             })
             .await?;
-        self.scale_of(op, &self.answered(op, outcome.answer)?)
+        self.scale_of(op, &self.answered(op, outcome.answer).await?)
     }
 
     /// Where each version of the kind keeps the number, for the owners of fields.

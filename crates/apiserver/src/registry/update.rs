@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use tenure_store::{Change, Entry, Expect, Write, WriteError};
 
 use super::create::refuse;
-use super::encode::{encode, from_storage, is_verbatim, to_storage};
+use super::encode::encode;
 use super::state::storage_error;
+use super::versions::is_verbatim;
 use super::{Answer, ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
@@ -76,7 +77,7 @@ impl Registry {
         for _ in 0..RACE_ATTEMPTS {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
-                let new = match compute(None)?.into() {
+                let new = match self.with_conversions(op, || compute(None)).await?.into() {
                     Computed::New(new) => new,
                     Computed::Unchanged => return Err(ApiError::not_found(&op.resource, name)),
                 };
@@ -86,8 +87,8 @@ impl Registry {
                     other => return other,
                 }
             };
-            let live = self.present(op, entry)?;
-            let computed = compute(Some(&live))?.into();
+            let live = self.present(op, entry).await?;
+            let computed = self.with_conversions(op, || compute(Some(&live))).await?.into();
             let new = match &computed {
                 Computed::New(new) => new,
                 Computed::Unchanged => &live,
@@ -180,10 +181,12 @@ impl Registry {
         }
         let gone = new.is_deleting() && strategy::is_finalized(resource, &new);
         if op.dry_run {
-            let object = from_storage(to_storage(new, resource), resource);
+            let stored = self.for_storage(new, resource).await?;
+            let object = self.present_object(stored, resource).await?;
             return Ok(Replaced::By(Answer::Object(object)));
         }
-        let payload = match encode(&to_storage(new.clone(), resource)) {
+        let stored = self.for_storage(new.clone(), resource).await;
+        let payload = match stored.and_then(|stored| encode(&stored)) {
             Ok(payload) => payload,
             Err(error) => {
                 charge.refund(self).await;

@@ -10,8 +10,8 @@ use tenure_store::{Compacted, Entry, Event, EventKind, Watcher};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::encode::is_verbatim;
 use super::list::{Item, ListOptions};
+use super::versions::{is_verbatim, webhook};
 use super::{Operation, Registry, Selectors, revision};
 use crate::http::ApiError;
 
@@ -19,6 +19,9 @@ use crate::http::ApiError;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long before the end of the watch the last bookmark comes.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// How long a watch waits before it asks a webhook again that failed.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// What a watch asks for.
 #[derive(Debug, Clone, Default)]
@@ -172,14 +175,24 @@ impl WatchStream {
                 }
             };
             match event? {
-                Ok(event) => match self.translate(&event) {
-                    Ok(Some(frame)) => return Some(frame),
-                    Ok(None) => {}
-                    Err(error) => {
-                        self.watcher = None;
-                        return Some(WatchFrame::Error(error));
+                Ok(event) => {
+                    // A webhook may be asked about the object; the watch ends when it has to, answered or not.
+                    self.alarm.as_mut().reset(self.end);
+                    let translated = tokio::select! {
+                        biased;
+                        translated = translate_patiently(&self.registry, &self.op, &self.selectors, &event) => translated,
+                        () = self.shutdown.as_mut() => return None,
+                        () = self.alarm.as_mut() => return None,
+                    };
+                    match translated {
+                        Ok(Some(frame)) => return Some(frame),
+                        Ok(None) => {}
+                        Err(error) => {
+                            self.watcher = None;
+                            return Some(WatchFrame::Error(error));
+                        }
                     }
-                },
+                }
                 Err(compacted) => {
                     self.watcher = None;
                     return Some(WatchFrame::Error(too_old(compacted)));
@@ -187,65 +200,96 @@ impl WatchStream {
             }
         }
     }
+}
 
-    /// A change as this watch's selectors see it: an object that starts to match is added, one that stops is deleted.
-    fn translate(&self, event: &Event) -> Result<Option<WatchFrame>, ApiError> {
-        let verbatim = is_verbatim(&self.op.resource);
-        let deleted = event.kind == EventKind::Delete;
-        if self.selectors.is_empty() {
-            let kind = match (deleted, &event.previous) {
-                (true, _) => "DELETED",
-                (false, None) => "ADDED",
-                (false, Some(_)) => "MODIFIED",
-            };
-            let decoded = if verbatim {
-                None
-            } else {
-                Some(self.registry.present(&self.op, &event.entry)?)
-            };
-            return Ok(Some(WatchFrame::Change {
-                kind,
-                item: Item {
-                    entry: event.entry.clone(),
-                    decoded,
-                },
-            }));
-        }
-        let before = match &event.previous {
-            Some(previous) => Some(self.registry.present(&self.op, previous)?),
-            None => None,
-        };
-        let matched = before.as_ref().is_some_and(|object| self.selectors.matches(object));
-        let object = self.registry.present(&self.op, &event.entry)?;
-        let matches = !deleted && self.selectors.matches(&object);
-        let kind = match (matched, matches) {
-            (true, true) => "MODIFIED",
-            (false, true) => "ADDED",
-            (true, false) => "DELETED",
-            (false, false) => return Ok(None),
-        };
-        // An object that only stopped to match is shown as it was, at the revision of the change.
-        let item = match before {
-            Some(mut before) if kind == "DELETED" && !deleted => {
-                use super::ObjectExt;
-                before.set_meta("resourceVersion", Value::from(event.revision.to_string()));
-                let bytes = serde_json::to_vec(&before).map_err(ApiError::internal)?;
-                let entry = Arc::new(Entry {
-                    revision: event.revision,
-                    bytes: bytes.into(),
-                });
-                Item {
-                    entry,
-                    decoded: Some(before),
-                }
+/// The same as often as it takes, if a webhook has to convert the object: a watch outlives a webhook that is away.
+async fn translate_patiently(
+    registry: &Registry,
+    op: &Operation,
+    selectors: &Selectors,
+    event: &Event,
+) -> Result<Option<WatchFrame>, ApiError> {
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        let translated = translate(registry, op, selectors, event).await;
+        match &translated {
+            Err(error) if webhook(&op.resource).is_some() => {
+                tracing::debug!(resource = op.resource.qualified(), %error, "a watch waits for a conversion");
             }
-            _ => Item {
-                entry: event.entry.clone(),
-                decoded: Some(object),
-            },
-        };
-        Ok(Some(WatchFrame::Change { kind, item }))
+            _ => return translated,
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// A change as a watch's selectors see it: an object that starts to match is added, one that stops is deleted.
+async fn translate(
+    registry: &Registry,
+    op: &Operation,
+    selectors: &Selectors,
+    event: &Event,
+) -> Result<Option<WatchFrame>, ApiError> {
+    let deleted = event.kind == EventKind::Delete;
+    if selectors.is_empty() {
+        let kind = match (deleted, &event.previous) {
+            (true, _) => "DELETED",
+            (false, None) => "ADDED",
+            (false, Some(_)) => "MODIFIED",
+        };
+        let decoded = if is_verbatim(&op.resource) {
+            None
+        } else {
+            Some(one(registry, op, &event.entry).await?)
+        };
+        return Ok(Some(WatchFrame::Change {
+            kind,
+            item: Item {
+                entry: event.entry.clone(),
+                decoded,
+            },
+        }));
+    }
+    let before = match &event.previous {
+        Some(previous) => Some(one(registry, op, previous).await?),
+        None => None,
+    };
+    let matched = before.as_ref().is_some_and(|object| selectors.matches(object));
+    let object = one(registry, op, &event.entry).await?;
+    let matches = !deleted && selectors.matches(&object);
+    let kind = match (matched, matches) {
+        (true, true) => "MODIFIED",
+        (false, true) => "ADDED",
+        (true, false) => "DELETED",
+        (false, false) => return Ok(None),
+    };
+    // An object that only stopped to match is shown as it was, at the revision of the change.
+    let item = match before {
+        Some(mut before) if kind == "DELETED" && !deleted => {
+            use super::ObjectExt;
+            before.set_meta("resourceVersion", Value::from(event.revision.to_string()));
+            let bytes = serde_json::to_vec(&before).map_err(ApiError::internal)?;
+            let entry = Arc::new(Entry {
+                revision: event.revision,
+                bytes: bytes.into(),
+            });
+            Item {
+                entry,
+                decoded: Some(before),
+            }
+        }
+        _ => Item {
+            entry: event.entry.clone(),
+            decoded: Some(object),
+        },
+    };
+    Ok(Some(WatchFrame::Change { kind, item }))
+}
+
+/// An object of a watch, converted once for all watches of its version.
+async fn one(registry: &Registry, op: &Operation, entry: &Arc<Entry>) -> Result<Value, ApiError> {
+    let presented = registry.present_all(op, std::slice::from_ref(entry)).await?;
+    Ok(presented.into_iter().next().unwrap_or_default())
 }
 
 fn too_old(compacted: Compacted) -> ApiError {

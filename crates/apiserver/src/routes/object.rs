@@ -67,13 +67,13 @@ pub(crate) async fn get(
         .get_entry(op, name, request.query.get("resourceVersion"))
         .await?;
     if op.subresource.as_deref() == Some("scale") {
-        let scale = registry.shown_scale(op, &registry.present(op, &entry)?)?;
+        let scale = registry.shown_scale(op, &registry.present(op, &entry).await?)?;
         return Ok(respond::value(StatusCode::OK, &scale));
     }
     if verbatim && form.is_plain() {
         return Ok(respond::bytes(StatusCode::OK, respond::JSON, entry.bytes.clone()));
     }
-    let object = registry.present(op, &entry)?;
+    let object = registry.present(op, &entry).await?;
     Ok(render(registry, op, form, StatusCode::OK, object))
 }
 
@@ -97,7 +97,7 @@ pub(crate) async fn create(
         return Ok(respond::value(StatusCode::CREATED, &answer));
     }
     let outcome = request.registry.create(op, object).await?;
-    written(request, op, form, outcome)
+    written(request, op, form, outcome).await
 }
 
 /// A POST to a subresource; there is one, for tokens.
@@ -144,10 +144,10 @@ pub(crate) async fn update(
             object.remove_meta("resourceVersion");
         }
         let outcome = request.registry.create(op, object).await?;
-        return written(request, op, form, outcome);
+        return written(request, op, form, outcome).await;
     }
     let outcome = request.registry.update(op, name, object).await?;
-    written(request, op, form, outcome)
+    written(request, op, form, outcome).await
 }
 
 /// Which kind of patch a body is.
@@ -191,7 +191,7 @@ pub(crate) async fn patch(
         require_create(request, op, name)?;
     }
     let outcome = request.registry.patch(op, name, &patch).await?;
-    written(request, op, form, outcome)
+    written(request, op, form, outcome).await
 }
 
 /// Who applies or updates an object that does not exist creates it, and needs the right for that too.

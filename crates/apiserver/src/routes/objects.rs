@@ -142,6 +142,7 @@ async fn serve_known(
         },
         warnings: request.warnings.clone(),
         resource: stored.unwrap_or_else(|| resource.clone()),
+        conversions: Arc::default(),
     };
     dispatch(request, &op, form, body).await
 }
@@ -194,7 +195,7 @@ async fn dispatch(
 }
 
 /// The answer to a write.
-pub(crate) fn written(
+pub(crate) async fn written(
     request: &ObjectRequest,
     op: &Operation,
     form: Form,
@@ -211,6 +212,6 @@ pub(crate) fn written(
     {
         return Ok(respond::bytes(status, respond::JSON, entry.bytes.clone()));
     }
-    let object = request.registry.answered(op, outcome.answer)?;
+    let object = request.registry.answered(op, outcome.answer).await?;
     Ok(render_object(&request.registry, op, form, status, object))
 }

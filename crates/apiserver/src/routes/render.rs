@@ -8,7 +8,7 @@ use crate::http::negotiate::View;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
 use crate::kinds;
-use crate::registry::{Item, ListResult, Operation, Registry, kind_prefix, without_kind};
+use crate::registry::{Item, ListResult, Operation, Registry, decode_stored, kind_prefix, without_kind};
 use crate::table::{IncludeObject, partial_metadata};
 
 /// How to answer.
@@ -100,7 +100,7 @@ pub(crate) fn list(
         .into_iter()
         .map(|item| match item.decoded {
             Some(object) => Ok(object),
-            None => registry.present(op, &item.entry),
+            None => decode_stored(&item.entry),
         })
         .collect::<Result<Vec<Value>, ApiError>>()?;
     let value = match form.view {

@@ -12,7 +12,7 @@ use super::render::{Form, shaped};
 use crate::http::Body;
 use crate::http::body::BoxError;
 use crate::http::negotiate::View;
-use crate::registry::{Registry, WatchFrame, WatchStream};
+use crate::registry::{Registry, WatchFrame, WatchStream, decode_stored};
 
 /// Bytes after which a piece is sent although more is ready.
 const PIECE: usize = 64 * 1024;
@@ -69,7 +69,7 @@ impl State {
                     (decoded, _) => {
                         let object = match decoded {
                             Some(object) => object,
-                            None => self.registry.present(&op, &item.entry).unwrap_or(Value::Null),
+                            None => decode_stored(&item.entry).unwrap_or(Value::Null),
                         };
                         let shaped = shaped(&self.registry, &op, self.form, object, !self.columns_sent);
                         self.columns_sent = true;

@@ -4,7 +4,7 @@
 usage: record.py KUBECONFIG SCENARIO.json [WEBHOOK_ANSWERS.json]
 
 The kubeconfig names a client certificate, which is not shown where a step says `authorization` itself. With answers, a webhook is served over TLS beside it: it answers each path as
-the file says, and what it was sent on behalf of the user `alice` is written down as the step's `seen`. A step's `pause`
+the file says, or converts by its rules, and what it was sent on behalf of the user `alice` is written down as the step's `seen`. A step's `pause`
 is how many seconds the real server needs until it follows what the step before wrote; a step with `until` is repeated
 until its answer has these values. Needs python3 with PyYAML, and
 openssl for the webhook's certificate.
@@ -53,6 +53,46 @@ def found(value, path):
         return None
 
 
+def merged(value, patch):
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    value = dict(value) if isinstance(value, dict) else {}
+    for key, change in patch.items():
+        if change is None:
+            value.pop(key, None)
+        else:
+            value[key] = merged(value.get(key), change)
+    return value
+
+
+def converted(review, rules):
+    """The answer to a ConversionReview: v1 has `spec.hostPort` and `spec.protocol`, v2 `spec.host`, `spec.port` and `spec.retries`;
+    `careless` keeps what the wanted version doesn't have. `each` is merged into each object and `review` into the answer;
+    `leave_out` objects are missing at the end, and `repeat` are there twice."""
+    wanted, objects = review["request"]["desiredAPIVersion"], []
+    for found in review["request"]["objects"]:
+        found = dict(found, apiVersion=wanted)
+        if isinstance(found.get("spec"), dict):
+            spec = found["spec"] = dict(found["spec"])
+            if wanted.endswith("/v1") and ("host" in spec or "port" in spec):
+                spec["hostPort"] = spec.pop("host", "") + ":" + spec.pop("port", "")
+            elif not wanted.endswith("/v1") and "hostPort" in spec:
+                spec["host"], _, spec["port"] = spec.pop("hostPort").partition(":")
+            if not rules.get("careless"):
+                spec.pop("retries" if wanted.endswith("/v1") else "protocol", None)
+        objects.append(merged(found, rules.get("each", {})))
+    objects = objects[:len(objects) - rules.get("leave_out", 0)] + objects[:rules.get("repeat", 0)]
+    response = {"uid": review["request"]["uid"], "result": {"status": "Success"}, "convertedObjects": objects}
+    return merged({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}, rules.get("review", {}))
+
+
+def asked(path, review):
+    request = review["request"]
+    objects = " ".join(f"{found['apiVersion']} {json.dumps(found.get('spec'), sort_keys=True)}" for found in request["objects"])
+    return f"{path}: {review['kind']} {review['apiVersion']} of {objects} to {request['desiredAPIVersion']}; {' '.join(sorted(request))}"
+
+
 class Webhook:
     def __init__(self, answers):
         self.answers, self.seen, self.lock = answers, [], threading.Lock()
@@ -72,15 +112,19 @@ class Webhook:
             def do_POST(self):
                 sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 path = self.path.split("?")[0]
-                if sent["request"]["userInfo"].get("username") == "alice":
+                if sent["request"].get("userInfo", {}).get("username") == "alice":
                     with webhook.lock:
                         webhook.seen.append({"path": self.path, "review": sent})
                 answer = webhook.answers.get(path, {"status": 404})
                 time.sleep(answer.get("hang", 0))
-                body = answer.get("body", "")
+                body = converted(sent, answer["convert"]) if "convert" in answer else answer.get("body", "")
                 body = (body if isinstance(body, str) else json.dumps(body)).replace("@UID", sent["request"]["uid"])
+                if "@ASKED" in body:
+                    body = body.replace("@ASKED", json.dumps(asked(self.path, sent))[1:-1])
                 body = body.encode()
                 self.send_response(answer.get("status", 200))
+                for name, value in answer.get("headers", {}).items():
+                    self.send_header(name, value)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()

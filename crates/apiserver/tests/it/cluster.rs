@@ -64,7 +64,7 @@ impl Cluster {
         object["kind"] = json!(operation.resource.kind);
         let registry = self.server.registry();
         let outcome = registry.create(&operation, object).await.unwrap();
-        registry.answered(&operation, outcome.answer).unwrap()
+        registry.answered(&operation, outcome.answer).await.unwrap()
     }
 
     pub(crate) async fn update(&self, group: &str, plural: &str, namespace: Option<&str>, object: Value) {

@@ -15,6 +15,7 @@ mod certificates;
 mod cluster;
 mod concurrent;
 mod controllers;
+mod conversion;
 mod coverage;
 mod decoders;
 mod discovery;

@@ -8,7 +8,7 @@ use tenure_testkit::{Admin, Cluster, SOON, eventually};
 pub(crate) struct Place {
     pub(crate) admin: Admin,
     pub(crate) namespace: String,
-    _cluster: Cluster,
+    cluster: Cluster,
 }
 
 impl Place {
@@ -17,11 +17,20 @@ impl Place {
         let place = Self {
             admin: cluster.admin.clone(),
             namespace: namespace.to_owned(),
-            _cluster: cluster,
+            cluster,
         };
         let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
         place.admin.apply(object).await.unwrap();
         place
+    }
+
+    /// Whether the API server can call what listens here. If not, that is said.
+    pub(crate) fn can_be_called_back(&self) -> bool {
+        let can = self.cluster.is_on_this_machine();
+        if !can {
+            eprintln!("skipped: the API server is on another machine and can't call a webhook on this one");
+        }
+        can
     }
 
     /// A path below the namespace: `api/v1`, `configmaps/a`.

@@ -126,7 +126,7 @@ pub(super) async fn validate(
         for binding in bindings {
             let found = match binding.selects(registry, attributes, object) {
                 Ok(false) => continue,
-                Ok(true) => parameters::collect(registry, kind.as_deref(), binding, attributes.namespace()),
+                Ok(true) => parameters::collect(registry, kind.as_deref(), binding, attributes.namespace()).await,
                 Err(error) => Err(error.message),
             };
             let denied = |denial: Denial| Denied {
@@ -147,7 +147,7 @@ pub(super) async fn validate(
                 continue;
             }
             if subject.is_none() {
-                subject = Some(Judged::of(registry, attributes, &resource, object)?);
+                subject = Some(Judged::of(registry, attributes, &resource, object).await?);
             }
             let Some(subject) = &subject else { continue };
             for params in params {
@@ -179,7 +179,7 @@ struct Judged<'a> {
 }
 
 impl<'a> Judged<'a> {
-    fn of(
+    async fn of(
         registry: &Registry,
         attributes: &Attributes<'a>,
         resource: &Resource,
@@ -195,8 +195,8 @@ impl<'a> Judged<'a> {
             }
         };
         Ok(Self {
-            matched: Subject::of(registry, attributes, resource, resource, object)?,
-            made: Subject::of(registry, attributes, resource, attributes.resource(), object)?,
+            matched: Subject::of(registry, attributes, resource, resource, object).await?,
+            made: Subject::of(registry, attributes, resource, attributes.resource(), object).await?,
             namespace,
         })
     }

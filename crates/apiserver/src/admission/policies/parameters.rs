@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::policy::{Binding, Policy};
 use crate::authentication::Lookup;
 use crate::catalog::Resource;
-use crate::registry::{Registry, from_storage};
+use crate::registry::Registry;
 
 /// The resource that holds a policy's parameters; `None` if it has none.
 pub(super) fn resolve(registry: &Registry, policy: &Policy) -> Result<Option<Arc<Resource>>, String> {
@@ -25,7 +25,7 @@ pub(super) fn resolve(registry: &Registry, policy: &Policy) -> Result<Option<Arc
 
 /// The parameters with which a policy judges a request of this namespace by a binding: one after the other, and once
 /// without any if either of both has none.
-pub(super) fn collect(
+pub(super) async fn collect(
     registry: &Registry,
     kind: Option<&Resource>,
     binding: &Binding,
@@ -62,8 +62,10 @@ pub(super) fn collect(
     if found.is_empty() && reference.denies_if_missing {
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
-    Ok(found
-        .into_iter()
-        .map(|object| Some(from_storage(object, kind)))
-        .collect())
+    let mut parameters = Vec::with_capacity(found.len());
+    for object in found {
+        let object = registry.present_object(object, kind).await;
+        parameters.push(Some(object.map_err(|error| error.message)?));
+    }
+    Ok(parameters)
 }

@@ -73,7 +73,7 @@ pub(super) fn asked_to_validate(registry: &Registry, attributes: &Attributes<'_>
 }
 
 /// As which resource a webhook is asked about the request, if it is.
-fn wanted(
+async fn wanted(
     registry: &Registry,
     attributes: &Attributes<'_>,
     hook: &Hook,
@@ -88,7 +88,7 @@ fn wanted(
     if hook.conditions.is_empty() {
         return Ok(Some(resource));
     }
-    let subject = Subject::of(registry, attributes, &resource, attributes.resource(), object)?;
+    let subject = Subject::of(registry, attributes, &resource, attributes.resource(), object).await?;
     let matches = subject.ask(registry, attributes, |inputs| {
         hook.conditions.check(inputs, &BTreeMap::new(), hook.ignores_failures)
     });
@@ -133,7 +133,7 @@ pub(super) async fn mutate(
     }
     let mut changed = false;
     for hook in hooks {
-        let Some(resource) = wanted(registry, attributes, &hook, object.as_ref())? else {
+        let Some(resource) = wanted(registry, attributes, &hook, object.as_ref()).await? else {
             continue;
         };
         if reinvoke && !rounds.again.contains(&hook.id) {
@@ -142,7 +142,8 @@ pub(super) async fn mutate(
         match ask(registry, attributes, &hook, &resource, object.as_ref()).await {
             Ok(answer) => {
                 if let Some(operations) = answer {
-                    let new = patch::apply(registry, attributes, &hook, &resource, object.as_ref(), &operations)?;
+                    let new =
+                        patch::apply(registry, attributes, &hook, &resource, object.as_ref(), &operations).await?;
                     if object.as_ref() != Some(&new) {
                         changed = true;
                         rounds.changed();
@@ -168,7 +169,7 @@ pub(super) async fn validate(
 ) -> Result<(), ApiError> {
     let mut calls = Vec::new();
     for hook in hooks(registry, attributes, Phase::Validating) {
-        if let Some(resource) = wanted(registry, attributes, &hook, object)? {
+        if let Some(resource) = wanted(registry, attributes, &hook, object).await? {
             calls.push(async move {
                 match ask(registry, attributes, &hook, &resource, object).await {
                     Ok(_) => Ok(()),
@@ -206,11 +207,12 @@ async fn ask(
         resource,
         version,
         &uid,
-        show(registry, attributes, resource, object)?.as_deref(),
-        show(registry, attributes, resource, attributes.old)?.as_deref(),
+        show(registry, attributes, resource, object).await?.as_deref(),
+        show(registry, attributes, resource, attributes.old).await?.as_deref(),
     );
     let bounds = Bounds {
         seconds: hook.timeout_seconds,
+        out_of_time: "context deadline exceeded",
         bytes: ANSWER_BYTES,
     };
     let answer = webhook_client::post(registry, &hook.endpoint, bounds, &sent)
@@ -232,12 +234,13 @@ async fn ask(
         .transpose()
 }
 
-fn show<'a>(
+async fn show<'a>(
     registry: &Registry,
     attributes: &Attributes<'_>,
     resource: &Resource,
     object: Option<&'a Value>,
 ) -> Result<Option<Cow<'a, Value>>, Failure> {
-    let shown = object.map(|object| subject::shown(registry, attributes, resource, object));
-    shown.transpose().map_err(Failure::Refused)
+    let Some(object) = object else { return Ok(None) };
+    let shown = subject::shown(registry, attributes, resource, object).await;
+    shown.map(Some).map_err(Failure::Refused)
 }

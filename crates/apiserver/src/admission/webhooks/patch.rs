@@ -31,7 +31,7 @@ fn refused(error: json_patch::PatchError) -> ApiError {
 }
 
 /// The object after a webhook's patch, with its kind's defaults.
-pub(super) fn apply(
+pub(super) async fn apply(
     registry: &Registry,
     attributes: &Attributes<'_>,
     hook: &Hook,
@@ -45,7 +45,9 @@ pub(super) fn apply(
             hook.name
         )));
     };
-    let mut changed = subject::shown(registry, attributes, resource, object)?.into_owned();
+    let mut changed = subject::shown(registry, attributes, resource, object)
+        .await?
+        .into_owned();
     json_patch::patch(&mut changed, operations).map_err(refused)?;
     if !changed.is_object() {
         return Err(ApiError::internal(format!(
@@ -53,7 +55,7 @@ pub(super) fn apply(
             hook.name
         )));
     }
-    let mut new = subject::taken_back(registry, attributes, resource, object, changed);
+    let mut new = subject::taken_back(registry, attributes, resource, object, changed).await?;
     let own = attributes.resource();
     if let Some(map) = new.as_object_mut() {
         // A webhook can't turn an object into one of another kind.

@@ -397,6 +397,12 @@ fn custom_resource_definition(object: &mut Map<String, Value>) {
             }
         }
         set(spec, "conversion", json!({"strategy": "None"}));
+        if let Some(conversion) = object_at(spec, "conversion")
+            && conversion.get("webhook") == Some(&json!({}))
+        {
+            // One of which nothing is said is none.
+            conversion.remove("webhook");
+        }
     });
     let storage = object
         .get("spec")

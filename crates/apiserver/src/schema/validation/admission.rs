@@ -281,7 +281,8 @@ fn client(hook: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn url(text: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+/// Checks where a webhook is by its URL.
+pub(crate) fn url(text: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (scheme, rest) = rest.split_once("://").unwrap_or(("", rest));
@@ -312,7 +313,8 @@ fn url(text: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn service(service: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+/// Checks where a webhook is by a Service.
+pub(crate) fn service(service: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in ["name", "namespace"] {
         if empty(service, field) {
             errors.push(FieldError::required(path.child(field), ""));

@@ -117,7 +117,8 @@ pub fn labels(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<Field
     }
 }
 
-pub(super) fn annotations(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+/// Checks annotations.
+pub(crate) fn annotations(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in map {
         // Keys may be in upper case here; anything else is as for labels.

@@ -30,6 +30,8 @@ use serde_json::Value;
 
 use super::field_error::{FieldError, FieldErrorKind, FieldPath, Shown};
 
+pub(crate) use admission::{service as webhook_service, url as webhook_url};
+pub(crate) use metadata::annotations;
 pub(super) use metadata::label_value;
 pub use metadata::{label_selector, labels, object_meta, object_meta_update};
 pub(crate) use services::cluster_addresses;

@@ -1,0 +1,106 @@
+//! Conversions for the owners of fields, which are settled by pure code: it says what it misses, the caller fetches
+//! that and lets it run again.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use structured_merge::{Convert, ConvertError, Typing};
+
+use super::{Failed, version_of};
+
+/// Objects in other versions, as far as one request has them.
+#[derive(Debug, Default)]
+pub(crate) struct Needed {
+    known: Mutex<Vec<Known>>,
+    missing: Mutex<Vec<(Value, String)>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    object: Value,
+    wanted: String,
+    converted: Result<Value, Failed>,
+}
+
+impl Needed {
+    /// What was asked for and is not there.
+    pub(crate) fn take_missing(&self) -> Vec<(Value, String)> {
+        std::mem::take(&mut *self.missing.lock())
+    }
+
+    /// Notes what became of an object in a version.
+    pub(crate) fn learn(&self, object: Value, wanted: String, converted: Result<Value, Failed>) {
+        self.known.lock().push(Known {
+            object,
+            wanted,
+            converted,
+        });
+    }
+
+    fn get(&self, object: &Value, wanted: &str) -> Result<Value, ConvertError> {
+        let known = self.known.lock();
+        let found = known
+            .iter()
+            .find(|known| known.wanted == wanted && known.object == *object);
+        match found {
+            Some(known) => known.converted.clone().map_err(|Failed(why)| ConvertError::Failed(why)),
+            None => {
+                let mut missing = self.missing.lock();
+                if !missing
+                    .iter()
+                    .any(|(other, version)| version == wanted && other == object)
+                {
+                    missing.push((object.clone(), wanted.to_owned()));
+                }
+                Err(ConvertError::Failed("a conversion is still to be asked for".to_owned()))
+            }
+        }
+    }
+}
+
+/// The versions of a kind that a webhook converts, to one request.
+pub(crate) struct Owners {
+    types: Arc<dyn Convert>,
+    /// The version of the request: what is in neither of two versions goes through it.
+    hub: String,
+    needed: Arc<Needed>,
+}
+
+impl Owners {
+    /// The versions whose types `types` knows, to a request in `hub`.
+    pub(crate) fn new(types: Arc<dyn Convert>, hub: String, needed: Arc<Needed>) -> Self {
+        Self { types, hub, needed }
+    }
+}
+
+impl Convert for Owners {
+    fn typing(&self, api_version: &str) -> Option<&Typing> {
+        self.types.typing(api_version)
+    }
+
+    fn convert<'a>(&self, object: &'a Value, api_version: &str) -> Result<Cow<'a, Value>, ConvertError> {
+        if self.types.typing(api_version).is_none() {
+            return Err(ConvertError::NoSuchVersion(api_version.to_owned()));
+        }
+        let from = version_of(object);
+        if from == api_version {
+            return Ok(Cow::Borrowed(object));
+        }
+        // Who owns what is nobody else's business.
+        let mut bare = object.clone();
+        let metadata = bare.get_mut("metadata").and_then(Value::as_object_mut);
+        let owners = metadata.and_then(|metadata| metadata.remove("managedFields"));
+        let mut converted = if from == self.hub || api_version == self.hub {
+            self.needed.get(&bare, api_version)?
+        } else {
+            let middle = self.needed.get(&bare, &self.hub)?;
+            self.needed.get(&middle, api_version)?
+        };
+        if let (Some(owners), Some(metadata)) = (owners, converted.get_mut("metadata").and_then(Value::as_object_mut)) {
+            metadata.insert("managedFields".to_owned(), owners);
+        }
+        Ok(Cow::Owned(converted))
+    }
+}

@@ -1,0 +1,238 @@
+//! The ConversionReview: what a webhook is sent, and what of its answer is accepted. Pure.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::registry::{BodyFormat, ObjectExt, parse_body, untyped};
+use crate::schema::validation::{annotations, labels};
+use crate::schema::{FieldError, FieldPath};
+
+/// The versions of reviews that this server speaks.
+pub(super) const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+const GROUP: &str = "apiextensions.k8s.io";
+const KIND: &str = "ConversionReview";
+
+/// The question, as it is sent.
+pub(super) fn request(version: &str, uid: &str, wanted: &str, objects: &[Value]) -> Value {
+    json!({
+        "kind": KIND, "apiVersion": format!("{GROUP}/{version}"),
+        "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects},
+    })
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Response {
+    uid: String,
+    result: Option<Outcome>,
+    converted_objects: Option<Vec<Value>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Outcome {
+    status: Option<String>,
+    message: Option<String>,
+}
+
+/// The objects in an answer; what is wrong with the answer is told in the real server's words.
+pub(super) fn read(version: &str, uid: &str, bytes: &[u8]) -> Result<Vec<Value>, String> {
+    let (answer, _) = parse_body(bytes, BodyFormat::Json)
+        .or_else(|_| parse_body(bytes, BodyFormat::Yaml))
+        .map_err(|error| error.message)?;
+    if !answer.is_object() {
+        return Err(untyped(&answer));
+    }
+    let text = |key: &str| answer.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (found_version, found_kind) = (text("apiVersion"), text("kind"));
+    for (field, found) in [("Kind", found_kind), ("apiVersion", found_version)] {
+        if found.is_empty() {
+            // The real server repeats the whole answer.
+            return Err(format!("Object '{field}' is missing in the answer"));
+        }
+    }
+    if found_version != format!("{GROUP}/{version}") || found_kind != KIND {
+        let known = VERSIONS
+            .into_iter()
+            .find(|known| found_version == format!("{GROUP}/{known}") && found_kind == KIND);
+        return Err(match known {
+            Some(other) => format!("converting ({other}.{KIND}) to ({version}.{KIND}): unknown conversion"),
+            None => format!(
+                "no kind {found_kind:?} is registered for version {found_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            ),
+        });
+    }
+    let response = match answer.get("response") {
+        None | Some(Value::Null) => return Err("no response provided".to_owned()),
+        Some(response) => Response::deserialize(response).map_err(|error| error.to_string())?,
+    };
+    if version != "v1beta1" && response.uid != uid {
+        return Err(format!("expected response.uid={uid:?}, got {:?}", response.uid));
+    }
+    let outcome = response.result.unwrap_or_default();
+    let status = outcome.status.unwrap_or_default();
+    if status != "Success" {
+        return Err(match outcome.message.filter(|message| !message.is_empty()) {
+            Some(message) => message,
+            None => format!("response.result.status was '{status}', not 'Success'"),
+        });
+    }
+    Ok(response.converted_objects.unwrap_or_default())
+}
+
+/// What is wrong with a converted object.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It is no object.
+    Unreadable(String),
+    /// It is not of the version and kind that were asked for.
+    Type(String),
+    /// It is another object.
+    Identity(String),
+    /// Its metadata can't be.
+    Metadata(String),
+}
+
+impl Fault {
+    /// The message; `index` is its place among several.
+    pub(super) fn told(&self, webhook: &str, index: Option<usize>) -> String {
+        match (self, index) {
+            (Self::Unreadable(why), None) => why.clone(),
+            (Self::Type(why), None) => format!("{webhook} returned invalid object at index 0: {why}"),
+            (Self::Identity(why), None) => format!("{webhook} returned invalid object: {why}"),
+            (Self::Metadata(why), None) => format!("{webhook} returned invalid metadata: {why}"),
+            (Self::Unreadable(why) | Self::Type(why) | Self::Identity(why), Some(index)) => {
+                format!("{webhook} returned invalid converted object at index {index}: {why}")
+            }
+            (Self::Metadata(why), Some(index)) => {
+                format!("{webhook} returned invalid metadata in object at index {index}: {why}")
+            }
+        }
+    }
+}
+
+/// The converted object as it goes on: it is the one that was sent, and of its metadata only labels and annotations are
+/// the webhook's.
+pub(super) fn accept(original: &Value, converted: Value, wanted: &str) -> Result<Value, Fault> {
+    let Value::Object(mut object) = converted else {
+        return Err(Fault::Unreadable(match converted {
+            Value::Null => "unexpected end of JSON input".to_owned(),
+            other => untyped(&other),
+        }));
+    };
+    let text = |object: &Map<String, Value>, key: &str| {
+        let found = object.get(key).and_then(Value::as_str).unwrap_or_default();
+        found.to_owned()
+    };
+    if text(&object, "kind").is_empty() {
+        return Err(Fault::Unreadable("Object 'Kind' is missing in the answer".to_owned()));
+    }
+    let found = text(&object, "apiVersion");
+    if found != wanted {
+        return Err(Fault::Type(format!(
+            "invalid groupVersion (expected {wanted}, received {found})"
+        )));
+    }
+    let kind = original.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let found = text(&object, "kind");
+    if found != kind {
+        return Err(Fault::Type(format!("invalid kind (expected {kind}, received {found})")));
+    }
+    let answered = object.remove("metadata");
+    let of_answer = |key: &str| {
+        let found = answered.as_ref().and_then(|metadata| metadata.get(key));
+        found.and_then(Value::as_str).unwrap_or_default()
+    };
+    for (what, key) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {
+        let (sent, found) = (original.meta_str(key), of_answer(key));
+        if sent != found {
+            return Err(Fault::Identity(format!("must have the same {what}: {sent} != {found}")));
+        }
+    }
+    let metadata = restored(original.metadata(), answered.as_ref()).map_err(Fault::Metadata)?;
+    object.insert("metadata".to_owned(), Value::Object(metadata));
+    Ok(Value::Object(object))
+}
+
+/// The metadata that was sent, with the labels and annotations that were answered.
+fn restored(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Result<Map<String, Value>, String> {
+    let answered = match answered {
+        None => return Err("missing metadata in converted object".to_owned()),
+        Some(Value::Object(answered)) => answered,
+        Some(other) => {
+            return Err(format!(
+                "invalid metadata of type {} in converted object",
+                type_of(other)
+            ));
+        }
+    };
+    let mut metadata = sent.cloned().unwrap_or_default();
+    for field in ["labels", "annotations"] {
+        let map = match answered.get(field) {
+            None | Some(Value::Null) => {
+                metadata.remove(field);
+                continue;
+            }
+            Some(Value::Object(map)) => map,
+            Some(other) => {
+                let found = type_of(other);
+                return Err(format!("invalid metadata.{field} of type {found} in converted object"));
+            }
+        };
+        if let Some((key, value)) = map.iter().find(|(_, value)| !value.is_string()) {
+            let found = type_of(value);
+            return Err(format!(
+                "metadata.{field}[{key}] must be a string, but is {found} in converted object"
+            ));
+        }
+        let mut faults = Vec::new();
+        let path = FieldPath::new("metadata");
+        if metadata.get(field).and_then(Value::as_object) != Some(map) {
+            // What was there before stays, whatever it is.
+            match field {
+                "labels" => labels(map, &path.child("labels"), &mut faults),
+                _ => annotations(map, &path.child("annotation"), &mut faults),
+            }
+        }
+        if !faults.is_empty() {
+            return Err(aggregate(&faults));
+        }
+        metadata.insert(field.to_owned(), Value::Object(map.clone()));
+    }
+    Ok(metadata)
+}
+
+/// Several faults in one text.
+fn aggregate(faults: &[FieldError]) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for fault in faults {
+        let text = fault.to_string();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.as_slice() {
+        [only] => only.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+/// The name of a value's type in Go, as the real server shows it.
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// `group/version, Kind=Kind` of an object.
+pub(super) fn kind_of(object: &Value) -> String {
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    format!("{}, Kind={kind}", super::version_of(object))
+}
