@@ -118,6 +118,7 @@ impl PreparedPatch {
         }
         through_json(&mut resource.node).map_err(|problem| fail(problem.message))?;
         resource.node.unshare();
+        resource.note_labels_are_read();
         resource.show_origin();
         jsonpatch::apply(&mut resource.node, operations, self.place).map_err(fail)?;
         resource.settle_annotations();

@@ -317,16 +317,7 @@ impl Builder<'_> {
                     let mut new = new.clone();
                     let mut labels = new.text_map("labels");
                     if labels.remove("validated-by").is_some() {
-                        // kustomize writes the others anew to take this one away, and counts that as a change of those that
-                        // no transformer made.
-                        let written =
-                            |(key, value): &(Node, Node)| value.share.group == 0 && key.text() != "validated-by";
-                        let metadata = new.node.get("metadata").map_or(&[][..], Node::entries);
-                        let moves = metadata.last().is_some_and(|(key, _)| key.text() != "labels");
-                        let labels_node = new.node.at(&["metadata", "labels"]);
-                        if labels_node.is_some_and(|labels| labels.entries().iter().any(written))
-                            || moves && !labels.is_empty()
-                        {
+                        if !labels.is_empty() && rewriting_shows(&new.node) {
                             return false;
                         }
                         new.set_text_map("labels", &labels);
@@ -344,6 +335,26 @@ impl Builder<'_> {
         }
         Ok(())
     }
+}
+
+/// Tells whether writing all labels anew, in order and behind the other metadata, leaves other nodes than there are: kustomize
+/// does that to take `validated-by` away again, and compares nodes with what they were read from.
+fn rewriting_shows(node: &Node) -> bool {
+    let metadata = node.get("metadata").map_or(&[][..], Node::entries);
+    let Some((key, labels)) = metadata.last().filter(|(key, _)| key.text() == "labels") else {
+        return true;
+    };
+    // Only keys that were read have a line.
+    let is_read = |key: &Node| key.line != 0;
+    let others = || {
+        let entries = labels.entries().iter();
+        entries.filter(|(key, _)| key.text() != "validated-by")
+    };
+    let is_patched =
+        |value: &Node| value.share.writes > 0 && (value.source, value.line) != (labels.source, labels.line);
+    is_read(key)
+        || others().any(|(key, value)| is_read(key) || is_patched(value) || value.text().contains('\n'))
+        || !others().is_sorted_by(|(one, _), (next, _)| one.text() <= next.text())
 }
 
 /// What a validator must leave as it is: the content, and the names that kustomize notes in annotations.

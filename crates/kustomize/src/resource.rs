@@ -208,6 +208,21 @@ impl Resource {
         self.notes.previous.push((id.name, namespace, id.gvk.kind));
     }
 
+    /// Notes that labels were written and read on the way through a JSON patch, whoever made them.
+    pub(crate) fn note_labels_are_read(&mut self) {
+        let line = self.node.line.max(1);
+        let metadata = self.node.get_mut("metadata").and_then(Node::entries_mut);
+        let Some((key, labels)) =
+            metadata.and_then(|entries| entries.iter_mut().find(|(key, _)| key.text() == "labels"))
+        else {
+            return;
+        };
+        let inside = labels.entries_mut().into_iter().flatten().map(|(key, _)| key);
+        for key in std::iter::once(key).chain(inside).filter(|key| key.line == 0) {
+            key.line = line;
+        }
+    }
+
     /// Takes annotations away that are no mapping: kustomize makes one of its notes in their place.
     fn drop_empty_annotations(&mut self) {
         if let Some(metadata) = self.node.get_mut("metadata")

@@ -45,9 +45,9 @@ pub(crate) fn transform(
             apply(&mut resource.node, spec, Create::Map, &mut write)
                 .map_err(|message| Trouble::of(resource, message))?;
         }
-        resource.settle_shares();
         let groups = u16::try_from(pairs.len()).unwrap_or(u16::MAX);
         resource.notes.shares = resource.notes.shares.saturating_add(groups);
+        resource.settle_shares();
     }
     Ok(())
 }
