@@ -202,6 +202,10 @@ fn take_metadata(resource: &mut Resource, old: &Resource) {
     let mut annotations = old.text_map("annotations");
     annotations.extend(resource.text_map("annotations"));
     resource.set_text_map("annotations", &annotations);
+    if old.notes.are_annotations() {
+        // They come behind these labels, as in a resource that is generated with labels.
+        resource.note_labels_are_read();
+    }
     resource.set_name(old.name());
     resource.set_namespace(old.namespace());
     let needs_hash = resource.notes.needs_hash && old.notes.needs_hash;

@@ -102,16 +102,9 @@ pub(crate) fn resource(
         }
     }
     fill_places(&mut node, place.source, place.line);
-    // To kustomize its notes, which are annotations, come behind these labels: validators must see that they are not the last.
-    let metadata = node
-        .get_mut("metadata")
-        .and_then(Node::entries_mut)
-        .into_iter()
-        .flatten();
-    for (key, _) in metadata.filter(|(key, _)| key.text() == "labels") {
-        key.line = place.line.max(1);
-    }
     let mut resource = loader.resource(node);
+    // To kustomize its notes, which are annotations, come behind these labels: validators must see that they are not the last.
+    resource.note_labels_are_read();
     resource.notes.needs_hash = !options.is_some_and(|options| options.disable_name_suffix_hash);
     resource.notes.is_generated = true;
     resource.notes.behavior = Behavior::named(&arguments.behavior);

@@ -317,7 +317,7 @@ impl Builder<'_> {
                     let mut new = new.clone();
                     let mut labels = new.text_map("labels");
                     if labels.remove("validated-by").is_some() {
-                        if !labels.is_empty() && rewriting_shows(&new.node) {
+                        if !labels.is_empty() && rewriting_shows(&new) {
                             return false;
                         }
                         new.set_text_map("labels", &labels);
@@ -339,9 +339,12 @@ impl Builder<'_> {
 
 /// Tells whether writing all labels anew, in order and behind the other metadata, leaves other nodes than there are: kustomize
 /// does that to take `validated-by` away again, and compares nodes with what they were read from.
-fn rewriting_shows(node: &Node) -> bool {
-    let metadata = node.get("metadata").map_or(&[][..], Node::entries);
-    let Some((key, labels)) = metadata.last().filter(|(key, _)| key.text() == "labels") else {
+fn rewriting_shows(resource: &Resource) -> bool {
+    let metadata = resource.node.get("metadata").map_or(&[][..], Node::entries);
+    // A generated resource has annotations from the start: kustomize's notes.
+    let is_behind = |key: &Node| resource.notes.is_generated && key.text() == "annotations";
+    let last = metadata.iter().rfind(|(key, _)| !is_behind(key));
+    let Some((key, labels)) = last.filter(|(key, _)| key.text() == "labels") else {
         return true;
     };
     // Only keys that were read have a line.
