@@ -26,17 +26,7 @@ const UNSERVED: [&str; 4] = [
 ];
 
 /// Last path segments of requests that reach into a running pod or node; there are none here.
-const UNSERVED_SUBRESOURCES: [&str; 9] = [
-    "attach",
-    "exec",
-    "log",
-    "portforward",
-    "proxy",
-    "{path}",
-    "ephemeralcontainers",
-    "resize",
-    "binding",
-];
+const UNSERVED_SUBRESOURCES: [&str; 7] = ["attach", "exec", "log", "portforward", "proxy", "{path}", "binding"];
 
 /// Reads the recording under `dump` (a folder with `openapi/` and `tables/`) and the Go modules
 /// under `go_modules` (folders `api`, `apimachinery`, … as GOPATH or the module cache lays them out, an `@version`

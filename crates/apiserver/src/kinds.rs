@@ -144,6 +144,9 @@ pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<
     if validation::is_signing_request(&op.resource.group, &op.resource.kind) {
         return validation::signing_request_update(new, live, op.subresource.as_deref());
     }
+    if let Some(part @ ("ephemeralcontainers" | "resize")) = op.subresource.as_deref() {
+        return validation::pod_part_update(new, live, part, strategy::quality_of_service);
+    }
     let (new, live) = (validated(&op.resource, new), validated(&op.resource, live));
     let errors = if op.subresource.as_deref() == Some("status") {
         schema.validate_status_update(&new, &live)

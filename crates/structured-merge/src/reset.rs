@@ -2,8 +2,8 @@
 //!
 //! Refuses to reset anything: the endpoint does, after owners are settled.
 
-use crate::path::{FieldPath, PathElement};
-use crate::set::{FieldSet, Node};
+use crate::path::FieldPath;
+use crate::set::FieldSet;
 
 /// The fields that an endpoint resets before it stores an object, such as `.status` on a main
 /// resource that has a status subresource: nobody who writes there comes to own them.
@@ -14,9 +14,6 @@ pub enum ResetFields {
     None,
     /// These, and everything below them, are reset.
     Excluding(FieldSet),
-    /// Only what lies at or below a match of one of these is kept; `None` in a pattern matches any
-    /// step (`spec.containers[*].resources` of a Pod's resize).
-    Only(Vec<Vec<Option<PathElement>>>),
 }
 
 impl ResetFields {
@@ -71,21 +68,9 @@ impl ResetFields {
                 _ => Self::fields(&[&["spec"]]),
             },
             Some("finalize") if (group, kind) == ("", "Namespace") => Self::fields(&[&["status"]]),
-            Some("ephemeralcontainers") => Self::only(&[&["spec", "ephemeralContainers"]]),
-            Some("resize") => Self::only(&[
-                &["spec", "containers", "*", "resources"],
-                &["spec", "containers", "*", "resizePolicy"],
-                &["spec", "initContainers", "*", "resources"],
-                &["spec", "initContainers", "*", "resizePolicy"],
-            ]),
+            // What the others of a Pod's endpoints (resize, debugging containers) put back is owned all the same.
             Some(_) => Self::None,
         }
-    }
-
-    /// Keeps what matches one of these paths of names, in which `*` is any step.
-    fn only(paths: &[&[&str]]) -> Self {
-        let step = |name: &&str| (*name != "*").then(|| PathElement::field(name));
-        Self::Only(paths.iter().map(|path| path.iter().map(step).collect()).collect())
     }
 
     /// The part of `set` that can be owned through the endpoint.
@@ -93,38 +78,8 @@ impl ResetFields {
         match self {
             Self::None => set,
             Self::Excluding(reset) => set.recursive_difference(reset),
-            Self::Only(patterns) => {
-                let patterns: Vec<&[Option<PathElement>]> = patterns.iter().map(Vec::as_slice).collect();
-                keep_matches(&set, &patterns)
-            }
         }
     }
-}
-
-fn keep_matches(set: &FieldSet, patterns: &[&[Option<PathElement>]]) -> FieldSet {
-    if patterns.iter().any(|pattern| pattern.is_empty()) {
-        return set.clone();
-    }
-    let mut nodes = Vec::new();
-    for node in &set.nodes {
-        let below: Vec<&[Option<PathElement>]> = patterns
-            .iter()
-            .filter_map(|pattern| pattern.split_first())
-            .filter(|(first, _)| first.as_ref().is_none_or(|element| *element == node.element))
-            .map(|(_, rest)| rest)
-            .collect();
-        if !below.is_empty() {
-            let kept = Node {
-                element: node.element.clone(),
-                member: node.member,
-                children: keep_matches(&node.children, &below),
-            };
-            if !kept.is_vacant() {
-                nodes.push(kept);
-            }
-        }
-    }
-    FieldSet { nodes }
 }
 
 #[cfg(test)]
@@ -147,14 +102,5 @@ mod tests {
             r#"{"f:metadata":{"f:annotations":{"f:b":{}}},"f:status":{"f:y":{}}}"#,
         );
         check(&ResetFields::of_custom_resource(Some("status")), fields, status_only);
-    }
-
-    #[test]
-    fn keeps_only_what_matches() {
-        check(
-            &ResetFields::of_builtin("", "Pod", Some("resize")),
-            r#"{"f:metadata":{"f:labels":{}},"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{".":{},"f:image":{},"f:resources":{".":{},"f:limits":{}}}}}}"#,
-            r#"{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{".":{},"f:resources":{".":{},"f:limits":{}}}}}}"#,
-        );
     }
 }

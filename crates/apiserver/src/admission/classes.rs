@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 
-use super::resources::Resources;
 use super::{Action, Attributes};
 use crate::authentication::Lookup;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, View};
+use crate::schema::resources::Resources;
 
 const STORAGE_DEFAULT: [&str; 2] = [
     "storageclass.kubernetes.io/is-default-class",

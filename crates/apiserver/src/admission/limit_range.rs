@@ -2,16 +2,18 @@
 
 use serde_json::{Map, Value, json};
 
-use super::resources::{Resources, list, of_pod};
 use super::{Action, Attributes};
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, View};
 use crate::schema::quantity::Quantity;
+use crate::schema::resources::{Resources, list, of_pod};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 fn applies(attributes: &Attributes<'_>) -> bool {
+    let resized = attributes.subresource() == "resize" && attributes.action == Action::Update;
     (attributes.is("", "pods") && attributes.action == Action::Create)
+        || (attributes.is_part_of("", "pods") && resized)
         || (attributes.is("", "persistentvolumeclaims")
             && attributes.action != Action::Delete
             && !attributes.old.is_some_and(ObjectExt::is_deleting))
@@ -23,7 +25,7 @@ fn ranges(view: &View, attributes: &Attributes<'_>) -> Vec<Value> {
 
 /// Fills in what containers don't say.
 pub(super) fn mutate(attributes: &Attributes<'_>, view: &View, pod: &mut Value) {
-    if !applies(attributes) || !attributes.is("", "pods") {
+    if !applies(attributes) || !attributes.is_part_of("", "pods") {
         return;
     }
     for range in ranges(view, attributes) {

@@ -16,7 +16,6 @@ mod namespace_lifecycle;
 mod pods;
 pub(crate) mod policies;
 pub(crate) mod quota;
-mod resources;
 mod signers;
 mod subject;
 mod webhooks;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::resources::list;
 use super::{Action, Attributes};
 use crate::authentication::Lookup;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, Registry, View, generate_name};
+use crate::schema::resources::list;
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_VOLUME: &str = "kube-api-access-";

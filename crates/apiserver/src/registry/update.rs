@@ -13,7 +13,6 @@ use super::versions::is_verbatim;
 use super::{Answer, ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
-use crate::schema::autoscaler;
 use crate::{admission, kinds, strategy};
 
 impl Registry {
@@ -58,8 +57,7 @@ impl Registry {
 
     /// Settles the owners of fields, and puts the live object's back where this endpoint does not write.
     pub(super) fn settle(&self, op: &Operation, live: &Value, new: Value) -> Value {
-        if op.resource.is_custom() || autoscaler::is_one(&op.resource.group, &op.resource.plural) {
-            // In this order: who owns something in another version may lose it for not being sent.
+        if strategy::settles_owners_first(op) {
             return strategy::reset_fields(op, live, self.manage_fields(op, Some(live), new));
         }
         self.manage_fields(op, Some(live), strategy::reset_fields(op, live, new))

@@ -20,6 +20,7 @@ mod field_error;
 pub(crate) mod json_syntax;
 pub mod openapi;
 pub mod quantity;
+pub(crate) mod resources;
 pub mod strict;
 mod time;
 pub mod validation;

@@ -8,6 +8,7 @@ mod generation;
 mod job;
 mod namespace;
 mod pod;
+mod pod_parts;
 mod secret;
 mod service;
 mod signing_request;
@@ -83,6 +84,9 @@ pub(crate) fn normalize(resource: &Resource, object: &mut Value) {
 pub(crate) fn through_stored_version(resource: &Resource, object: &mut Value) {
     if autoscaler::is_one(&resource.group, &resource.plural) {
         *object = autoscaler::round_trip(std::mem::take(object));
+    }
+    if is(resource, "", "pods") {
+        pod_parts::agree_on_addresses(object);
     }
 }
 
@@ -205,6 +209,7 @@ pub(crate) fn prepare_create(op: &Operation, object: &mut Value, view: &View, no
             let quality = pod::quality_of_service(object);
             set_status(object, json!({"phase": "Pending", "qosClass": quality}));
             template::prepare_pod(object, &timestamp(now));
+            pod_parts::app_armor(object).iter().for_each(|text| op.warn(text));
         }
         ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets") => {
             set_status(object, workload_status(resource));
@@ -268,6 +273,15 @@ fn set_status(object: &mut Value, status: Value) {
     }
 }
 
+/// Whether owners are settled before what an endpoint does not write is put back, and so by what was sent, not by what
+/// comes of it: who owns something in another version may lose it for not being sent.
+pub(crate) fn settles_owners_first(op: &Operation) -> bool {
+    let resource = &op.resource;
+    resource.is_custom()
+        || autoscaler::is_one(&resource.group, &resource.plural)
+        || (is(resource, "", "pods") && op.subresource.is_some())
+}
+
 /// Puts the live object's fields in the place of those that this endpoint does not write: status on the main
 /// endpoint, everything else on the status endpoint.
 pub(crate) fn reset_fields(op: &Operation, live: &Value, new: Value) -> Value {
@@ -283,6 +297,11 @@ pub(crate) fn reset_fields(op: &Operation, live: &Value, new: Value) -> Value {
 
 fn reset_parts(op: &Operation, live: &Value, mut new: Value) -> Value {
     let resource = &op.resource;
+    if is(resource, "", "pods")
+        && let Some(reset) = pod_parts::reset(op.subresource.as_deref(), live, &new)
+    {
+        return reset;
+    }
     if is(resource, "certificates.k8s.io", "certificatesigningrequests") {
         signing_request::reset(live, &mut new, op.subresource.as_deref());
         return new;
@@ -313,6 +332,9 @@ fn reset_parts(op: &Operation, live: &Value, mut new: Value) -> Value {
                     Some(status) => map.insert("status".to_owned(), status),
                     None => map.remove("status"),
                 };
+            }
+            if is(resource, "", "pods") {
+                pod_parts::keep_from_status(live, &mut result);
             }
             result
         }

@@ -7,10 +7,10 @@ use crate::schema::quantity::Quantity;
 /// The class of a Pod: `Guaranteed` if every container is limited to what it asks for, `BestEffort` if none asks for
 /// anything, else `Burstable`. A Pod that says what it needs as a whole is judged by that.
 pub(crate) fn quality_of_service(pod: &Value) -> &'static str {
-    let whole = pod.pointer("/spec").filter(|spec| {
-        let resources = spec.get("resources").and_then(Value::as_object);
-        resources.is_some_and(|resources| !resources.is_empty())
-    });
+    // Also one that says it needs nothing.
+    let whole = pod
+        .pointer("/spec")
+        .filter(|spec| spec.get("resources").is_some_and(Value::is_object));
     let list = |pointer: &str| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
     let parts: Vec<&Value> = match whole {
         Some(whole) => vec![whole],

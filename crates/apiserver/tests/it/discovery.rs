@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenure_apiserver::{Config, Server};
 
 /// What the real server has and this one lacks. There is nothing that it has beyond the real one, and nothing else differs.
-const LACKING: [&str; 37] = [
+const LACKING: [&str; 35] = [
     "admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
     "admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
     "apiregistration.k8s.io",
@@ -42,9 +42,7 @@ const LACKING: [&str; 37] = [
     "storage.k8s.io/v1/volumeattributesclasses",
     "v1/componentstatuses",
     "v1/nodes/proxy",
-    "v1/pods/ephemeralcontainers",
     "v1/pods/proxy",
-    "v1/pods/resize",
     "v1/services/proxy",
 ];
 

@@ -15,11 +15,11 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::resources::Resources;
 use super::{Action, Attributes};
 use crate::authentication::UserInfo;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, Operation, Registry, View};
+use crate::schema::resources::Resources;
 
 use usage::Kind;
 pub(crate) use usage::recount;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::super::resources::list;
 use super::usage::Kind;
+use crate::schema::resources::list;
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use serde_json::{Map, Value, json};
 
 use super::{is_empty, object_at, set, text};
+use crate::schema::resources::of_containers;
 
 /// Fills in what objects of that kind get beyond their structs' own defaults.
 pub(in crate::schema) fn programmatic(group: &str, version: &str, kind: &str, value: &mut Value) {
@@ -200,6 +201,8 @@ fn service(spec: &mut Map<String, Value>) {
     }
 }
 
+const HUGE_PAGES: &str = "hugepages-";
+
 fn pod(spec: &mut Map<String, Value>) {
     set(spec, "enableServiceLinks", true);
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
@@ -227,6 +230,46 @@ fn pod(spec: &mut Map<String, Value>) {
                         set(port, "hostPort", number);
                     }
                 }
+            }
+        }
+    }
+    whole_pod(spec);
+}
+
+/// What a Pod as a whole asks for and is limited to, where it says a part of it: limits of huge pages are those of its
+/// containers; it asks for what its containers ask for, or else for as much as it may have.
+fn whole_pod(spec: &mut Map<String, Value>) {
+    let containers =
+        |spec: &Map<String, Value>, side: &str| of_containers(&Value::Object(spec.clone()), side).to_value();
+    let part = |spec: &Map<String, Value>, side: &str| -> Map<String, Value> {
+        let part = spec.get("resources").and_then(|resources| resources.get(side));
+        part.and_then(Value::as_object).cloned().unwrap_or_default()
+    };
+    let (mut requests, mut limits) = (part(spec, "requests"), part(spec, "limits"));
+    if requests.is_empty() && limits.is_empty() {
+        return;
+    }
+    for (name, amount) in containers(spec, "limits").as_object().into_iter().flatten() {
+        if name.starts_with(HUGE_PAGES) && !requests.contains_key(name) {
+            limits.entry(name.as_str()).or_insert_with(|| amount.clone());
+        }
+    }
+    if !limits.is_empty() {
+        for (name, amount) in containers(spec, "requests").as_object().into_iter().flatten() {
+            if matches!(name.as_str(), "cpu" | "memory") {
+                requests.entry(name.as_str()).or_insert_with(|| amount.clone());
+            }
+        }
+        for (name, amount) in &limits {
+            if matches!(name.as_str(), "cpu" | "memory") || name.starts_with(HUGE_PAGES) {
+                requests.entry(name.as_str()).or_insert_with(|| amount.clone());
+            }
+        }
+    }
+    if let Some(resources) = object_at(spec, "resources") {
+        for (side, amounts) in [("requests", requests), ("limits", limits)] {
+            if !amounts.is_empty() {
+                resources.insert(side.to_owned(), Value::Object(amounts));
             }
         }
     }

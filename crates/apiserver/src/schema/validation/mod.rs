@@ -34,6 +34,7 @@ pub(crate) use admission::{service as webhook_service, url as webhook_url};
 pub(crate) use metadata::annotations;
 pub(super) use metadata::label_value;
 pub use metadata::{label_selector, labels, object_meta, object_meta_update};
+pub(crate) use pods::{app_armor_of_annotation, part_update as pod_part_update};
 pub(crate) use services::cluster_addresses;
 pub(crate) use signing_requests::{
     CLIENT_SIGNER, is_one as is_signing_request, organizations, update as signing_request_update,
@@ -108,6 +109,7 @@ pub(super) fn status_update(group: &str, kind: &str, value: &Value, old: &Value)
         ("", "ResourceQuota") => quotas::quota_status(value, &mut errors),
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => policies::policy_status(value, &mut errors),
         ("", "PersistentVolumeClaim") => claims::claim_status(value, &mut errors),
+        ("", "Pod") => pods::status(value, old, &mut errors),
         ("batch", "Job") => jobs::job_status(value, old, &mut errors),
         _ => {}
     }

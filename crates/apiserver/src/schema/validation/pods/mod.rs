@@ -2,10 +2,12 @@
 
 mod containers;
 mod environment;
+mod parts;
 mod placement;
 mod probes;
 mod resources;
 mod security;
+mod status;
 mod systems;
 mod volumes;
 
@@ -19,6 +21,10 @@ use serde_json::Value;
 use super::metadata::{annotations, labels};
 use super::{addresses, empty, items, named, names, one_of, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
+
+pub(crate) use parts::part_update;
+pub(crate) use security::of_annotation as app_armor_of_annotation;
+pub(super) use status::status;
 
 static NOTHING: Value = Value::Null;
 
@@ -383,10 +389,6 @@ fn fixed(spec: &Value, before: &Value, gated: bool) -> Value {
         }
         for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
             spec.remove(field);
-        }
-        // Binding a pod to a node sets this.
-        if before.get("nodeName").is_none() {
-            spec.remove("nodeName");
         }
         if gated {
             spec.remove("nodeSelector");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::volumes::descending_path;
 use super::{all_containers, windows};
@@ -272,6 +272,25 @@ fn app_armor(context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         }
         other => errors.push(FieldError::not_supported(at.child("type"), other, &PROFILES)),
     }
+}
+
+/// The profile that an annotation names, as the field that took its place; none if it names none.
+pub(crate) fn of_annotation(annotation: &str) -> Option<Value> {
+    let profile = match annotation {
+        "unconfined" => json!({"type": "Unconfined"}),
+        "runtime/default" => json!({"type": "RuntimeDefault"}),
+        other => {
+            let path = other.strip_prefix("localhost/").filter(|path| !path.is_empty())?;
+            json!({"type": "Localhost", "localhostProfile": path})
+        }
+    };
+    let mut faults = Vec::new();
+    app_armor(
+        &json!({"appArmorProfile": profile.clone()}),
+        &FieldPath::default(),
+        &mut faults,
+    );
+    faults.is_empty().then_some(profile)
 }
 
 fn annotation<'a>(metadata: &'a Value, key: &str) -> Option<&'a str> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::schema::quantity::Quantity;
+use super::quantity::Quantity;
 
 /// Amounts by the name of what there is so much of.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -82,23 +82,36 @@ impl Resources {
 }
 
 /// The items of a list below an object.
-pub(super) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     let found = object.pointer(pointer).and_then(Value::as_array);
     found.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// What a Pod asks for, or is limited to, as a whole: `side` is `requests` or `limits`.
+/// What a Pod asks for, or is limited to, as a whole: `side` is `requests` or `limits`. What it says of itself as a whole
+/// counts instead of what its containers say.
+pub(crate) fn of_pod(pod: &Value, side: &str) -> Resources {
+    let mut all = of_containers(pod.get("spec").unwrap_or(&Value::Null), side);
+    let whole = Resources::read(pod.pointer(&format!("/spec/resources/{side}")));
+    for (name, amount) in whole.0 {
+        if matches!(name.as_str(), "cpu" | "memory") {
+            all.set(name, amount);
+        }
+    }
+    all
+}
+
+/// What the containers of a Pod's spec ask for together, or are limited to.
 ///
 /// Containers run beside each other and beside sidecars; each other init container runs alone, beside the sidecars that
-/// were started before it. What the Pod says of itself as a whole counts instead of that.
-pub(crate) fn of_pod(pod: &Value, side: &str) -> Resources {
+/// were started before it.
+pub(crate) fn of_containers(spec: &Value, side: &str) -> Resources {
     let of = |container: &Value| Resources::read(container.pointer(&format!("/resources/{side}")));
     let mut all = Resources::default();
-    for container in list(pod, "/spec/containers") {
+    for container in list(spec, "/containers") {
         all.add(&of(container));
     }
     let (mut sidecars, mut starting) = (Resources::default(), Resources::default());
-    for container in list(pod, "/spec/initContainers") {
+    for container in list(spec, "/initContainers") {
         let own = of(container);
         if container.get("restartPolicy").and_then(Value::as_str) == Some("Always") {
             all.add(&own);
@@ -111,12 +124,6 @@ pub(crate) fn of_pod(pod: &Value, side: &str) -> Resources {
         }
     }
     all.raise_to(&starting);
-    let whole = Resources::read(pod.pointer(&format!("/spec/resources/{side}")));
-    for (name, amount) in whole.0 {
-        if matches!(name.as_str(), "cpu" | "memory") {
-            all.set(name, amount);
-        }
-    }
     all
 }
 
