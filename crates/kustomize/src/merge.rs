@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::merge_list::merge_lists;
 use crate::schema::{Schema, Type};
-use crate::yaml::node::{Data, Node, Style, Tag};
+use crate::yaml::node::{Data, Node, Remark, Style, Tag};
 
 /// A merged node, and what stays of the one it replaced.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ fn merge_maps<'s>(
             // A null that was spelled out stays; a field without a value is dropped.
             let keep = (!target.text().is_empty()).then(|| {
                 target.tag = Tag::Null;
-                target.keep_null = true;
+                target.remark = Remark::KeptNull;
                 target
             });
             return Ok(Merged::only(keep));

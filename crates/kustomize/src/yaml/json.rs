@@ -7,7 +7,7 @@ use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 use super::emit::may_be_block;
-use super::node::{Data, Node, Style, Tag};
+use super::node::{Data, Node, Remark, Style, Tag};
 use super::number;
 use super::scalar::{Dialect, Scalar, meaning, resolve};
 
@@ -67,7 +67,7 @@ pub(crate) fn resource_value(node: &Node) -> Result<Value, NotJson> {
         printed: true,
         ..Place::default()
     };
-    value(node, place.root())
+    root_value(node, place)
 }
 
 /// The value of a resource's node on the way through a build: read by yaml.v3, as JSON.
@@ -75,7 +75,39 @@ pub(crate) fn resource_value(node: &Node) -> Result<Value, NotJson> {
 /// # Errors
 /// As [`resource_value`], but for characters that only printing refuses.
 pub(crate) fn inner_value(node: &Node) -> Result<Value, NotJson> {
-    value(node, Place::default().root())
+    root_value(node, Place::default())
+}
+
+fn root_value(node: &Node, place: Place) -> Result<Value, NotJson> {
+    if node.remark != Remark::BeforeComment {
+        return value(node, place.root());
+    }
+    let mut node = node.clone();
+    end_before_comment(&mut node);
+    value(&node, place.root())
+}
+
+/// Lets the last text of a document be what it is once Go has written a comment behind it: it sets the comment apart by a blank line,
+/// and a block that keeps its last blank lines keeps that one, too.
+fn end_before_comment(root: &mut Node) {
+    if root.remark != Remark::BeforeComment {
+        return;
+    }
+    root.remark = Remark::None;
+    let mut last = Some(root);
+    while let Some(node) = last.take().filter(|node| node.style != Style::Flow) {
+        let is_kept = is_block(node) && super::folded::hints(node.text()).contains('+') && may_be_block(node.text());
+        last = match &mut node.data {
+            Data::Map(entries) => entries.last_mut().map(|(_, value)| value),
+            Data::Seq(items) => items.last_mut(),
+            Data::Scalar(text) => {
+                if is_kept {
+                    *text = format!("{text}\n").into();
+                }
+                None
+            }
+        };
+    }
 }
 
 /// Where a value is, and what for.
@@ -118,6 +150,10 @@ fn value(node: &Node, place: Place) -> Result<Value, NotJson> {
             for (key, held) in entries.iter() {
                 if !key.is_scalar() {
                     return Err(fail(key, "invalid map key"));
+                }
+                if place.is_root && key.tagged && key.is_null() && key.text().is_empty() {
+                    // Go decodes no text from it, and leaves the field out.
+                    continue;
                 }
                 let name = key_text(key, place.is_root, inside).map_err(|message| fail(key, message))?;
                 let name = string(name, place).map_err(|message| fail(key, message))?;
@@ -219,12 +255,16 @@ fn begins_with_a_tab_as_block(value: &Value) -> bool {
 /// Tells whether Go's emitter writes a text as a block whose indentation its scanner then takes a tab for.
 fn is_block_that_begins_with_a_tab(node: &Node) -> bool {
     let text = node.text();
-    let is_block = match node.style {
-        Style::Literal | Style::Folded => true,
-        Style::Plain => text.contains('\n'),
+    is_block(node) && text.starts_with('\t') && may_be_block(text)
+}
+
+/// Tells whether Go's emitter is asked to write a node as a block scalar.
+fn is_block(node: &Node) -> bool {
+    match node.style {
+        Style::Literal | Style::Folded => node.is_scalar(),
+        Style::Plain => node.text().contains('\n'),
         _ => false,
-    };
-    is_block && text.starts_with('\t') && may_be_block(text)
+    }
 }
 
 /// Tells whether Go's emitter quotes a scalar in `{}` or `[]` that isn't quoted elsewhere, and so makes text of it.
@@ -429,6 +469,7 @@ fn string_node(text: &str) -> Node {
 /// # Errors
 /// As [`resource_value`].
 pub(crate) fn through_json(node: &mut Node) -> Result<(), NotJson> {
+    end_before_comment(node);
     let value = inner_value(node)?;
     if begins_with_a_tab_as_block(&value) {
         return Err(fail(node, TAB_IN_BLOCK));

@@ -51,6 +51,10 @@ fn fold_entries(entries: &mut Vec<(Node, Node)>) -> Result<(), (u32, String)> {
             if merged.is_some() {
                 return Err((key.line, "duplicate merge key".to_owned()));
             }
+            if key.text() != "<<" {
+                // Only the usual key goes; another that has the tag stays beside what it stands for.
+                own.push((key, value.clone()));
+            }
             merged = Some(value);
         } else {
             own.push((key, value));

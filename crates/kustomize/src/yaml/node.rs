@@ -88,6 +88,16 @@ pub(crate) struct Share {
     pub(crate) writes: u16,
 }
 
+/// What few nodes have to say about themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remark {
+    None,
+    /// A null that a patch must not clear.
+    KeptNull,
+    /// The root of a document that ends with a comment.
+    BeforeComment,
+}
+
 /// One node of a document.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
@@ -96,8 +106,7 @@ pub(crate) struct Node {
     pub(crate) style: Style,
     /// The tag was written out, so it wins over the text.
     pub(crate) tagged: bool,
-    /// A null that a patch must not clear.
-    pub(crate) keep_null: bool,
+    pub(crate) remark: Remark,
     /// Where else this node is.
     pub(crate) share: Share,
     /// The line in its source, from 1; 0 when no line says it.
@@ -150,7 +159,7 @@ impl Node {
             tag,
             style,
             tagged: false,
-            keep_null: false,
+            remark: Remark::None,
             share: Share::default(),
             line: 0,
             source: 0,
@@ -392,7 +401,7 @@ impl Node {
 
     /// As [`Self::set_field`], with the key node to use when the field is new.
     pub(crate) fn set_entry(&mut self, key: Node, mut value: Node) {
-        if value.is_null() && !value.keep_null {
+        if value.is_null() && value.remark != Remark::KeptNull {
             self.remove(key.text());
             return;
         }

@@ -474,7 +474,10 @@ impl<'text> Reader<'text> {
         let node = self.styled(&text, style, line)?;
         self.line = number;
         self.settle(next);
-        Some(node)
+        // A comment that ends the document counts for such a block; what becomes of it is not for here to say.
+        let is_before_comment =
+            self.is_over && keep == scalars::Keep::Everything && self.text.get(next..)?.contains('#');
+        (!is_before_comment).then_some(node)
     }
 
     /// A flow collection that ends on this line, and the place after it.

@@ -6,7 +6,7 @@ use memchr::{memchr_iter, memmem};
 
 use super::cursor::Mark;
 use super::events::{Event, Events, Properties, What};
-use super::node::{Data, Node, Style, Tag};
+use super::node::{Data, Node, Remark, Style, Tag};
 use super::scalar::{Dialect, meaning, resolve};
 use super::tokens::{Form, Problem};
 
@@ -90,7 +90,10 @@ fn is_identical(one: Option<&Node>, other: Option<&Node>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return one.is_none() && other.is_none();
     };
-    let facts = |node: &Node| (node.tag, node.style, node.tagged, node.line, node.source);
+    let facts = |node: &Node| {
+        let places = (node.line, node.source, node.remark);
+        (node.tag, node.style, node.tagged, places)
+    };
     let each = |one: &Node, other: &Node| is_identical(Some(one), Some(other));
     facts(one) == facts(other)
         && match (&one.data, &other.data) {
@@ -131,6 +134,7 @@ fn any_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
         left: source.maximum_nodes,
         aliased: 0,
         flows: 0,
+        end_of_content: usize::MAX,
     };
     loop {
         let event = reader.next()?;
@@ -138,9 +142,13 @@ fn any_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
             What::StreamStart | What::DocumentStart => {}
             What::StreamEnd | What::DocumentEnd => return Ok(None),
             _ => {
-                let node = reader.node(event, 0)?;
+                let mut node = reader.node(event, 0)?;
                 // Finding the document's end makes text after it that isn't YAML an error, as far as Go reads on.
-                reader.next()?;
+                let behind = reader.end_of_content..reader.next()?.start.at;
+                let mut comments = reader.events.comments().into_iter();
+                if comments.any(|(mark, _)| behind.contains(&mark.at)) {
+                    node.remark = Remark::BeforeComment;
+                }
                 return Ok(Some(node));
             }
         }
@@ -160,6 +168,8 @@ struct Reader<'text> {
     aliased: usize,
     /// How many `{` and `[` are open.
     flows: usize,
+    /// Where the last scalar ended, if it is a block, behind which only a comment of its document can stand.
+    end_of_content: usize,
 }
 
 /// An anchor's node, measured once: a bomb is refused before anything of it is copied or walked.
@@ -214,7 +224,13 @@ impl<'text> Reader<'text> {
         self.spend(1, mark)?;
         let (mut node, Properties { anchor, tag }) = match event.what {
             What::Alias(name) => return self.alias(name, mark, depth),
-            What::Scalar(text, form, properties) => (self.scalar(&text, form), properties),
+            What::Scalar(text, form, properties) => {
+                self.end_of_content = match form {
+                    Form::Literal | Form::Folded => event.end.at,
+                    _ => usize::MAX,
+                };
+                (self.scalar(&text, form), properties)
+            }
             What::SequenceStart(is_flow, properties) => {
                 self.open(&properties, is_flow);
                 let first = self.items.len();
