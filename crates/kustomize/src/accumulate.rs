@@ -402,7 +402,7 @@ impl Builder<'_> {
                 .read(&frame.root, &reference.value)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&path, bytes)?;
-            let Some(node) = self.loader.configuration(&path, text, Lines::After(0))? else {
+            let Some(node) = self.loader.strict_configuration(&path, text)? else {
                 continue;
             };
             let decoder = Decoder::new(&path, true);

@@ -13,6 +13,13 @@ use crate::yaml::read::{Lines, ReadError, Source, documents, first_document};
 use crate::yaml::scalar::Dialect;
 use crate::yaml::{json, merge_keys};
 
+/// What repeated keys of a configuration file are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeats {
+    LastCounts,
+    Refused,
+}
+
 /// Reads files for one build.
 pub(crate) struct Loader<'tree> {
     pub(crate) tree: &'tree dyn FileTree,
@@ -149,6 +156,15 @@ impl<'tree> Loader<'tree> {
 
     /// The only document of a configuration file, as it was written; `None` when it is empty.
     pub(crate) fn configuration(&self, path: &str, text: &str, lines: Lines) -> Result<Option<Node>, Error> {
+        self.one_document(path, text, lines, Repeats::LastCounts)
+    }
+
+    /// The same of a file that may have no key twice.
+    pub(crate) fn strict_configuration(&self, path: &str, text: &str) -> Result<Option<Node>, Error> {
+        self.one_document(path, text, Lines::After(0), Repeats::Refused)
+    }
+
+    fn one_document(&self, path: &str, text: &str, lines: Lines, repeats: Repeats) -> Result<Option<Node>, Error> {
         let file = self.source(path);
         let source = Source {
             file,
@@ -158,6 +174,15 @@ impl<'tree> Loader<'tree> {
         };
         let mut node = first_document(text, source).map_err(|error| Self::yaml_error(path, error))?;
         if let Some(node) = &mut node {
+            if repeats == Repeats::Refused
+                && let Some(key) = merge_keys::repeated(node)
+            {
+                return Err(Error::Yaml {
+                    path: path.to_owned(),
+                    line: key.line,
+                    message: format!("the key \"{}\" is already set in its mapping", key.text()),
+                });
+            }
             self.spend_nodes(node, path)?;
             merge_keys::fold(node, false).map_err(|(line, message)| Error::Yaml {
                 path: path.to_owned(),

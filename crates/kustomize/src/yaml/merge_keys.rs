@@ -31,6 +31,15 @@ pub(crate) fn fold(node: &mut Node, of_resources: bool) -> Result<(), (u32, Stri
     }
 }
 
+/// A key that a mapping in a node has twice.
+pub(crate) fn repeated(node: &Node) -> Option<&Node> {
+    let mut names: HashSet<&str> = HashSet::with_capacity(node.entries().len());
+    let mut own = node.entries().iter().map(|(key, _)| key);
+    own.find(|key| !names.insert(key.text()))
+        .or_else(|| node.entries().iter().find_map(|(_, value)| repeated(value)))
+        .or_else(|| node.items().iter().find_map(repeated))
+}
+
 /// Drops what later entries of the same key hide, as in a Go map.
 fn keep_last(entries: &mut Vec<(Node, Node)>) {
     let mut names: HashSet<&str> = HashSet::with_capacity(entries.len());
