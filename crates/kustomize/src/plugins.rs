@@ -15,7 +15,7 @@ use crate::plugin_steps::field;
 use crate::resource::{Notes, Resource};
 use crate::steps::Step;
 use crate::yaml::json::{resource_value, through_json};
-use crate::yaml::node::{Node, Tag};
+use crate::yaml::node::{Node, Style, Tag};
 use crate::yaml::read::Lines;
 
 const GENERATORS: [&str; 3] = ["ConfigMapGenerator", "IAMPolicyGenerator", "SecretGenerator"];
@@ -355,8 +355,15 @@ fn rewriting_shows(resource: &Resource) -> bool {
     };
     let is_patched =
         |value: &Node| value.share.writes > 0 && (value.source, value.line) != (labels.source, labels.line);
-    // Transformers of names and values make labels whose type is undecided.
-    let is_label = |value: &Node| value.tag == Tag::Str && !value.text().contains('\n');
+    // Transformers of names and values make labels whose type is undecided, and a label keeps the style of what it was before.
+    let is_label = |value: &Node| {
+        let style = match value.text() {
+            text if text.contains('\n') => Style::Literal,
+            text if Node::string(text).needs_quotes() => Style::Quoted,
+            _ => Style::Plain,
+        };
+        value.tag == Tag::Str && value.style == style
+    };
     is_read(key)
         || others().any(|(key, value)| is_read(key) || is_patched(value) || !is_label(value))
         || !others().is_sorted_by(|(one, _), (next, _)| one.text() <= next.text())
