@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::RwLock;
-use serde_json::Value;
+use serde_json::{Value, json};
 use structured_merge::{Convert, ConvertError, FieldManager, ResetFields, Schema, Typing};
 
 use crate::catalog::{Origin, Resource};
@@ -49,6 +49,69 @@ pub(crate) fn read(op: &Operation, object: Value) -> Result<Decoded, ApiError> {
     }
 }
 
+/// An object of the resource's kind of which nothing is said.
+pub(crate) fn empty(op: &Operation) -> Result<Value, ApiError> {
+    let resource = &op.resource;
+    let mut object = json!({"apiVersion": resource.api_version(), "kind": resource.kind});
+    if !resource.is_custom() {
+        object = read(op, object)?.value;
+    }
+    Ok(object)
+}
+
+/// Reads the metadata of an object of a custom kind, or of what says to be of another one, as the type does that all
+/// kinds share; names what that does not have.
+pub(crate) fn read_metadata(op: &Operation, object: &mut Value) -> Result<Vec<String>, ApiError> {
+    let Some(map) = object.as_object_mut() else {
+        return Ok(Vec::new());
+    };
+    let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (kind, version) = (text("kind").to_owned(), text("apiVersion").to_owned());
+    let version = version.rsplit('/').next().unwrap_or_default();
+    customresources::read_metadata(&kind, version, map).map_err(|error| {
+        ApiError::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {}: {}",
+            op.resource.kind, error.problem
+        ))
+    })
+}
+
+/// Reads what says to be of another kind or version than the resource as far as that is known; names the fields that it
+/// does not have.
+pub(crate) fn read_foreign(op: &Operation, object: &mut Value) -> Result<Vec<String>, ApiError> {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let schema = match &op.resource.origin {
+        Origin::Custom(custom) if text("kind") == op.resource.kind => custom.schemas.get(text("apiVersion")),
+        _ => None,
+    };
+    let Some(schema) = schema else {
+        return read_metadata(op, object);
+    };
+    let decoded = schema
+        .decode(std::mem::take(object))
+        .map_err(|error| ApiError::bad_request(error.to_string()))?;
+    *object = decoded.value;
+    Ok(decoded.unknown_fields)
+}
+
+/// The same for an object that is made of what is stored and what was checked: what the type can't hold is dropped.
+pub(crate) fn repair_metadata(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
+    let mut attempt = object.clone();
+    if read_metadata(op, &mut attempt).is_err() {
+        let holds = |key: &str, value: &Value| {
+            let mut alone = json!({"metadata": {key: value}});
+            read_metadata(op, &mut alone).is_ok()
+        };
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            metadata.retain(|key, value| holds(key, value));
+        }
+        attempt = object.clone();
+        read_metadata(op, &mut attempt)?;
+    }
+    *object = attempt;
+    Ok(())
+}
+
 /// Fills in the kind's defaults.
 pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
     if let Some(schema) = schema(resource) {
@@ -75,7 +138,7 @@ fn validated<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
 /// Texts for the writer of an object that is accepted all the same; `live` is what it replaces.
 pub(crate) fn warnings(resource: &Resource, object: &Value, live: Option<&Value>) -> Vec<String> {
     if resource.is_custom() {
-        return customresources::object_warnings(object);
+        return customresources::object_warnings(object, live);
     }
     if resource.group == definitions::GROUP && resource.plural == definitions::PLURAL {
         return customresources::warnings(object);
@@ -84,7 +147,7 @@ pub(crate) fn warnings(resource: &Resource, object: &Value, live: Option<&Value>
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "services") => warnings::service(object),
         ("", "pods") if live.is_none() => warnings::pod(object),
-        ("discovery.k8s.io", "endpointslices") if text("/addressType") == Some("FQDN") => {
+        ("discovery.k8s.io", "endpointslices") if live.is_none() && text("/addressType") == Some("FQDN") => {
             vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
         }
         ("networking.k8s.io", "ingresses")
@@ -162,8 +225,13 @@ pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<
 pub(crate) fn strategic_merge(resource: &Resource, live: &Value, patch: &Value) -> Result<Value, ApiError> {
     let schema = builtin(resource)
         .ok_or_else(|| ApiError::internal(format!("nothing is known of the kind {}", resource.kind)))?;
-    strategic::strategic_merge(live, patch, schema.definition())
-        .map_err(|error| ApiError::bad_request(error.to_string()))
+    strategic::strategic_merge(live, patch, schema.definition()).map_err(|error| {
+        if error.is_of_form() {
+            ApiError::bad_request(error.to_string())
+        } else {
+            ApiError::new(500, "", error.to_string())
+        }
+    })
 }
 
 /// The JSON form of a protobuf body.

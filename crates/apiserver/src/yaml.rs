@@ -1,5 +1,6 @@
 //! YAML request bodies, read as Kubernetes reads them: YAML 1.1 scalars, one document, JSON's types.
 
+use crate::schema::strict::Twice;
 use granit_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Number, Value};
 
@@ -10,7 +11,7 @@ const MOST_NODES: usize = 200_000;
 
 /// The document in a body, and the keys that are in it twice. JSON is YAML, and most clients send it.
 pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
-    if let Ok((value, repeated)) = crate::schema::strict::read_json(body)
+    if let Ok((value, repeated)) = crate::schema::strict::read_json(body, Twice::Last)
         && repeated.is_empty()
     {
         return Ok((value, repeated));

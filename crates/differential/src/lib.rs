@@ -79,6 +79,8 @@ pub struct Report {
     pub requests: usize,
     /// The requests that were accepted.
     pub accepted: usize,
+    /// Stories that ended early, because the real server had no answer.
+    pub unanswered: usize,
     /// What differed, by signature.
     pub findings: BTreeMap<String, Finding>,
 }
@@ -93,7 +95,9 @@ pub async fn compare(servers: &Servers, plan: &Plan) -> anyhow::Result<Report> {
     let mut outcomes = stream::iter(plan.seed..plan.seed.saturating_add(plan.sequences))
         .map(|seed| async move {
             let story = generator.story(seed);
-            let outcome = run(servers, &story).await?;
+            let outcome = run(servers, &story)
+                .await
+                .with_context(|| format!("the story of seed {seed}"))?;
             anyhow::Ok((seed, story, outcome))
         })
         .buffer_unordered(plan.parallel);
@@ -101,6 +105,7 @@ pub async fn compare(servers: &Servers, plan: &Plan) -> anyhow::Result<Report> {
     while let Some((seed, story, outcome)) = outcomes.try_next().await? {
         report.stories += 1;
         report.requests += outcome.recorded.len();
+        report.unanswered += usize::from(outcome.unanswered);
         report.accepted += outcome
             .recorded
             .iter()

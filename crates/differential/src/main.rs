@@ -134,10 +134,11 @@ fn print_report(report: &Report, out: Option<&Path>) -> anyhow::Result<()> {
     let differing: usize = report.findings.values().map(|finding| finding.count).sum();
     writeln!(
         stdout,
-        "\n{} stories, {} requests ({} accepted), {differing} stories differ in {} ways",
+        "\n{} stories, {} requests ({} accepted; no answer of the real server {} times), {differing} stories differ in {} ways",
         report.stories,
         report.requests,
         report.accepted,
+        report.unanswered,
         report.findings.len(),
     )?;
     Ok(())

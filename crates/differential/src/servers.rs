@@ -93,6 +93,12 @@ impl Servers {
         })
     }
 
+    /// Whether the real server still answers.
+    pub(crate) async fn real_is_ready(&self) -> bool {
+        let answer = ask(&self.real, "GET", "/readyz", Value::Null).await;
+        answer.is_ok_and(|(status, _)| status == 200)
+    }
+
     /// Ends the embedded server; the real one ends with this value.
     pub async fn close(&self) {
         self.embedded.close().await;

@@ -95,15 +95,6 @@ impl Gate {
         }
         Err(Refusal::forbidden(&user, &attributes, &decision.reason).into())
     }
-
-    /// Whether a user may do something, for rules that need more than one right.
-    pub(crate) fn require(&self, user: &UserInfo, attributes: &Attributes) -> Result<(), ApiError> {
-        let decision = self.rights.authorize(user, attributes);
-        if decision.allowed {
-            return Ok(());
-        }
-        Err(Refusal::forbidden(user, attributes, &decision.reason).into())
-    }
 }
 
 /// The admin as its client certificate names it.

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::registry::{BodyFormat, ObjectExt, parse_body, untyped};
+use crate::schema::strict::Twice;
 use crate::schema::validation::{annotations, labels};
 use crate::schema::{FieldError, FieldPath};
 
@@ -38,8 +39,8 @@ struct Outcome {
 
 /// The objects in an answer; what is wrong with the answer is told in the real server's words.
 pub(super) fn read(version: &str, uid: &str, bytes: &[u8]) -> Result<Vec<Value>, String> {
-    let (answer, _) = parse_body(bytes, BodyFormat::Json)
-        .or_else(|_| parse_body(bytes, BodyFormat::Yaml))
+    let (answer, _) = parse_body(bytes, BodyFormat::Json, Twice::Filled)
+        .or_else(|_| parse_body(bytes, BodyFormat::Yaml, Twice::Filled))
         .map_err(|error| error.message)?;
     if !answer.is_object() {
         return Err(untyped(&answer));

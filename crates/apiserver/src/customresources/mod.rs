@@ -32,6 +32,7 @@ pub use names::{
 };
 pub use openapi::openapi_document;
 pub use schema::CustomSchema;
+pub(crate) use schema::read_metadata;
 pub use warnings::{object_warnings, warnings};
 
 use crate::table::CustomColumns;

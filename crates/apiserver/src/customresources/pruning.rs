@@ -13,11 +13,20 @@ pub(super) fn prune_object(root: &Node, object: &mut Map<String, Value>, unknown
         .iter()
         .filter_map(|field| object.remove_entry(*field))
         .collect();
-    fields(root, object, "", unknown);
+    let mut later = Vec::new();
+    fields(root, object, "", unknown, &mut later);
+    // What embedded objects' metadata does not have is told last.
+    unknown.append(&mut later);
     object.extend(kept);
 }
 
-fn fields(node: &Node, object: &mut Map<String, Value>, path: &str, unknown: &mut Vec<String>) {
+fn fields(
+    node: &Node,
+    object: &mut Map<String, Value>,
+    path: &str,
+    unknown: &mut Vec<String>,
+    later: &mut Vec<String>,
+) {
     let mut dropped = Vec::new();
     for (name, value) in object.iter_mut() {
         let at = if path.is_empty() {
@@ -26,9 +35,9 @@ fn fields(node: &Node, object: &mut Map<String, Value>, path: &str, unknown: &mu
             format!("{path}.{name}")
         };
         if let Some(property) = node.properties.get(name) {
-            prune(property, value, &at, unknown);
+            prune(property, value, &at, unknown, later);
         } else if let Some(Additional::Schema(inner)) = &node.additional {
-            prune(inner, value, &at, unknown);
+            prune(inner, value, &at, unknown, later);
         } else if node.additional.is_none() && !node.preserve {
             unknown.push(format!("unknown field \"{at}\""));
             dropped.push(name.clone());
@@ -37,26 +46,26 @@ fn fields(node: &Node, object: &mut Map<String, Value>, path: &str, unknown: &mu
     object.retain(|name, _| !dropped.contains(name));
 }
 
-fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Vec<String>, later: &mut Vec<String>) {
     match value {
         Value::Object(object) if node.embedded => {
             let kept: Vec<(String, Value)> = ["apiVersion", "kind", "metadata"]
                 .iter()
                 .filter_map(|field| object.remove_entry(*field))
                 .collect();
-            fields(node, object, path, unknown);
+            fields(node, object, path, unknown, later);
             for (name, mut value) in kept {
                 if name == "metadata" {
-                    embedded_metadata(&mut value, &format!("{path}.metadata"), unknown);
+                    embedded_metadata(&mut value, &format!("{path}.metadata"), later);
                 }
                 object.insert(name, value);
             }
         }
-        Value::Object(object) => fields(node, object, path, unknown),
+        Value::Object(object) => fields(node, object, path, unknown, later),
         Value::Array(items) => {
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter_mut().enumerate() {
-                    prune(inner, item, &format!("{path}[{index}]"), unknown);
+                    prune(inner, item, &format!("{path}[{index}]"), unknown, later);
                 }
             }
         }

@@ -46,6 +46,13 @@ impl CustomSchema {
         })
     }
 
+    /// An object that says to be of another kind is not looked at further.
+    fn of_another_kind(&self, value: &Value) -> Vec<FieldError> {
+        let found = text(value, "kind");
+        let fault = || FieldError::invalid("kind", found, format!("must be {}", self.kind));
+        (found != self.kind).then(fault).into_iter().collect()
+    }
+
     fn values(&self, value: &Value, old: Option<&Value>, only_status: bool, errors: &mut Vec<FieldError>) {
         let strip = |object: &Value| {
             let mut object = object.clone();
@@ -116,6 +123,23 @@ impl CustomSchema {
     }
 }
 
+/// Brings the metadata of an object that says to be of this kind and version into the form of its type. Names the fields
+/// that the type does not have.
+pub(crate) fn read_metadata(
+    kind: &str,
+    version: &str,
+    object: &mut Map<String, Value>,
+) -> Result<Vec<String>, DecodeError> {
+    let Some(definition) = BuiltinSchemas::shared().definition(OBJECT_META) else {
+        return Ok(Vec::new());
+    };
+    let metadata = object.remove("metadata").unwrap_or_else(|| Value::Object(Map::new()));
+    let decoded = crate::schema::decode_struct(&definition, kind, version, metadata)?;
+    object.insert("metadata".into(), decoded.value);
+    let prefixed = |message: &String| message.replacen("unknown field \"", "unknown field \"metadata.", 1);
+    Ok(decoded.unknown_fields.iter().map(prefixed).collect())
+}
+
 /// Embedded objects say what they are, and have metadata that is metadata.
 fn embedded(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     match value {
@@ -160,14 +184,7 @@ impl ObjectSchema for CustomSchema {
         let Value::Object(mut object) = value else {
             return Err(refused("json: cannot unmarshal the body into an object".to_owned()));
         };
-        let mut unknown_fields = Vec::new();
-        let metadata = object.remove("metadata").unwrap_or_else(|| Value::Object(Map::new()));
-        if let Some(definition) = BuiltinSchemas::shared().definition(OBJECT_META) {
-            let decoded = crate::schema::decode_struct(&definition, &self.kind, &self.version, metadata)?;
-            let prefixed = |message: &String| message.replacen("unknown field \"", "unknown field \"metadata.", 1);
-            unknown_fields.extend(decoded.unknown_fields.iter().map(prefixed));
-            object.insert("metadata".into(), decoded.value);
-        }
+        let mut unknown_fields = read_metadata(&self.kind, &self.version, &mut object)?;
         pruning::prune_object(&self.root, &mut object, &mut unknown_fields);
         let metadata = object.remove("metadata");
         let mut value = Value::Object(object);
@@ -196,21 +213,30 @@ impl ObjectSchema for CustomSchema {
     }
 
     fn validate(&self, value: &Value) -> Vec<FieldError> {
-        let mut errors = Vec::new();
+        let mut errors = self.of_another_kind(value);
+        if !errors.is_empty() {
+            return errors;
+        }
         object_meta(value, NameRule::Subdomain, &FieldPath::new("metadata"), &mut errors);
         self.values(value, None, false, &mut errors);
         errors
     }
 
     fn validate_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Vec::new();
+        let mut errors = self.of_another_kind(value);
+        if !errors.is_empty() {
+            return errors;
+        }
         object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
         self.values(value, Some(old), false, &mut errors);
         errors
     }
 
     fn validate_status_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Vec::new();
+        let mut errors = self.of_another_kind(value);
+        if !errors.is_empty() {
+            return errors;
+        }
         object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
         self.values(value, Some(old), true, &mut errors);
         errors

@@ -126,7 +126,7 @@ fn check_resource(schema: &CustomSchema, case: &Value) -> Result<(), String> {
         .filter_map(Value::as_str)
         .collect();
     let mut ours = decoded.unknown_fields;
-    ours.extend(object_warnings(&value));
+    ours.extend(object_warnings(&value, None));
     if ours != theirs {
         return Err(format!("warnings {ours:?}, want {theirs:?}"));
     }

@@ -20,6 +20,9 @@ pub(super) fn check(node: &Node, value: &Value, old: Option<&Value>, path: &str,
     }
     let fits = check_type(node, value, path, errors);
     check_enum(&node.checks, value, path, errors);
+    if value.is_null() {
+        return;
+    }
     if fits {
         match value {
             Value::Object(_) => check_object(node, value, old, path, errors),
@@ -235,7 +238,7 @@ fn check_number(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldEr
             format!("{path} in body should be a multiple of {}", plain(factor)),
         ));
     }
-    let narrow = value.as_i64().is_some_and(|whole| i32::try_from(whole).is_ok());
+    let narrow = (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number);
     if checks.format == "int32" && node.kind == Some(Kind::Integer) && !narrow {
         let detail = format!("Checked value must be of type integer with format int32 in {path}");
         errors.push(FieldError::invalid(NO_FIELD, "", detail));

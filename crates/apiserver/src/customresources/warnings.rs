@@ -1,5 +1,7 @@
 //! What a writer is warned of, as `Warning` headers, and conditions that say nothing any more.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{formats, text, versions};
@@ -23,15 +25,16 @@ pub fn warnings(definition: &Value) -> Vec<String> {
 }
 
 /// Warnings about a custom object: finalizers without a domain.
-pub fn object_warnings(object: &Value) -> Vec<String> {
-    let finalizers = object
-        .pointer("/metadata/finalizers")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    finalizers
-        .filter_map(Value::as_str)
-        .filter(|name| !name.contains('/') && !matches!(*name, "orphan" | "foregroundDeletion"))
+pub fn object_warnings(object: &Value, live: Option<&Value>) -> Vec<String> {
+    let finalizers = |object: &Value| -> BTreeSet<String> {
+        let list = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+        let names = list.into_iter().flatten().filter_map(Value::as_str);
+        names.map(str::to_owned).collect()
+    };
+    let before = live.map(finalizers).unwrap_or_default();
+    finalizers(object)
+        .difference(&before)
+        .filter(|name| !name.contains('/') && !matches!(name.as_str(), "orphan" | "foregroundDeletion"))
         .map(|name| {
             // A domain alone is better than nothing.
             let path = if name.contains('.') {

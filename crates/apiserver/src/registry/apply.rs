@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use structured_merge::{Applied, ApplyError, Cause, Timestamp, keep_times_if_otherwise_equal};
 
-use super::create::{check_namespace, fits_namespace};
+use super::create::check_namespace;
 use super::update::Computed;
 use super::{FieldValidation, ObjectExt, Operation, Outcome, Patch, Registry};
 use crate::http::ApiError;
@@ -33,38 +33,12 @@ impl Registry {
                 "invalid object type: {group}/{version}, Kind={kind}"
             )));
         }
-        fits_namespace(op, config)?;
-        match config.name() {
-            "" => {}
-            same if same == name => {}
-            other => {
-                return Err(ApiError::bad_request(format!(
-                    "the name of the object ({other}) does not match the name on the URL ({name})"
-                )));
-            }
-        }
         let manager = kinds::field_manager(op);
-        let sent = config.wanted_version().to_owned();
         let sent_uid = config.uid().to_owned();
         self.change(op, name, |live| {
             // What an update creates, an update of its status creates too.
             if live.is_none() && op.subresource.is_some() && !op.resource.is_created_by_update() {
                 return Err(ApiError::not_found(&op.resource, name));
-            }
-            if live.is_none() && !sent_uid.is_empty() {
-                let why = format!(
-                    "uid mismatch: the provided object specified uid {sent_uid}, and no existing object was found"
-                );
-                return Err(ApiError::conflict(&op.resource, name, &why));
-            }
-            if live.is_some() {
-                super::update::check_version(&sent)?;
-            }
-            if let Some(live) = live
-                && !sent.is_empty()
-                && sent != live.resource_version()
-            {
-                return Err(ApiError::modified(&op.resource, name));
             }
             let applied = manager
                 .apply(live, config, &op.field_manager, force, self.stamp())
@@ -82,6 +56,7 @@ impl Registry {
                 .cloned();
             let mut object = if op.resource.is_custom() {
                 let mut object = merged;
+                kinds::repair_metadata(op, &mut object)?;
                 object.drop_empty_metadata();
                 object
             } else {
@@ -95,10 +70,23 @@ impl Registry {
             if let Some(managed) = managed {
                 object.set_meta("managedFields", managed);
             }
-            if object.name().is_empty() {
-                return Err(super::update::undeterminable(name));
+            // All that the object says of which one it is is looked at when it is whole.
+            if live.is_none() && !sent_uid.is_empty() {
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {sent_uid}, and no existing object was found"
+                );
+                return Err(ApiError::conflict(&op.resource, name, &why));
             }
             check_namespace(op, &mut object)?;
+            super::update::check_name(&object, name)?;
+            super::update::check_version(object.resource_version())?;
+            let sent = object.wanted_version();
+            if let Some(live) = live
+                && !sent.is_empty()
+                && sent != live.resource_version()
+            {
+                return Err(ApiError::modified(&op.resource, name));
+            }
             if let Some(live) = live {
                 object = strategy::reset_fields(op, live, object);
                 keep_times_if_otherwise_equal(live, &mut object);

@@ -5,9 +5,11 @@ use serde_json::{Value, json};
 use tenure_store::{Change, Expect, Write, WriteError};
 
 use super::encode::{decode_stored, encode};
+use super::owners::{self, Moment};
 use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, Registry};
 use crate::admission::Attributes;
+use crate::authorization::{Attributes as Right, Authorizer as _, Refusal};
 use crate::http::{ApiError, FieldError};
 use crate::{admission, kinds, strategy};
 
@@ -17,25 +19,46 @@ const NAME_ATTEMPTS: usize = 8;
 /// How often something is allocated anew that was given away meanwhile.
 const ALLOCATION_ATTEMPTS: usize = 8;
 
+/// Which verb brings a new object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// It asks for the creation, and may.
+    Create,
+    /// It is about an object that is not there, and may create it only with the right for that too.
+    Change,
+}
+
 impl Registry {
     /// Creates an object from what a client sent.
     ///
     /// # Errors
     /// As Kubernetes: 400 for an object that is none, 403 by admission, 409 if it exists, 422 if it is invalid.
     pub async fn create(&self, op: &Operation, mut object: Value) -> Result<Outcome, ApiError> {
+        // What only the server writes. An object that an update creates keeps what was sent of it, as in Kubernetes.
+        for key in [
+            "creationTimestamp",
+            "uid",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+        ] {
+            object.remove_meta(key);
+        }
         check_namespace(op, &mut object)?;
+        owners::keep_once(op, &mut object, Moment::Sent);
         strategy::normalize(&op.resource, &mut object);
         kinds::set_defaults(&op.resource, &mut object);
         let object = self
             .with_conversions(op, || self.manage_fields(op, None, object.clone()))
             .await;
-        self.insert(op, object).await
+        self.insert(op, object, Verb::Create).await
     }
 
     /// Creates an object whose fields are already owned.
-    pub(crate) async fn insert(&self, op: &Operation, object: Value) -> Result<Outcome, ApiError> {
+    pub(super) async fn insert(&self, op: &Operation, object: Value, verb: Verb) -> Result<Outcome, ApiError> {
         let name = object.name().to_owned();
-        let object = admission::mutate(self, &Attributes::create(op, &name), object).await?;
+        let mut object = admission::mutate(self, &Attributes::create(op, &name), object).await?;
+        owners::keep_once(op, &mut object, Moment::Admitted);
         let generated = object.name().is_empty() && !object.meta_str("generateName").is_empty();
         let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
         loop {
@@ -45,21 +68,18 @@ impl Registry {
                 let name = generate_name(object.meta_str("generateName"));
                 candidate.set_meta("name", Value::from(name));
             }
-            match self.insert_named(op, candidate).await {
+            match self.insert_named(op, candidate, verb).await {
                 Err(error) if error.reason == "AlreadyExists" && attempts > 0 => {}
                 other => return other,
             }
         }
     }
 
-    async fn insert_named(&self, op: &Operation, mut object: Value) -> Result<Outcome, ApiError> {
+    async fn insert_named(&self, op: &Operation, mut object: Value, verb: Verb) -> Result<Outcome, ApiError> {
         let resource = &op.resource;
         let now = self.now();
         object.set_meta("uid", Value::from(uuid::Uuid::new_v4().to_string()));
         object.set_meta("creationTimestamp", Value::from(timestamp(now)));
-        for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-            object.remove_meta(key);
-        }
         if resource.namespaced {
             object.set_meta("namespace", Value::from(op.namespace.clone().unwrap_or_default()));
         } else {
@@ -69,7 +89,7 @@ impl Registry {
             object.set_meta("generation", json!(1));
         }
         for _ in 0..ALLOCATION_ATTEMPTS {
-            if let Some(outcome) = self.insert_prepared(op, object.clone(), now).await? {
+            if let Some(outcome) = self.insert_prepared(op, object.clone(), verb, now).await? {
                 return Ok(outcome);
             }
         }
@@ -85,6 +105,7 @@ impl Registry {
         &self,
         op: &Operation,
         mut object: Value,
+        verb: Verb,
         now: jiff::Timestamp,
     ) -> Result<Option<Outcome>, ApiError> {
         let resource = &op.resource;
@@ -101,11 +122,14 @@ impl Registry {
         if errors.is_empty() {
             errors = admission::policies::check_rights(self, op, &object, None);
         }
-        refuse(op, object.name(), errors)?;
+        refuse(op, object.name(), &object, errors)?;
         kinds::warnings(resource, &object, None)
             .into_iter()
             .for_each(|text| op.warn(text));
         let name = object.name().to_owned();
+        if verb == Verb::Change {
+            self.require_creation(op, &name)?;
+        }
         let key = op.key(&name);
         let attributes = Attributes::create(op, &name);
         // Nobody is waited for while everybody waits for this turn.
@@ -125,6 +149,7 @@ impl Registry {
                 return Ok(None);
             }
         }
+        strategy::complete_created(resource, &mut object);
         if op.dry_run {
             if view.exists_key(&key) {
                 return Err(self.already_exists(op, &name));
@@ -137,13 +162,14 @@ impl Registry {
             }));
         }
         // The store is what objects to it, after everybody else.
-        let encoded = if object.wanted_version().is_empty() {
+        let sent = object.resource_version().parse::<u64>();
+        let encoded = if sent.is_ok_and(|version| version > 0) {
+            let why = "resourceVersion should not be set on objects to be created";
+            Err(ApiError::new(500, "", why))
+        } else {
             self.for_storage(object, resource)
                 .await
                 .and_then(|stored| encode(&stored))
-        } else {
-            let why = "resourceVersion should not be set on objects to be created";
-            Err(ApiError::new(500, "", why))
         };
         let payload = match encoded {
             Ok(payload) => payload,
@@ -172,6 +198,22 @@ impl Registry {
         }
     }
 
+    /// Who changes an object that does not exist creates it, and needs the right for that too.
+    fn require_creation(&self, op: &Operation, name: &str) -> Result<(), ApiError> {
+        let resource = &op.resource;
+        let right = Right {
+            subresource: op.subresource.clone().unwrap_or_default(),
+            ..Right::resource("create", &resource.group, &resource.version, &resource.plural)
+                .in_namespace(op.namespace.as_deref().unwrap_or_default())
+                .named(name)
+        };
+        let decision = self.rights().authorize(&op.user, &right);
+        if decision.allowed {
+            return Ok(());
+        }
+        Err(Refusal::forbidden(&op.user, &right, &decision.reason).into())
+    }
+
     /// The refusal of a name that is taken, which says so if it will soon be free.
     fn already_exists(&self, op: &Operation, name: &str) -> ApiError {
         let mut error = ApiError::already_exists(&op.resource, name);
@@ -185,7 +227,7 @@ impl Registry {
 }
 
 /// Turns faults into the error of an invalid object.
-pub(crate) fn refuse(op: &Operation, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
+pub(crate) fn refuse(op: &Operation, name: &str, object: &Value, errors: Vec<FieldError>) -> Result<(), ApiError> {
     if errors.is_empty() {
         return Ok(());
     }
@@ -194,7 +236,14 @@ pub(crate) fn refuse(op: &Operation, name: &str, errors: Vec<FieldError>) -> Res
         "events.k8s.io" => "",
         group => group,
     };
-    Err(ApiError::invalid(group, &op.resource.kind, name, &errors))
+    // A custom resource may say that it is of another kind, which then is what is wrong with it.
+    let said = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let kind = if op.resource.is_custom() {
+        said
+    } else {
+        &op.resource.kind
+    };
+    Err(ApiError::invalid(group, kind, name, &errors))
 }
 
 /// The namespace of the URL is the object's; another one in the object is a mistake.
@@ -209,7 +258,7 @@ pub(crate) fn check_namespace(op: &Operation, object: &mut Value) -> Result<(), 
 }
 
 /// Refuses an object that says it is in another namespace than the URL.
-pub(super) fn fits_namespace(op: &Operation, object: &Value) -> Result<(), ApiError> {
+fn fits_namespace(op: &Operation, object: &Value) -> Result<(), ApiError> {
     let wanted = op.namespace.as_deref().filter(|_| op.resource.namespaced);
     if wanted.is_none_or(|wanted| ["", wanted].contains(&object.namespace())) {
         return Ok(());

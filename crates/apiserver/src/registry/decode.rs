@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{FieldValidation, ObjectExt, Operation};
-use crate::http::{ApiError, FieldError};
-use crate::schema::{found, strict};
+use crate::http::ApiError;
+use crate::schema::found;
+use crate::schema::strict::{self, Twice};
 use crate::{customresources, kinds};
 
 /// The form of a request body.
@@ -17,44 +18,73 @@ pub(crate) enum BodyFormat {
 
 /// The object in a body, of the kind that the resource or subresource takes.
 pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> Result<Value, ApiError> {
-    let (mut object, repeated) = parse(body, format).map_err(|error| unrecognized(op, body, &error.message))?;
-    if object.is_null() && !op.resource.is_custom() {
+    let custom = op.resource.is_custom();
+    let of_scale = custom && op.subresource.as_deref() == Some("scale");
+    // The Scale of a custom kind has no type that Kubernetes could name where it says what is wrong with one.
+    let refused = |error: ApiError| if of_scale { untyped_scale() } else { error };
+    let twice = if custom { Twice::Last } else { Twice::Filled };
+    let (mut object, repeated) =
+        parse(body, format, twice).map_err(|error| refused(unrecognized(op, body, &error.message)))?;
+    if object.is_null() && !custom {
         // To a typed reader that is an object of which nothing is said.
         object = json!({});
     }
     if !object.is_object() && !object.is_null() {
-        return Err(unrecognized(op, body, &untyped(&object)));
+        return Err(refused(unrecognized(op, body, &untyped(&object))));
     }
     for key in ["apiVersion", "kind"] {
         if let Some(value) = object.get(key).filter(|value| !value.is_string() && !value.is_null()) {
             let found = found(value);
             let detail = format!("json: cannot unmarshal {found} into Go struct field .{key} of type string");
-            return Err(unrecognized(op, body, &format!("{UNTYPED}{detail}")));
+            return Err(refused(unrecognized(op, body, &format!("{UNTYPED}{detail}"))));
         }
     }
-    if op.resource.is_custom() && op.subresource.as_deref() != Some("scale") {
-        // There is nothing to guess from, as there is for typed clients of built-in kinds.
-        if object.get("kind").and_then(Value::as_str).is_none_or(str::is_empty) {
-            let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
-            return Err(match op.field_validation {
-                FieldValidation::Ignore => ApiError::bad_request(format!(
-                    "{0} in version {1:?} cannot be handled as a {0}: {why}",
-                    op.resource.kind, op.resource.version
-                )),
-                _ => unrecognized(op, body, &why),
-            });
-        }
-        if object
-            .get("apiVersion")
-            .and_then(Value::as_str)
-            .is_none_or(str::is_empty)
-        {
-            return Err(wrong_version("", &op.resource.api_version()));
-        }
+    if custom && !of_scale {
+        return decode_custom(op, object, repeated, body);
     }
     check_kind(op, &mut object, body)?;
-    check_fields(op, &mut object, repeated)?;
+    check_fields(op, &mut object, repeated).map_err(refused)?;
     Ok(object)
+}
+
+/// A custom resource: it says what it is, as there is nothing to guess from.
+fn decode_custom(op: &Operation, mut object: Value, repeated: Vec<String>, body: &[u8]) -> Result<Value, ApiError> {
+    let resource = &op.resource;
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (version, kind) = (text("apiVersion").to_owned(), text("kind"));
+    if kind.is_empty() {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
+        return Err(match op.field_validation {
+            FieldValidation::Ignore => ApiError::bad_request(format!(
+                "{0} in version {1:?} cannot be handled as a {0}: {why}",
+                resource.kind, resource.version
+            )),
+            _ => unrecognized(op, body, &why),
+        });
+    }
+    if version.matches('/').count() > 1 {
+        let why = format!("unexpected GroupVersion string: {version}");
+        return Err(unrecognized(op, body, &why));
+    }
+    let wanted = resource.api_version();
+    if kind == resource.kind && version == wanted {
+        check_fields(op, &mut object, repeated)?;
+        return Ok(object);
+    }
+    // What can be known of it is read. Then its version is refused at once, and its kind with all else that may be wrong
+    // with what is to be stored.
+    let mut faults = repeated;
+    faults.extend(kinds::read_foreign(op, &mut object)?);
+    tell(op, &object, faults)?;
+    if version == wanted {
+        Ok(object)
+    } else {
+        Err(wrong_version(&version, &wanted))
+    }
+}
+
+fn untyped_scale() -> ApiError {
+    ApiError::bad_request("no kind is registered for the type v1.Scale in scheme \"pkg/runtime/scheme.go:111\"")
 }
 
 /// What precedes the reason why a body's type can't be read.
@@ -69,10 +99,10 @@ pub(crate) fn untyped(value: &Value) -> String {
 }
 
 /// The JSON value in a body, and the fields that are in it twice.
-pub(crate) fn parse(body: &[u8], format: BodyFormat) -> Result<(Value, Vec<String>), ApiError> {
+pub(crate) fn parse(body: &[u8], format: BodyFormat, twice: Twice) -> Result<(Value, Vec<String>), ApiError> {
     match format {
         BodyFormat::Json => {
-            strict::read_json(body).map_err(|detail| ApiError::bad_request(format!("{UNTYPED}{detail}")))
+            strict::read_json(body, twice).map_err(|detail| ApiError::bad_request(format!("{UNTYPED}{detail}")))
         }
         BodyFormat::Yaml => crate::yaml::parse(body)
             .map(|(mut value, repeated)| {
@@ -119,10 +149,6 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
         let why = format!("unexpected GroupVersion string: {version}");
         return Err(unrecognized(op, body, &why));
     }
-    if resource.is_custom() && wanted_kind == resource.kind && version != wanted_version {
-        // Of what is no object of its own, such a kind only asks for the version.
-        return Err(wrong_version(version, &wanted_version));
-    }
     if !kinds::is_known(version, kind) && !resource.is_custom() {
         return cannot(format!(
             "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
@@ -131,17 +157,8 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
     if kind == wanted_kind {
         return Err(wrong_version(version, &wanted_version));
     }
-    if resource.is_custom() && wanted_kind == resource.kind {
-        let group = version.rsplit_once('/').map_or("", |(group, _)| group);
-        let fault = FieldError::invalid("kind", kind, format!("must be {wanted_kind}"));
-        let name = map.get("metadata").and_then(|metadata| metadata.get("name"));
-        let name = name.and_then(Value::as_str).unwrap_or_default();
-        return Err(ApiError::invalid(group, kind, name, &[fault]));
-    }
     if resource.is_custom() {
-        return Err(ApiError::bad_request(format!(
-            "no kind is registered for the type v1.{wanted_kind} in scheme \"pkg/runtime/scheme.go:111\""
-        )));
+        return Err(untyped_scale());
     }
     let (short, group) = (
         version.rsplit('/').next().unwrap_or_default(),
@@ -216,6 +233,11 @@ pub(crate) fn check_fields(op: &Operation, object: &mut Value, repeated: Vec<Str
         faults.retain(|fault| !skipped(fault));
     }
     faults.extend(decoded.unknown_fields);
+    tell(op, object, faults)
+}
+
+/// Fields that the kind does not have, or that are there twice, as the client wishes.
+pub(super) fn tell(op: &Operation, object: &Value, faults: Vec<String>) -> Result<(), ApiError> {
     if faults.is_empty() {
         return Ok(());
     }
@@ -228,10 +250,13 @@ pub(crate) fn check_fields(op: &Operation, object: &mut Value, repeated: Vec<Str
         }
         FieldValidation::Strict => {
             let resource = &op.resource;
+            let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+            let (kind, version) = match resource.is_custom() {
+                true => (text("kind"), text("apiVersion").rsplit('/').next().unwrap_or_default()),
+                false => (resource.kind.as_str(), resource.version.as_str()),
+            };
             return Err(ApiError::bad_request(format!(
-                "{} in version {:?} cannot be handled as a {}: strict decoding error: {}",
-                resource.kind,
-                resource.version,
+                "{kind} in version {version:?} cannot be handled as a {}: strict decoding error: {}",
                 resource.kind,
                 faults.join(", ")
             )));

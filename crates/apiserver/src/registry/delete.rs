@@ -11,7 +11,7 @@ use crate::admission::Attributes;
 use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
 use crate::schema::found;
-use crate::{admission, strategy};
+use crate::{admission, kinds, strategy};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -202,9 +202,22 @@ impl Registry {
                     new.set_meta("generation", json!(generation.as_i64().unwrap_or_default() + 1));
                 }
                 strategy::prepare_delete(resource, &mut new, self.now());
+            } else if !new.finalizers().is_empty() && !has_grace_period(&live) {
+                // It was created so.
+                new.set_meta("deletionGracePeriodSeconds", json!(0));
             }
             let gone = strategy::is_finalized(resource, &new);
-            if new == live {
+            // Kubernetes takes the finalizers away first, and what it then holds in its hands is an empty object. That is
+            // what a dry run answers, and what the version of a precondition is compared with.
+            let loses_finalizers = gone && !live.finalizers().is_empty();
+            if loses_finalizers && (op.dry_run || options.dry_run) {
+                return Ok(Deleted::Waiting(kinds::empty(op)?));
+            }
+            if loses_finalizers && options.resource_version.is_some() {
+                let version = live.resource_version();
+                return Err(super::update::overtaken(op, name, "ResourceVersion", "", version));
+            }
+            if new == live && !gone {
                 return Ok(Deleted::Waiting(live));
             }
             if op.dry_run || options.dry_run {
@@ -246,6 +259,11 @@ impl Registry {
         }
         Err(ApiError::modified(resource, name))
     }
+}
+
+fn has_grace_period(object: &Value) -> bool {
+    let metadata = object.metadata();
+    metadata.is_some_and(|metadata| metadata.contains_key("deletionGracePeriodSeconds"))
 }
 
 /// A Job is older than the question what becomes of its Pods, and who does not answer it is told.

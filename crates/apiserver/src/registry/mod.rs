@@ -16,6 +16,7 @@ mod label_selector;
 mod list;
 mod metadata;
 mod operation;
+mod owners;
 mod patch;
 mod pods;
 mod revision;

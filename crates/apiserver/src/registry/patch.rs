@@ -1,11 +1,13 @@
 //! The four kinds of patch.
 
 use serde_json::Value;
+use structured_merge::go_words::go_type;
 
 use super::decode::{self, BodyFormat, check_fields};
 use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::http::{ApiError, FieldError};
-use crate::schema::{found, strict};
+use crate::schema::found;
+use crate::schema::strict::{self, Twice};
 use crate::{kinds, strategy};
 
 /// Kubernetes' limit on the operations of one JSON patch.
@@ -47,8 +49,8 @@ impl Patch {
             })
         };
         let (mut body, repeated) = match kind {
-            PatchKind::Apply => decode::parse(body, BodyFormat::Yaml)?,
-            _ => strict::read_json(body).map_err(undecodable)?,
+            PatchKind::Apply => decode::parse(body, BodyFormat::Yaml, Twice::Last)?,
+            _ => strict::read_json(body, Twice::Last).map_err(undecodable)?,
         };
         let mismatch = |value: &Value, wanted: &str| {
             let found = found(value);
@@ -120,12 +122,14 @@ impl Registry {
             return Err(ApiError::new(422, "Invalid", "the patch leaves no object"));
         }
         let resource = &op.resource;
+        let mut versionless = false;
         if let Some(map) = new.as_object_mut().filter(|_| !resource.is_custom()) {
             for (key, own) in [("apiVersion", resource.api_version()), ("kind", resource.kind.clone())] {
                 let missing =
                     matches!(map.get(key), None | Some(Value::Null)) || map.get(key) == Some(&Value::from(""));
                 if missing {
                     map.insert(key.to_owned(), Value::from(own));
+                    versionless |= key == "apiVersion";
                 }
             }
         }
@@ -160,17 +164,7 @@ impl Registry {
                 format!("a patch leaves apiVersion and kind as they are, and these are {version:?} and {kind:?}"),
             ));
         }
-        if new.name().is_empty() {
-            return Err(super::update::undeterminable(name));
-        }
-        if new.name() != name {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({}) does not match the name on the URL ({name})",
-                new.name()
-            )));
-        }
-        super::create::check_namespace(op, &mut new)?;
-        check_fields(op, &mut new, patch.repeated.clone()).map_err(|error| {
+        let undecodable = |error: ApiError| {
             let prefix = format!(
                 "{} in version {:?} cannot be handled as a {}: ",
                 resource.kind, resource.version, resource.kind
@@ -179,7 +173,18 @@ impl Registry {
                 &resource.kind,
                 error.message.strip_prefix(&prefix).unwrap_or(&error.message).to_owned(),
             )
-        })?;
+        };
+        if versionless {
+            // Without a version Kubernetes reads its own types, whose fields have other names, and finds nothing.
+            let fields = new.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+            let unknown = fields.filter(|name| !matches!(*name, "apiVersion" | "kind"));
+            let faults = unknown.map(|name| format!("unknown field {name:?}")).collect();
+            decode::tell(op, &new, faults).map_err(undecodable)?;
+            super::update::check_name(&Value::Null, name)?;
+        }
+        check_fields(op, &mut new, patch.repeated.clone()).map_err(undecodable)?;
+        super::create::check_namespace(op, &mut new)?;
+        super::update::check_name(&new, name)?;
         strategy::normalize(resource, &mut new);
         kinds::set_defaults(resource, &mut new);
         super::update::check_version(new.resource_version())?;
@@ -210,6 +215,19 @@ pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result
         PatchKind::Json => json_patch_onto(&mut document, &patch.body)?,
         PatchKind::Merge => merge(&mut document, &patch.body),
         PatchKind::Strategic => {
+            for key in ["apiVersion", "kind"] {
+                if let Some(odd) = patch
+                    .body
+                    .get(key)
+                    .filter(|value| !value.is_string() && !value.is_null())
+                {
+                    let found = go_type(odd);
+                    return Err(unpatchable(
+                        &op.resource.kind,
+                        format!("cannot convert {found} to string"),
+                    ));
+                }
+            }
             document = kinds::strategic_merge(&op.resource, &document, &patch.body)?;
             // What is patched is an object of a type, which has no say about its type.
             for key in ["apiVersion", "kind"] {

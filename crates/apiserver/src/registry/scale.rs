@@ -5,7 +5,7 @@ use structured_merge::{FieldPath, Managed, scale};
 
 use super::apply::refused;
 use super::patch::unpatchable;
-use super::update::undeterminable;
+use super::update::check_name;
 use super::{ObjectExt, Operation, Patch, PatchKind, Registry, apply_patch};
 use crate::catalog::{Origin, ScalePaths};
 use crate::http::{ApiError, FieldError};
@@ -136,7 +136,8 @@ impl Registry {
                 if !version.is_empty() && version != live.resource_version() {
                     return Err(ApiError::modified(&op.resource, name));
                 }
-                let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
+                let replicas = scale.pointer("/spec/replicas").filter(|replicas| !replicas.is_null());
+                let replicas = replicas.cloned().unwrap_or_else(|| json!(0));
                 let Some(number) = replicas.as_i64().filter(|number| i32::try_from(*number).is_ok()) else {
                     let found = found(&replicas);
                     let shown = if replicas.is_number() {
@@ -185,16 +186,6 @@ impl Registry {
                 (resource.api_version(), path)
             })
             .collect()
-    }
-}
-
-fn check_name(scale: &Value, name: &str) -> Result<(), ApiError> {
-    match scale.name() {
-        "" => Err(undeterminable(name)),
-        same if same == name => Ok(()),
-        other => Err(ApiError::bad_request(format!(
-            "the name of the object ({other}) does not match the name on the URL ({name})"
-        ))),
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenure_store::{Change, Entry, Expect, Write, WriteError};
 
-use super::create::refuse;
+use super::create::{Verb, refuse};
 use super::encode::encode;
+use super::owners::{self, Moment};
 use super::state::storage_error;
 use super::versions::is_verbatim;
 use super::{Answer, ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
@@ -22,25 +23,21 @@ impl Registry {
     /// As Kubernetes: 404 if there is none, 409 if the sent resourceVersion is not the present one, 422 if it is invalid.
     pub async fn update(&self, op: &Operation, name: &str, mut object: Value) -> Result<Outcome, ApiError> {
         super::create::check_namespace(op, &mut object)?;
-        match object.name() {
-            "" => return Err(undeterminable(name)),
-            same if same == name => {}
-            other => {
-                return Err(ApiError::bad_request(format!(
-                    "the name of the object ({other}) does not match the name on the URL ({name})"
-                )));
-            }
-        }
+        check_name(&object, name)?;
+        owners::keep_once(op, &mut object, Moment::Sent);
         strategy::normalize(&op.resource, &mut object);
         kinds::set_defaults(&op.resource, &mut object);
         let sent = object.wanted_version().to_owned();
         self.change(op, name, |live| {
             let Some(live) = live else {
-                if op.resource.is_created_by_update() {
-                    // It would be another one than the writer means.
-                    precondition(op, name, "UID", object.uid(), "")?;
+                if !op.resource.is_created_by_update() || op.subresource.as_deref().is_some_and(|name| name != "status")
+                {
+                    return Err(ApiError::not_found(&op.resource, name));
                 }
-                return Err(ApiError::not_found(&op.resource, name));
+                // It would be another one than the writer means.
+                precondition(op, name, "UID", object.uid(), "")?;
+                check_version(object.resource_version())?;
+                return Ok(self.manage_fields(op, None, object.clone()));
             };
             check_uid(op, name, live, &object)?;
             if sent.is_empty() {
@@ -75,11 +72,15 @@ impl Registry {
         for _ in 0..RACE_ATTEMPTS {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
-                let new = match self.with_conversions(op, || compute(None)).await?.into() {
+                let mut new = match self.with_conversions(op, || compute(None)).await?.into() {
                     Computed::New(new) => new,
                     Computed::Unchanged => return Err(ApiError::not_found(&op.resource, name)),
                 };
-                match self.insert(op, new).await {
+                if !op.dry_run {
+                    // What was to be replaced is gone, and so is its version.
+                    new.remove_meta("resourceVersion");
+                }
+                match self.insert(op, new, Verb::Change).await {
                     // Somebody created it between the look and the write: then it is a change after all.
                     Err(error) if error.reason == "AlreadyExists" => continue,
                     other => return other,
@@ -87,18 +88,21 @@ impl Registry {
             };
             let live = self.present(op, entry).await?;
             let computed = self.with_conversions(op, || compute(Some(&live))).await?.into();
+            let goes_with_next_write = live.is_deleting() && strategy::is_finalized(&op.resource, &live);
             let new = match &computed {
                 Computed::New(new) => new,
                 Computed::Unchanged => &live,
             };
             let attributes = Attributes::update(op, &live);
             let mut admitted = admission::mutate(self, &attributes, new.clone()).await?;
+            owners::keep_once(op, &mut admitted, Moment::Admitted);
             if admitted != *new {
                 // Who admits a request may change no more than the request may.
                 admitted = strategy::reset_fields(op, &live, admitted);
             } else if matches!(computed, Computed::Unchanged)
                 && !strategy::allocates(&op.resource)
                 && !live.has_empty_metadata()
+                && !goes_with_next_write
             {
                 strategy::prepare_update(op, &live, &mut admitted, &self.view(), self.now());
                 strategy::explicit_nulls(&op.resource, &mut admitted, true);
@@ -149,7 +153,7 @@ impl Registry {
             if errors.is_empty() {
                 errors = admission::policies::check_rights(self, op, &new, Some(live));
             }
-            refuse(op, name, errors)?;
+            refuse(op, name, &new, errors)?;
         }
         // Also of what changes nothing; but a status is not what the user wants.
         if op.subresource.as_deref() != Some("status") {
@@ -163,7 +167,9 @@ impl Registry {
             turn = None;
         }
         let charge = admission::validate(self, &attributes, Some(&new), turn.is_none()).await?;
-        if same {
+        // What waits for nothing any more goes with the next write, whatever that changes.
+        let gone = new.is_deleting() && strategy::is_finalized(resource, &new);
+        if same && !gone {
             return Ok(Replaced::Unchanged);
         }
         if gives_way {
@@ -177,7 +183,6 @@ impl Registry {
                 return Err(Refusal::Raced);
             }
         }
-        let gone = new.is_deleting() && strategy::is_finalized(resource, &new);
         if op.dry_run {
             let stored = self.for_storage(new, resource).await?;
             let object = self.present_object(stored, resource).await?;
@@ -216,11 +221,17 @@ impl Registry {
     }
 }
 
-/// A body without a name, where there has to be one.
-pub(super) fn undeterminable(name: &str) -> ApiError {
-    ApiError::bad_request(format!(
-        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-    ))
+/// An object has the name that the URL says.
+pub(super) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
+    match object.name() {
+        "" => Err(ApiError::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        same if same == name => Ok(()),
+        other => Err(ApiError::bad_request(format!(
+            "the name of the object ({other}) does not match the name on the URL ({name})"
+        ))),
+    }
 }
 
 /// Some kinds are only written by who says what version is replaced.
@@ -295,14 +306,19 @@ pub(super) fn precondition(op: &Operation, name: &str, what: &str, sent: &str, l
     if sent.is_empty() || sent == live {
         return Ok(());
     }
-    Err(ApiError::conflict(
+    Err(overtaken(op, name, what, sent, live))
+}
+
+/// The refusal of a write whose precondition does not hold where it is stored.
+pub(super) fn overtaken(op: &Operation, name: &str, what: &str, sent: &str, live: &str) -> ApiError {
+    ApiError::conflict(
         &op.resource,
         name,
         &format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {sent}, {what} in object meta: {live}",
             key_in_etcd(op, name),
         ),
-    ))
+    )
 }
 
 /// The key that an object has in etcd, which Kubernetes tells in some refusals. A dry run does not get that far.

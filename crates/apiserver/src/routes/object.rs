@@ -9,13 +9,13 @@ use super::options;
 use super::render::{Form, object as render};
 use crate::admission::{self, Attributes};
 use crate::authentication::default_lifetime;
-use crate::authorization::Attributes as Right;
 use crate::catalog::Resource;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
 use crate::registry::{
     BodyFormat, DeleteOptions, Deleted, ObjectExt, Operation, Patch, PatchKind, decode_object, parse_body, untyped,
 };
+use crate::schema::strict::Twice;
 
 const BODIES: [&str; 3] = [
     "application/json",
@@ -130,22 +130,6 @@ pub(crate) async fn update(
         let scale = request.registry.update_scale(op, name, object).await?;
         return Ok(respond::value(StatusCode::OK, &scale));
     }
-    let creates = op.subresource.as_deref().is_none_or(|name| name == "status")
-        && op.resource.is_created_by_update()
-        && object.uid().is_empty()
-        && [name, ""].contains(&object.name())
-        && !request.registry.view().exists_key(&op.key(name));
-    if creates {
-        require_create(request, op, name)?;
-        let mut object = object;
-        object.set_meta("name", Value::from(name));
-        if !op.dry_run {
-            // What was to be replaced is gone, and so is its version.
-            object.remove_meta("resourceVersion");
-        }
-        let outcome = request.registry.create(op, object).await?;
-        return written(request, op, form, outcome).await;
-    }
     let outcome = request.registry.update(op, name, object).await?;
     written(request, op, form, outcome).await
 }
@@ -187,25 +171,8 @@ pub(crate) async fn patch(
         let scale = request.registry.patch_scale(op, name, &patch).await?;
         return Ok(respond::value(StatusCode::OK, &scale));
     }
-    if kind == PatchKind::Apply {
-        require_create(request, op, name)?;
-    }
     let outcome = request.registry.patch(op, name, &patch).await?;
     written(request, op, form, outcome).await
-}
-
-/// Who applies or updates an object that does not exist creates it, and needs the right for that too.
-fn require_create(request: &ObjectRequest, op: &Operation, name: &str) -> Result<(), ApiError> {
-    if op.subresource.as_deref().is_some_and(|name| name != "status")
-        || request.registry.view().exists_key(&op.key(name))
-    {
-        return Ok(());
-    }
-    let resource = &op.resource;
-    let right = Right::resource("create", &resource.group, &resource.version, &resource.plural)
-        .in_namespace(op.namespace.as_deref().unwrap_or_default())
-        .named(name);
-    request.gate.require(&op.user, &right)
 }
 
 /// The options of a deletion: in the body, or else in the query, of which nothing counts if there is a body.
@@ -213,7 +180,7 @@ pub(crate) fn delete_options(query: &Query, headers: &HeaderMap, body: &[u8]) ->
     if body.is_empty() {
         return options::delete(query);
     }
-    let (value, _) = parse_body(body, body_format(headers)?)?;
+    let (value, _) = parse_body(body, body_format(headers)?, Twice::Filled)?;
     check_delete_options(&value)?;
     DeleteOptions::from_value(&value)
 }

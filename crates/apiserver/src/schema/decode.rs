@@ -36,18 +36,31 @@ pub(crate) fn decode(definition: &Definition, kind: &str, version: &str, value: 
         go_path: Vec::new(),
         path: String::new(),
         unknown_fields: Vec::new(),
+        first: None,
     };
-    match reader.structure(definition, value) {
-        Ok(value) => Ok(Decoded {
-            value,
-            unknown_fields: reader.unknown_fields,
-        }),
-        Err(problem) => Err(DecodeError {
-            kind: kind.to_owned(),
-            version: version.to_owned(),
-            problem,
-        }),
-    }
+    let read = reader.structure(definition, value);
+    let problem = match (read, reader.first) {
+        (Ok(value), None) => {
+            return Ok(Decoded {
+                value,
+                unknown_fields: reader.unknown_fields,
+            });
+        }
+        (Err(Fault::Ends(problem)), _) | (_, Some(problem)) | (Err(Fault::Waits(problem)), None) => problem,
+    };
+    Err(DecodeError {
+        kind: kind.to_owned(),
+        version: version.to_owned(),
+        problem,
+    })
+}
+
+/// What is wrong with a value.
+enum Fault {
+    /// Go's reader remembers the first of these and goes on.
+    Waits(String),
+    /// A type that reads itself stops the reader.
+    Ends(String),
 }
 
 struct Reader {
@@ -56,6 +69,8 @@ struct Reader {
     /// The path with indices: strict decoding's errors have it so.
     path: String,
     unknown_fields: Vec<String>,
+    /// The first fault that did not end the reading.
+    first: Option<String>,
 }
 
 /// Where a value stands, for error messages: the struct that has the field, and the expected Go type.
@@ -65,18 +80,28 @@ struct Place<'a> {
 }
 
 impl Reader {
-    fn structure(&mut self, definition: &Definition, value: Value) -> Result<Value, String> {
+    /// Goes on without a value that does not fit, if it may.
+    fn go_on<T>(&mut self, read: Result<T, Fault>) -> Result<Option<T>, Fault> {
+        match read {
+            Ok(value) => Ok(Some(value)),
+            Err(Fault::Waits(problem)) => {
+                self.first.get_or_insert(problem);
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn structure(&mut self, definition: &Definition, value: Value) -> Result<Value, Fault> {
         let mut object = match value {
             Value::Object(object) => object,
             Value::Null => Map::new(),
             other => {
-                return Err(self.mismatch(
-                    &other,
-                    &Place {
-                        owner: &definition.name,
-                        go_type: &definition.name,
-                    },
-                ));
+                let place = Place {
+                    owner: &definition.name,
+                    go_type: &definition.name,
+                };
+                return Err(Fault::Waits(self.mismatch(&other, &place)));
             }
         };
         let mut printed = Map::new();
@@ -98,7 +123,7 @@ impl Reader {
             let read = self.field(definition, field, value);
             self.path.truncate(length);
             self.go_path.pop();
-            if let Some(value) = read? {
+            if let Some(value) = self.go_on(read)?.flatten() {
                 printed.insert(String::from(&**name), value);
             }
         }
@@ -112,7 +137,7 @@ impl Reader {
             .push(format!("unknown field \"{}{dot}{name}\"", self.path));
     }
 
-    fn field(&mut self, definition: &Definition, field: &Field, value: Value) -> Result<Option<Value>, String> {
+    fn field(&mut self, definition: &Definition, field: &Field, value: Value) -> Result<Option<Value>, Fault> {
         if value.is_null() {
             // A text that Go prints even if it is not there; a default is filled in later.
             let printed = field.pointer && !field.omit_empty && field.default.is_none();
@@ -144,7 +169,7 @@ impl Reader {
     }
 
     /// What Go prints for a field that was not given.
-    fn zero(&mut self, field: &Field) -> Result<Option<Value>, String> {
+    fn zero(&mut self, field: &Field) -> Result<Option<Value>, Fault> {
         Ok(match &field.shape {
             Shape::Struct(reference) => self.reference(reference, Value::Null).map(Some)?,
             Shape::IntOrString => Some(Value::from(0)),
@@ -159,14 +184,14 @@ impl Reader {
         })
     }
 
-    fn reference(&mut self, reference: &Reference, value: Value) -> Result<Value, String> {
+    fn reference(&mut self, reference: &Reference, value: Value) -> Result<Value, Fault> {
         match reference.get() {
             Some(definition) => self.structure(definition, value),
             None => Ok(value),
         }
     }
 
-    fn value(&mut self, shape: &Shape, value: Value, place: &Place<'_>) -> Result<Value, String> {
+    fn value(&mut self, shape: &Shape, value: Value, place: &Place<'_>) -> Result<Value, Fault> {
         match (shape, value) {
             (Shape::Raw, value) => Ok(value),
             (Shape::ObjectOrRaw(reference) | Shape::Struct(reference), value @ Value::Object(_)) => {
@@ -177,26 +202,32 @@ impl Reader {
             (Shape::Number, Value::Number(number)) => Ok(number.as_f64().map_or(Value::Number(number), plain_number)),
             (Shape::String, value @ Value::String(_)) => Ok(value),
             (Shape::Integer { bits }, Value::Number(number)) => self.integer(*bits, &number, place),
-            (Shape::Bytes, Value::String(text)) => bytes(text),
-            (Shape::Time, Value::String(text)) => time::canonical_time(&text).map(Value::from),
-            (Shape::MicroTime, Value::String(text)) => time::canonical_micro_time(&text).map(Value::from),
-            (Shape::Quantity, value) => quantity_of(&value),
+            (Shape::Bytes, Value::String(text)) => bytes(text).map_err(Fault::Waits),
+            (Shape::Time, Value::String(text)) => time::canonical_time(&text).map(Value::from).map_err(Fault::Ends),
+            (Shape::MicroTime, Value::String(text)) => {
+                time::canonical_micro_time(&text).map(Value::from).map_err(Fault::Ends)
+            }
+            (Shape::Quantity, value) => quantity_of(&value).map_err(Fault::Ends),
             (Shape::IntOrString, value @ Value::String(_)) => Ok(value),
-            (Shape::IntOrString, Value::Number(number)) => self.integer(
-                32,
-                &number,
-                &Place {
+            (Shape::IntOrString, Value::Number(number)) => {
+                let place = Place {
                     go_type: "int32",
                     ..*place
-                },
-            ),
+                };
+                self.integer(32, &number, &place).map_err(|fault| match fault {
+                    Fault::Waits(problem) | Fault::Ends(problem) => Fault::Ends(problem),
+                })
+            }
             (Shape::List(item), Value::Array(items)) => self.list(item, items, place),
             (Shape::Map(item), Value::Object(entries)) => self.map(item, entries, place),
-            (_, value) => Err(self.mismatch(&value, place)),
+            (Shape::Time | Shape::MicroTime | Shape::IntOrString, value) => {
+                Err(Fault::Ends(self.mismatch(&value, place)))
+            }
+            (_, value) => Err(Fault::Waits(self.mismatch(&value, place))),
         }
     }
 
-    fn list(&mut self, item: &Shape, items: Vec<Value>, place: &Place<'_>) -> Result<Value, String> {
+    fn list(&mut self, item: &Shape, items: Vec<Value>, place: &Place<'_>) -> Result<Value, Fault> {
         let place = Place {
             go_type: place.go_type.strip_prefix("[]").unwrap_or(scalar_name(item)),
             ..*place
@@ -207,12 +238,12 @@ impl Reader {
             self.path.push_str(&format!("[{index}]"));
             let value = self.item(item, value, &place);
             self.path.truncate(length);
-            read.push(value?);
+            read.extend(self.go_on(value)?);
         }
         Ok(Value::Array(read))
     }
 
-    fn map(&mut self, item: &Shape, entries: Map<String, Value>, place: &Place<'_>) -> Result<Value, String> {
+    fn map(&mut self, item: &Shape, entries: Map<String, Value>, place: &Place<'_>) -> Result<Value, Fault> {
         let go_type = place
             .go_type
             .strip_prefix("map[")
@@ -229,13 +260,15 @@ impl Reader {
             self.path.push_str(&key);
             let value = self.item(item, value, &place);
             self.path.truncate(length);
-            read.insert(key, value?);
+            if let Some(value) = self.go_on(value)? {
+                read.insert(key, value);
+            }
         }
         Ok(Value::Object(read))
     }
 
     /// An item or entry: null is the zero value.
-    fn item(&mut self, shape: &Shape, value: Value, place: &Place<'_>) -> Result<Value, String> {
+    fn item(&mut self, shape: &Shape, value: Value, place: &Place<'_>) -> Result<Value, Fault> {
         if !value.is_null() {
             return self.value(shape, value, place);
         }
@@ -249,23 +282,29 @@ impl Reader {
         })
     }
 
-    fn integer(&self, bits: u8, number: &Number, place: &Place<'_>) -> Result<Value, String> {
+    fn integer(&self, bits: u8, number: &Number, place: &Place<'_>) -> Result<Value, Fault> {
         let fits = number
             .as_i64()
             .filter(|whole| bits == 64 || i32::try_from(*whole).is_ok());
         match fits {
             Some(whole) => Ok(Value::from(whole)),
-            None => Err(format!(
+            None => Err(Fault::Waits(format!(
                 "json: cannot unmarshal number {number} into Go struct field {}.{} of type {}",
                 place.owner,
                 self.go_path.join("."),
                 place.go_type
-            )),
+            ))),
         }
     }
 
     fn mismatch(&self, value: &Value, place: &Place<'_>) -> String {
         let found = found(value);
+        // One of two names for the same.
+        let go_type = if place.go_type == "[]byte" {
+            "[]uint8"
+        } else {
+            place.go_type
+        };
         if self.go_path.is_empty() {
             return format!(
                 "json: cannot unmarshal {found} into Go value of type v1.{}",
@@ -281,10 +320,9 @@ impl Reader {
             return format!("json: cannot unmarshal {found} into Go value of type {go_type}");
         }
         format!(
-            "json: cannot unmarshal {found} into Go struct field {}.{} of type {}",
+            "json: cannot unmarshal {found} into Go struct field {}.{} of type {go_type}",
             place.owner,
             self.go_path.join("."),
-            place.go_type
         )
     }
 }

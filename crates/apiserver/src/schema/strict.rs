@@ -10,30 +10,39 @@ use super::json_syntax;
 /// Depth at which a body is refused; `serde_json` stops at 128 by itself.
 const DEEPEST: usize = 120;
 
-/// Parses a body. The second value holds `duplicate field "metadata.name"` for each field given more than once; the
-/// last one wins, as in Go.
+/// What comes of a field that is given more than once, as Go has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Twice {
+    /// The last value is the field's: what is read has no type.
+    Last,
+    /// What is an object each time is filled in further each time: it has a type.
+    Filled,
+}
+
+/// Parses a body. The second value holds `duplicate field "metadata.name"` for each field given more than once.
 ///
 /// # Errors
 /// Why a body is not JSON, in Go's words.
-pub fn read_json(body: &[u8]) -> Result<(Value, Vec<String>), String> {
-    let error = match read(body) {
+pub fn read_json(body: &[u8], twice: Twice) -> Result<(Value, Vec<String>), String> {
+    let error = match read(body, twice) {
         Ok(read) => return Ok(read),
         Err(error) => error,
     };
     match json_syntax::fault(body) {
         Some(fault) => Err(fault),
         // What is no text to us alone, such as half of a surrogate pair, is one to Go.
-        None => read(&json_syntax::readable(body)).map_err(|_| error.to_string()),
+        None => read(&json_syntax::readable(body), twice).map_err(|_| error.to_string()),
     }
 }
 
-fn read(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
+fn read(body: &[u8], twice: Twice) -> Result<(Value, Vec<String>), serde_json::Error> {
     let mut duplicates = Vec::new();
     let mut path = String::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = Seed {
         path: &mut path,
         duplicates: &mut duplicates,
+        twice,
         depth: 0,
     }
     .deserialize(&mut deserializer)?;
@@ -44,6 +53,7 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
 struct Seed<'a> {
     path: &'a mut String,
     duplicates: &'a mut Vec<String>,
+    twice: Twice,
     depth: usize,
 }
 
@@ -101,6 +111,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let seed = Seed {
                 path: self.path,
                 duplicates: self.duplicates,
+                twice: self.twice,
                 depth: self.depth + 1,
             };
             let item = items.next_element_seed(seed);
@@ -132,22 +143,47 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let seed = Seed {
                 path: self.path,
                 duplicates: self.duplicates,
+                twice: self.twice,
                 depth: self.depth + 1,
             };
             let value = entries.next_value_seed(seed);
             self.path.truncate(length);
-            map.insert(key, value?);
+            match (map.get_mut(&key), value?) {
+                (Some(before), value) if self.twice == Twice::Filled => fill(before, value),
+                (_, value) => {
+                    map.insert(key, value);
+                }
+            }
         }
         Ok(Value::Object(map))
     }
 }
 
+/// Fills an object in further; anything else is replaced.
+fn fill(before: &mut Value, value: Value) {
+    match (before, value) {
+        (Value::Object(before), Value::Object(more)) => {
+            for (key, value) in more {
+                match before.get_mut(&key) {
+                    Some(before) => fill(before, value),
+                    None => {
+                        before.insert(key, value);
+                    }
+                }
+            }
+        }
+        (before, value) => *before = value,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::Twice;
+
     #[test]
     fn duplicates_are_named_with_their_path() {
         let body = br#"{"metadata":{"name":"a","name":"b"},"list":[{"k":1},{"k":1,"k":2}],"data":{"b":1,"b":2,"b":3}}"#;
-        let (value, duplicates) = super::read_json(body).unwrap();
+        let (value, duplicates) = super::read_json(body, Twice::Last).unwrap();
         assert_eq!(
             duplicates,
             [
@@ -157,10 +193,19 @@ mod tests {
             ]
         );
         assert_eq!(value.pointer("/data/b"), Some(&serde_json::json!(3)));
-        let fault = super::read_json(b"{} x").unwrap_err();
+        let fault = super::read_json(b"{} x", Twice::Last).unwrap_err();
         assert_eq!(fault, "invalid character 'x' after top-level value");
-        let (halved, _) = super::read_json(br#""\ud800""#).unwrap();
+        let (halved, _) = super::read_json(br#""\ud800""#, Twice::Last).unwrap();
         assert_eq!(halved, "\u{fffd}");
-        assert!(super::read_json("[".repeat(100_000).as_bytes()).is_err());
+        assert!(super::read_json("[".repeat(100_000).as_bytes(), Twice::Last).is_err());
+    }
+
+    #[test]
+    fn what_has_a_type_is_filled_in_further() {
+        let body =
+            br#"{"metadata":{"name":"a","labels":{"x":"1"}},"metadata":{"labels":{"y":"2"}},"list":[1],"list":[2]}"#;
+        let (value, _) = super::read_json(body, Twice::Filled).unwrap();
+        let filled = serde_json::json!({"metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}, "list": [2]});
+        assert_eq!(value, filled);
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn merge(
         let Value::Object(item) = item else { continue };
         let Some(value) = item.get(key).cloned() else {
             return Err(StrategicError::MissingMergeKey {
-                item: Value::Object(item).to_string(),
+                item: structured_merge::go_words::go_value(&Value::Object(item)),
                 key: key.to_owned(),
             });
         };

@@ -23,7 +23,7 @@ pub enum StrategicError {
     /// An item of a keyed list has no key.
     #[error("map: {item} does not contain declared merge key: {key}")]
     MissingMergeKey {
-        /// The item, as JSON.
+        /// The item, as Go prints it.
         item: String,
         /// The key.
         key: String,
@@ -52,6 +52,16 @@ pub enum StrategicError {
         /// The list.
         field: String,
     },
+}
+
+impl StrategicError {
+    /// Whether the patch is to blame for its form. Of all else Kubernetes says that it has failed itself.
+    pub fn is_of_form(&self) -> bool {
+        matches!(
+            self,
+            Self::NotAnObject | Self::NotAList { .. } | Self::RetainKeysMismatch(_)
+        )
+    }
 }
 
 fn not_a_list(directive: &str) -> String {

@@ -57,7 +57,6 @@ pub(super) fn prepare_create(object: &mut Value) {
     if let Some(Value::Object(metadata)) = metadata {
         add(metadata);
     }
-    default_labels(object);
 }
 
 /// A Job without labels of its own has those of its Pods.

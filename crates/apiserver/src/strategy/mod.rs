@@ -118,8 +118,17 @@ pub(crate) fn explicit_nulls(resource: &Resource, object: &mut Value, stored: bo
     }
 }
 
-/// The older field for a claim's data knows claims and snapshots, and forgets the rest.
-fn drop_unknown_source(object: &mut Value) {
+/// The older field for a claim's data knows claims and snapshots, and forgets the rest, unless the newer one is there too
+/// or there was data before.
+fn drop_unknown_source(object: &mut Value, live: Option<&Value>) {
+    let is_set = |object: &Value, field: &str| {
+        let source = object.get("spec").and_then(|spec| spec.get(field));
+        source.is_some_and(|source| !source.is_null())
+    };
+    let before = |live: &Value| is_set(live, "dataSource") || is_set(live, "dataSourceRef");
+    if live.is_some_and(before) || is_set(object, "dataSourceRef") {
+        return;
+    }
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
@@ -193,10 +202,11 @@ pub(crate) fn prepare_create(op: &Operation, object: &mut Value, view: &View, no
         ("", "namespaces") => namespace::prepare_create(object),
         // An applied Secret keeps the texts until its owners are settled.
         ("", "secrets") => secret::prepare(object),
-        ("", "services") => service::prepare_create(object, view),
+        // Nothing is given out to who creates one through its status.
+        ("", "services") if op.subresource.is_none() => service::prepare_create(object, view),
         ("", "persistentvolumeclaims") => {
             set_status(object, json!({"phase": "Pending"}));
-            drop_unknown_source(object);
+            drop_unknown_source(object, None);
             data_source(object);
         }
         ("", "persistentvolumes") => {
@@ -205,6 +215,9 @@ pub(crate) fn prepare_create(op: &Operation, object: &mut Value, view: &View, no
         }
         ("discovery.k8s.io", "endpointslices") => drop_topology(object),
         ("coordination.k8s.io", "leases") => drop_election(object),
+        ("", "limitranges") if object.name().is_empty() => {
+            object.set_meta("name", Value::from(uuid::Uuid::new_v4().to_string()));
+        }
         ("", "pods") => {
             let quality = pod::quality_of_service(object);
             set_status(object, json!({"phase": "Pending", "qosClass": quality}));
@@ -248,6 +261,13 @@ pub(crate) fn prepare_create(op: &Operation, object: &mut Value, view: &View, no
         }
         ("", "replicationcontrollers") => set_status(object, json!({"replicas": 0})),
         _ => {}
+    }
+}
+
+/// Fills in what Kubernetes fills in when it reads what it has stored.
+pub(crate) fn complete_created(resource: &Resource, object: &mut Value) {
+    if is(resource, "batch", "jobs") {
+        job::default_labels(object);
     }
 }
 
@@ -318,8 +338,16 @@ fn reset_parts(op: &Operation, live: &Value, mut new: Value) -> Value {
                 && let Some(metadata) = sent.remove("metadata")
                 && let Some(map) = result.as_object_mut()
             {
-                // Built-in kinds let labels, annotations and finalizers pass on this endpoint; owners and specs do not.
+                // Built-in kinds let labels, annotations and finalizers pass on this endpoint, but for those that don't.
                 map.insert("metadata".to_owned(), metadata);
+                for key in metadata_kept_from_status(resource) {
+                    match live.metadata().and_then(|metadata| metadata.get(*key)) {
+                        Some(value) => result.set_meta(key, value.clone()),
+                        None => {
+                            result.remove_meta(key);
+                        }
+                    }
+                }
             }
             match managed {
                 Some(managed) => result.set_meta("managedFields", managed),
@@ -367,6 +395,17 @@ fn reset_parts(op: &Operation, live: &Value, mut new: Value) -> Value {
     }
 }
 
+/// What of its metadata an object keeps when its status is written.
+fn metadata_kept_from_status(resource: &Resource) -> &'static [&'static str] {
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("apps", "deployments") => &["labels"],
+        ("", "pods")
+        | ("admissionregistration.k8s.io", "validatingadmissionpolicies")
+        | (definitions::GROUP, definitions::PLURAL) => &["labels", "annotations", "finalizers", "ownerReferences"],
+        _ => &[],
+    }
+}
+
 /// Prepares an object that is about to replace another.
 pub(crate) fn prepare_update(op: &Operation, live: &Value, new: &mut Value, view: &View, now: Timestamp) {
     let resource = &op.resource;
@@ -383,7 +422,10 @@ pub(crate) fn prepare_update(op: &Operation, live: &Value, new: &mut Value, view
             signing_request::prepare_update(live, new, op.subresource.as_deref(), &timestamp(now));
         }
         ("batch", "jobs") => job::default_labels(new),
-        ("", "persistentvolumeclaims") => data_source(new),
+        ("", "persistentvolumeclaims") => {
+            drop_unknown_source(new, Some(live));
+            data_source(new);
+        }
         ("coordination.k8s.io", "leases") => drop_election(new),
         _ => {}
     }
@@ -420,7 +462,7 @@ pub(crate) fn validate_create(op: &Operation, object: &Value, view: &View) -> Ve
     if is_definition(&op.resource) {
         return customresources::validate_definition(object);
     }
-    if is(&op.resource, "", "services") {
+    if is(&op.resource, "", "services") && op.subresource.is_none() {
         // Kubernetes notes down whose an address is, unless nothing is to be stored, and nobody has none.
         if object.name().is_empty() && !op.dry_run {
             return service::nobodys_address(object);

@@ -97,7 +97,6 @@ pub(super) fn prepare_update(live: &Value, new: &mut Value, view: &View) {
     {
         status.insert("loadBalancer".to_owned(), json!({}));
     }
-    drop_what_the_type_had(live, new);
     // Who applies a Service without an address wants to keep the one that it has.
     if needs_address(live) && needs_address(new) {
         keep(live, new, "clusterIP");
@@ -105,6 +104,7 @@ pub(super) fn prepare_update(live: &Value, new: &mut Value, view: &View) {
     }
     node_ports::keep(live, new);
     normalize(new, Some(live));
+    drop_what_the_type_had(live, new);
     if needs_address(live) && needs_address(new) {
         keep(live, new, "ipFamilyPolicy");
     }
@@ -156,7 +156,8 @@ fn normalize(new: &mut Value, live: Option<&Value>) {
 /// Whether others than those within a cluster may reach it.
 fn is_reached_from_outside(object: &Value) -> bool {
     let addresses = object.pointer("/spec/externalIPs").and_then(Value::as_array);
-    is_of_type(object, &["NodePort", "LoadBalancer"]) || addresses.is_some_and(|addresses| !addresses.is_empty())
+    is_of_type(object, &["NodePort", "LoadBalancer"])
+        || (is_of_type(object, &["ClusterIP"]) && addresses.is_some_and(|addresses| !addresses.is_empty()))
 }
 
 fn is_of_type(object: &Value, types: &[&str]) -> bool {
@@ -166,16 +167,14 @@ fn is_of_type(object: &Value, types: &[&str]) -> bool {
 
 /// Who changes the type alone doesn't want what belonged to the old one. What was changed with it stays, and is judged.
 fn drop_what_the_type_had(live: &Value, new: &mut Value) {
-    let addresses = [
-        "clusterIP",
-        "clusterIPs",
-        "ipFamilies",
-        "ipFamilyPolicy",
-        "internalTrafficPolicy",
-    ];
+    let of_addresses = ["ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"];
     let balanced = |object: &Value| is_of_type(object, &["LoadBalancer"]);
-    let rules: [(bool, &[&str]); 3] = [
-        (needs_address(live) && !needs_address(new), &addresses),
+    let loses_address = needs_address(live) && !needs_address(new);
+    let addresses = ["clusterIP", "clusterIPs"];
+    let same_addresses = addresses.iter().all(|key| field(live, key) == field(new, key));
+    let rules: [(bool, &[&str]); 4] = [
+        (loses_address && same_addresses, &addresses),
+        (loses_address, &of_addresses),
         (
             is_reached_from_outside(live) && !is_reached_from_outside(new),
             &["externalTrafficPolicy"],
@@ -422,10 +421,18 @@ fn given_address(new: &str, view: &View) -> Vec<FieldError> {
     if !view.gives_out() && wanted == Ipv4Addr::from(view.services().network) {
         return Vec::new();
     }
-    let why = if !view.services().contains(wanted) {
-        "the provided network does not match the current range"
+    let range = view.services();
+    let why = if !range.contains(wanted) {
+        // In words of their own where nothing is given out.
+        if view.gives_out() {
+            "the provided network does not match the current range".to_owned()
+        } else {
+            let from = Ipv4Addr::from(range.network);
+            let length = range.prefix;
+            format!("the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {from}/{length}")
+        }
     } else if taken(view).any(|other| other == new) {
-        "provided IP is already allocated"
+        "provided IP is already allocated".to_owned()
     } else {
         return Vec::new();
     };

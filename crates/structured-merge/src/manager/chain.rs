@@ -244,7 +244,9 @@ impl FieldManager {
                 group_version_kind(config)
             )));
         }
-        if managed_fields(config).is_some_and(|fields| !fields.is_null()) {
+        // What is no list of entries is for the types to complain about.
+        let entries = managed_fields(config).and_then(Value::as_array);
+        if entries.is_some_and(|entries| entries.iter().all(Value::is_object)) {
             return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
         }
         Ok(())

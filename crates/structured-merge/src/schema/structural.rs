@@ -94,17 +94,20 @@ fn object_meta(builder: &mut Builder) -> TypeRef {
         ..MapType::default()
     }));
     let finalizers = builder.add(list(text, ListRelation::Set));
-    let owner = builder.add(map(MapType {
-        atomic: true,
-        ..record(&[
-            ("apiVersion", text),
-            ("blockOwnerDeletion", flag),
-            ("controller", flag),
-            ("kind", text),
-            ("name", text),
-            ("uid", text),
-        ])
-    }));
+    let mut owner = record(&[
+        ("apiVersion", text),
+        ("blockOwnerDeletion", flag),
+        ("controller", flag),
+        ("kind", text),
+        ("name", text),
+        ("uid", text),
+    ]);
+    owner.atomic = true;
+    // The key of an owner that has none.
+    for field in owner.fields.iter_mut().filter(|field| &*field.name == "uid") {
+        field.default = Some(Value::from(""));
+    }
+    let owner = builder.add(map(owner));
     let owners = builder.add(list(
         owner,
         ListRelation::Map {

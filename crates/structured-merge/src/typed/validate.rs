@@ -85,7 +85,8 @@ impl<'v> Walk<'v> {
 
     fn fields(&mut self, map: &MapType, fields: &'v serde_json::Map<String, Value>) {
         for (name, value) in fields {
-            if name == "managedFields" && matches!(self.path.as_slice(), [Step::Field("metadata")]) {
+            let of_object = name == "managedFields" && matches!(self.path.as_slice(), [Step::Field("metadata")]);
+            if of_object && value.is_array() {
                 // Whoever reads them says what is wrong with them; they can be larger than all the rest.
                 continue;
             }

@@ -15,6 +15,8 @@ static TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"|\b(?P<volume>kube-api-access-[a-z0-9]{5})\b",
         r"|(?P<generated>\bgen[0-9]*-[a-z0-9]{5}\b)",
         r"|in (?P<place>record|the precondition) \((?P<record>\d+)\)",
+        r"|ResourceVersion in object meta: (?P<stored>\d+)",
+        r#"|"resourceVersion":"(?P<quoted>\d+)""#,
         r"|current: (?P<current>\d+)",
         r"|X509SHA256=(?P<hash>[0-9a-f]+)",
         r"|^(?P<age>\d+s)$",
@@ -133,6 +135,10 @@ impl Normal {
                 } else if let Some(version) = named("record") {
                     let place = named("place").unwrap_or_default();
                     format!("in {place} ({})", self.name("rv", &version))
+                } else if let Some(version) = named("stored") {
+                    format!("ResourceVersion in object meta: {}", self.name("rv", &version))
+                } else if let Some(version) = named("quoted") {
+                    format!("\"resourceVersion\":\"{}\"", self.name("rv", &version))
                 } else if named("volume").is_some() {
                     "kube-api-access-<suffix>".to_owned()
                 } else if named("current").is_some() {

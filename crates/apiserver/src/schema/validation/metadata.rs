@@ -1,9 +1,11 @@
 //! Metadata: names, labels, annotations, owners, finalizers, and what of them may not change.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value};
 
 use super::names::{self, NameRule};
-use super::{empty, immutable, items, text};
+use super::{empty, immutable, internal, internal_list, items, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 /// All annotations of an object together, keys and values.
@@ -153,11 +155,8 @@ fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
             }
         }
         if version == "v1" && kind == "Event" {
-            errors.push(FieldError::invalid(
-                &at,
-                owner.clone(),
-                "v1, Kind=Event is disallowed from being an owner",
-            ));
+            let detail = "/v1, Kind=Event is disallowed from being an owner";
+            errors.push(FieldError::invalid(&at, internal(&owner_fields(owner)), detail));
         }
         if owner.get("controller") == Some(&Value::Bool(true)) {
             let name = format!("{kind}/{}", text(owner, "name"));
@@ -165,13 +164,24 @@ fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
                 );
-                let list = metadata.get("ownerReferences").cloned().unwrap_or_default();
-                errors.push(FieldError::invalid(path.child("ownerReferences"), list, detail));
+                let shown =
+                    internal_list(items(metadata, "ownerReferences", path).map(|(owner, _)| owner_fields(owner)));
+                errors.push(FieldError::invalid(&at, shown, detail));
             } else {
                 controller = Some(name);
             }
         }
     }
+}
+
+/// The fields of an owner in the order in which Kubernetes shows them.
+fn owner_fields(owner: &Value) -> Vec<(&'static str, &Value)> {
+    static UNSAID: LazyLock<Value> = LazyLock::new(|| Value::from(""));
+    let said = ["apiVersion", "kind", "name", "uid"].map(|field| (field, owner.get(field).unwrap_or(&UNSAID)));
+    let flags =
+        ["controller", "blockOwnerDeletion"].map(|field| (field, owner.get(field).filter(|flag| !flag.is_null())));
+    let flags = flags.into_iter().filter_map(|(field, flag)| Some((field, flag?)));
+    said.into_iter().chain(flags).collect()
 }
 
 /// Checks the metadata of an object that replaces `old`.

@@ -205,6 +205,12 @@ fn internal(fields: &[(&str, &Value)]) -> Shown {
     Shown::Verbatim(format!("{{{}}}", parts.join(",")))
 }
 
+/// A list of such structs.
+fn internal_list<'a>(structs: impl Iterator<Item = Vec<(&'static str, &'a Value)>>) -> Shown {
+    let shown: Vec<String> = structs.map(|fields| internal(&fields).to_string()).collect();
+    Shown::Verbatim(format!("[{}]", shown.join(",")))
+}
+
 /// A number that may not be negative.
 fn non_negative(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(number) = value.get(field).and_then(Value::as_i64)

@@ -15,7 +15,9 @@ pub enum NameRule {
 pub fn rule(group: &str, kind: &str) -> NameRule {
     match (group, kind) {
         ("", "Namespace" | "Service") | ("apps", "StatefulSet") => NameRule::Label,
-        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) => NameRule::PathSegment,
+        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) | ("policy", "PodDisruptionBudget") => {
+            NameRule::PathSegment
+        }
         _ => NameRule::Subdomain,
     }
 }

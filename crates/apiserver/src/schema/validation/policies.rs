@@ -372,7 +372,7 @@ pub(super) fn policy_status(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks conditions as every kind has them that follows the conventions.
-fn conditions(status: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn conditions(status: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut seen = BTreeSet::new();
     for (condition, path) in items(status, "conditions", path) {
         let kind = text(condition, "type");

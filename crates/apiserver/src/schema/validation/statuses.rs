@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{addresses, items, names, non_negative, text};
+use super::{addresses, items, names, non_negative, policies, text};
 use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
@@ -98,6 +98,13 @@ pub(super) fn status(group: &str, kind: &str, value: &Value, old: &Value, errors
     let before = old.get("status").unwrap_or(&NOTHING);
     match (group, kind) {
         ("", "Service") => balancer(value, found, before, errors),
+        ("networking.k8s.io", "Ingress") => ingress(found, before, errors),
+        ("autoscaling", "HorizontalPodAutoscaler") => {
+            for field in ["currentReplicas", "desiredReplicas"] {
+                non_negative(found, field, &FieldPath::new("status"), errors);
+            }
+        }
+        ("policy", "PodDisruptionBudget") => budget(found, errors),
         ("", "ReplicationController") | ("apps", _) => counted(kind, found, before, errors),
         _ => {}
     }
@@ -144,15 +151,10 @@ fn balancer(service: &Value, status: &Value, before: &Value, errors: &mut Vec<Fi
         errors.push(FieldError::forbidden(path.child("ingress"), detail));
         return;
     }
-    let before = before.get("loadBalancer").unwrap_or(&NOTHING);
-    let known: Vec<&str> = items(before, "ingress", &path)
-        .map(|(entry, _)| text(entry, "ip"))
-        .collect();
+    let known = known_addresses(before);
     for (entry, at) in items(entries, "ingress", &path) {
         let ip = text(entry, "ip");
-        if !ip.is_empty() && !known.contains(&ip) {
-            addresses::address(ip, &at.child("ip"), errors);
-        }
+        reached_at(entry, &known, &at, errors);
         let modes = ["Proxy", "VIP"];
         match entry.get("ipMode").and_then(Value::as_str) {
             None if !ip.is_empty() => {
@@ -168,15 +170,50 @@ fn balancer(service: &Value, status: &Value, before: &Value, errors: &mut Vec<Fi
             }
             _ => {}
         }
-        let host = text(entry, "hostname");
-        if !host.is_empty() {
-            for complaint in names::subdomain(host) {
-                errors.push(FieldError::invalid(at.child("hostname"), host, complaint));
-            }
-            if addresses::lenient(host).is_some() {
-                let detail = "must be a DNS name, not an IP address";
-                errors.push(FieldError::invalid(at.child("hostname"), host, detail));
-            }
+    }
+}
+
+/// Where a balancer takes the traffic of an Ingress.
+fn ingress(status: &Value, before: &Value, errors: &mut Vec<FieldError>) {
+    let path = FieldPath::new("status").child("loadBalancer");
+    let known = known_addresses(before);
+    let entries = status.get("loadBalancer").unwrap_or(&NOTHING);
+    for (entry, at) in items(entries, "ingress", &path) {
+        reached_at(entry, &known, &at, errors);
+    }
+}
+
+/// The addresses that a status has already: they may stay, whatever they look like.
+fn known_addresses(before: &Value) -> Vec<&str> {
+    let entries = before.get("loadBalancer").unwrap_or(&NOTHING);
+    items(entries, "ingress", &FieldPath::default())
+        .map(|(entry, _)| text(entry, "ip"))
+        .collect()
+}
+
+/// The address and the name of one way in.
+fn reached_at(entry: &Value, known: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let ip = text(entry, "ip");
+    if !ip.is_empty() && !known.contains(&ip) {
+        addresses::address(ip, &at.child("ip"), errors);
+    }
+    let host = text(entry, "hostname");
+    if !host.is_empty() {
+        for complaint in names::subdomain(host) {
+            errors.push(FieldError::invalid(at.child("hostname"), host, complaint));
         }
+        if addresses::lenient(host).is_some() {
+            let detail = "must be a DNS name, not an IP address";
+            errors.push(FieldError::invalid(at.child("hostname"), host, detail));
+        }
+    }
+}
+
+/// How many pods a budget counts, and its conditions.
+fn budget(status: &Value, errors: &mut Vec<FieldError>) {
+    let path = FieldPath::new("status");
+    policies::conditions(status, &path, errors);
+    for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        non_negative(status, field, &path, errors);
     }
 }

@@ -207,7 +207,8 @@ fn counters(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<Fi
         let detail = "must be empty for finished job";
         errors.push(FieldError::invalid("status.uncountedTerminatedPods", shown, detail));
     }
-    if (changed("ready") || changed("active")) && now.count("ready") > now.count("active") {
+    let known = now.status.get("ready").is_some();
+    if (changed("ready") || changed("active")) && known && now.count("ready") > now.count("active") {
         let detail = "cannot set more ready pods than active";
         errors.push(FieldError::invalid("status.ready", now.count("ready"), detail));
     }
