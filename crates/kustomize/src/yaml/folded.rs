@@ -67,3 +67,8 @@ pub(super) fn hints(text: &str) -> String {
     }
     hints
 }
+
+/// Tells whether a block scalar of a text keeps all of its last line breaks.
+pub(super) fn is_kept(text: &str) -> bool {
+    hints(text).ends_with('+')
+}

@@ -96,7 +96,7 @@ fn end_before_comment(root: &mut Node) {
     root.remark = Remark::None;
     let mut last = Some(root);
     while let Some(node) = last.take().filter(|node| node.style != Style::Flow) {
-        let is_kept = is_block(node) && super::folded::hints(node.text()).contains('+') && may_be_block(node.text());
+        let is_kept = is_block(node) && super::folded::is_kept(node.text()) && may_be_block(node.text());
         last = match &mut node.data {
             Data::Map(entries) => entries.last_mut().map(|(_, value)| value),
             Data::Seq(items) => items.last_mut(),

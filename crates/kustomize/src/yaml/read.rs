@@ -6,6 +6,7 @@ use memchr::{memchr_iter, memmem};
 
 use super::cursor::Mark;
 use super::events::{Event, Events, Properties, What};
+use super::folded;
 use super::node::{Data, Node, Remark, Style, Tag};
 use super::scalar::{Dialect, meaning, resolve};
 use super::tokens::{Form, Problem};
@@ -168,7 +169,7 @@ struct Reader<'text> {
     aliased: usize,
     /// How many `{` and `[` are open.
     flows: usize,
-    /// Where the last scalar ended, if it is a block, behind which only a comment of its document can stand.
+    /// Where the last scalar ended, if it is a block that keeps its last blank lines: for another a comment behind it means nothing.
     end_of_content: usize,
 }
 
@@ -226,7 +227,7 @@ impl<'text> Reader<'text> {
             What::Alias(name) => return self.alias(name, mark, depth),
             What::Scalar(text, form, properties) => {
                 self.end_of_content = match form {
-                    Form::Literal | Form::Folded => event.end.at,
+                    Form::Literal | Form::Folded if folded::is_kept(&text) => event.end.at,
                     _ => usize::MAX,
                 };
                 (self.scalar(&text, form), properties)

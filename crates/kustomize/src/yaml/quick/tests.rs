@@ -35,6 +35,7 @@ fn what_is_usual_is_taken() {
         "a: one\n  two\n\n  three # comment\n\nb: 'one\n  two '' three'\nc: \"one\\n x\n\n  two\"\n",
         "\"a\": {b: c, 'd': [e, \"f\", {}], g: http://h:80/i}\n",
         "a: |+\n  b\n\nc: |\n  d\n\n# comment\ne: f\n",
+        "a: |\n  b\n# comment\n",
         "kind: Ünïcode — text\n",
         "a: 0x1f\nb: 1_000\nc: 2020-01-01\nd: ~\ne: <<\n<<: f\n",
     ] {
