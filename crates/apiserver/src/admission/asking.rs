@@ -33,18 +33,20 @@ impl<'a> Subject<'a> {
             Some(object) => subject::shown(registry, attributes, shown_as, object).await.map(Some),
             None => Ok(None),
         };
-        let mut request = subject::request(attributes, shown_as, resource);
-        // The description is a review's; what is said elsewhere is empty in it.
-        if let Some(map) = request.as_object_mut() {
-            map.insert("uid".to_owned(), Value::from(""));
-            map.insert("object".to_owned(), Value::Null);
-            map.insert("oldObject".to_owned(), Value::Null);
-        }
         Ok(Self {
             object: shown(object).await?,
             old_object: shown(attributes.old).await?,
-            request,
+            request: described(attributes, shown_as, resource),
         })
+    }
+
+    /// The same objects, of a request that was matched as one about `resource`.
+    pub(super) fn matched_as(&self, attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resource) -> Self {
+        Self {
+            object: self.object.clone(),
+            old_object: self.old_object.clone(),
+            request: described(attributes, shown_as, resource),
+        }
     }
 
     /// Calls `ask` with the values of the variables.
@@ -74,6 +76,17 @@ impl<'a> Subject<'a> {
             ..Inputs::default()
         })
     }
+}
+
+/// The request as a review describes it; what is said elsewhere is empty in it.
+fn described(attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resource) -> Value {
+    let mut request = subject::request(attributes, shown_as, resource);
+    if let Some(map) = request.as_object_mut() {
+        map.insert("uid".to_owned(), Value::from(""));
+        map.insert("object".to_owned(), Value::Null);
+        map.insert("oldObject".to_owned(), Value::Null);
+    }
+    request
 }
 
 /// Whether the request's user may do something, or the ServiceAccount that is asked for.

@@ -30,6 +30,12 @@ impl Needed {
         std::mem::take(&mut *self.missing.lock())
     }
 
+    /// Forgets what a former attempt needed, which was about another state of the object.
+    pub(crate) fn forget(&self) {
+        self.known.lock().clear();
+        self.missing.lock().clear();
+    }
+
     /// Notes what became of an object in a version.
     pub(crate) fn learn(&self, object: Value, wanted: String, converted: Result<Value, Failed>) {
         self.known.lock().push(Known {

@@ -11,6 +11,9 @@ use crate::schema::{FieldError, FieldPath};
 /// The versions of reviews that this server speaks.
 pub(super) const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
+/// The longest answer that is read as something other than JSON.
+const LONGEST_YAML: usize = 64 * 1024;
+
 const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "ConversionReview";
 
@@ -39,9 +42,12 @@ struct Outcome {
 
 /// The objects in an answer; what is wrong with the answer is told in the real server's words.
 pub(super) fn read(version: &str, uid: &str, bytes: &[u8]) -> Result<Vec<Value>, String> {
-    let (answer, _) = parse_body(bytes, BodyFormat::Json, Twice::Filled)
-        .or_else(|_| parse_body(bytes, BodyFormat::Yaml, Twice::Filled))
-        .map_err(|error| error.message)?;
+    // The real server reads YAML, too, which shows where the answer is a mere text.
+    let (answer, _) = match parse_body(bytes, BodyFormat::Json, Twice::Filled) {
+        Err(_) if bytes.len() <= LONGEST_YAML => parse_body(bytes, BodyFormat::Yaml, Twice::Filled),
+        read => read,
+    }
+    .map_err(|error| error.message)?;
     if !answer.is_object() {
         return Err(untyped(&answer));
     }

@@ -70,6 +70,7 @@ impl Registry {
     ) -> Result<Outcome, ApiError> {
         let key = op.key(name);
         for _ in 0..RACE_ATTEMPTS {
+            op.conversions.forget();
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
                 let mut new = match self.with_conversions(op, || compute(None)).await?.into() {

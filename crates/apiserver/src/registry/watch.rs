@@ -180,7 +180,7 @@ impl WatchStream {
                     self.alarm.as_mut().reset(self.end);
                     let translated = tokio::select! {
                         biased;
-                        translated = translate_patiently(&self.registry, &self.op, &self.selectors, &event) => translated,
+                        translated = translate_patiently(&self.registry, &mut self.op, &self.selectors, &event) => translated,
                         () = self.shutdown.as_mut() => return None,
                         () = self.alarm.as_mut() => return None,
                     };
@@ -205,15 +205,16 @@ impl WatchStream {
 /// The same as often as it takes, if a webhook has to convert the object: a watch outlives a webhook that is away.
 async fn translate_patiently(
     registry: &Registry,
-    op: &Operation,
+    op: &mut Arc<Operation>,
     selectors: &Selectors,
     event: &Event,
 ) -> Result<Option<WatchFrame>, ApiError> {
     let mut pause = SHORTEST_PAUSE;
     loop {
+        let served = follow_definition(registry, op);
         let translated = translate(registry, op, selectors, event).await;
         match &translated {
-            Err(error) if webhook(&op.resource).is_some() => {
+            Err(error) if served && webhook(&op.resource).is_some() => {
                 tracing::debug!(resource = op.resource.qualified(), %error, "a watch waits for a conversion");
             }
             _ => return translated,
@@ -221,6 +222,23 @@ async fn translate_patiently(
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// Brings the resource of a watch in step with its definition, which may name another webhook by now. Returns whether it is
+/// still served.
+fn follow_definition(registry: &Registry, op: &mut Arc<Operation>) -> bool {
+    let watched = &op.resource;
+    if !watched.is_custom() {
+        return true;
+    }
+    let catalog = registry.catalog();
+    let Some(now) = catalog.find(&watched.group, &watched.version, &watched.plural) else {
+        return false;
+    };
+    if !Arc::ptr_eq(now, watched) {
+        Arc::make_mut(op).resource = now.clone();
+    }
+    true
 }
 
 /// A change as a watch's selectors see it: an object that starts to match is added, one that stops is deleted.

@@ -281,6 +281,28 @@ async fn a_watch_outlives_a_webhook_that_is_away() {
     place.close().await;
 }
 
+/// A certificate that is renewed, or a webhook that moves, is a change of the definition: watches follow it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_follows_the_definition() {
+    let place = Place::set().await;
+    let a = place.done("POST", LINKS, link("a", "one:1")).await;
+    let revision = a["metadata"]["resourceVersion"].as_str().unwrap();
+    let mut watch = Lines::open(&place, &format!("{LINKS_V2}?watch=true&resourceVersion={revision}")).await;
+    let path = format!("{DEFINITIONS}/links.example.com");
+    place
+        .done("PATCH", &path, definition(&place.webhook, "/failed", "v1"))
+        .await;
+    let change = json!({"spec": {"hostPort": "two:2"}});
+    place.done("PATCH", &format!("{LINKS}/a"), change).await;
+    let read = tokio::spawn(async move { watch.next().await });
+    place.until_asked(1).await;
+    place
+        .done("PATCH", &path, definition(&place.webhook, "/convert", "v1"))
+        .await;
+    assert_eq!(read.await.unwrap()["object"]["spec"]["host"], "two");
+    place.close().await;
+}
+
 /// A webhook chooses neither where the server connects to nor how much it reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_answers_are_failures() {

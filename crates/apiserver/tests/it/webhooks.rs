@@ -77,5 +77,9 @@ async fn a_tenant_registers_no_webhook() {
         assert_eq!(ask("PUT", &one, &configuration, Some("tenant")).await, 403, "{kind}");
         assert_eq!(ask("DELETE", &one, &json!({}), Some("tenant")).await, 403, "{kind}");
     }
+    // And no definition, whose conversion is a webhook, too.
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = json!({"metadata": {"name": "links.example.com"}});
+    assert_eq!(ask("POST", definitions, &definition, Some("tenant")).await, 403);
     server.close().await;
 }

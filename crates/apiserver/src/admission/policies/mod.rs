@@ -194,9 +194,10 @@ impl<'a> Judged<'a> {
                 Some(Value::clone(found.ok_or_else(missing)?.as_ref()))
             }
         };
+        let matched = Subject::of(registry, attributes, resource, resource, object).await?;
         Ok(Self {
-            matched: Subject::of(registry, attributes, resource, resource, object).await?,
-            made: Subject::of(registry, attributes, resource, attributes.resource(), object).await?,
+            made: matched.matched_as(attributes, resource, attributes.resource()),
+            matched,
             namespace,
         })
     }
