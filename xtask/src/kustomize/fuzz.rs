@@ -159,6 +159,9 @@ impl Fuzz {
                     let why = format!("{} | {}", last(&ours), last(&real));
                     tally.refused.entry(why).or_default().push(number);
                 }
+                (None, verdict @ Verdict::HashOfOtherKind) => {
+                    tally.refused.entry(verdict.class()).or_default().push(number);
+                }
                 _ => tally.same += 1,
             }
         }

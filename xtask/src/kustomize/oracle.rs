@@ -28,6 +28,8 @@ pub(super) enum Verdict {
     RealRefuses(String),
     /// It refers to something remote, which ours refuses by design.
     Remote,
+    /// It wants the hash of a generated resource that a patch made another kind of, which ours refuses; its README says why.
+    HashOfOtherKind,
     /// The real one took longer than the limit.
     TimedOut,
 }
@@ -51,6 +53,7 @@ impl Verdict {
             Verdict::OursRefuses(why) => format!("only ours refuses: {}", gist(why)),
             Verdict::RealRefuses(why) => format!("only kustomize refuses: {}", gist(why)),
             Verdict::Remote => "remote".to_owned(),
+            Verdict::HashOfOtherKind => "hash of another kind".to_owned(),
             Verdict::TimedOut => "took too long".to_owned(),
         }
     }
@@ -64,6 +67,7 @@ impl Verdict {
             Verdict::OursRefuses(_) => "only ours refuses",
             Verdict::RealRefuses(_) => "only kustomize refuses",
             Verdict::Remote => "remote, refused by ours",
+            Verdict::HashOfOtherKind => "hash of another kind, refused by ours",
             Verdict::TimedOut => "took too long",
         }
     }
@@ -76,7 +80,9 @@ impl fmt::Display for Verdict {
             Verdict::Differs(difference) => write!(formatter, "differs\n{difference}"),
             Verdict::OursRefuses(why) => write!(formatter, "only ours refuses: {why}"),
             Verdict::RealRefuses(why) => write!(formatter, "only kustomize refuses: {why}"),
-            Verdict::Same | Verdict::Remote | Verdict::TimedOut => formatter.write_str(self.title()),
+            Verdict::Same | Verdict::Remote | Verdict::HashOfOtherKind | Verdict::TimedOut => {
+                formatter.write_str(self.title())
+            }
         }
     }
 }
@@ -162,6 +168,11 @@ pub(super) fn ask(
         && error.to_string().contains("is remote: nothing is fetched")
     {
         return Ok(Verdict::Remote);
+    }
+    if let Err(error) = &ours
+        && error.to_string().contains("a name suffix hash for kind")
+    {
+        return Ok(Verdict::HashOfOtherKind);
     }
     let Some(real) = real(&disk.join(inside), load_restrictor, scratch)? else {
         return Ok(Verdict::TimedOut);
