@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use structured_merge::{Convert, ConvertError, FieldManager, ResetFields, Schema, Typing};
 
 use crate::catalog::{Origin, Resource};
-use crate::conversion::{Owners, version_of};
+use crate::conversion::{Owners, Renaming, version_of};
 use crate::http::{ApiError, FieldError};
 use crate::registry::Operation;
 use crate::schema::{BuiltinSchemas, Decoded, FieldPath, KindSchema, ObjectSchema, autoscaler, validation, warnings};
@@ -349,21 +349,17 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
     let mut manager = FieldManager::new(typing(resource), &resource.api_version(), &resource.kind);
     match &resource.origin {
         Origin::Custom(custom) => {
-            manager = manager.for_custom_resource();
-            if let Some(converter) = &custom.converter {
-                manager = manager.with_converter(match custom.conversion.webhook() {
-                    None => converter.clone(),
-                    Some(_) => Arc::new(Owners::new(
-                        converter.clone(),
-                        resource.api_version(),
-                        op.conversions.clone(),
-                    )),
+            let types = custom.types.clone();
+            manager = manager
+                .for_custom_resource()
+                .with_converter(match custom.conversion.webhook() {
+                    None => Arc::new(Renaming::new(types)),
+                    Some(_) => Arc::new(Owners::new(types, resource.api_version(), op.conversions.clone())),
                 });
-            }
             if resource.has_status() {
                 let reset = ResetFields::of_custom_resource(subresource);
                 // The main resource resets in its own version only, the status in all: Kubernetes does so.
-                let versions = custom.served.iter().filter(|_| subresource.is_some());
+                let versions = custom.with_status.iter().filter(|_| subresource.is_some());
                 manager = versions.fold(manager.with_reset_fields(reset.clone()), |manager, version| {
                     manager.with_reset_fields_of(version, reset.clone())
                 });

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use structured_merge::{Convert, Typing};
+use structured_merge::Typing;
 
-use crate::conversion::Conversion;
+use crate::conversion::{Conversion, Types};
 use crate::schema::ObjectSchema;
 use crate::table::Columns;
 
@@ -44,8 +44,8 @@ pub struct CustomKind {
     pub selectable_fields: Vec<String>,
     /// What its objects look like in each version, served or not, by group and version.
     pub schemas: Arc<BTreeMap<String, Arc<dyn ObjectSchema>>>,
-    /// Group and version of every version that is served.
-    pub served: Vec<String>,
+    /// Group and version of every version that is served or stored and has a status of its own.
+    pub with_status: Vec<String>,
     /// What its users are told, if this version is deprecated.
     pub deprecation: Option<String>,
     /// Where the scale subresource finds its numbers, if there is one.
@@ -56,8 +56,8 @@ pub struct CustomKind {
     pub columns: Columns,
     /// Its type, for the owners of fields.
     pub typing: Typing,
-    /// The types of its versions, for the owners of fields; none if this is the only one.
-    pub converter: Option<Arc<dyn Convert>>,
+    /// The types of its versions, served or not, for the owners of fields.
+    pub(crate) types: Arc<Types>,
     /// How its versions become each other.
     pub(crate) conversion: Arc<Conversion>,
 }

@@ -9,7 +9,7 @@ mod shared;
 
 use serde_json::Value;
 
-pub(crate) use owners::{Needed, Owners};
+pub(crate) use owners::{Needed, Owners, Renaming, Types};
 pub(crate) use shared::{Duty, Shared};
 
 use crate::http::ApiError;

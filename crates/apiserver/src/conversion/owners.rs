@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use structured_merge::{Convert, ConvertError, Typing};
 
-use super::{Failed, version_of};
+use super::{Failed, rename, version_of};
 
 /// Objects in other versions, as far as one request has them.
 #[derive(Debug, Default)]
@@ -66,30 +66,79 @@ impl Needed {
     }
 }
 
+/// The types of all versions of a kind, served or not.
+pub(crate) struct Types(Vec<(String, Typing)>);
+
+impl Types {
+    /// Of versions as group and version.
+    pub(crate) fn new(versions: Vec<(String, Typing)>) -> Self {
+        Self(versions)
+    }
+
+    fn get(&self, api_version: &str) -> Option<&Typing> {
+        let found = self.0.iter().find(|(version, _)| version == api_version);
+        found.map(|(_, typing)| typing)
+    }
+
+    /// Refuses a version that the kind doesn't have: owners in it can't be told, which fails the write that asks for them.
+    fn check(&self, api_version: &str) -> Result<(), ConvertError> {
+        match self.get(api_version) {
+            Some(_) => Ok(()),
+            None => Err(ConvertError::Failed(format!(
+                "request to convert CR to an invalid group/version: {api_version}"
+            ))),
+        }
+    }
+}
+
+/// The versions of a kind that differ in `apiVersion` only.
+pub(crate) struct Renaming(Arc<Types>);
+
+impl Renaming {
+    /// The versions of these types.
+    pub(crate) fn new(types: Arc<Types>) -> Self {
+        Self(types)
+    }
+}
+
+impl Convert for Renaming {
+    fn typing(&self, api_version: &str) -> Option<&Typing> {
+        self.0.get(api_version)
+    }
+
+    fn convert<'a>(&self, object: &'a Value, api_version: &str) -> Result<Cow<'a, Value>, ConvertError> {
+        self.0.check(api_version)?;
+        if version_of(object) == api_version {
+            return Ok(Cow::Borrowed(object));
+        }
+        let mut object = object.clone();
+        rename(&mut object, api_version);
+        Ok(Cow::Owned(object))
+    }
+}
+
 /// The versions of a kind that a webhook converts, to one request.
 pub(crate) struct Owners {
-    types: Arc<dyn Convert>,
+    types: Arc<Types>,
     /// The version of the request: what is in neither of two versions goes through it.
     hub: String,
     needed: Arc<Needed>,
 }
 
 impl Owners {
-    /// The versions whose types `types` knows, to a request in `hub`.
-    pub(crate) fn new(types: Arc<dyn Convert>, hub: String, needed: Arc<Needed>) -> Self {
+    /// The versions of these types, to a request in `hub`.
+    pub(crate) fn new(types: Arc<Types>, hub: String, needed: Arc<Needed>) -> Self {
         Self { types, hub, needed }
     }
 }
 
 impl Convert for Owners {
     fn typing(&self, api_version: &str) -> Option<&Typing> {
-        self.types.typing(api_version)
+        self.types.get(api_version)
     }
 
     fn convert<'a>(&self, object: &'a Value, api_version: &str) -> Result<Cow<'a, Value>, ConvertError> {
-        if self.types.typing(api_version).is_none() {
-            return Err(ConvertError::NoSuchVersion(api_version.to_owned()));
-        }
+        self.types.check(api_version)?;
         let from = version_of(object);
         if from == api_version {
             return Ok(Cow::Borrowed(object));

@@ -243,3 +243,94 @@ pub(super) fn kind_of(object: &Value) -> String {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     format!("{}, Kind={kind}", super::version_of(object))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn original() -> Value {
+        json!({
+            "kind": "Link", "apiVersion": "g/v1",
+            "metadata": {"name": "a", "namespace": "n", "uid": "u", "finalizers": ["f"], "labels": {"a b": "old"}},
+        })
+    }
+
+    #[test]
+    fn of_metadata_only_labels_and_annotations_are_taken() {
+        let converted = json!({
+            "kind": "Link", "apiVersion": "g/v2", "spec": {},
+            "metadata": {"name": "a", "namespace": "n", "uid": "u", "annotations": {"k": "v"}, "labels": {"a b": "old"}, "generation": 9},
+        });
+        let accepted = accept(&original(), converted, "g/v2").unwrap();
+        let metadata = accepted.get("metadata").unwrap();
+        // A label that can't be stays, if it was there.
+        let want = json!({"name": "a", "namespace": "n", "uid": "u", "finalizers": ["f"], "labels": {"a b": "old"}, "annotations": {"k": "v"}});
+        assert_eq!(*metadata, want);
+    }
+
+    #[test]
+    fn a_fault_among_several_objects_names_its_place() {
+        let told = |converted: Value| {
+            let fault = accept(&original(), converted, "g/v2").unwrap_err();
+            fault.told("webhook", Some(3))
+        };
+        let begin = "webhook returned invalid converted object at index 3: ";
+        let of = |metadata: Value| json!({"kind": "Link", "apiVersion": "g/v2", "metadata": metadata});
+        for (converted, why) in [
+            (json!(null), "unexpected end of JSON input"),
+            (json!({}), "Object 'Kind' is missing in the answer"),
+            (
+                json!({"kind": "Link"}),
+                "invalid groupVersion (expected g/v2, received )",
+            ),
+            (
+                json!({"kind": "Other", "apiVersion": "g/v2"}),
+                "invalid kind (expected Link, received Other)",
+            ),
+            (of(json!({"name": 1})), "must have the same name: a != "),
+            (of(json!({"name": "a"})), "must have the same namespace: n != "),
+            (
+                of(json!({"name": "a", "namespace": "n"})),
+                "must have the same UID: u != ",
+            ),
+        ] {
+            assert_eq!(told(converted), format!("{begin}{why}"));
+        }
+        let odd = of(json!({"name": "a", "namespace": "n", "uid": "u", "labels": {"a": [1]}}));
+        assert_eq!(
+            told(odd),
+            "webhook returned invalid metadata in object at index 3: metadata.labels[a] must be a string, but is []interface {} in converted object"
+        );
+    }
+
+    #[test]
+    fn answers_that_are_none_are_told() {
+        let review =
+            |response: Value| json!({"kind": KIND, "apiVersion": "apiextensions.k8s.io/v1", "response": response});
+        for (answer, why) in [
+            (json!([]), "couldn't get version/kind"),
+            (json!({}), "Object 'Kind' is missing in the answer"),
+            (json!({"kind": KIND}), "Object 'apiVersion' is missing in the answer"),
+            (
+                json!({"kind": "X", "apiVersion": "y"}),
+                "no kind \"X\" is registered for version \"y\"",
+            ),
+            (review(json!(null)), "no response provided"),
+            (review(json!(1)), "invalid type"),
+            (review(json!({"uid": 1})), "invalid type"),
+            (review(json!({"uid": "u", "result": 1})), "invalid type"),
+            (review(json!({"uid": "u", "convertedObjects": {}})), "invalid type"),
+            (
+                review(json!({"uid": "u"})),
+                "response.result.status was '', not 'Success'",
+            ),
+        ] {
+            let told = read("v1", "u", answer.to_string().as_bytes()).unwrap_err();
+            assert!(told.starts_with(why), "{answer}: {told}");
+        }
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(read("v1", "u", deep.as_bytes()).is_err());
+        let nothing = review(json!({"uid": "u", "result": {"status": "Success"}})).to_string();
+        assert_eq!(read("v1", "u", nothing.as_bytes()), Ok(Vec::new()));
+    }
+}

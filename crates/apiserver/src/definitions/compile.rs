@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use structured_merge::{SameShape, Schema, Typing};
+use structured_merge::{Schema, Typing};
 
 use super::Compiled;
 use super::version::priority;
 use crate::catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
-use crate::conversion::Conversion;
+use crate::conversion::{Conversion, Types};
 use crate::customresources::{self, CustomSchema};
 use crate::registry::ObjectExt;
 use crate::schema::ObjectSchema;
@@ -50,15 +50,9 @@ pub(super) fn resources(definition: &Value, old: &Catalog) -> Compiled {
         .find(|version| version.get("storage") == Some(&json!(true)))
         .map(name_of)
         .unwrap_or_default();
-    let typings: Vec<(String, Typing)> = served
-        .iter()
+    let typings: Vec<(String, Typing)> = customresources::versions(definition)
         .map(|version| (format!("{group}/{}", name_of(version)), typing(version)))
         .collect();
-    let converter: Option<Arc<dyn structured_merge::Convert>> = if typings.len() > 1 {
-        Some(Arc::new(SameShape::new(typings.clone())))
-    } else {
-        None
-    };
     let schemas: BTreeMap<String, Arc<dyn ObjectSchema>> = customresources::versions(definition)
         .filter_map(|version| {
             let schema = CustomSchema::new(definition, name_of(version))?;
@@ -69,25 +63,36 @@ pub(super) fn resources(definition: &Value, old: &Catalog) -> Compiled {
         })
         .collect();
     let schemas = Arc::new(schemas);
-    let served_versions: Vec<String> = typings.iter().map(|(version, _)| version.clone()).collect();
+    let with_status: Vec<String> = customresources::versions(definition)
+        .filter(|version| {
+            ["served", "storage"]
+                .iter()
+                .any(|field| version.get(field) == Some(&json!(true)))
+        })
+        .filter(|version| version.pointer("/subresources/status").is_some())
+        .map(|version| format!("{group}/{}", name_of(version)))
+        .collect();
+    let types = Arc::new(Types::new(typings.clone()));
     let conversion = Arc::new(Conversion::of(definition));
     let mut resources = Vec::new();
-    for (version, (_, typing)) in served.iter().zip(typings) {
-        let Some(schema) = schemas.get(&format!("{group}/{}", name_of(version))).cloned() else {
+    for version in served {
+        let api_version = format!("{group}/{}", name_of(version));
+        let typing = typings.iter().find(|(other, _)| *other == api_version);
+        let (Some(schema), Some((_, typing))) = (schemas.get(&api_version).cloned(), typing) else {
             continue;
         };
         let custom = CustomKind {
             revision: definition.resource_version().to_owned(),
             terminating: definition.is_deleting(),
             selectable_fields: selectable_fields(version),
-            served: served_versions.clone(),
+            with_status: with_status.clone(),
             deprecation: deprecation(definition, version),
             scale: scale(version),
             schema,
             schemas: schemas.clone(),
             columns: Columns::Custom(customresources::columns(definition, name_of(version))),
-            typing,
-            converter: converter.clone(),
+            typing: typing.clone(),
+            types: types.clone(),
             conversion: conversion.clone(),
         };
         resources.push(Arc::new(Resource {

@@ -380,6 +380,85 @@ async fn a_definition_waits_for_a_webhook_that_its_objects_need() {
     place.close().await;
 }
 
+/// A webhook is reached behind a Service, as installers have it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_is_reached_behind_a_service() {
+    let place = Place::set().await;
+    place.done("POST", LINKS, link("a", "one:1")).await;
+    let mut definition = definition(&place.webhook, "/convert", "v1");
+    let service = json!({"namespace": "default", "name": "webhook", "path": "/convert", "port": place.webhook.port});
+    definition["spec"]["conversion"]["webhook"]["clientConfig"] =
+        json!({"url": null, "service": service, "caBundle": place.webhook.ca});
+    let path = format!("{DEFINITIONS}/links.example.com");
+    place.done("PATCH", &path, definition).await;
+    let one = format!("{LINKS_V2}/a");
+    let (status, answer) = place.ask("GET", &one, Value::Null).await;
+    assert_eq!(status, 500);
+    assert!(
+        answer["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("service \"webhook\" not found"),
+        "{answer}"
+    );
+    let service =
+        json!({"metadata": {"name": "webhook"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
+    place.done("POST", "/api/v1/namespaces/default/services", service).await;
+    assert_eq!(place.get(&one).await["spec"]["host"], "one");
+    place.close().await;
+}
+
+/// A mutating webhook changes the object in the version that it asked for, and what is stored is that in the request's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mutating_webhooks_see_and_change_converted_objects() {
+    let place = Place::set().await;
+    // [{"op": "test", "path": "/spec/port", "value": "1"}, {"op": "replace", "path": "/spec/host", "value": "changed"}]
+    let patch = "W3sib3AiOiAidGVzdCIsICJwYXRoIjogIi9zcGVjL3BvcnQiLCAidmFsdWUiOiAiMSJ9LCB7Im9wIjogInJlcGxhY2UiLCAicGF0aCI6ICIvc3BlYy9ob3N0IiwgInZhbHVlIjogImNoYW5nZWQifV0=";
+    let response = json!({"uid": "@UID", "allowed": true, "patchType": "JSONPatch", "patch": patch});
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    place.webhook.answer("/change", json!({"body": review}));
+    let configuration = json!({"metadata": {"name": "changes"}, "webhooks": [{
+        "name": "changes.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": place.webhook.client_config("/change"),
+        "rules": [{"apiGroups": ["example.com"], "apiVersions": ["v2"], "operations": ["CREATE"], "resources": ["links"]}],
+    }]});
+    let configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    place.done("POST", configurations, configuration).await;
+    let made = place.done("POST", LINKS, link("a", "one:1")).await;
+    assert_eq!(
+        (&made["apiVersion"], &made["spec"]["hostPort"]),
+        (&json!("example.com/v1"), &json!("changed:1"))
+    );
+    place.close().await;
+}
+
+/// What is too much for one question is asked in several, and comes back in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_list_is_asked_about_in_batches() {
+    let place = Place::set().await;
+    for number in 0..501 {
+        place
+            .done("POST", LINKS, link(&format!("n{number:03}"), &format!("h{number}:1")))
+            .await;
+    }
+    let list = place.get(LINKS_V2).await;
+    let hosts: Vec<&str> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["spec"]["host"].as_str().unwrap())
+        .collect();
+    assert_eq!((hosts.len(), hosts[0], hosts[500]), (501, "h0", "h500"));
+    let sizes: Vec<usize> = place
+        .webhook
+        .conversions()
+        .iter()
+        .map(|review| review["request"]["objects"].as_array().unwrap().len())
+        .collect();
+    assert_eq!(sizes, [500, 1]);
+    place.close().await;
+}
+
 /// Controllers write objects that are still stored in a version of before: converted, not under another name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn controllers_write_what_they_have_converted() {

@@ -24,6 +24,9 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+/// The Service that may stand before a webhook.
+const SERVICE: &str = "webhook.default.svc";
+
 /// A running webhook; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Webhook {
@@ -100,7 +103,7 @@ impl Webhook {
     }
 }
 
-/// A certificate for 127.0.0.1, and the CA that it is from.
+/// A certificate for 127.0.0.1 and the Service `webhook` in `default`, and the CA that it is from.
 fn certified() -> anyhow::Result<(rustls::ServerConfig, String)> {
     let ca_key = rcgen::KeyPair::generate()?;
     let mut ca = rcgen::CertificateParams::new(Vec::<String>::new())?;
@@ -108,7 +111,8 @@ fn certified() -> anyhow::Result<(rustls::ServerConfig, String)> {
     let ca_certificate = ca.self_signed(&ca_key)?;
     let issuer = rcgen::Issuer::new(ca, ca_key);
     let key = rcgen::KeyPair::generate()?;
-    let certificate = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()])?.signed_by(&key, &issuer)?;
+    let names = ["127.0.0.1", SERVICE].map(str::to_owned);
+    let certificate = rcgen::CertificateParams::new(names)?.signed_by(&key, &issuer)?;
     let key = rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
