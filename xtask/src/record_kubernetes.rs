@@ -17,11 +17,10 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha512};
 
 /// Group-versions whose types are recorded but which are not offered to clients: nothing here schedules devices,
-/// shapes traffic, aggregates servers or runs containers, and offering them would promise that.
-const UNSERVED: [&str; 4] = [
+/// shapes traffic or aggregates servers, and offering them would promise that.
+const UNSERVED: [&str; 3] = [
     "apis/apiregistration.k8s.io/v1",
     "apis/flowcontrol.apiserver.k8s.io/v1",
-    "apis/node.k8s.io/v1",
     "apis/resource.k8s.io/v1",
 ];
 

@@ -147,6 +147,9 @@ pub(crate) fn warnings(resource: &Resource, object: &Value, live: Option<&Value>
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "services") => warnings::service(object),
         ("", "pods") if live.is_none() => warnings::pod(object),
+        ("node.k8s.io", "runtimeclasses") => warnings::runtime_class(object),
+        ("storage.k8s.io", "csistoragecapacities") => warnings::storage_capacity(object),
+        ("storage.k8s.io", "csidrivers") => warnings::driver(object, live),
         ("discovery.k8s.io", "endpointslices") if live.is_none() && text("/addressType") == Some("FQDN") => {
             vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
         }

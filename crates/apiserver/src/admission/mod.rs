@@ -16,6 +16,7 @@ mod namespace_lifecycle;
 mod pods;
 pub(crate) mod policies;
 pub(crate) mod quota;
+mod runtime_class;
 mod signers;
 mod subject;
 mod webhooks;
@@ -165,7 +166,8 @@ async fn own_rules(
     if state.runs(TOLERATIONS) {
         pods::tolerations(attributes, object);
     }
-    classes::mutate(attributes, &view, object)
+    classes::mutate(attributes, &view, object)?;
+    runtime_class::mutate(attributes, &view, object)
 }
 
 /// Whether [`validate`] may wait for others: for another program, or for another request's turn. Then it must not be
@@ -194,6 +196,7 @@ pub(crate) async fn validate(
             pods::validate_priority_class(attributes, &view, object)?;
         }
         classes::validate_growth(attributes, &view, object)?;
+        runtime_class::validate(attributes, &view, object)?;
         signers::validate(registry.rights(), attributes, object)?;
     }
     policies::validate(registry, attributes, object).await?;

@@ -205,7 +205,10 @@ impl Resource {
                         | "resourcequotas"
                         | "serviceaccounts"
                         | "services"
-                ) | ("storage.k8s.io", "storageclasses")
+                ) | (
+                    "storage.k8s.io",
+                    "storageclasses" | "csidrivers" | "csinodes" | "volumeattachments" | "volumeattributesclasses"
+                )
             )
     }
 

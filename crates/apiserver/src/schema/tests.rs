@@ -332,7 +332,7 @@ fn all_data_can_be_read() {
         );
     }
     let documents: Vec<_> = super::openapi::documents().collect();
-    assert_eq!(documents.len(), 18);
+    assert_eq!(documents.len(), 19);
     for document in documents {
         let text = document.text();
         assert_eq!(text.len(), document.text_length, "{}", document.path);

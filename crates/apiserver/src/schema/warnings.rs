@@ -100,6 +100,58 @@ fn deprecated(label: &str) -> Option<&'static str> {
         .map(|(_, message)| *message)
 }
 
+/// Labels of nodes by which a RuntimeClass finds its nodes.
+pub(crate) fn runtime_class(class: &Value) -> Vec<String> {
+    let selector = class.pointer("/scheduling/nodeSelector").and_then(Value::as_object);
+    let labels = selector
+        .into_iter()
+        .flatten()
+        .filter_map(|(label, _)| deprecated(label));
+    labels
+        .map(|message| format!("scheduling.nodeSelector: {message}"))
+        .collect()
+}
+
+/// Labels of nodes that are said to have room.
+pub(crate) fn storage_capacity(capacity: &Value) -> Vec<String> {
+    let Some(topology) = capacity.get("nodeTopology") else {
+        return Vec::new();
+    };
+    let expressions = topology.get("matchExpressions").and_then(Value::as_array);
+    let expressions = expressions
+        .into_iter()
+        .flatten()
+        .enumerate()
+        .filter_map(|(index, expression)| {
+            let label = text(expression, "key");
+            let message = deprecated(label)?;
+            Some(format!(
+                "nodeTopology.matchExpressions[{index}].key: {label} is {message}"
+            ))
+        });
+    let labels = topology.get("matchLabels").and_then(Value::as_object);
+    let labels = labels.into_iter().flatten().filter_map(|(label, _)| {
+        let message = deprecated(label)?;
+        Some(format!("nodeTopology.matchLabels.{label}: {message}"))
+    });
+    expressions.chain(labels).collect()
+}
+
+/// A driver that gets tokens in another place than in Secrets.
+pub(crate) fn driver(driver: &Value, live: Option<&Value>) -> Vec<String> {
+    let requests = |driver: &Value| driver.pointer("/spec/tokenRequests").cloned();
+    let asked = requests(driver);
+    let some = asked
+        .as_ref()
+        .and_then(Value::as_array)
+        .is_some_and(|all| !all.is_empty());
+    let unsaid = driver.pointer("/spec/serviceAccountTokenInSecrets").is_none();
+    if !some || !unsaid || live.is_some_and(|live| requests(live) == asked) {
+        return Vec::new();
+    }
+    vec!["spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes".to_owned()]
+}
+
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }

@@ -38,7 +38,9 @@ pub(crate) fn has_generation(resource: &Resource) -> bool {
 /// Counts a change of anything but metadata and status.
 pub(crate) fn bump_generation(op: &Operation, live: &Value, new: &mut Value) {
     let counts = |name: &str| matches!(name, "scale" | "ephemeralcontainers" | "resize");
-    if !has_generation(&op.resource) || op.subresource.as_deref().is_some_and(|name| !counts(name)) {
+    // A driver has no generation until it changes.
+    let late = op.resource.group == "storage.k8s.io" && op.resource.plural == "csidrivers";
+    if !(has_generation(&op.resource) || late) || op.subresource.as_deref().is_some_and(|name| !counts(name)) {
         return;
     }
     // A Deployment's annotations are carried over to its ReplicaSets, and a slice's labels say whose it is: they count too.

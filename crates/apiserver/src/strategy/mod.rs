@@ -50,6 +50,9 @@ pub(crate) fn needs_resource_version(resource: &Resource) -> bool {
         || is_definition(resource)
         || is(resource, "coordination.k8s.io", "leases")
         || is(resource, "policy", "poddisruptionbudgets")
+        || is(resource, "node.k8s.io", "runtimeclasses")
+        || (resource.group == "storage.k8s.io"
+            && !matches!(resource.plural.as_str(), "storageclasses" | "volumeattributesclasses"))
 }
 
 fn is(resource: &Resource, group: &str, plural: &str) -> bool {
@@ -101,6 +104,13 @@ pub(crate) fn explicit_nulls(resource: &Resource, object: &mut Value, stored: bo
     let (parent, field) = match (resource.group.as_str(), resource.plural.as_str()) {
         ("rbac.authorization.k8s.io", "roles" | "clusterroles") => ("", "rules"),
         ("", "limitranges") => ("/spec", "limits"),
+        ("storage.k8s.io", "csinodes") => {
+            let drivers = object.pointer_mut("/spec/drivers").and_then(Value::as_array_mut);
+            for driver in drivers.into_iter().flatten() {
+                null_unless_set(driver, "topologyKeys", stored);
+            }
+            ("/spec", "drivers")
+        }
         ("autoscaling", "horizontalpodautoscalers") if resource.is_storage_version() => ("/status", "currentMetrics"),
         ("discovery.k8s.io", "endpointslices") => {
             null_unless_set(object, "endpoints", stored);
@@ -108,7 +118,7 @@ pub(crate) fn explicit_nulls(resource: &Resource, object: &mut Value, stored: bo
         }
         _ => return,
     };
-    if resource.plural == "limitranges"
+    if matches!(resource.plural.as_str(), "limitranges" | "csinodes")
         && let Some(map) = object.as_object_mut()
     {
         map.entry("spec").or_insert_with(|| json!({}));
@@ -260,6 +270,7 @@ pub(crate) fn prepare_create(op: &Operation, object: &mut Value, view: &View, no
             set_status(object, json!({}));
         }
         ("", "replicationcontrollers") => set_status(object, json!({"replicas": 0})),
+        ("storage.k8s.io", "volumeattachments") => set_status(object, json!({"attached": false})),
         _ => {}
     }
 }
@@ -269,6 +280,11 @@ pub(crate) fn complete_created(resource: &Resource, object: &mut Value) {
     if is(resource, "batch", "jobs") {
         job::default_labels(object);
     }
+}
+
+/// Whether whoever writes the status leaves labels, annotations and the like as they are.
+fn keeps_metadata(resource: &Resource) -> bool {
+    is(resource, "storage.k8s.io", "volumeattachments")
 }
 
 /// Nodes register themselves with their status in one request.
@@ -335,6 +351,7 @@ fn reset_parts(op: &Operation, live: &Value, mut new: Value) -> Value {
                 .cloned();
             let Value::Object(mut sent) = new else { return result };
             if !resource.is_custom()
+                && !keeps_metadata(resource)
                 && let Some(metadata) = sent.remove("metadata")
                 && let Some(map) = result.as_object_mut()
             {

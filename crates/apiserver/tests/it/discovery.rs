@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenure_apiserver::{Config, Server};
 
 /// What the real server has and this one lacks. There is nothing that it has beyond the real one, and nothing else differs.
-const LACKING: [&str; 35] = [
+const LACKING: [&str; 26] = [
     "admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
     "admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
     "apiregistration.k8s.io",
@@ -24,9 +24,6 @@ const LACKING: [&str; 35] = [
     "networking.k8s.io/v1/ipaddresses",
     "networking.k8s.io/v1/servicecidrs",
     "networking.k8s.io/v1/servicecidrs/status",
-    "node.k8s.io",
-    "node.k8s.io/v1",
-    "node.k8s.io/v1/runtimeclasses",
     "resource.k8s.io",
     "resource.k8s.io/v1",
     "resource.k8s.io/v1/deviceclasses",
@@ -34,12 +31,6 @@ const LACKING: [&str; 35] = [
     "resource.k8s.io/v1/resourceclaims/status",
     "resource.k8s.io/v1/resourceclaimtemplates",
     "resource.k8s.io/v1/resourceslices",
-    "storage.k8s.io/v1/csidrivers",
-    "storage.k8s.io/v1/csinodes",
-    "storage.k8s.io/v1/csistoragecapacities",
-    "storage.k8s.io/v1/volumeattachments",
-    "storage.k8s.io/v1/volumeattachments/status",
-    "storage.k8s.io/v1/volumeattributesclasses",
     "v1/componentstatuses",
     "v1/nodes/proxy",
     "v1/pods/proxy",

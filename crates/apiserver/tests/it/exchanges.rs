@@ -85,4 +85,4 @@ macro_rules! scenarios {
     };
 }
 
-scenarios! { admitted_pods apply auth autoscalers bad_custom_requests bad_objects bad_pods bad_requests bad_statuses crd crud deployment finalizers kinds limit_ranges lists namespaces patch pod_parts pods quotas rules services signing_requests versions }
+scenarios! { admitted_pods apply auth autoscalers bad_custom_requests bad_objects bad_pods bad_requests bad_statuses crd crud deployment finalizers kinds limit_ranges lists namespaces patch pod_parts pods quotas rules services signing_requests storage_and_runtimes versions }

@@ -20,10 +20,12 @@ mod pods;
 mod policies;
 mod quotas;
 mod rbac;
+mod runtimes;
 mod services;
 mod signing_requests;
 mod statuses;
 mod storage;
+mod storage_plugins;
 mod workloads;
 
 use serde_json::Value;
@@ -95,6 +97,8 @@ pub(super) fn update(group: &str, kind: &str, value: &Value, old: &Value) -> Vec
         ("networking.k8s.io", "IngressClass") => networking::ingress_class_update(value, old, &mut errors),
         ("rbac.authorization.k8s.io", _) => rbac::update(kind, value, old, &mut errors),
         ("storage.k8s.io", "StorageClass") => storage::storage_class_update(value, old, &mut errors),
+        ("storage.k8s.io", _) => storage_plugins::update(kind, value, old, &mut errors),
+        ("node.k8s.io", "RuntimeClass") => runtimes::runtime_class_update(value, old, &mut errors),
         _ if workloads::is_one(group, kind) => workloads::object(kind, value, Some(old), &mut errors),
         _ => {}
     }
@@ -110,6 +114,7 @@ pub(super) fn status_update(group: &str, kind: &str, value: &Value, old: &Value)
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => policies::policy_status(value, &mut errors),
         ("", "PersistentVolumeClaim") => claims::claim_status(value, &mut errors),
         ("", "Pod") => pods::status(value, old, &mut errors),
+        ("storage.k8s.io", "VolumeAttachment") => storage_plugins::attachment_status(value, &mut errors),
         ("batch", "Job") => jobs::job_status(value, old, &mut errors),
         _ => {}
     }
@@ -135,6 +140,8 @@ fn object(group: &str, kind: &str, value: &Value, errors: &mut Vec<FieldError>) 
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::autoscaler(value, errors),
         ("policy", "PodDisruptionBudget") => workloads::disruption_budget(value, errors),
         ("storage.k8s.io", "StorageClass") => storage::storage_class(value, errors),
+        ("storage.k8s.io", _) => storage_plugins::object(kind, value, errors),
+        ("node.k8s.io", "RuntimeClass") => runtimes::runtime_class(value, errors),
         ("coordination.k8s.io", "Lease") => configuration::lease(value, errors),
         _ => {}
     }

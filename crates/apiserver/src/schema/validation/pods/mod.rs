@@ -23,6 +23,8 @@ use super::{addresses, empty, items, named, names, one_of, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 pub(crate) use parts::part_update;
+pub(super) use placement::tolerations;
+pub(super) use resources::overhead;
 pub(crate) use security::of_annotation as app_armor_of_annotation;
 pub(super) use status::status;
 

@@ -1,0 +1,158 @@
+//! What the class of a pod's runtime adds to the pod: what the runtime needs itself, and where it is found (`RuntimeClass`).
+
+use serde_json::{Value, json};
+
+use super::{Action, Attributes};
+use crate::authentication::Lookup;
+use crate::http::ApiError;
+use crate::registry::View;
+
+const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+const UNFOUNDED: &str = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+
+fn applies(attributes: &Attributes<'_>) -> bool {
+    attributes.is("", "pods") && attributes.action == Action::Create
+}
+
+/// The class that a pod names.
+fn class(attributes: &Attributes<'_>, view: &View, pod: &Value) -> Result<Option<Value>, ApiError> {
+    let Some(name) = pod.pointer("/spec/runtimeClassName").and_then(Value::as_str) else {
+        return Ok(None);
+    };
+    match view.get("node.k8s.io", "runtimeclasses", None, name) {
+        Some(class) => Ok(Some((*class).clone())),
+        None => {
+            let why = format!("pod rejected: RuntimeClass {name:?} not found");
+            Err(attributes.denied(Some(pod), &why))
+        }
+    }
+}
+
+/// Fills in what the class of a new pod says.
+pub(super) fn mutate(attributes: &Attributes<'_>, view: &View, pod: &mut Value) -> Result<(), ApiError> {
+    if !applies(attributes) {
+        return Ok(());
+    }
+    let Some(class) = class(attributes, view, pod)? else {
+        return Ok(());
+    };
+    if let Some(overhead) = class.get("overhead") {
+        let fixed = overhead.get("podFixed");
+        let own = pod.pointer("/spec/overhead").and_then(Value::as_object);
+        if own.is_some_and(|own| !own.is_empty() && Some(own) != fixed.and_then(Value::as_object)) {
+            return Err(attributes.denied(Some(pod), MISMATCH));
+        }
+        if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+            match fixed {
+                Some(fixed) => spec.insert("overhead".to_owned(), fixed.clone()),
+                None => spec.remove("overhead"),
+            };
+        }
+    }
+    let Some(scheduling) = class.get("scheduling") else {
+        return Ok(());
+    };
+    for (key, value) in scheduling
+        .get("nodeSelector")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        let own = pod.pointer("/spec/nodeSelector").and_then(|selector| selector.get(key));
+        if let Some(own) = own.filter(|own| *own != value) {
+            let shown = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let why = format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {}; pod.spec.nodeSelector[{key}] = {}",
+                shown(value),
+                shown(own)
+            );
+            return Err(attributes.denied(Some(pod), &why));
+        }
+        if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut)
+            && let Some(selector) = spec.entry("nodeSelector").or_insert_with(|| json!({})).as_object_mut()
+        {
+            selector.insert(key.clone(), value.clone());
+        }
+    }
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut all = list(pod.pointer("/spec/tolerations"));
+    all.extend(list(scheduling.get("tolerations")));
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut)
+        && !all.is_empty()
+    {
+        spec.insert("tolerations".to_owned(), Value::Array(merged(&all)));
+    }
+    Ok(())
+}
+
+/// Refuses a new pod that counts on something else than its class says.
+pub(super) fn validate(attributes: &Attributes<'_>, view: &View, pod: &Value) -> Result<(), ApiError> {
+    if !applies(attributes) {
+        return Ok(());
+    }
+    let class = class(attributes, view, pod)?;
+    let own = pod.pointer("/spec/overhead");
+    match class.as_ref().and_then(|class| class.get("overhead")) {
+        Some(overhead) if overhead.get("podFixed") != own => Err(attributes.denied(Some(pod), MISMATCH)),
+        None if own.is_some() => Err(attributes.denied(Some(pod), UNFOUNDED)),
+        _ => Ok(()),
+    }
+}
+
+/// The tolerations without those that others say already; of the same, the first one.
+fn merged(all: &[Value]) -> Vec<Value> {
+    let mut merged: Vec<Value> = Vec::new();
+    for (index, one) in all.iter().enumerate() {
+        let said = merged.iter().any(|other| covers(other, one));
+        let mut later = all.iter().skip(index + 1);
+        if !said && !later.any(|other| other != one && covers(other, one)) {
+            merged.push(one.clone());
+        }
+    }
+    merged
+}
+
+/// Whether who tolerates the one tolerates the other.
+fn covers(wide: &Value, narrow: &Value) -> bool {
+    if wide == narrow {
+        return true;
+    }
+    fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+        value.get(field).and_then(Value::as_str).unwrap_or_default()
+    }
+    let same = |field: &str| text(wide, field) == text(narrow, field);
+    let everything = text(wide, "key").is_empty() && text(wide, "operator") == "Exists";
+    if (!same("key") && !everything) || (!same("effect") && !text(wide, "effect").is_empty()) {
+        return false;
+    }
+    let seconds = |value: &Value| value.get("tolerationSeconds").and_then(Value::as_i64);
+    if text(wide, "effect") == "NoExecute"
+        && let Some(most) = seconds(wide)
+        && seconds(narrow).is_none_or(|seconds| seconds > most)
+    {
+        return false;
+    }
+    match text(wide, "operator") {
+        "Equal" | "" => text(narrow, "operator") == "Equal" && same("value"),
+        "Exists" => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_already_is_left_out() {
+        let narrow = json!({"key": "a", "operator": "Equal", "value": "v", "effect": "NoSchedule"});
+        let wide = json!({"key": "a", "operator": "Exists"});
+        let other = json!({"key": "b", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});
+        let longer = json!({"key": "b", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 6});
+        let merge = |all: [&Value; 2]| merged(&all.map(Value::clone));
+        assert_eq!(merge([&narrow, &wide]), vec![wide.clone()]);
+        assert_eq!(merge([&wide, &narrow]), vec![wide.clone()]);
+        assert_eq!(merge([&other, &longer]), vec![longer]);
+        assert_eq!(merge([&wide, &wide]), vec![wide]);
+    }
+}
