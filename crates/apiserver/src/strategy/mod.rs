@@ -282,11 +282,6 @@ pub(crate) fn complete_created(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Whether whoever writes the status leaves labels, annotations and the like as they are.
-fn keeps_metadata(resource: &Resource) -> bool {
-    is(resource, "storage.k8s.io", "volumeattachments")
-}
-
 /// Nodes register themselves with their status in one request.
 fn keeps_status_on_create(resource: &Resource) -> bool {
     is(resource, "", "nodes")
@@ -351,7 +346,6 @@ fn reset_parts(op: &Operation, live: &Value, mut new: Value) -> Value {
                 .cloned();
             let Value::Object(mut sent) = new else { return result };
             if !resource.is_custom()
-                && !keeps_metadata(resource)
                 && let Some(metadata) = sent.remove("metadata")
                 && let Some(map) = result.as_object_mut()
             {
@@ -416,8 +410,9 @@ fn reset_parts(op: &Operation, live: &Value, mut new: Value) -> Value {
 fn metadata_kept_from_status(resource: &Resource) -> &'static [&'static str] {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("apps", "deployments") => &["labels"],
-        ("", "pods")
-        | ("admissionregistration.k8s.io", "validatingadmissionpolicies")
+        ("", "pods") => &["ownerReferences"],
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies")
+        | ("storage.k8s.io", "volumeattachments")
         | (definitions::GROUP, definitions::PLURAL) => &["labels", "annotations", "finalizers", "ownerReferences"],
         _ => &[],
     }

@@ -83,14 +83,8 @@ fn resized(live: &[Value], new: &[Value]) -> Vec<Value> {
     resized.collect()
 }
 
-/// What a status can't take away: owners, the class, and of which generation was spoken.
+/// What a status can't take away: the class, and of which generation was spoken.
 pub(super) fn keep_from_status(live: &Value, new: &mut Value) {
-    match live.metadata().and_then(|metadata| metadata.get("ownerReferences")) {
-        Some(owners) => new.set_meta("ownerReferences", owners.clone()),
-        None => {
-            new.remove_meta("ownerReferences");
-        }
-    }
     let before = live.get("status").cloned().unwrap_or_default();
     let Some(status) = new
         .as_object_mut()
