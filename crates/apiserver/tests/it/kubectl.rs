@@ -1,4 +1,4 @@
-//! Sessions with kubectl (`tests/kubectl/transcript.txt`, `breadth.txt`), recorded against a real kube-apiserver 1.36.3, over TLS
+//! Sessions with kubectl (`tests/kubectl/transcript.txt`, `breadth.txt`, `parts.txt`), recorded against a real kube-apiserver 1.36.3, over TLS
 //! against this server: every output and exit code is the same. Without a kubectl 1.36 on the PATH it is skipped.
 
 use std::fmt::Write;
@@ -49,6 +49,11 @@ async fn a_session_reads_as_on_a_real_server() {
 async fn most_subcommands_read_as_on_a_real_server() {
     // Recorded without a controller manager, which would make a ConfigMap in the namespace.
     check("breadth.txt", "/breadth", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_autoscalers_and_parts_of_pods_read_as_on_a_real_server() {
+    check("parts.txt", "/parts", false).await;
 }
 
 /// Runs the commands of a transcript, whose files are in a folder.
