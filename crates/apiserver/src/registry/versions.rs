@@ -16,6 +16,9 @@ use crate::http::ApiError;
 use crate::kinds;
 use crate::schema::autoscaler;
 
+/// How often something is computed anew with the objects that it missed: each owner's version needs a few.
+const CONVERSION_ROUNDS: usize = 256;
+
 /// Stored bytes that can be sent as they are, if they are in the version that the client asked for.
 pub(crate) fn is_verbatim(resource: &Resource) -> bool {
     !resource.is_custom() && resource.is_storage_version()
@@ -176,9 +179,9 @@ impl Registry {
     }
 
     /// Computes something that may need objects in other versions for the owners of their fields: again and again,
-    /// until all are there.
+    /// until all are there. It must compute the same of the same, so each time it comes further.
     pub(crate) async fn with_conversions<T>(&self, op: &Operation, compute: impl Fn() -> T) -> T {
-        loop {
+        for _ in 0..CONVERSION_ROUNDS {
             let computed = compute();
             let missing = op.conversions.take_missing();
             if missing.is_empty() {
@@ -190,6 +193,8 @@ impl Registry {
                 op.conversions.learn(object, wanted, converted);
             }
         }
+        // What is still missing fails as a conversion that failed.
+        compute()
     }
 }
 
