@@ -23,6 +23,8 @@ mod last_applied;
 pub enum Applied {
     /// Nothing: neither a value nor an owner has changed. The live object is the result; don't write.
     Unchanged,
+    /// The live object with other managedFields. Nobody said anything of it that wants defaulting.
+    OwnersChanged(Value),
     /// This object, with its managedFields. It still wants defaulting; pass it through
     /// [`keep_times_if_otherwise_equal`] before comparing it with what is stored.
     Changed(Value),
@@ -33,7 +35,7 @@ impl Applied {
     #[must_use]
     pub fn into_object(self, live: Option<&Value>) -> Value {
         match self {
-            Self::Changed(object) => object,
+            Self::Changed(object) | Self::OwnersChanged(object) => object,
             Self::Unchanged => live.cloned().unwrap_or(Value::Null),
         }
     }

@@ -280,14 +280,19 @@ impl Updater<'_> {
             // It still owns all of it.
             return Ok(merged);
         }
-        let failed = |error: ConvertError| Failure::Other(format!("failed to prune fields: {error}"));
+        let failed = |what: &str, error: ConvertError| Failure::Other(format!("failed to prune fields: {what}{error}"));
         let Some(typing) = self.typing_of(version) else {
             return Ok(merged);
         };
         let converted = match self.convert(&merged, version) {
             Ok(converted) => converted.into_owned(),
             Err(ConvertError::NoSuchVersion(_)) => return Ok(merged),
-            Err(error) => return Err(failed(error)),
+            Err(error) => {
+                return Err(failed(
+                    "failed to convert merged object to last applied version: ",
+                    error,
+                ));
+            }
         };
         let whole = TypedObject {
             value: &converted,
@@ -296,9 +301,12 @@ impl Updater<'_> {
         let last = whole.with_named_fields(last);
         let pruned = self
             .add_back_owned(&converted, whole.remove(&last), version, managers)
-            .map_err(failed)?;
+            .map_err(|error| failed("failed add back owned items: ", error))?;
         // What never was the manager's stays too, though it lay inside something that was.
-        let pruned = self.convert(&pruned, version).map_err(failed)?;
+        let pruned = self.convert(&pruned, version).map_err(|error| {
+            let what = "failed add back dangling items: failed to convert pruned object to last applied version: ";
+            failed(what, error)
+        })?;
         let whole_set = whole.with_named_fields(&whole.field_set());
         let pruned_set = whole.with_named_fields(&TypedObject { value: &pruned, typing }.field_set());
         let gone = whole_set.difference(&pruned_set).intersection(&last);
@@ -310,7 +318,9 @@ impl Updater<'_> {
             return Ok(Cow::Owned(left));
         }
         Ok(Cow::Owned(
-            self.convert(&left, self.api_version).map_err(failed)?.into_owned(),
+            self.convert(&left, self.api_version)
+                .map_err(|error| failed("", error))?
+                .into_owned(),
         ))
     }
 
@@ -337,7 +347,8 @@ impl Updater<'_> {
             let (whole, rest) = match (self.convert(&merged, version), self.convert(&pruned, version)) {
                 (Ok(whole), Ok(rest)) => (whole.into_owned(), rest),
                 (Err(ConvertError::NoSuchVersion(_)), _) | (_, Err(ConvertError::NoSuchVersion(_))) => continue,
-                (Err(error), _) | (_, Err(error)) => return Err(error),
+                (Err(error), _) => return Err(at_version("merged", version, &error)),
+                (_, Err(error)) => return Err(at_version("pruned", version, &error)),
             };
             let typed = TypedObject { value: &whole, typing };
             let rest = TypedObject { value: &rest, typing };
@@ -349,4 +360,10 @@ impl Updater<'_> {
         }
         Ok(pruned)
     }
+}
+
+fn at_version(which: &str, version: &str, error: &ConvertError) -> ConvertError {
+    ConvertError::Failed(format!(
+        "failed to convert {which} object at version {version}: {error}"
+    ))
 }

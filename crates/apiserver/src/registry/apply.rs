@@ -43,12 +43,13 @@ impl Registry {
             let applied = manager
                 .apply(live, config, &op.field_manager, force, self.stamp())
                 .map_err(refused)?;
-            let merged = match applied {
+            let (merged, changed) = match applied {
                 Applied::Unchanged => {
                     repeated(op, &patch.repeated)?;
                     return Ok(Computed::Unchanged);
                 }
-                Applied::Changed(merged) => merged,
+                Applied::OwnersChanged(live) => (live, false),
+                Applied::Changed(merged) => (merged, true),
             };
             let managed = merged
                 .metadata()
@@ -65,7 +66,9 @@ impl Registry {
                     .value
             };
             repeated(op, &patch.repeated)?;
-            kinds::set_defaults(&op.resource, &mut object);
+            if changed {
+                kinds::set_defaults(&op.resource, &mut object);
+            }
             strategy::through_stored_version(&op.resource, &mut object);
             if let Some(managed) = managed {
                 object.set_meta("managedFields", managed);

@@ -170,6 +170,7 @@ impl FieldManager {
             Merged::Same => last_applied::refreshed(manager, &live, config),
             Merged::Changed(object) => last_applied::refreshed(manager, object, config),
         };
+        let same = matches!(merged, Merged::Same) && !is_create;
         let mut object = match merged {
             // Two entries of one identity become one, which is a change.
             Merged::Same
@@ -189,7 +190,11 @@ impl FieldManager {
             last_applied::write(&mut object, annotation);
         }
         managed.write_to(&mut object);
-        Ok(Applied::Changed(object))
+        Ok(if same {
+            Applied::OwnersChanged(object)
+        } else {
+            Applied::Changed(object)
+        })
     }
 
     /// Applies, after noting what the object had before anybody tracked it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use structured_merge::{ApplyError, FieldManager, SameShape, Schema, Timestamp, Typing};
+use structured_merge::{Applied, ApplyError, FieldManager, SameShape, Schema, Timestamp, Typing};
 
 fn typing(fields: &[&str]) -> Typing {
     let fields: serde_json::Map<String, Value> = fields
@@ -60,4 +60,18 @@ fn a_field_that_an_owners_version_does_not_have_is_a_fault_of_the_conversion() {
     // An update goes on without owners.
     let updated = manager("v2").update(Some(&live), thing("v2", json!({"a": "3", "b": "2"})), "third", now);
     assert_eq!(updated["metadata"]["managedFields"], Value::Null);
+}
+
+#[test]
+fn who_only_comes_to_own_what_is_there_changes_nothing_else() {
+    let now = Timestamp::from_unix_seconds(1_800_000_000);
+    let live = json!({
+        "apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x", "uid": "1"}, "spec": {"a": "1"},
+    });
+    let applied = manager("v1").apply(Some(&live), &thing("v1", json!({"a": "1"})), "first", false, now);
+    let Ok(Applied::OwnersChanged(object)) = applied else {
+        panic!("{applied:?}")
+    };
+    assert_eq!(object["spec"], live["spec"]);
+    assert_eq!(object["metadata"]["managedFields"][0]["manager"], "first");
 }
