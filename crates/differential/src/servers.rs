@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_apiserver::{Config, Server};
 use tenure_testkit::exchange::{Saved, Step};
-use tenure_testkit::{Kubernetes, KubernetesBinaries, SOON, client_of, eventually};
+use tenure_testkit::{Kubernetes, KubernetesBinaries, SOON, Webhook, client_of, eventually};
 
 /// Where the real server is.
 #[derive(Debug, Clone)]
@@ -25,6 +25,7 @@ pub struct Embedded {
     pub(crate) client: Client,
     server: Server,
     _data: TempDir,
+    _webhook: Webhook,
 }
 
 impl Embedded {
@@ -47,11 +48,12 @@ impl Embedded {
         let serving = server.clone();
         tokio::spawn(async move { serving.serve(listener).await });
         let client = client_of(&kubeconfig).await?;
-        define(&client).await?;
+        let webhook = define(&client).await?;
         Ok(Self {
             client,
             server,
             _data: data,
+            _webhook: webhook,
         })
     }
 
@@ -66,6 +68,7 @@ pub struct Servers {
     pub(crate) real: Client,
     pub(crate) embedded: Embedded,
     _kubernetes: Option<Kubernetes>,
+    _webhook: Webhook,
 }
 
 impl Servers {
@@ -85,11 +88,12 @@ impl Servers {
                 (Some(kubernetes), client)
             }
         };
-        define(&real).await?;
+        let webhook = define(&real).await?;
         Ok(Self {
             real,
             embedded,
             _kubernetes: kubernetes,
+            _webhook: webhook,
         })
     }
 
@@ -117,12 +121,28 @@ async fn ask(client: &Client, method: &str, path: &str, body: Value) -> anyhow::
     Ok((status, answer))
 }
 
-/// Makes the custom kinds, and waits until they are served.
-async fn define(client: &Client) -> anyhow::Result<()> {
-    for definition in crate::kind::definitions()? {
+/// Makes the custom kinds, and waits until they are served. Those whose versions a webhook converts need it as long as they are.
+async fn define(client: &Client) -> anyhow::Result<Webhook> {
+    let webhook = Webhook::start(json!({"/convert": {"convert": {}}})).await?;
+    for mut definition in crate::kind::definitions()? {
+        if let Some(config) = definition.pointer_mut("/spec/conversion/webhook/clientConfig") {
+            *config = webhook.client_config("/convert");
+        }
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let (status, answer) = ask(client, "POST", path, definition.clone()).await?;
-        if !matches!(status, 201 | 409) {
+        let (mut status, mut answer) = ask(client, "POST", path, definition.clone()).await?;
+        if status == 409 {
+            // It was made by a former run, whose webhook is gone.
+            let name = definition.pointer("/metadata/name").and_then(Value::as_str);
+            let one = format!("{path}/{}", name.context("a definition has no name")?);
+            let found = ask(client, "GET", &one, Value::Null).await?.1;
+            if let Some(version) = found.pointer("/body/metadata/resourceVersion").cloned()
+                && let Some(metadata) = definition.get_mut("metadata").and_then(Value::as_object_mut)
+            {
+                metadata.insert("resourceVersion".to_owned(), version);
+            }
+            (status, answer) = ask(client, "PUT", &one, definition.clone()).await?;
+        }
+        if !matches!(status, 200 | 201) {
             bail!("a definition of this suite is refused: {answer}");
         }
         let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -156,7 +176,7 @@ async fn define(client: &Client) -> anyhow::Result<()> {
             .await?;
         }
     }
-    Ok(())
+    Ok(webhook)
 }
 
 /// Makes a namespace.
