@@ -10,6 +10,7 @@
 
 mod access;
 mod admission;
+pub mod audit;
 pub mod authentication;
 pub mod authorization;
 mod bootstrap;

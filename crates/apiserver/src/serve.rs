@@ -76,6 +76,7 @@ pub(crate) async fn run(
 
 async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream, open: Open) {
     let _ = stream.set_nodelay(true);
+    let remote = stream.peer_addr().ok().map(|address| address.ip());
     let activity = open.activity.clone();
     let handshake = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
     let stream = tokio::select! {
@@ -98,7 +99,7 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
         )),
         _ => Peer::Anonymous,
     };
-    let service = ApiService::new(shared.clone(), peer).on(activity.clone());
+    let service = ApiService::new(shared.clone(), peer).on(activity.clone(), remote);
     let mut streams = Streams::default();
     let mut builder = Builder::new(streams.opened());
     builder

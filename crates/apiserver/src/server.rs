@@ -9,6 +9,7 @@ use tenure_store::{Limits, OpenError, Store};
 use tokio::net::TcpListener;
 
 use crate::access::{Gate, Peer};
+use crate::audit::{Audit, LogConfig};
 use crate::authentication::{Authenticator, CertificateError, KeyError, Lookup, ServiceAccountTokens};
 use crate::catalog::Catalog;
 use crate::certificates::{Authority, AuthorityError, ProvidedFiles, loopback_names};
@@ -44,6 +45,8 @@ pub struct Config {
     pub services: ServiceRange,
     /// Rules of admission that are left out, of [`crate::OPTIONAL_PLUGINS`].
     pub left_out_plugins: Vec<String>,
+    /// The audit policy and where events go; nothing is audited without.
+    pub audit: Option<(PathBuf, LogConfig)>,
 }
 
 impl Config {
@@ -59,6 +62,7 @@ impl Config {
             issuer: ISSUER.to_owned(),
             services: ServiceRange::default(),
             left_out_plugins: Vec::new(),
+            audit: None,
         }
     }
 }
@@ -81,6 +85,9 @@ pub enum ServerError {
     /// The objects that every cluster has could not be made.
     #[error("the first objects could not be stored: {0}")]
     Bootstrap(#[source] ApiError),
+    /// The audit policy or the audit log.
+    #[error("{0}")]
+    Audit(String),
     /// The listening socket.
     #[error("the listening socket failed: {0}")]
     Listener(#[source] std::io::Error),
@@ -103,6 +110,8 @@ impl Server {
     /// # Errors
     /// [`ServerError`]: in use, damaged, not writable.
     pub async fn open(config: Config) -> Result<Self, ServerError> {
+        let audit = config.audit.map(|(policy, log)| Audit::open(&policy, log));
+        let audit = audit.transpose().map_err(ServerError::Audit)?;
         let registry = {
             let directory = config.data_dir.clone();
             let opened = tokio::task::spawn_blocking(move || Store::open(&directory, Limits::default())).await;
@@ -122,7 +131,7 @@ impl Server {
         bootstrap::run(&registry).await.map_err(ServerError::Bootstrap)?;
         registry.admission().leave_out(config.left_out_plugins);
         registry.admission().open();
-        let shared = Arc::new(Shared::new(registry, gate));
+        let shared = Arc::new(Shared::new(registry, gate, audit));
         definitions::start_cleanup(shared.registry.clone(), shared.shutdown.clone());
         let settings = controllers::Settings {
             ca_pem: authority.ca_pem().to_owned(),

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,7 +14,8 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::access::{Gate, Peer};
+use crate::access::{Gate, Peer, attributes};
+use crate::audit::{Arrival, Audit, Trail};
 use crate::connections::Activity;
 use crate::fairness::{Bounds, Fairness, Rejected};
 use crate::http::query::Query;
@@ -38,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) shutdown: CancellationToken,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) fairness: Fairness,
+    pub(crate) audit: Option<Arc<Audit>>,
     /// Where clients in the network find this server, `host:port`, once it is known.
     pub(crate) address: parking_lot::RwLock<String>,
 }
@@ -56,13 +59,14 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(registry: Registry, gate: Gate) -> Self {
+    pub(crate) fn new(registry: Registry, gate: Gate, audit: Option<Audit>) -> Self {
         Self {
             registry,
             gate: Arc::new(gate),
             shutdown: CancellationToken::new(),
             metrics: Arc::default(),
             fairness: Fairness::new(Bounds::default()),
+            audit: audit.map(Arc::new),
             address: parking_lot::RwLock::default(),
         }
     }
@@ -75,6 +79,7 @@ pub struct ApiService {
     shared: Arc<Shared>,
     peer: Peer,
     activity: Option<Arc<Activity>>,
+    remote: Option<IpAddr>,
 }
 
 /// Why a request is not answered with what it asked for.
@@ -126,12 +131,14 @@ impl ApiService {
             shared,
             peer,
             activity: None,
+            remote: None,
         }
     }
 
     /// The same for one connection, which is told who uses it.
-    pub(crate) fn on(mut self, activity: Arc<Activity>) -> Self {
+    pub(crate) fn on(mut self, activity: Arc<Activity>, remote: Option<IpAddr>) -> Self {
         self.activity = Some(activity);
+        self.remote = remote;
         self
     }
 
@@ -153,10 +160,21 @@ impl ApiService {
             dry_run: info.is_resource && query.get("dryRun").is_some(),
         };
         let warnings = Warnings::default();
-        let answering = self.answer(counted, query, &parts.headers, body, &warnings);
+        let now = || self.shared.registry.now();
+        let arrival = Arrival {
+            parts: &parts,
+            info: &info,
+            audit_id: audit_id.to_str().unwrap_or_default(),
+            remote: self.remote,
+            now: now(),
+        };
+        let trail = Trail::begin(self.shared.audit.as_ref(), &arrival);
+        let ending = trail.guard();
+        let answering = self.answer(counted, query, &arrival, body, (&warnings, &trail));
         let answering = std::panic::AssertUnwindSafe(answering).catch_unwind();
         let answer = answering.await.unwrap_or_else(|_| {
             // A fault of ours ends this request, not the connection that others share.
+            trail.panicked(&fault(), now());
             Err(Refused::Status(fault()))
         });
         let mut response = match answer {
@@ -177,6 +195,7 @@ impl ApiService {
             }
         };
         respond::warn(&mut response, &warnings.lock());
+        let mut response = trail.answered(response, info.verb == "watch", ending, now).await;
         let (code, took) = (response.status().as_u16(), started.elapsed());
         tracing::debug!(
             code,
@@ -200,9 +219,9 @@ impl ApiService {
         &self,
         counted: Counted<'_>,
         query: Query,
-        headers: &http::HeaderMap,
+        arrival: &Arrival<'_>,
         request_body: B,
-        warnings: &Warnings,
+        (warnings, trail): (&Warnings, &Trail),
     ) -> Result<Response<Body>, Refused>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -211,11 +230,15 @@ impl ApiService {
         let shared = &self.shared;
         let info = counted.info;
         let registry = &shared.registry;
-        let caller = shared.gate.authenticate(registry, &self.peer, headers, &info.path)?;
+        let headers = &arrival.parts.headers;
+        let attributes = attributes(info);
+        let caller = shared.gate.authenticate(registry, &self.peer, headers, &info.path);
+        let caller = caller.inspect_err(|answer| trail.unauthenticated(&attributes, info, answer, registry.now()))?;
+        trail.authenticated(&caller, &attributes, info)?;
         if let Some(activity) = &self.activity {
             activity.authenticated(&caller);
         }
-        let user = shared.gate.admit(caller, headers, info)?;
+        let user = shared.gate.admit(caller, headers, &attributes, trail)?;
         if !info.is_resource {
             return Ok(self.answer_path(info, &query, headers));
         }
@@ -228,6 +251,7 @@ impl ApiService {
             user,
             shutdown: shared.shutdown.clone(),
             warnings: warnings.clone(),
+            trail: trail.clone(),
         };
         if info.verb == "watch" {
             let place = shared.fairness.watch(&request.user)?;

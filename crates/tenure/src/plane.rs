@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tenure_apiserver::{Config, Server};
+use tenure_apiserver::{Config, Server, ServerError};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -190,11 +190,16 @@ async fn open(options: &Options) -> Result<Server, Failure> {
             .unwrap_or_else(|| defaults.issuer.clone()),
         services: options.meaning.services,
         left_out_plugins: options.meaning.left_out_plugins.clone(),
+        audit: options.meaning.audit.clone(),
         controllers: !options.bare,
         ..defaults
     };
     Server::open(config).await.map_err(|error| {
-        Failure::environment(chain(&error)).hint("what is stored is left as it is: end the other process, restore a copy, or name another folder with --data DIR")
+        let hint = match &error {
+            ServerError::Audit(_) => "nothing was opened: name a policy with --audit-policy-file and a log with --audit-log-path, or neither",
+            _ => "what is stored is left as it is: end the other process, restore a copy, or name another folder with --data DIR",
+        };
+        Failure::environment(chain(&error)).hint(hint)
     })
 }
 

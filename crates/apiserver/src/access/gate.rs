@@ -6,6 +6,7 @@ use http::HeaderMap;
 use rustls_pki_types::CertificateDer;
 
 use super::Rights;
+use crate::audit::Trail;
 use crate::authentication::{Authenticator, Impersonator, UserInfo};
 use crate::authorization::{Attributes, Authorizer, Refusal};
 use crate::http::{ApiError, RequestInfo};
@@ -78,22 +79,26 @@ impl Gate {
         &self,
         caller: UserInfo,
         headers: &HeaderMap,
-        info: &RequestInfo,
+        attributes: &Attributes,
+        trail: &Trail,
     ) -> Result<UserInfo, ApiError> {
-        let attributes = attributes(info);
         let user = match self
             .impersonator
-            .impersonate(&caller, &attributes, headers, &*self.rights)
+            .impersonate(&caller, attributes, headers, &*self.rights)
             .map_err(ApiError::from)?
         {
-            Some(user) => user,
+            Some(acting) => {
+                trail.impersonated(&acting.user, &acting.constraint);
+                acting.user
+            }
             None => caller,
         };
-        let decision = self.rights.authorize(&user, &attributes);
+        let decision = self.rights.authorize(&user, attributes);
+        trail.decided(&decision);
         if decision.allowed {
             return Ok(user);
         }
-        Err(Refusal::forbidden(&user, &attributes, &decision.reason).into())
+        Err(Refusal::forbidden(&user, attributes, &decision.reason).into())
     }
 }
 

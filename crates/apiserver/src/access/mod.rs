@@ -5,5 +5,5 @@ mod gate;
 mod reviews;
 mod rights;
 
-pub(crate) use gate::{Gate, Peer};
+pub(crate) use gate::{Gate, Peer, attributes};
 pub(crate) use rights::Rights;

@@ -63,6 +63,9 @@ impl Gate {
             &view,
             registry.now(),
         )?;
+        op.trail.note("authentication.kubernetes.io/issued-credential-id", || {
+            format!("JTI={}", granted.id)
+        });
         Ok(granted.response)
     }
 }

@@ -143,7 +143,7 @@ pub struct Impersonator {
 }
 
 impl Impersonator {
-    /// Who the request acts as after impersonation: `None` if its headers don't ask for it.
+    /// Who the request acts as after impersonation, and what allowed it: `None` if its headers don't ask for it.
     ///
     /// `caller` is the original user and `request` what it asks for; both are what every check is made with.
     ///
@@ -155,7 +155,7 @@ impl Impersonator {
         request: &Attributes,
         headers: &HeaderMap,
         authorizer: &dyn Authorizer,
-    ) -> Result<Option<UserInfo>, Refusal> {
+    ) -> Result<Option<Acting>, Refusal> {
         let Some(ImpersonationRequest { wanted }) = ImpersonationRequest::from_headers(headers)? else {
             return Ok(None);
         };
@@ -174,7 +174,8 @@ impl Impersonator {
             match check.run(&wanted, request) {
                 Ok(user) => {
                     self.remember(caller, mode, last);
-                    return Ok(Some(user));
+                    let constraint = mode.verb();
+                    return Ok(Some(Acting { user, constraint }));
                 }
                 Err(refusal) => {
                     first.get_or_insert(refusal);
@@ -195,6 +196,15 @@ impl Impersonator {
         }
         remembered.insert(caller.name.clone(), mode);
     }
+}
+
+/// Whom a request acts as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acting {
+    /// The user that it names.
+    pub user: UserInfo,
+    /// The verb of the constrained mode that allowed it; empty if it was the verb `impersonate`.
+    pub constraint: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,6 +232,15 @@ impl Mode {
             Self::ServiceAccount => "serviceaccount",
             Self::UserInfo => "user-info",
             Self::Legacy => "",
+        }
+    }
+
+    /// The verb that a constrained mode asks for the identity with; empty for the general one.
+    fn verb(self) -> String {
+        if self.is_constrained() {
+            format!("impersonate:{}", self.name())
+        } else {
+            String::new()
         }
     }
 
@@ -357,10 +376,9 @@ impl Check<'_> {
     }
 
     fn identity(&self, group: &str, version: &str, resource: &str, name: &str) -> Attributes {
-        let verb = if self.mode.is_constrained() {
-            format!("impersonate:{}", self.mode.name())
-        } else {
-            "impersonate".to_owned()
+        let verb = match self.mode.verb() {
+            verb if verb.is_empty() => "impersonate".to_owned(),
+            verb => verb,
         };
         Attributes {
             name: name.to_owned(),

@@ -101,19 +101,20 @@ impl ServiceAccountTokens {
         kubernetes: Kubernetes,
         seconds: i64,
         now: Timestamp,
-    ) -> Result<String, TokenError> {
+    ) -> Result<(String, String), TokenError> {
         let start = now.as_second();
+        let id = self.key.random_id().map_err(TokenError::Sign)?;
         let claims = json!({
             "aud": audiences,
             "exp": start.saturating_add(seconds),
             "iat": start,
             "iss": self.issuer,
-            "jti": self.key.random_id().map_err(TokenError::Sign)?,
+            "jti": id,
             "kubernetes.io": kubernetes,
             "nbf": start,
             "sub": subject,
         });
-        self.sign(&claims)
+        Ok((self.sign(&claims)?, id))
     }
 
     /// A token for a Secret of type `kubernetes.io/service-account-token`: it names the Secret and never expires.

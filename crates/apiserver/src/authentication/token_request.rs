@@ -21,6 +21,8 @@ const LONGEST_SECONDS: i64 = 1 << 32;
 pub struct TokenRequested {
     /// The response's object, the token in `status.token`.
     pub response: Value,
+    /// The token's `jti`, by which it is known where it is used.
+    pub id: String,
 }
 
 impl std::fmt::Debug for TokenRequested {
@@ -99,7 +101,7 @@ pub fn request_token(
     }
 
     let subject = service_account_user_name(namespace, name);
-    let token = tokens
+    let (token, id) = tokens
         .mint(subject, audiences.clone(), kubernetes, seconds, now)
         .map_err(|error| Refusal::internal(&format!("failed to generate token: {error}")))?;
     let expires = now
@@ -115,6 +117,7 @@ pub fn request_token(
         map.insert("managedFields".to_owned(), owners.clone());
     }
     Ok(TokenRequested {
+        id,
         response: json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": KIND,

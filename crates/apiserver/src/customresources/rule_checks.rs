@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::rules::{self, Rule};
 use super::text;
-use crate::schema::{FieldError, FieldPath, Shown};
+use crate::schema::{FieldError, FieldPath, Shown, fit_for_html};
 
 /// What one rule may cost at most.
 const RULE_LIMIT: u64 = 10_000_000;
@@ -213,10 +213,5 @@ fn shown(rule: &Value) -> Shown {
         words("fieldPath"),
         given("optionalOldSelf"),
     );
-    // As Go prints JSON: fit for HTML.
-    let printed = printed
-        .replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026");
-    Shown::Verbatim(printed)
+    Shown::Verbatim(fit_for_html(&printed))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::audit::Trail;
 use crate::authentication::UserInfo;
 use crate::catalog::Resource;
 use crate::conversion::Needed;
@@ -55,6 +56,8 @@ pub struct Operation {
     pub warnings: Warnings,
     /// What the owners of fields need in other versions, as far as it is there.
     pub(crate) conversions: Arc<Needed>,
+    /// What is noted of the request.
+    pub(crate) trail: Trail,
 }
 
 impl Operation {
@@ -72,6 +75,7 @@ impl Operation {
             sent: Sent::default(),
             warnings: Arc::default(),
             conversions: Arc::default(),
+            trail: Trail::default(),
         }
     }
 

@@ -8,10 +8,12 @@ use super::objects::{ObjectRequest, written};
 use super::options;
 use super::render::{Form, object as render};
 use crate::admission::{self, Attributes};
+use crate::audit::Trail;
 use crate::authentication::default_lifetime;
 use crate::catalog::Resource;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
+use crate::kinds;
 use crate::registry::{
     BodyFormat, DeleteOptions, Deleted, ObjectExt, Operation, Patch, PatchKind, decode_object, parse_body, untyped,
 };
@@ -77,6 +79,17 @@ pub(crate) async fn get(
     Ok(render(registry, op, form, StatusCode::OK, object))
 }
 
+/// Notes an object that was sent, with its defaults as Kubernetes notes it.
+pub(super) fn note(op: &Operation, object: &Value) {
+    op.trail.sent(object, || {
+        let mut shown = object.clone();
+        if op.subresource.as_deref().is_none_or(|name| name == "status") {
+            kinds::set_defaults(&op.resource, &mut shown);
+        }
+        shown
+    });
+}
+
 pub(crate) async fn create(
     request: &ObjectRequest,
     op: &Operation,
@@ -84,6 +97,7 @@ pub(crate) async fn create(
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
     let object = decode_object(op, body, body_format(&request.headers)?)?;
+    note(op, &object);
     if request.gate.is_review(op) {
         let name = object.name().to_owned();
         let attributes = Attributes::create(op, &name);
@@ -111,6 +125,7 @@ pub(crate) async fn create_subresource(
         return Err(ApiError::method_not_allowed());
     }
     let mut object = decode_object(op, body, body_format(&request.headers)?)?;
+    note(op, &object);
     default_lifetime(&mut object);
     let object = request.registry.manage_fields(op, None, object);
     let object = admission::admit_unstored(&request.registry, &Attributes::create(op, name), object).await?;
@@ -126,6 +141,7 @@ pub(crate) async fn update(
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
     let object = decode_object(op, body, body_format(&request.headers)?)?;
+    note(op, &object);
     if op.subresource.as_deref() == Some("scale") {
         let scale = request.registry.update_scale(op, name, object).await?;
         return Ok(respond::value(StatusCode::OK, &scale));
@@ -167,6 +183,8 @@ pub(crate) async fn patch(
 ) -> Result<Response<Body>, ApiError> {
     let kind = patch_kind(&op.resource, &request.headers)?;
     let patch = Patch::read(kind, body, request.query.flag("force"))?;
+    op.trail
+        .sent_patch(|| parse_body(body, BodyFormat::Yaml, Twice::Last).map_or(Value::Null, |(patch, _)| patch));
     if op.subresource.as_deref() == Some("scale") {
         let scale = request.registry.patch_scale(op, name, &patch).await?;
         return Ok(respond::value(StatusCode::OK, &scale));
@@ -176,12 +194,18 @@ pub(crate) async fn patch(
 }
 
 /// The options of a deletion: in the body, or else in the query, of which nothing counts if there is a body.
-pub(crate) fn delete_options(query: &Query, headers: &HeaderMap, body: &[u8]) -> Result<DeleteOptions, ApiError> {
+pub(crate) fn delete_options(
+    query: &Query,
+    headers: &HeaderMap,
+    body: &[u8],
+    trail: &Trail,
+) -> Result<DeleteOptions, ApiError> {
     if body.is_empty() {
         return options::delete(query);
     }
     let (value, _) = parse_body(body, body_format(headers)?, Twice::Filled)?;
     check_delete_options(&value)?;
+    trail.sent(&Value::Null, || value.clone());
     DeleteOptions::from_value(&value)
 }
 
@@ -207,7 +231,7 @@ pub(crate) async fn delete(
     name: &str,
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
-    let options = delete_options(&request.query, &request.headers, body)?;
+    let options = delete_options(&request.query, &request.headers, body, &op.trail)?;
     match request.registry.delete(op, name, &options).await? {
         Deleted::Waiting(object) => Ok(render(&request.registry, op, form, StatusCode::OK, object)),
         Deleted::Gone(object) if op.resource.is_answered_when_deleted() => {

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::render::{Form, list, list_metadata, listed, object as render_object};
 use super::{object, options, pods, watch};
 use crate::access::Gate;
+use crate::audit::Trail;
 use crate::authentication::UserInfo;
 use crate::catalog::Resource;
 use crate::http::negotiate::view;
@@ -29,6 +30,8 @@ pub(crate) struct ObjectRequest {
     pub(crate) shutdown: CancellationToken,
     /// Texts for the answer's Warning headers, be it an object or a refusal.
     pub(crate) warnings: Warnings,
+    /// What is noted of it.
+    pub(crate) trail: Trail,
 }
 
 /// Answers a request about objects. `body` is read by then.
@@ -141,6 +144,7 @@ async fn serve_known(
             field_validation: query.get("fieldValidation").is_some(),
         },
         warnings: request.warnings.clone(),
+        trail: request.trail.clone(),
         resource: stored.unwrap_or_else(|| resource.clone()),
         conversions: Arc::default(),
     };
@@ -181,7 +185,7 @@ async fn dispatch(
         ("patch", Some(name)) => object::patch(request, op, form, name, &body).await,
         ("delete", Some(name)) => object::delete(request, op, form, name, &body).await,
         ("deletecollection", _) => {
-            let options = object::delete_options(query, headers, &body)?;
+            let options = object::delete_options(query, headers, &body, &op.trail)?;
             let list = options::list(query, &op.resource)?;
             let (revision, objects) = registry.delete_collection(op, &list, &options).await?;
             let value = serde_json::json!({

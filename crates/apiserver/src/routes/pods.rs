@@ -3,7 +3,7 @@
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::object::body_format;
+use super::object::{body_format, note};
 use super::objects::ObjectRequest;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, FieldError, body, respond};
@@ -30,12 +30,14 @@ pub(super) async fn serve(
     match op.subresource.as_deref() {
         None | Some("binding") => {
             let binding = decode_object(op, body, body_format(&request.headers)?)?;
+            note(op, &binding);
             let name = if name.is_empty() { binding.name() } else { name };
             registry.bind(op, name, &binding).await?;
             Ok(done())
         }
         Some("eviction") => {
             let eviction = decode_object(op, body, body_format(&request.headers)?)?;
+            note(op, &eviction);
             registry.evict(op, name, &eviction).await?;
             Ok(done())
         }

@@ -196,6 +196,13 @@ shown_as_json!(
     Vec<Value>
 );
 
+/// JSON as Go prints it by default: fit to stand in HTML.
+pub(crate) fn fit_for_html(json: &str) -> String {
+    json.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+}
+
 /// Go's `%q` (for printable text the same as JSON's quoting, without escaping `/` or non-ASCII letters).
 pub(crate) fn go_quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);

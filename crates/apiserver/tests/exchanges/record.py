@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Asks a real kube-apiserver what the steps of a scenario ask, and writes its answers into the scenario's file.
 
-usage: record.py KUBECONFIG SCENARIO.json [WEBHOOK_ANSWERS.json]
+usage: record.py KUBECONFIG SCENARIO.json [WEBHOOK_ANSWERS.json] [AUDIT.log]
 
 The kubeconfig names a client certificate, which is not shown where a step says `authorization` itself. With answers, a webhook is served over TLS beside it: it answers each path as
-the file says, or converts by its rules, and what it was sent on behalf of the user `alice` is written down as the step's `seen`. A step's `pause`
+the file says, or converts by its rules, and what it was sent on behalf of the user `alice` is written down as the step's
+`seen`. With the server's audit log, the events of a step's request are its `seen`. A step's `pause`
 is how many seconds the real server needs until it follows what the step before wrote; a step with `until` is repeated
 until its answer has these values. Needs python3 with PyYAML, and
 openssl for the webhook's certificate.
@@ -146,6 +147,22 @@ class Webhook:
         return seen
 
 
+class AuditLog:
+    """What the real server notes of the requests that are asked here."""
+
+    def __init__(self, path):
+        self.path, self.position = path, os.path.getsize(path)
+
+    def taken(self):
+        time.sleep(0.3)
+        with open(self.path) as file:
+            file.seek(self.position)
+            text = file.read()
+        self.position += len(text.encode())
+        events = [json.loads(line) for line in text.splitlines()]
+        return [event for event in events if event.get("userAgent") == "exchange/1"]
+
+
 def connect(kubeconfig):
     config = yaml.safe_load(open(kubeconfig))
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
@@ -183,7 +200,8 @@ def ask(connection, step):
 def main():
     new_connection = connect(sys.argv[1])
     path = sys.argv[2]
-    webhook = Webhook(json.load(open(sys.argv[3]))) if len(sys.argv) > 3 else None
+    audit = next((AuditLog(name) for name in sys.argv[3:] if name.endswith(".log")), None)
+    webhook = next((Webhook(json.load(open(name))) for name in sys.argv[3:] if name.endswith(".json")), None)
     steps = json.load(open(path))
     saved = {}
     for step in steps:
@@ -212,8 +230,8 @@ def main():
             return json.loads(text)
 
         step["want"] = plain(got)
-        if webhook:
-            seen = webhook.taken()
+        if audit or webhook:
+            seen = (audit or webhook).taken()
             if seen:
                 step["seen"] = plain(seen)
     with open(path, "w") as file:

@@ -110,8 +110,8 @@ fn impersonations_are_answered_as_recorded() {
         );
         let got = impersonator
             .impersonate(&caller, &request, &headers, &rbac)
-            .and_then(|user| {
-                let user = user.unwrap_or_else(|| caller.clone());
+            .and_then(|acting| {
+                let user = acting.map_or_else(|| caller.clone(), |acting| acting.user);
                 let decision = rbac.authorize(&user, &request);
                 if decision.allowed {
                     Ok(json!({ "userInfo": user.to_value() }))

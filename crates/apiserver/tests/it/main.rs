@@ -11,6 +11,7 @@
 
 mod access;
 mod access_served;
+mod audit;
 mod certificates;
 mod cluster;
 mod concurrent;

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use tenure_apiserver::audit::LogConfig;
 use tenure_apiserver::certificates::ProvidedFiles;
 use tenure_apiserver::{OPTIONAL_PLUGINS, ServiceRange};
 
@@ -79,6 +80,28 @@ pub(crate) struct Flags {
     /// The address that is told to clients inside a cluster; there are none, so it changes nothing.
     #[arg(long, value_name = "ADDRESS")]
     advertise_address: Option<std::net::IpAddr>,
+    /// The audit policy: which requests are noted, and how much of them (audit.k8s.io/v1, YAML).
+    #[arg(long, value_name = "FILE", requires = "audit_log_path")]
+    audit_policy_file: Option<PathBuf>,
+    /// Where audit events go, one JSON object a line; `-` for standard output.
+    #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
+    audit_log_path: Option<PathBuf>,
+    /// How many days old audit logs are kept; 0 for ever.
+    #[arg(long, value_name = "DAYS", default_value_t = 366, requires = "audit_log_path")]
+    audit_log_maxage: u32,
+    /// How many old audit logs are kept; 0 for all.
+    #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "audit_log_path")]
+    audit_log_maxbackup: usize,
+    /// The size after which an audit log is put aside, in megabytes.
+    #[arg(long, value_name = "MEGABYTES", default_value_t = 100, requires = "audit_log_path")]
+    audit_log_maxsize: u64,
+    /// What happens when an event can't be written: `blocking` goes on and says so in the log, `blocking-strict` refuses the request.
+    /// Events are always written before the answer goes out.
+    #[arg(long, value_name = "MODE", default_value = "blocking", value_parser = ["blocking", "blocking-strict"], requires = "audit_log_path")]
+    audit_log_mode: String,
+    /// The form of the audit log: `json`, there is no other.
+    #[arg(long, value_name = "FORMAT", default_value = "json", value_parser = ["json"], requires = "audit_log_path")]
+    audit_log_format: String,
 }
 
 /// What the flags come to.
@@ -92,6 +115,8 @@ pub(crate) struct Meaning {
     pub(crate) services: ServiceRange,
     /// Rules of admission that are left out.
     pub(crate) left_out_plugins: Vec<String>,
+    /// The audit policy and where events go.
+    pub(crate) audit: Option<(PathBuf, LogConfig)>,
 }
 
 impl Flags {
@@ -131,7 +156,20 @@ impl Flags {
             issuer: self.service_account_issuer.clone(),
             services: services.unwrap_or_default(),
             left_out_plugins: self.disable_admission_plugins.clone(),
+            audit: self.audit(),
         })
+    }
+
+    /// The audit policy and its log, which are named together.
+    fn audit(&self) -> Option<(PathBuf, LogConfig)> {
+        let log = LogConfig {
+            path: self.audit_log_path.clone()?,
+            max_size: self.audit_log_maxsize,
+            max_backups: self.audit_log_maxbackup,
+            max_age: self.audit_log_maxage,
+            strict: self.audit_log_mode == "blocking-strict",
+        };
+        Some((self.audit_policy_file.clone()?, log))
     }
 
     /// Certificate and key that are named, or that lie in the folder of certificates.

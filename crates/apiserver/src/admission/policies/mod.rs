@@ -11,6 +11,8 @@ mod rights;
 mod type_check;
 mod verdict;
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 pub(crate) use policy::{InForce, Policies};
@@ -26,6 +28,7 @@ use crate::authentication::Lookup;
 use crate::catalog::Resource;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, Registry};
+use crate::schema::fit_for_html;
 
 /// How many evaluations may follow each other before others have their turn.
 const IN_A_ROW: usize = 16;
@@ -123,6 +126,7 @@ pub(super) async fn validate(
             }
         };
         let mut subject = None;
+        let mut notes = Notes::default();
         for binding in bindings {
             let found = match binding.selects(registry, attributes, object) {
                 Ok(false) => continue,
@@ -156,11 +160,15 @@ pub(super) async fn validate(
                     tokio::task::yield_now().await;
                 }
                 let verdict = subject.judge(registry, attributes, policy, params.as_ref());
-                let denial = carry_out(attributes, policy, binding, verdict);
+                let denial = carry_out(attributes, policy, binding, verdict, &mut notes);
                 if first.is_none() {
                     first = denial.map(denied);
                 }
             }
+        }
+        for (key, values) in notes {
+            let key = format!("{}/{key}", policy.name);
+            attributes.op.trail.note_of_admission(&key, || values.join(", "));
         }
     }
     match first {
@@ -218,8 +226,37 @@ impl<'a> Judged<'a> {
     }
 }
 
+/// What a policy notes of a request: values by key, each once.
+type Notes = BTreeMap<String, Vec<String>>;
+
+/// A value that is noted is cut to so many bytes.
+const LONGEST_NOTE: usize = 10 * 1024;
+
+/// Under this key a failed validation is noted, if its binding wants it.
+const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
+
+/// A failed validation as it is noted.
+fn failure(policy: &Policy, binding: &Binding, validation: usize, message: &str) -> String {
+    let [message, policy, binding_name] = [message, &policy.name, &binding.name].map(Value::from);
+    let actions: Vec<Value> = binding
+        .actions
+        .iter()
+        .map(|action| Value::from(action.name()))
+        .collect();
+    let actions = Value::from(actions);
+    fit_for_html(&format!(
+        "[{{\"message\":{message},\"policy\":{policy},\"binding\":{binding_name},\"expressionIndex\":{validation},\"validationActions\":{actions}}}]"
+    ))
+}
+
 /// Does what a binding wants done with a verdict. Returns the denial of the request, if that is wanted.
-fn carry_out(attributes: &Attributes<'_>, policy: &Policy, binding: &Binding, verdict: Verdict) -> Option<Denial> {
+fn carry_out(
+    attributes: &Attributes<'_>,
+    policy: &Policy,
+    binding: &Binding,
+    verdict: Verdict,
+    notes: &mut Notes,
+) -> Option<Denial> {
     let mut first = None;
     for (index, denial) in verdict.denials {
         for action in &binding.actions {
@@ -229,23 +266,22 @@ fn carry_out(attributes: &Attributes<'_>, policy: &Policy, binding: &Binding, ve
                     "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
                     policy.name, binding.name, denial.message
                 )),
-                // There is no audit log to note it in; what it says stays out of other logs.
-                Action::Audit => tracing::debug!(
-                    policy = policy.name,
-                    binding = binding.name,
-                    validation = index,
-                    "a request fails a policy whose binding notes it"
-                ),
+                Action::Audit => attributes
+                    .op
+                    .trail
+                    .note_of_admission(FAILURE, || failure(policy, binding, index, &denial.message)),
             }
         }
     }
-    for (key, _) in verdict.notes {
-        tracing::debug!(
-            policy = policy.name,
-            binding = binding.name,
-            key,
-            "a policy notes a request"
-        );
+    for (key, mut value) in verdict.notes {
+        let end = (0..=LONGEST_NOTE.min(value.len()))
+            .rev()
+            .find(|end| value.is_char_boundary(*end));
+        value.truncate(end.unwrap_or_default());
+        let values = notes.entry(key).or_default();
+        if !values.contains(&value) {
+            values.push(value);
+        }
     }
     first.or_else(|| verdict.failed_notes.into_iter().next().map(Denial::invalid))
 }

@@ -46,6 +46,17 @@ pub(super) enum Action {
     Audit,
 }
 
+impl Action {
+    /// As a binding has it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Deny => "Deny",
+            Self::Warn => "Warn",
+            Self::Audit => "Audit",
+        }
+    }
+}
+
 /// Where a policy holds, with which parameters, and what follows.
 #[derive(Debug)]
 pub(crate) struct Binding {

@@ -32,6 +32,8 @@ impl Phase {
 pub(in crate::admission) struct Hook {
     /// Unique among all webhooks.
     pub(super) id: String,
+    /// The object that it is configured in.
+    pub(super) configuration: String,
     pub(super) name: String,
     pub(super) phase: Phase,
     pub(super) matcher: Matcher,
@@ -61,6 +63,7 @@ fn read(phase: Phase, configuration: &str, value: &Value) -> Hook {
     let stored: Stored = serde_json::from_value(value.clone()).unwrap_or_default();
     Hook {
         id: format!("{configuration}/{}", stored.name),
+        configuration: configuration.to_owned(),
         name: stored.name,
         phase,
         matcher: Matcher::read(value),

@@ -21,6 +21,7 @@ use crate::catalog::Resource;
 use crate::expressions::Match;
 use crate::http::ApiError;
 use crate::registry::Registry;
+use crate::schema::fit_for_html;
 use crate::webhook_client::{self, Bounds};
 
 pub(super) use hook::{Hook, Hooks, Phase};
@@ -37,8 +38,9 @@ enum Failure {
 }
 
 impl Failure {
-    /// What the request is answered with, if it ends by this.
-    fn into_error(self, hook: &Hook) -> Result<(), ApiError> {
+    /// What the request is answered with, if it ends by this; that it goes on nevertheless is noted.
+    fn into_error(self, notes: &Notes<'_>, phase: &str) -> Result<(), ApiError> {
+        let hook = notes.hook;
         match self {
             Self::Refused(error) => Err(error),
             Self::Call(reason) => {
@@ -49,11 +51,53 @@ impl Failure {
                         reason,
                         "a webhook failed and its policy is to go on"
                     );
+                    notes.add(&format!("failed-open.{phase}"), || hook.name.clone());
                     return Ok(());
                 }
                 Err(ApiError::internal(message))
             }
         }
+    }
+}
+
+/// What is noted of one call in the audit log, by Kubernetes' names.
+struct Notes<'a> {
+    attributes: &'a Attributes<'a>,
+    hook: &'a Hook,
+    place: String,
+}
+
+impl Notes<'_> {
+    fn add(&self, what: &str, value: impl FnOnce() -> String) {
+        let key = format!("{what}.webhook.admission.k8s.io/{}", self.place);
+        self.attributes.op.trail.note_of_admission(&key, value);
+    }
+
+    /// A mutating webhook was asked.
+    fn asked(&self, mutated: bool) {
+        self.add("mutation", || {
+            let (configuration, webhook) = (
+                Value::from(self.hook.configuration.as_str()),
+                Value::from(self.hook.name.as_str()),
+            );
+            fit_for_html(&format!(
+                "{{\"configuration\":{configuration},\"webhook\":{webhook},\"mutated\":{mutated}}}"
+            ))
+        });
+    }
+
+    /// It changed the object so; noted where what was sent is noted too.
+    fn patched(&self, operations: &json_patch::Patch) {
+        if !self.attributes.op.trail.wants_request() {
+            return;
+        }
+        self.add("patch", || {
+            let (configuration, webhook) = (Value::from(self.hook.configuration.as_str()), Value::from(self.hook.name.as_str()));
+            let patch = serde_json::to_string(operations).unwrap_or_default();
+            fit_for_html(&format!(
+                "{{\"configuration\":{configuration},\"webhook\":{webhook},\"patch\":{patch},\"patchType\":\"JSONPatch\"}}"
+            ))
+        });
     }
 }
 
@@ -132,26 +176,38 @@ pub(super) async fn mutate(
         rounds.changed();
     }
     let mut changed = false;
-    for hook in hooks {
+    for (index, hook) in hooks.into_iter().enumerate() {
         let Some(resource) = wanted(registry, attributes, &hook, object.as_ref()).await? else {
             continue;
         };
         if reinvoke && !rounds.again.contains(&hook.id) {
             continue;
         }
+        let notes = Notes {
+            attributes,
+            hook: &hook,
+            place: format!("round_{}_index_{index}", u8::from(reinvoke)),
+        };
         match ask(registry, attributes, &hook, &resource, object.as_ref()).await {
             Ok(answer) => {
+                let mut changes = false;
                 if let Some(operations) = answer {
                     let new =
                         patch::apply(registry, attributes, &hook, &resource, object.as_ref(), &operations).await?;
+                    notes.patched(&operations);
                     if object.as_ref() != Some(&new) {
+                        changes = true;
                         changed = true;
                         rounds.changed();
                         *object = Some(new);
                     }
                 }
+                notes.asked(changes);
             }
-            Err(failure) => failure.into_error(&hook)?,
+            Err(failure) => {
+                notes.asked(false);
+                failure.into_error(&notes, "mutation")?;
+            }
         }
         if hook.reinvoked && !rounds.asked.contains(&hook.id) {
             rounds.asked.push(hook.id.clone());
@@ -170,10 +226,18 @@ pub(super) async fn validate(
     let mut calls = Vec::new();
     for hook in hooks(registry, attributes, Phase::Validating) {
         if let Some(resource) = wanted(registry, attributes, &hook, object).await? {
+            let place = format!("round_0_index_{}", calls.len());
             calls.push(async move {
                 match ask(registry, attributes, &hook, &resource, object).await {
                     Ok(_) => Ok(()),
-                    Err(failure) => failure.into_error(&hook),
+                    Err(failure) => {
+                        let notes = Notes {
+                            attributes,
+                            hook: &hook,
+                            place,
+                        };
+                        failure.into_error(&notes, "validating")
+                    }
                 }
             });
         }
@@ -219,6 +283,12 @@ async fn ask(
         .await
         .map_err(|reason| Failure::Call(format!("failed to call webhook: {reason}")))?;
     let answer = review::read(hook, version, &uid, &answer).map_err(Failure::Call)?;
+    for (key, value) in answer.notes {
+        attributes
+            .op
+            .trail
+            .note_of_admission(&format!("{}/{key}", hook.name), || value);
+    }
     for warning in answer.warnings {
         attributes.op.warn(warning);
     }

@@ -1,6 +1,7 @@
 //! The AdmissionReview: what a webhook is sent, and what it answers.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -39,6 +40,8 @@ pub(super) struct Answer {
     pub(super) status: Value,
     pub(super) patch: Option<Vec<u8>>,
     pub(super) warnings: Vec<String>,
+    /// What it wants noted in the audit log.
+    pub(super) notes: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,6 +63,7 @@ struct Response {
     patch: Option<String>,
     patch_type: Option<String>,
     warnings: Option<Vec<String>>,
+    audit_annotations: Option<BTreeMap<String, String>>,
 }
 
 /// Reads an answer; what is wrong with it is told in the real server's words.
@@ -116,6 +120,7 @@ pub(super) fn read(hook: &Hook, version: &str, uid: &str, bytes: &[u8]) -> Resul
         status: response.status.unwrap_or_default(),
         patch: patch.filter(|_| hook.phase == Phase::Mutating),
         warnings: response.warnings.unwrap_or_default(),
+        notes: response.audit_annotations.unwrap_or_default(),
     })
 }
 

@@ -1,0 +1,231 @@
+//! The file that audit events go to, one JSON object a line. It is turned when it has grown: the old one gets the time into its
+//! name, and old ones are removed by number and by age. Refuses to lose what can't be written without saying so.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+
+/// Where events go, and how long they are kept.
+#[derive(Debug, Clone)]
+pub struct LogConfig {
+    /// The file; `-` for standard output.
+    pub path: PathBuf,
+    /// The size after which a file is turned, in megabytes; 0 for 100.
+    pub max_size: u64,
+    /// How many old files are kept; 0 for all.
+    pub max_backups: usize,
+    /// How many days old files are kept; 0 for ever.
+    pub max_age: u32,
+    /// Whether a request that can't be noted is refused.
+    pub strict: bool,
+}
+
+const MEGABYTE: u64 = 1024 * 1024;
+
+/// An open log.
+#[derive(Debug)]
+pub(super) struct Log {
+    config: LogConfig,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug)]
+enum Open {
+    Output,
+    File { file: File, size: u64 },
+}
+
+impl Log {
+    /// Opens the file, or makes one that only its owner can read.
+    pub(super) fn open(config: LogConfig) -> io::Result<Self> {
+        let open = if config.path == Path::new("-") {
+            Open::Output
+        } else {
+            append(&config.path)?
+        };
+        Ok(Self {
+            config,
+            open: Mutex::new(open),
+        })
+    }
+
+    /// Whether a request that can't be noted is refused.
+    pub(super) fn is_strict(&self) -> bool {
+        self.config.strict
+    }
+
+    /// Writes a line, which ends with its line feed.
+    pub(super) fn write(&self, line: &[u8], now: Timestamp) -> io::Result<()> {
+        let mut open = self.open.lock();
+        let length = line.len() as u64;
+        if let Open::File { size, .. } = &*open
+            && *size > 0
+            && *size + length > self.most()
+        {
+            *open = self.turn(now)?;
+        }
+        match &mut *open {
+            Open::Output => io::stdout().lock().write_all(line),
+            Open::File { file, size } => {
+                let before = *size;
+                let written = file.write_all(line);
+                if written.is_err() {
+                    // Half a line would spoil the next one.
+                    let _as_it_was = file.set_len(before);
+                    return written;
+                }
+                *size += length;
+                Ok(())
+            }
+        }
+    }
+
+    fn most(&self) -> u64 {
+        match self.config.max_size {
+            0 => 100 * MEGABYTE,
+            size => size.saturating_mul(MEGABYTE),
+        }
+    }
+
+    /// Puts the present file aside, removes what is too old or too much, and begins a new one.
+    fn turn(&self, now: Timestamp) -> io::Result<Open> {
+        let path = &self.config.path;
+        std::fs::rename(path, aside(path, now))?;
+        let open = append(path)?;
+        if let Err(error) = self.prune(now) {
+            tracing::warn!(%error, path = %path.display(), "old audit logs could not be removed");
+        }
+        Ok(open)
+    }
+
+    fn prune(&self, now: Timestamp) -> io::Result<()> {
+        let path = &self.config.path;
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let mut old: Vec<(Timestamp, PathBuf)> = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            if let Some(turned) = turned_at(path, &entry.file_name().to_string_lossy()) {
+                old.push((turned, entry.path()));
+            }
+        }
+        old.sort();
+        old.reverse();
+        let oldest = now
+            .checked_sub(SignedDuration::from_hours(24 * i64::from(self.config.max_age)))
+            .ok();
+        for (index, (turned, path)) in old.iter().enumerate() {
+            let too_many = self.config.max_backups > 0 && index >= self.config.max_backups;
+            let too_old = self.config.max_age > 0 && oldest.is_some_and(|oldest| *turned < oldest);
+            if too_many || too_old {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn append(path: &Path) -> io::Result<Open> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let size = file.metadata()?.len();
+    Ok(Open::File { file, size })
+}
+
+const TURNED: &str = "%Y-%m-%dT%H-%M-%S%.3f";
+
+/// `audit-2026-01-02T03-04-05.678.log` for `audit.log`.
+fn aside(path: &Path, now: Timestamp) -> PathBuf {
+    let (stem, extension) = parts(path);
+    let time = now.strftime(TURNED);
+    path.with_file_name(format!("{stem}-{time}{extension}"))
+}
+
+/// When a file was put aside, if its name says that it was.
+fn turned_at(path: &Path, name: &str) -> Option<Timestamp> {
+    let (stem, extension) = parts(path);
+    let time = name.strip_prefix(&stem)?.strip_prefix('-')?.strip_suffix(&extension)?;
+    jiff::civil::DateTime::strptime(TURNED, time)
+        .ok()?
+        .to_zoned(jiff::tz::TimeZone::UTC)
+        .ok()
+        .map(|zoned| zoned.timestamp())
+}
+
+fn parts(path: &Path) -> (String, String) {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let extension = path
+        .extension()
+        .map(|extension| format!(".{}", extension.to_string_lossy()));
+    (stem, extension.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(path: PathBuf) -> LogConfig {
+        LogConfig {
+            path,
+            max_size: 1,
+            max_backups: 2,
+            max_age: 10,
+            strict: false,
+        }
+    }
+
+    #[test]
+    fn a_log_that_has_grown_is_turned_and_old_ones_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        let log = Log::open(config(path.clone())).unwrap();
+        let line = format!("{}\n", "x".repeat(400_000));
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        for day in 0..12 {
+            let now = start + SignedDuration::from_hours(24 * day);
+            log.write(line.as_bytes(), now).unwrap();
+        }
+        let mut names: Vec<String> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(
+            names,
+            [
+                "audit-2026-01-09T00-00-00.000.log",
+                "audit-2026-01-11T00-00-00.000.log",
+                "audit.log"
+            ]
+        );
+        // Somebody else's file stays, whatever its age.
+        std::fs::write(folder.path().join("audit-of-others.log"), "x").unwrap();
+        for day in 30..40 {
+            log.write(line.as_bytes(), start + SignedDuration::from_hours(24 * day))
+                .unwrap();
+        }
+        assert!(folder.path().join("audit-of-others.log").exists());
+        assert!(!folder.path().join("audit-2026-01-11T00-00-00.000.log").exists());
+    }
+
+    #[test]
+    fn what_is_there_is_kept_and_only_its_owner_reads_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        for line in ["one\n", "two\n"] {
+            Log::open(config(path.clone()))
+                .unwrap()
+                .write(line.as_bytes(), Timestamp::UNIX_EPOCH)
+                .unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(Log::open(config(folder.path().join("no/such/folder.log"))).is_err());
+    }
+}

@@ -1,0 +1,433 @@
+//! The audit log: who asked for what, as whom, what was decided, and how it ended; an `Event` of `audit.k8s.io/v1` for each stage
+//! of a request that the policy names.
+//!
+//! ```text
+//!  request ─▶ authenticated ─▶ policy: a level and stages ─▶ RequestReceived
+//!                 │   impersonation, decision, admission's notes, object and answer are added on the way
+//!                 └────────▶ answered ─▶ ResponseStarted (watches) ─▶ ResponseComplete, or Panic
+//! ```
+//!
+//! Lines are written before the answer goes out. Refuses to write what is in Secrets and tokens, whatever the policy says: a log is
+//! read by others than the objects are.
+
+mod event;
+mod log;
+mod policy;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Response, StatusCode};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+pub use self::log::LogConfig;
+pub use self::policy::{Level, Policy, Stage};
+
+use self::event::{Event, ObjectReference, source_ips, user_agent, without_managed_fields};
+use self::log::Log;
+use self::policy::Ruling;
+use crate::authentication::UserInfo;
+use crate::authorization::{Attributes, Decision};
+use crate::http::{ApiError, Body, RequestInfo, body};
+use crate::schema::validation::metadata::qualified_name;
+
+/// What is audited, and where to.
+#[derive(Debug)]
+pub struct Audit {
+    policy: Policy,
+    log: Log,
+}
+
+impl Audit {
+    /// Reads the policy and opens the log.
+    ///
+    /// # Errors
+    /// What is wrong with the policy or the log, with the file's name.
+    pub fn open(policy: &Path, log: LogConfig) -> Result<Self, String> {
+        let text = std::fs::read(policy).map_err(|error| format!("the audit policy {}: {error}", policy.display()))?;
+        let policy = Policy::read(&text).map_err(|fault| format!("the audit policy {}: {fault}", policy.display()))?;
+        let path = log.path.clone();
+        let log = Log::open(log).map_err(|error| format!("the audit log {}: {error}", path.display()))?;
+        Ok(Self { policy, log })
+    }
+
+    /// Writes an event. `false` if that failed.
+    fn write(&self, event: &Event) -> bool {
+        let written = serde_json::to_vec(event)
+            .map_err(std::io::Error::other)
+            .and_then(|mut line| {
+                line.push(b'\n');
+                self.log.write(&line, event.stage_timestamp)
+            });
+        match written {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%error, audit_id = event.audit_id, "an audit event could not be written");
+                false
+            }
+        }
+    }
+}
+
+/// Bytes beyond which a successful answer is no Status.
+const STATUS: usize = 2048;
+
+/// What is noted of one request; nothing, if nothing is audited. Clones are of the same request.
+#[derive(Clone, Default)]
+pub(crate) struct Trail(Option<Arc<Request>>);
+
+struct Request {
+    audit: Arc<Audit>,
+    noted: Mutex<Noted>,
+}
+
+struct Noted {
+    event: Event,
+    ruling: Ruling,
+    /// Whether nothing more is to be written.
+    ended: bool,
+}
+
+impl fmt::Debug for Trail {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was sent and answered is not for other logs.
+        formatter.debug_tuple("Trail").field(&self.0.is_some()).finish()
+    }
+}
+
+/// Whether what is sent and answered is secret in itself.
+fn is_confidential(info: &RequestInfo) -> bool {
+    let place = (info.group.as_str(), info.resource.as_str());
+    match place {
+        ("", "secrets") | ("authentication.k8s.io", "tokenreviews") => true,
+        ("", "serviceaccounts") => info.subresource.as_deref() == Some("token"),
+        _ => false,
+    }
+}
+
+/// What stays the same however a request goes on.
+pub(crate) struct Arrival<'a> {
+    pub(crate) parts: &'a Parts,
+    pub(crate) info: &'a RequestInfo,
+    pub(crate) audit_id: &'a str,
+    pub(crate) remote: Option<IpAddr>,
+    pub(crate) now: Timestamp,
+}
+
+impl Trail {
+    /// Begins to note a request, if anything is audited. Nothing is written before it is known who asks.
+    pub(crate) fn begin(audit: Option<&Arc<Audit>>, arrival: &Arrival<'_>) -> Self {
+        let Some(audit) = audit else { return Self(None) };
+        let info = arrival.info;
+        let object_ref = info.is_resource.then(|| ObjectReference {
+            resource: info.resource.clone(),
+            namespace: info.namespace.clone().unwrap_or_default(),
+            name: info.name.clone().unwrap_or_default(),
+            api_group: info.group.clone(),
+            api_version: info.version.clone(),
+            subresource: info.subresource.clone().unwrap_or_default(),
+            ..ObjectReference::default()
+        });
+        let uri = &arrival.parts.uri;
+        let event = Event {
+            kind: "Event",
+            api_version: "audit.k8s.io/v1",
+            level: Level::None,
+            audit_id: arrival.audit_id.to_owned(),
+            stage: Stage::RequestReceived,
+            request_uri: uri
+                .path_and_query()
+                .map_or_else(|| uri.path().to_owned(), ToString::to_string),
+            verb: info.verb.clone(),
+            user: json!({}),
+            impersonated_user: None,
+            authentication_metadata: None,
+            source_ips: source_ips(&arrival.parts.headers, arrival.remote),
+            user_agent: user_agent(&arrival.parts.headers),
+            object_ref,
+            response_status: None,
+            request_object: None,
+            response_object: None,
+            request_received_timestamp: arrival.now,
+            stage_timestamp: arrival.now,
+            annotations: std::collections::BTreeMap::new(),
+        };
+        let noted = Noted {
+            event,
+            ruling: Ruling {
+                level: Level::None,
+                omitted_stages: Vec::new(),
+                omits_managed_fields: false,
+            },
+            ended: false,
+        };
+        Self(Some(Arc::new(Request {
+            audit: audit.clone(),
+            noted: Mutex::new(noted),
+        })))
+    }
+
+    /// It is known who asks: the policy rules, and the request is noted before anything is done.
+    ///
+    /// # Errors
+    /// A 500 if it could not be noted and must be.
+    pub(crate) fn authenticated(
+        &self,
+        user: &UserInfo,
+        request: &Attributes,
+        info: &RequestInfo,
+    ) -> Result<(), ApiError> {
+        let Some(this) = &self.0 else { return Ok(()) };
+        let mut noted = this.noted.lock();
+        this.rule(&mut noted, Some(user), request, info);
+        noted.event.user = user.to_value();
+        let received = noted.event.request_received_timestamp;
+        if this.write(&mut noted, Stage::RequestReceived, received) || !this.audit.log.is_strict() {
+            return Ok(());
+        }
+        // It did not happen, so its end isn't noted either.
+        noted.ended = true;
+        Err(ApiError::internal("failed to store audit event"))
+    }
+
+    /// Nobody could be found who asks; this is what they are answered.
+    pub(crate) fn unauthenticated(&self, request: &Attributes, info: &RequestInfo, answer: &ApiError, now: Timestamp) {
+        let Some(this) = &self.0 else { return };
+        let mut noted = this.noted.lock();
+        this.rule(&mut noted, None, request, info);
+        noted.take_answer(answer.to_value());
+        this.write(&mut noted, Stage::ResponseStarted, now);
+        noted.ended = true;
+    }
+
+    /// The request acts as somebody else; `constraint` is the verb of the mode that allowed it, empty for the general one.
+    pub(crate) fn impersonated(&self, user: &UserInfo, constraint: &str) {
+        self.at(Level::Metadata, |noted| {
+            noted.event.impersonated_user = Some(user.to_value());
+            if !constraint.is_empty() {
+                noted.event.authentication_metadata = Some(json!({"impersonationConstraint": constraint}));
+            }
+        });
+    }
+
+    /// What was decided about the request.
+    pub(crate) fn decided(&self, decision: &Decision) {
+        let word = if decision.allowed { "allow" } else { "forbid" };
+        self.note("authorization.k8s.io/decision", || word.to_owned());
+        self.note("authorization.k8s.io/reason", || decision.reason.clone());
+    }
+
+    /// Adds an annotation; the first of a name stays.
+    pub(crate) fn note(&self, key: &str, value: impl FnOnce() -> String) {
+        self.at(Level::Metadata, |noted| {
+            if !noted.event.annotations.contains_key(key) {
+                noted.event.annotations.insert(key.to_owned(), value());
+            }
+        });
+    }
+
+    /// As [`Trail::note`], for names that others choose: one that is no key with a prefix is left out.
+    pub(crate) fn note_of_admission(&self, key: &str, value: impl FnOnce() -> String) {
+        if self.0.is_some() && key.split('/').count() == 2 && qualified_name(key).is_empty() {
+            self.note(key, value);
+        }
+    }
+
+    /// Whether what was sent is to be noted.
+    pub(crate) fn wants_request(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|this| this.noted.lock().ruling.level >= Level::Request)
+    }
+
+    /// An object that was sent; `shown` makes it as it is to be seen.
+    pub(crate) fn sent(&self, object: &Value, shown: impl FnOnce() -> Value) {
+        self.at(Level::Metadata, |noted| {
+            noted.event.object_ref.get_or_insert_default().complete(object);
+            if noted.ruling.level >= Level::Request {
+                noted.event.request_object = Some(noted.shown(shown()));
+            }
+        });
+    }
+
+    /// A patch that was sent.
+    pub(crate) fn sent_patch(&self, patch: impl FnOnce() -> Value) {
+        self.at(Level::Request, |noted| noted.event.request_object = Some(patch()));
+    }
+
+    fn at(&self, level: Level, change: impl FnOnce(&mut Noted)) {
+        if let Some(this) = &self.0 {
+            let mut noted = this.noted.lock();
+            if noted.ruling.level >= level && !noted.ended {
+                change(&mut noted);
+            }
+        }
+    }
+
+    /// Notes the answer, and gives it on. `goes_on` says that its body is not all there yet; then `ending` goes with it.
+    pub(crate) async fn answered(
+        &self,
+        response: Response<Body>,
+        goes_on: bool,
+        ending: Ending,
+        clock: impl Fn() -> Timestamp,
+    ) -> Response<Body> {
+        let Some(this) = &self.0 else { return response };
+        let wanted = {
+            let noted = this.noted.lock();
+            if noted.ended || noted.ruling.level == Level::None {
+                return response;
+            }
+            noted.ruling.level == Level::RequestResponse
+        };
+        let code = response.status();
+        if goes_on && code.is_success() {
+            {
+                let mut noted = this.noted.lock();
+                noted.set_code(code);
+                this.write(&mut noted, Stage::ResponseStarted, clock());
+            }
+            return body::holding(response, ending);
+        }
+        let is_json = response
+            .headers()
+            .get(http::header::CONTENT_TYPE)
+            .is_some_and(|form| form.as_bytes().starts_with(b"application/json"));
+        let mut answer = None;
+        let mut response = response;
+        if is_json {
+            let (head, body) = response.into_parts();
+            let bytes = match body.collect().await {
+                Ok(body) => body.to_bytes(),
+                Err(error) => {
+                    tracing::error!(%error, "an answer could not be read for the audit log");
+                    Bytes::new()
+                }
+            };
+            // Whatever is a Status is noted at every level, and each is small.
+            if wanted || !code.is_success() || bytes.len() <= STATUS {
+                answer = serde_json::from_slice::<Value>(&bytes).ok();
+            }
+            response = Response::from_parts(head, body::full(bytes));
+        }
+        let mut noted = this.noted.lock();
+        if let Some(answer) = answer {
+            noted.take_answer(answer);
+        }
+        noted.set_code(code);
+        if goes_on {
+            this.write(&mut noted, Stage::ResponseStarted, clock());
+        }
+        this.write(&mut noted, Stage::ResponseComplete, clock());
+        noted.ended = true;
+        drop(noted);
+        response
+    }
+
+    /// A fault of the server's ended the request.
+    pub(crate) fn panicked(&self, error: &ApiError, now: Timestamp) {
+        let Some(this) = &self.0 else { return };
+        let mut noted = this.noted.lock();
+        if noted.ended || noted.ruling.level == Level::None {
+            return;
+        }
+        noted.take_status(&error.to_value());
+        this.write(&mut noted, Stage::Panic, now);
+        noted.ended = true;
+    }
+
+    /// Sees to it that a request is noted to its end, whenever its client goes away.
+    pub(crate) fn guard(&self) -> Ending {
+        Ending(self.clone())
+    }
+}
+
+/// Writes the end of a request when it is dropped, unless that is written.
+pub(crate) struct Ending(Trail);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let Some(this) = &self.0.0 else { return };
+        let mut noted = this.noted.lock();
+        if noted.ended || noted.ruling.level == Level::None {
+            return;
+        }
+        if noted.event.response_status.is_none() {
+            let mut status = metadata();
+            status.insert("status".to_owned(), "Success".into());
+            status.insert("message".to_owned(), "Connection closed early".into());
+            status.insert("code".to_owned(), 200.into());
+            noted.event.response_status = Some(status);
+        }
+        this.write(&mut noted, Stage::ResponseComplete, Timestamp::now());
+        noted.ended = true;
+    }
+}
+
+impl Request {
+    fn rule(&self, noted: &mut Noted, user: Option<&UserInfo>, request: &Attributes, info: &RequestInfo) {
+        noted.ruling = self.audit.policy.judge(user, request);
+        if is_confidential(info) {
+            noted.ruling.level = noted.ruling.level.min(Level::Metadata);
+        }
+        noted.event.level = noted.ruling.level;
+    }
+
+    /// Writes the event at a stage that is to be written. `false` if that failed.
+    fn write(&self, noted: &mut Noted, stage: Stage, now: Timestamp) -> bool {
+        if noted.ruling.level == Level::None || noted.ruling.omitted_stages.contains(&stage) {
+            return true;
+        }
+        noted.event.stage = stage;
+        noted.event.stage_timestamp = now;
+        self.audit.write(&noted.event)
+    }
+}
+
+impl Noted {
+    fn shown(&self, value: Value) -> Value {
+        if self.ruling.omits_managed_fields {
+            without_managed_fields(value)
+        } else {
+            value
+        }
+    }
+
+    fn take_answer(&mut self, answer: Value) {
+        if answer.get("kind").and_then(Value::as_str) == Some("Status") {
+            self.take_status(&answer);
+        }
+        // Beside objects, what is discovered is noted, and texts and figures are not.
+        let is_object = self.event.object_ref.is_some() || self.event.request_uri.starts_with("/api");
+        if self.ruling.level == Level::RequestResponse && is_object {
+            self.event.response_object = Some(self.shown(answer));
+        }
+    }
+
+    fn take_status(&mut self, answer: &Value) {
+        let mut status = metadata();
+        for key in ["status", "message", "reason", "details", "code"] {
+            if let Some(value) = answer.get(key) {
+                status.insert(key.to_owned(), value.clone());
+            }
+        }
+        self.event.response_status = Some(status);
+    }
+
+    fn set_code(&mut self, code: StatusCode) {
+        let status = self.event.response_status.get_or_insert_with(metadata);
+        status.insert("code".to_owned(), code.as_u16().into());
+    }
+}
+
+/// A Status of which nothing is said yet.
+fn metadata() -> Map<String, Value> {
+    Map::from_iter([("metadata".to_owned(), json!({}))])
+}
