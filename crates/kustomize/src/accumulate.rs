@@ -86,7 +86,7 @@ impl Builder<'_> {
         };
         let path = join(directory, name);
         let text = Loader::text(&path, bytes)?;
-        self.read_kustomization(&path, text)
+        self.read_kustomization(&path, &text)
     }
 
     pub(crate) fn read_kustomization(&self, path: &str, text: &str) -> Result<Kustomization, Error> {
@@ -205,7 +205,7 @@ impl Builder<'_> {
         {
             Some((found, bytes)) => {
                 let text = Loader::text(&found, bytes)?;
-                let mut resources = self.loader.resources(&found, text, Lines::After(0))?;
+                let mut resources = self.loader.resources(&found, &text, Lines::After(0))?;
                 if let Some(origin) = &frame.origin {
                     let origin = origin.appended(path).to_text();
                     for resource in &mut resources {
@@ -353,8 +353,14 @@ impl Builder<'_> {
                     .read(directory, path)
                     .map_err(|error| at(error.to_string()))?;
                 let text = Loader::text(&found, bytes)?;
-                let document = self.json_or_yaml(&found, text).map_err(|error| at(error.to_string()))?;
-                Some(document.ok_or_else(|| at(format!("invalid schema file: '{found}' is empty")))?)
+                let document = self
+                    .json_or_yaml(&found, &text)
+                    .map_err(|error| at(error.to_string()))?;
+                if text.is_empty() {
+                    return Err(at(format!("invalid schema file: '{found}' is empty")));
+                }
+                // A file of comments, or null, defines nothing.
+                Some(document.unwrap_or_else(|| Value::Object(serde_json::Map::new())))
             }
         };
         self.loader.schema.set(&openapi.value, document).map_err(at)
@@ -402,7 +408,7 @@ impl Builder<'_> {
                 .read(&frame.root, &reference.value)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&path, bytes)?;
-            let Some(node) = self.loader.strict_configuration(&path, text)? else {
+            let Some(node) = self.loader.strict_configuration(&path, &text)? else {
                 continue;
             };
             let decoder = Decoder::new(&path, true);
@@ -450,7 +456,11 @@ impl Builder<'_> {
                 .read(&frame.root, &reference.value)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&path, bytes)?;
-            let mut read = match self.json_or_yaml(&path, text)? {
+            if text.is_empty() {
+                // kustomize crashes.
+                return Err(at(format!("'{path}' is empty")));
+            }
+            let mut read = match self.json_or_yaml(&path, &text)? {
                 Some(value) => crate::crds::configuration(value).map_err(at)?,
                 None => continue,
             };

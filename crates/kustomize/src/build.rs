@@ -118,7 +118,8 @@ pub fn build_each(
                 "a resource whose name has a comma can't be renamed",
             )));
         }
-        if resource.name().is_empty() || resource.kind().is_empty() {
+        // Lists need no name.
+        if resource.name().is_empty() && !resource.kind().ends_with("List") || resource.kind().is_empty() {
             return Err(builder.error(crate::collection::Trouble::of(
                 resource,
                 "a patch left the resource without kind or name",

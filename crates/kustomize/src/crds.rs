@@ -15,6 +15,12 @@ pub(crate) fn configuration(value: Value) -> Result<TransformerConfig, String> {
         return Err("unable to parse open API definition: expected a mapping of definitions".to_owned());
     };
     let mut config = TransformerConfig::default();
+    if let Some((name, _)) = definitions
+        .iter()
+        .find(|(_, definition)| !definition.is_object() && !definition.is_null())
+    {
+        return Err(format!("unable to parse open API definition: {name} is no mapping"));
+    }
     for (name, definition) in &definitions {
         let Some(properties) = properties(definition) else {
             continue;

@@ -8,6 +8,7 @@ use crate::options::{Limits, LoadRestrictor};
 use crate::tree::{Entry, FileTree, clean};
 use crate::yaml::emit;
 use crate::yaml::read::Lines;
+use std::borrow::Cow;
 
 /// Writes the kustomization that a directory without one stands for.
 ///
@@ -22,7 +23,7 @@ pub fn generate(tree: &dyn FileTree, directory: &str) -> Result<String, Error> {
     for name in FILE_NAMES {
         let path = below(&directory, name);
         if let Some(Entry::File(bytes)) = tree.entry(&path) {
-            return Loader::text(&path, bytes).map(str::to_owned);
+            return Loader::text(&path, bytes).map(Cow::into_owned);
         }
     }
     kustomization(tree, &directory)
@@ -77,7 +78,7 @@ fn collect(
             }
             Some(Entry::File(bytes)) if has_manifest_name(&name) => {
                 // Reading it now names the file that is no manifest, where the build would only name the generated list.
-                loader.resources(&path, Loader::text(&path, bytes)?, Lines::After(0))?;
+                loader.resources(&path, &Loader::text(&path, bytes)?, Lines::After(0))?;
                 resources.push(relative);
             }
             _ => {}

@@ -200,6 +200,11 @@ pub(crate) fn read(decoder: &Decoder<'_>, node: &Node) -> Kustomization {
             "helmCharts" | "helmChartInflationGenerator" if !value.is_empty() => {
                 k.helm = Some(Spot::new(name.to_owned(), line))
             }
+            "helmGlobals" => {
+                for (field, value) in decoder.fields(value, name, &["chartHome", "configHome"]) {
+                    decoder.text(value, &format!("{name}.{field}"));
+                }
+            }
             "generatorOptions" => k.generator_options = Some(GeneratorOptions::read(decoder, value, name)),
             "configurations" => k.configurations = decoder.texts(value, name),
             "generators" => k.generators = decoder.texts(value, name),

@@ -1,5 +1,6 @@
 //! Owns reading files of the tree into documents and resources, within the load restriction and the limits.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::tree::{FileTree, Found, is_within, resolve};
 use crate::yaml::node::{Data, Node};
 use crate::yaml::read::{Lines, ReadError, Source, documents, first_document};
 use crate::yaml::scalar::Dialect;
-use crate::yaml::{json, merge_keys};
+use crate::yaml::{json, merge_keys, utf16};
 
 /// What repeated keys of a configuration file are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -120,14 +121,14 @@ impl<'tree> Loader<'tree> {
     }
 
     /// The text of a file.
-    pub(crate) fn text(path: &str, bytes: &'tree [u8]) -> Result<&'tree str, Error> {
-        std::str::from_utf8(bytes).map_err(|error| {
-            let before = bytes.get(..error.valid_up_to()).unwrap_or(&[]);
-            let line = u32::try_from(before.iter().filter(|byte| **byte == b'\n').count()).unwrap_or(0) + 1;
+    pub(crate) fn text(path: &str, bytes: &'tree [u8]) -> Result<Cow<'tree, str>, Error> {
+        utf16::text(bytes).ok_or_else(|| {
+            let valid = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+            let line = u32::try_from(valid.matches('\n').count()).unwrap_or(0) + 1;
             Error::Yaml {
                 path: path.to_owned(),
                 line,
-                message: "the text is not UTF-8".to_owned(),
+                message: "the text is not UTF-8, and no UTF-16 with a byte order mark".to_owned(),
             }
         })
     }
@@ -315,6 +316,9 @@ fn check(path: &str, node: &Node) -> Result<bool, Error> {
             fail("missing kind in object")
         };
     }
+    if node.get("metadata").is_some_and(|metadata| !metadata.is_null() && !metadata.is_map()) {
+        return fail("metadata must be a mapping");
+    }
     if text("kind").ends_with("List") {
         return Ok(true);
     }
@@ -324,12 +328,14 @@ fn check(path: &str, node: &Node) -> Result<bool, Error> {
     {
         return fail("missing metadata.name in object");
     }
+    let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
     // kustomize makes pairs of the elements, or crashes over them.
-    if metadata
-        .and_then(|metadata| metadata.get("annotations"))
-        .is_some_and(|annotations| !annotations.items().is_empty())
-    {
+    if annotations.is_some_and(|annotations| !annotations.items().is_empty()) {
         return fail("metadata.annotations must be a mapping, not a list");
+    }
+    // So over this, unless a JSON patch makes it lose all of them.
+    if annotations.is_some_and(|annotations| annotations.entries().iter().any(|(key, _)| key.text().is_empty())) {
+        return fail("metadata.annotations has a key without text");
     }
     Ok(true)
 }

@@ -6,6 +6,12 @@ use regex::Regex;
 /// How often Go repeats at most.
 const MAXIMUM_REPEAT: u32 = 1000;
 
+/// Classes that have names.
+const NAMED_CLASSES: [&str; 14] = [
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
+    "xdigit",
+];
+
 /// Compiles a pattern written for Go.
 ///
 /// # Errors
@@ -108,7 +114,7 @@ fn escape<'text>(tail: &'text str, in_class: bool, into: &mut String) -> Result<
             into.push_str(plain);
             into.push(']');
         }
-        'Q' => {
+        'Q' if !in_class => {
             let (quoted, rest) = rest.split_once("\\E").unwrap_or((rest, ""));
             into.push_str(&regex::escape(quoted));
             return Ok(rest);
@@ -118,11 +124,55 @@ fn escape<'text>(tail: &'text str, in_class: bool, into: &mut String) -> Result<
             let mut text = [0; 4];
             into.push_str(&regex::escape(letter.encode_utf8(&mut text)));
         }
-        _ => {
+        '0'..='7' => return octal(tail, into),
+        'p' | 'P' => return unicode_class(rest, letter == 'P', into),
+        'a' | 'f' | 'n' | 'r' | 't' | 'v' | 'x' => {
             into.push('\\');
             into.push(letter);
         }
+        'A' | 'B' | 'z' if !in_class => {
+            into.push('\\');
+            into.push(letter);
+        }
+        _ => return Err("an unknown escape"),
     }
+    Ok(rest)
+}
+
+/// A character as octal digits, which follow a backslash: a zero and up to two more, or two or three of which the first is another.
+fn octal<'text>(tail: &'text str, into: &mut String) -> Result<&'text str, &'static str> {
+    let digits = tail
+        .bytes()
+        .take(3)
+        .take_while(|byte| matches!(byte, b'0'..=b'7'))
+        .count();
+    let (number, rest) = tail.split_at_checked(digits).ok_or("an unknown escape")?;
+    if digits == 1 && number != "0" {
+        return Err("an unknown escape");
+    }
+    let code = u32::from_str_radix(number, 8).map_err(|_| "an unknown escape")?;
+    into.push_str(&format!("\\x{{{code:x}}}"));
+    Ok(rest)
+}
+
+/// A class of Unicode, whose name, one letter or one in braces, follows its sign.
+fn unicode_class<'text>(tail: &'text str, is_negated: bool, into: &mut String) -> Result<&'text str, &'static str> {
+    let (name, rest) = match tail.strip_prefix('{') {
+        Some(inside) => inside.split_once('}'),
+        None => tail.split_at_checked(1),
+    }
+    .ok_or("a class of Unicode without a name")?;
+    let (is_negated, name) = name
+        .strip_prefix('^')
+        .map_or((is_negated, name), |name| (!is_negated, name));
+    // Rust's names may be written in other ways, too.
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if !name.starts_with(|first: char| first.is_ascii_uppercase()) || !name.bytes().all(is_name) {
+        return Err("an unknown class of Unicode");
+    }
+    into.push_str(if is_negated { "\\P{" } else { "\\p{" });
+    into.push_str(name);
+    into.push('}');
     Ok(rest)
 }
 
@@ -145,11 +195,15 @@ fn class<'text>(tail: &'text str, into: &mut String) -> Result<&'text str, &'sta
                 return Ok(after);
             }
             '\\' => rest = escape(after, true, into)?,
-            '[' => match after.find(":]").filter(|_| after.starts_with(':')) {
-                Some(end) => {
-                    into.push('[');
-                    into.push_str(after.get(..end + 2).unwrap_or(""));
-                    rest = after.get(end + 2..).unwrap_or("");
+            '[' => match after.strip_prefix(':').and_then(|inside| inside.split_once(":]")) {
+                Some((name, further)) => {
+                    if !NAMED_CLASSES.contains(&name.strip_prefix('^').unwrap_or(name)) {
+                        return Err("an unknown class");
+                    }
+                    into.push_str("[:");
+                    into.push_str(name);
+                    into.push_str(":]");
+                    rest = further;
                 }
                 None => into.push_str("\\["),
             },
@@ -202,11 +256,27 @@ mod tests {
         assert!(matches("^a\\/b\\_c\\<$", "a/b_c<"));
         assert!(matches("^\\Qa.b\\E$", "a.b"));
         assert!(!matches("^\\Qa.b\\E$", "axb"));
+        assert!(matches("^\\141[\\142]\\x63\\0601$", "abc01"));
+        assert!(matches("^\\p{Greek}\\pL[\\p{^L}\\d]\\PL$", "\u{3b1}a12"));
     }
 
     #[test]
     fn what_go_refuses_is_refused() {
-        for pattern in ["a**", "(?x)a", "a{1001}", "[a", "(", "a\\"] {
+        for pattern in [
+            "a**",
+            "(?x)a",
+            "a{1001}",
+            "[a",
+            "(",
+            "a\\",
+            "\\u0061",
+            "\\U",
+            "\\8",
+            "\\1",
+            "[\\Qa\\E]",
+            "[[:foo:]]",
+            "[\\A]",
+        ] {
             assert!(compile(pattern).is_err(), "{pattern}");
         }
     }

@@ -1,5 +1,6 @@
 //! Owns what the configurations of built-in transformers mean, as entries of `transformers` and `validators` hold them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::accumulate::{Builder, Frame};
@@ -174,7 +175,7 @@ impl Builder<'_> {
                 .read(&frame.root, &path)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&found, bytes)?;
-            if let Some(read) = self.loader.configuration(&found, text, Lines::After(0))? {
+            if let Some(read) = self.loader.configuration(&found, &text, Lines::After(0))? {
                 let decoder = Decoder::new(&found, false);
                 if let Some(list) = field(&decoder, &read, "targets") {
                     targets.extend(decoder.each(list, "targets", |node, at| ValueTarget::read(&decoder, node, at)));
@@ -215,7 +216,11 @@ impl Builder<'_> {
             (false, false) => {
                 return Err(at("must specify a file path or jsonOp, not both".to_owned()));
             }
-            (true, false) => (decoder.path.to_owned(), inline.value.as_str(), inline.lines()),
+            (true, false) => (
+                decoder.path.to_owned(),
+                Cow::Borrowed(inline.value.as_str()),
+                inline.lines(),
+            ),
             (false, true) => {
                 let (found, bytes) = self
                     .loader
@@ -225,7 +230,7 @@ impl Builder<'_> {
                 (found, text, Lines::After(0))
             }
         };
-        let operations = json_operations(&self.loader, &file, text, lines).map_err(at)?;
+        let operations = json_operations(&self.loader, &file, &text, lines).map_err(at)?;
         let target = Some(Matcher::new(&target).map_err(at)?);
         let place = (self.loader.source(&file), node.line);
         Ok(Action::Patch(PreparedPatch {
@@ -259,7 +264,7 @@ impl Builder<'_> {
                         .map_err(|error| at(error.to_string()))?;
                     patches.extend(
                         self.loader
-                            .resources(&found, Loader::text(&found, bytes)?, Lines::After(0))?,
+                            .resources(&found, &Loader::text(&found, bytes)?, Lines::After(0))?,
                     );
                 }
             }

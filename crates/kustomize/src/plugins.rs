@@ -93,7 +93,7 @@ impl Builder<'_> {
                     let text = Loader::text(&found, bytes)?;
                     let origin = frame.origin.as_ref().map(|origin| origin.appended(&entry.value));
                     self.loader
-                        .resources(&found, text, Lines::After(0))?
+                        .resources(&found, &text, Lines::After(0))?
                         .into_iter()
                         .map(|resource| (resource, origin.clone()))
                         .collect()
@@ -269,16 +269,18 @@ impl Builder<'_> {
             text("kubernetesService", "name"),
             text("kubernetesService", "namespace"),
         );
-        let account = format!(
-            "{}@{}.iam.gserviceaccount.com",
-            text("serviceAccount", "name"),
-            text("serviceAccount", "projectId")
-        );
+        let account_name = text("serviceAccount", "name");
+        let project = text("serviceAccount", "projectId");
         decoder.finish()?;
         if cloud != "gke" {
             let message = format!("cloud provider {cloud} not supported yet; IAMPolicyGenerator knows gke");
             return Err(field_error(k, plugin.line, &plugin.field, message));
         }
+        if account_name.is_empty() {
+            let message = "serviceAccount.name is empty: there is no account to name in the annotation".to_owned();
+            return Err(field_error(k, plugin.line, &plugin.field, message));
+        }
+        let account = format!("{account_name}@{project}.iam.gserviceaccount.com");
         let mut made = Node::map();
         made.set_field("apiVersion", Node::untyped("v1"));
         made.set_field("kind", Node::untyped("ServiceAccount"));

@@ -1,5 +1,6 @@
 //! Owns the order of transformers in one kustomization: its fields become steps, which the build runs one after another.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::accumulate::{Builder, Frame, field_error};
@@ -332,7 +333,7 @@ pub(crate) fn prepare_patch(
         (false, true) => {
             let before = patch.patch.value.split(inline).next().unwrap_or("");
             let lines = patch.patch.lines().skip(before.matches('\n').count());
-            (path.to_owned(), inline, lines)
+            (path.to_owned(), Cow::Borrowed(inline), lines)
         }
         (true, false) => {
             let (found, bytes) = loader.read(root, &patch.path).map_err(|error| {
@@ -346,8 +347,8 @@ pub(crate) fn prepare_patch(
         }
     };
     let is_inline = patch.path.is_empty();
-    let merge = loader.resources(&file, text, lines);
-    let json = json_operations(loader, &file, text, lines);
+    let merge = loader.resources(&file, &text, lines);
+    let json = json_operations(loader, &file, &text, lines);
     let content = match (merge, json) {
         (Ok(patches), Ok(operations)) if !patches.is_empty() && !operations.is_empty() => {
             return message("illegally qualifies as both an SM and JSON patch");
@@ -445,7 +446,7 @@ fn legacy_merge(
                 .read(&frame.root, &patch.value)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&path, bytes)?;
-            loader.resources(&path, text, Lines::After(0))?
+            loader.resources(&path, &text, Lines::After(0))?
         }
     };
     if patches.is_empty() {
@@ -483,7 +484,7 @@ fn legacy_json(
         (false, false) => {
             return Err(at("must specify a file path or jsonOp, not both".to_owned()));
         }
-        (true, false) => (k.path.clone(), text.value.as_str(), text.lines()),
+        (true, false) => (k.path.clone(), Cow::Borrowed(text.value.as_str()), text.lines()),
         (false, true) => {
             let (found, bytes) = builder
                 .loader
@@ -493,7 +494,7 @@ fn legacy_json(
             (found, text, Lines::After(0))
         }
     };
-    let operations = json_operations(&builder.loader, &file, content, lines).map_err(at)?;
+    let operations = json_operations(&builder.loader, &file, &content, lines).map_err(at)?;
     if operations.is_empty() {
         return Err(at("patch appears to be empty".to_owned()));
     }
@@ -525,7 +526,7 @@ pub(crate) fn prepare_replacement(
         .read(root, &replacement.path)
         .map_err(|error| at(error.to_string()))?;
     let text = Loader::text(&path, bytes)?;
-    let Some(node) = loader.configuration(&path, text, Lines::After(0))? else {
+    let Some(node) = loader.configuration(&path, &text, Lines::After(0))? else {
         return Err(at(format!(
             "{path}: unsupported replacement type encountered within replacement path: the file is empty"
         )));

@@ -179,6 +179,9 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
     }
     if node.get(first).is_none() {
         let Some(value) = create else { return Ok(()) };
+        if first.is_empty() {
+            return Err("wrong node kind: a field without a name can't be made in a mapping".to_owned());
+        }
         node.set_field(first, empty_for(rest.first(), value));
     }
     match node.get_mut(first) {

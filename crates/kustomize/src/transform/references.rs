@@ -9,7 +9,7 @@ use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, descend, split_path};
 use crate::id::{Gvk, ResourceId};
 use crate::resource::Resource;
-use crate::yaml::node::{Data, Node};
+use crate::yaml::node::{Data, Node, Style};
 use crate::yaml::scalar::{Dialect, Scalar, meaning};
 
 /// What is known of a resource that others may refer to.
@@ -295,7 +295,8 @@ fn account_namespaces(node: &Node) -> Option<HashSet<String>> {
         .filter(|subject| subject.get("kind").map(Node::text) == Some("ServiceAccount"))
         .filter_map(|subject| subject.get("namespace"))
         .map(|namespace| match meaning(namespace, Dialect::V3) {
-            Ok(Scalar::Text(text)) => Some(text.into_owned()),
+            // What braces leave out is null in Go.
+            Ok(Scalar::Text(text)) if namespace.style != Style::LeftOut || !text.is_empty() => Some(text.into_owned()),
             _ => None,
         })
         .collect()

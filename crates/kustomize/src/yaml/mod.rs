@@ -19,3 +19,4 @@ mod scalars;
 pub(crate) mod timestamp;
 mod token_text;
 mod tokens;
+pub(crate) mod utf16;
