@@ -316,7 +316,10 @@ fn check(path: &str, node: &Node) -> Result<bool, Error> {
             fail("missing kind in object")
         };
     }
-    if node.get("metadata").is_some_and(|metadata| !metadata.is_null() && !metadata.is_map()) {
+    if node
+        .get("metadata")
+        .is_some_and(|metadata| !metadata.is_null() && !metadata.is_map())
+    {
         return fail("metadata must be a mapping");
     }
     if text("kind").ends_with("List") {
