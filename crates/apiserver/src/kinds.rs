@@ -49,6 +49,17 @@ pub(crate) fn read(op: &Operation, object: Value) -> Result<Decoded, ApiError> {
     }
 }
 
+/// What an object has that a built-in kind in this version has not.
+pub(crate) fn unknown_fields(api_version: &str, kind: &str, object: &Value) -> Result<Vec<String>, ApiError> {
+    let Some(schema) = BuiltinSchemas::shared().kind(api_version, kind) else {
+        return Ok(Vec::new());
+    };
+    match schema.decode(object.clone()) {
+        Ok(decoded) => Ok(decoded.unknown_fields),
+        Err(error) => Err(ApiError::bad_request(error.to_string())),
+    }
+}
+
 /// An object of the resource's kind of which nothing is said.
 pub(crate) fn empty(op: &Operation) -> Result<Value, ApiError> {
     let resource = &op.resource;

@@ -70,6 +70,14 @@ impl Registry {
             }
             match self.insert_named(op, candidate, verb).await {
                 Err(error) if error.reason == "AlreadyExists" && attempts > 0 => {}
+                Err(mut error) if error.reason == "AlreadyExists" && !object.meta_str("generateName").is_empty() => {
+                    // Also if the name was given: a generated one is what the object asked for, too.
+                    error
+                        .message
+                        .push_str(", the server was not able to generate a unique name for the object");
+                    error.details.insert("retryAfterSeconds".to_owned(), json!(1));
+                    return Err(error);
+                }
                 other => return other,
             }
         }

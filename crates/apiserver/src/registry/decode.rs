@@ -155,6 +155,17 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
         ));
     }
     if kind == wanted_kind {
+        if !resource.is_custom() {
+            // It is read as what it says it is, before that turns out to be another version.
+            let unknown = kinds::unknown_fields(version, kind, &Value::Object(map.clone()))?;
+            match op.field_validation {
+                FieldValidation::Strict if !unknown.is_empty() => {
+                    return cannot(format!("strict decoding error: {}", unknown.join(", ")));
+                }
+                FieldValidation::Warn => unknown.iter().for_each(|text| op.warn(text)),
+                _ => {}
+            }
+        }
         return Err(wrong_version(version, &wanted_version));
     }
     if resource.is_custom() {

@@ -47,11 +47,49 @@ pub(crate) fn convert(object: Value, api_version: &str) -> Value {
     };
     let from = object.insert("apiVersion".to_owned(), Value::from(api_version));
     match (from.as_ref().and_then(Value::as_str), api_version) {
-        (Some(STORED), OLD) => to_old(&mut object),
-        (Some(OLD), STORED) => to_stored(&mut object),
+        (Some(STORED), OLD) => {
+            complete(&mut object);
+            to_old(&mut object);
+        }
+        (Some(OLD), STORED) => {
+            complete(&mut object);
+            to_stored(&mut object);
+        }
         _ => {}
     }
     Value::Object(object)
+}
+
+/// Fills in what is always written, as it comes out of a conversion, and leaves out what is null. An object that is only on
+/// its way through an apply may lack the one and have the other.
+fn complete(object: &mut Map<String, Value>) {
+    object.values_mut().for_each(drop_nulls);
+    let wanted = json!({"scaleTargetRef": {"kind": "", "name": ""}, "maxReplicas": 0});
+    for (part, always) in [("spec", wanted), ("status", json!({"desiredReplicas": 0}))] {
+        fill(object.entry(part).or_insert(Value::Null), &always);
+    }
+}
+
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+fn fill(value: &mut Value, always: &Value) {
+    if value.is_null() {
+        *value = always.clone();
+    }
+    if let (Some(value), Some(always)) = (value.as_object_mut(), always.as_object()) {
+        for (field, always) in always {
+            fill(value.entry(field.as_str()).or_insert(Value::Null), always);
+        }
+    }
 }
 
 /// The autoscaler as the server keeps it after it came in this version: without the annotations that belong to
