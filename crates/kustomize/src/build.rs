@@ -36,6 +36,22 @@ pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<
 /// Builds as [`build`] does, but hands over one resource at a time and forgets it, so that all of them are never held in every form
 /// at once. Answers the warnings.
 ///
+/// ```
+/// use kustomize::{MapTree, Options, build_each};
+///
+/// let mut tree = MapTree::new();
+/// tree.insert("kustomization.yaml", "nameSuffix: -blue\nresources: [accounts.yaml]\n");
+/// let account = |name: &str| format!("apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {name}\n");
+/// tree.insert("accounts.yaml", format!("{}---\n{}", account("jobs"), account("web")));
+/// let mut names = Vec::new();
+/// let warnings = build_each(&tree, "", &Options::default(), &mut |resource| {
+///     names.push(resource.object["metadata"]["name"].clone());
+/// })?;
+/// assert_eq!(names, ["jobs-blue", "web-blue"]);
+/// assert!(warnings.is_empty());
+/// # Ok::<(), kustomize::Error>(())
+/// ```
+///
 /// # Errors
 /// As [`build`]. A resource can still be refused when others have been handed over: what came before an error is not a build.
 pub fn build_each(

@@ -1,5 +1,7 @@
 //! Owns the kustomization of a directory that has none: every manifest in it and below, as Flux generates one.
 
+use std::borrow::Cow;
+
 use crate::accumulate::is_file;
 use crate::error::Error;
 use crate::kustomization::FILE_NAMES;
@@ -8,13 +10,21 @@ use crate::options::{Limits, LoadRestrictor};
 use crate::tree::{Entry, FileTree, clean};
 use crate::yaml::emit;
 use crate::yaml::read::Lines;
-use std::borrow::Cow;
 
 /// Writes the kustomization that a directory without one stands for.
 ///
 /// Every `*.yaml` and `*.yml` file in the directory and below is a resource, in path order; a directory below with a
 /// kustomization of its own is one resource, and nothing inside it is listed. Files that hold no Kubernetes object are an
 /// error, as they are in Flux. A directory that has a kustomization gets its text back.
+///
+/// ```
+/// use kustomize::{MapTree, generate};
+///
+/// let mut tree = MapTree::new();
+/// tree.insert("apps/web.yaml", "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: web\n");
+/// assert!(generate(&tree, "apps")?.ends_with("resources:\n- web.yaml\n"));
+/// # Ok::<(), kustomize::Error>(())
+/// ```
 ///
 /// # Errors
 /// When the directory isn't there, or a file isn't a manifest.

@@ -61,3 +61,8 @@ pub use manifests::{manifests, to_yaml};
 pub use options::{ImageOverride, Limits, LoadRestrictor, Options, Overrides, PatchOverride, PatchTarget, Reorder};
 pub use output::{Build, BuiltResource, FileName, Location, Provenance};
 pub use tree::{Entry, FileTree, MapTree};
+
+/// The README's example is run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -98,6 +98,19 @@ pub struct ImageOverride {
 
 /// What a reconciler lays over the root kustomization, in the way Flux's kustomize-controller does: scalar fields are
 /// overwritten, patches and components appended, images merged by name or appended.
+///
+/// ```
+/// use kustomize::{MapTree, Options, Overrides, build};
+///
+/// let mut tree = MapTree::new();
+/// tree.insert("kustomization.yaml", "namespace: staging\nresources: [account.yaml]\n");
+/// tree.insert("account.yaml", "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: web\n");
+/// let mut options = Options::default();
+/// options.overrides.namespace = Some("production".to_owned());
+/// let built = build(&tree, "", &options)?;
+/// assert_eq!(built.resources[0].object["metadata"]["namespace"], "production");
+/// # Ok::<(), kustomize::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `namespace`; Flux calls it targetNamespace.
