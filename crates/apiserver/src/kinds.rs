@@ -157,6 +157,7 @@ pub(crate) fn warnings(resource: &Resource, object: &Value, live: Option<&Value>
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "services") => warnings::service(object),
+        ("", "persistentvolumes") => warnings::volume(object),
         ("", "pods") if live.is_none() => warnings::pod(object),
         ("node.k8s.io", "runtimeclasses") => warnings::runtime_class(object),
         ("storage.k8s.io", "csistoragecapacities") => warnings::storage_capacity(object),

@@ -2,6 +2,8 @@
 //! the seed alone, so that the same seed is the same story.
 
 mod patches;
+mod plots;
+mod reads;
 
 use std::collections::BTreeMap;
 
@@ -73,6 +75,10 @@ struct Story<'a> {
     steps: Vec<Step>,
     /// Steps whose answer is probably the object, by kind and name.
     seen: BTreeMap<(String, String), Vec<String>>,
+    /// Lists of which there may be another page: how they were asked for, and the step with the last one.
+    pages: Vec<(String, String)>,
+    /// Kinds that are watched in the end, and the step since when.
+    watches: Vec<(String, String)>,
 }
 
 impl Generator {
@@ -98,21 +104,43 @@ impl Generator {
             metadata: &self.metadata,
             steps: Vec::new(),
             seen: BTreeMap::new(),
+            pages: Vec::new(),
+            watches: Vec::new(),
         };
-        let weights: Vec<(usize, &Kind)> = self.kinds.iter().map(|kind| (kind.weight, kind)).collect();
+        let plot = story.choose_plot();
+        let mut kinds: Vec<&Kind> = self.kinds.iter().filter(|kind| plot.has(kind)).collect();
+        if kinds.is_empty() {
+            kinds = self.kinds.iter().collect();
+        }
+        let weights: Vec<(usize, &Kind)> = kinds.iter().map(|kind| (kind.weight, *kind)).collect();
+        story.begin(plot);
         let chosen: Vec<&Kind> = (0..=story.random.below(2))
             .filter_map(|_| story.random.weighted(&weights))
             .collect();
-        let length = 6 + story.random.below(10);
+        let length = story.steps.len() + 6 + story.random.below(10);
+        // Watches take a second each.
+        let watches = story.random.chance(15);
         while story.steps.len() < length {
             let Some(kind) = story.random.pick(&chosen).copied() else {
                 break;
             };
+            if watches && story.watches.is_empty() && story.random.chance(30) {
+                story.begin_watch(kind);
+            }
+            let before = story.steps.len();
             story.act(kind);
+            story.turn(plot, story.steps.len() - before);
+            if story.random.chance(30) {
+                story.turn_page(kind);
+            }
         }
         for kind in &chosen {
-            story.list(kind, "");
+            story.list_all(kind);
         }
+        for kind in &chosen {
+            story.watch_again(kind);
+        }
+        story.end(plot);
         story.steps
     }
 }
@@ -126,7 +154,8 @@ impl Story<'_> {
             kind.versions.as_slice()
         };
         let version = self.random.pick(versions).cloned().unwrap_or_default();
-        let name = if self.random.chance(75) { NAMES[0] } else { NAMES[1] };
+        let name = kind.name(if self.random.chance(75) { NAMES[0] } else { NAMES[1] });
+        let name = name.as_str();
         let first = self.seen_step(kind, name).is_none();
         let action = match self.random.weighted(&ACTIONS) {
             // Most stories begin with an object.
@@ -146,32 +175,8 @@ impl Story<'_> {
             Action::Scale if kind.scale => self.on_scale(kind, &version, name),
             Action::Delete => self.delete(kind, &version, name),
             Action::DeleteCollection => self.delete_collection(kind, &version),
-            Action::List => {
-                let query = [
-                    "?labelSelector=a%3D1",
-                    "?fieldSelector=metadata.name%3Done",
-                    "?limit=1",
-                    "?labelSelector=a+in+(",
-                    "?fieldSelector=zzz%3D1",
-                ];
-                let query = self.random.pick(&query).copied().unwrap_or_default();
-                self.list(kind, query);
-            }
-            Action::Get | Action::Status | Action::Scale => {
-                let subresource = match self.random.below(4) {
-                    0 => "/status",
-                    1 => "/scale",
-                    _ => "",
-                };
-                self.push(
-                    kind,
-                    name,
-                    "GET",
-                    format!("{}/{name}{subresource}", kind.path(&version)),
-                    Value::Null,
-                    "",
-                );
-            }
+            Action::List => self.list(kind, &version),
+            Action::Get | Action::Status | Action::Scale => self.get(kind, &version, name),
         }
     }
 
@@ -266,6 +271,8 @@ impl Story<'_> {
                 };
                 self.value_of(fields)
             })
+            // Other names are other stories' where there are no namespaces.
+            .filter(|(pointer, _)| !kind.cluster || !matches!(pointer.as_str(), "/metadata/name" | "/metadata"))
             .collect()
     }
 
@@ -301,6 +308,7 @@ impl Story<'_> {
     fn create(&mut self, kind: &Kind, version: &str, name: &str) {
         let mut object = self.object(kind, version, name, 4);
         if self.random.chance(6)
+            && !kind.cluster
             && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
         {
             metadata.remove("name");
@@ -434,7 +442,9 @@ impl Story<'_> {
 
     fn delete_collection(&mut self, kind: &Kind, version: &str) {
         let body = self.delete_options(None);
-        let query = if self.random.chance(50) {
+        let query = if kind.cluster {
+            "?fieldSelector=metadata.name%3D@NS-one"
+        } else if self.random.chance(50) {
             "?labelSelector=a%3D1"
         } else {
             ""
@@ -446,17 +456,6 @@ impl Story<'_> {
             format!("{}{query}", kind.path(version)),
             body,
             "application/json",
-        );
-    }
-
-    fn list(&mut self, kind: &Kind, query: &str) {
-        self.push(
-            kind,
-            "",
-            "GET",
-            format!("{}{query}", kind.path(&kind.api_version)),
-            Value::Null,
-            "",
         );
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 pub(crate) struct Field(pub(crate) String, pub(crate) Vec<Value>, pub(crate) Vec<Value>);
 
 /// One kind.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Kind {
     pub(crate) api_version: String,
@@ -21,6 +21,9 @@ pub(crate) struct Kind {
     pub(crate) status: bool,
     #[serde(default)]
     pub(crate) scale: bool,
+    /// Whether its objects are in no namespace. They are named after the story's.
+    #[serde(default)]
+    pub(crate) cluster: bool,
     /// Versions that it is asked for in; none for just its own.
     #[serde(default)]
     pub(crate) versions: Vec<String>,
@@ -34,16 +37,30 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// The path of the kind's objects in the story's namespace.
+    /// The path of the kind's objects in the story's namespace, or of all of them if they are in none.
     pub(crate) fn path(&self, api_version: &str) -> String {
         let root = if api_version.contains('/') { "/apis" } else { "/api" };
-        format!("{root}/{api_version}/namespaces/@NS/{}", self.plural)
+        if self.cluster {
+            format!("{root}/{api_version}/{}", self.plural)
+        } else {
+            format!("{root}/{api_version}/namespaces/@NS/{}", self.plural)
+        }
+    }
+
+    /// The name that an object of this kind has where it is called `name` in short.
+    pub(crate) fn name(&self, name: &str) -> String {
+        if self.cluster {
+            format!("@NS-{name}")
+        } else {
+            name.to_owned()
+        }
     }
 }
 
 /// All kinds.
 pub(crate) fn kinds() -> anyhow::Result<Vec<Kind>> {
     let mut kinds: Vec<Kind> = serde_json::from_str(include_str!("../data/builtin.json"))?;
+    kinds.extend(serde_json::from_str::<Vec<Kind>>(include_str!("../data/cluster.json"))?);
     kinds.extend(serde_json::from_str::<Vec<Kind>>(include_str!("../data/custom.json"))?);
     Ok(kinds)
 }

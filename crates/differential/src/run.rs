@@ -1,6 +1,7 @@
 //! One story on both servers, side by side, until an answer differs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::Client;
@@ -32,6 +33,9 @@ pub struct Outcome {
     pub unanswered: bool,
 }
 
+/// How often an answer is asked for anew that is not yet as it will be, and after how long.
+const SETTLED: (usize, Duration) = (100, Duration::from_millis(100));
+
 /// Namespaces are never used twice.
 static STORIES: AtomicU64 = AtomicU64::new(0);
 
@@ -61,7 +65,16 @@ impl<'a> Teller<'a> {
 
     /// The normal answer to a step.
     async fn ask(&mut self, step: &Step) -> anyhow::Result<Value> {
-        let answer = step.ask(self.client, &[("@NS", self.namespace)], &self.saved).await?;
+        let names = [("@NS", self.namespace)];
+        let mut answer = step.ask(self.client, &names, &self.saved).await?;
+        // A server that is told something acts on it when it has heard of it.
+        for _ in 0..SETTLED.0 {
+            if step.is_settled(&answer) {
+                break;
+            }
+            tokio::time::sleep(SETTLED.1).await;
+            answer = step.ask(self.client, &names, &self.saved).await?;
+        }
         if let Some(name) = &step.save {
             let body = answer.get("body").cloned().unwrap_or_default();
             self.saved.insert(name.clone(), body);
@@ -105,6 +118,9 @@ pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
     )?;
     let mut recorded = Vec::new();
     for (index, step) in steps.iter().enumerate() {
+        if let Some(seconds) = step.pause {
+            tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+        }
         let (want, got) = tokio::join!(real.ask(step), embedded.ask(step));
         let got = got.context("the embedded server")?;
         let want = match want {

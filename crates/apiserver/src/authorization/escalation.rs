@@ -79,10 +79,12 @@ fn check_binding(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
         "ClusterRole" => RbacKind::ClusterRole.resource(),
         "Role" => RbacKind::Role.resource(),
         other => {
-            return Err(Refusal::internal(&format!(
-                "unsupported role reference kind: {}",
-                quote(other)
-            )));
+            return Err(Refusal {
+                code: 500,
+                reason: "",
+                message: format!("unsupported role reference kind: {}", quote(other)),
+                details: None,
+            });
         }
     };
     let bind = Attributes::resource("bind", &role.group, "*", resource)

@@ -86,24 +86,49 @@ fn quality_in_thousandths(quality: f32) -> u16 {
     (quality.clamp(0.0, 1.0) * 1000.0) as u16
 }
 
-/// The form in which API objects are answered to a request with this verb.
-pub(crate) fn view(headers: &HeaderMap, verb: &str) -> Result<View, ApiError> {
+/// The type that Go has for custom resources.
+pub(crate) const UNTYPED: &str = "*unstructured.Unstructured";
+
+/// A form that does not fit what the verb answers with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unfit {
+    form: &'static str,
+    is_list: bool,
+}
+
+impl Unfit {
+    /// The refusal, with the name that Go has for the type of the answer. What was asked for is done by then.
+    pub(crate) fn refusal(self, go_type: &str) -> ApiError {
+        if !self.is_list && go_type == UNTYPED {
+            return ApiError::new(500, "", "content is not a list");
+        }
+        let (form, list) = (self.form, if self.is_list { "List" } else { "" });
+        let why = if self.is_list { "is a list" } else { "is not a list" };
+        let message = format!("you requested {form}, but the requested object {why} ({go_type}{list})");
+        ApiError::new(406, "NotAcceptable", message)
+    }
+}
+
+/// The form in which API objects are answered to a request with this verb, and whether that will turn out not to fit.
+pub(crate) fn view(headers: &HeaderMap, verb: &str) -> Result<(View, Option<Unfit>), ApiError> {
     for range in accepted(headers) {
         if !matches!(range.media_type.as_str(), "application/json" | "*/*" | "application/*") {
             continue;
         }
         let wanted = (range.parameter("as"), range.parameter("g"), range.parameter("v"));
         match wanted {
-            ("", _, _) => return Ok(View::Object),
-            ("Table", "meta.k8s.io", "v1") => return Ok(View::Table),
-            (form @ ("PartialObjectMetadata" | "PartialObjectMetadataList"), "meta.k8s.io", "v1") => {
-                let why = match (form, verb) {
-                    ("PartialObjectMetadata", "list") => "is a list",
-                    ("PartialObjectMetadataList", "get" | "create" | "update" | "patch" | "delete") => "is not a list",
-                    _ => return Ok(View::Metadata),
-                };
-                let message = format!("you requested {form}, but the requested object {why}");
-                return Err(ApiError::new(406, "NotAcceptable", message));
+            ("", _, _) => return Ok((View::Object, None)),
+            ("Table", "meta.k8s.io", "v1") => return Ok((View::Table, None)),
+            ("PartialObjectMetadata", "meta.k8s.io", "v1") => {
+                let form = "PartialObjectMetadata";
+                let unfit = (verb == "list").then_some(Unfit { form, is_list: true });
+                return Ok((View::Metadata, unfit));
+            }
+            ("PartialObjectMetadataList", "meta.k8s.io", "v1") => {
+                let form = "PartialObjectMetadataList";
+                let is_object = matches!(verb, "get" | "create" | "update" | "patch" | "delete");
+                let unfit = is_object.then_some(Unfit { form, is_list: false });
+                return Ok((View::Metadata, unfit));
             }
             _ => {}
         }

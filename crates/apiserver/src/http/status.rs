@@ -258,7 +258,9 @@ impl ApiError {
 
     /// Real servers write empty details too, but not for every code.
     fn has_details(&self) -> bool {
-        !self.details.is_empty() || matches!(self.code, 403..=406 | 422) || self.message.starts_with("415: ")
+        !self.details.is_empty()
+            || matches!(self.code, 403..=405 | 422)
+            || ["406: ", "415: "].iter().any(|start| self.message.starts_with(start))
     }
 
     /// Seconds after which the client should try again, if that helps.

@@ -188,7 +188,7 @@ fn wrong_version(version: &str, wanted: &str) -> ApiError {
 }
 
 /// The name of the Go package with a group's internal types, which an error message shows.
-fn internal_package(group: &str) -> &str {
+pub(crate) fn internal_package(group: &str) -> &str {
     if group.is_empty() {
         "core"
     } else {

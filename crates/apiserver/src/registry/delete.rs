@@ -188,6 +188,9 @@ impl Registry {
             check_preconditions(op, name, options, &live)?;
             let attributes = Attributes::delete(op, asked, &live, options);
             let charge = admission::admit_delete(self, &attributes).await?;
+            if live.is_deleting() && strategy::waits_for_content(resource, &live) {
+                return Ok(Deleted::Waiting(live));
+            }
             let finalizers = options.finalizers(resource, &live);
             let mut new = live.clone();
             if finalizers.is_empty() {
@@ -292,6 +295,25 @@ pub(super) fn check_preconditions(
         error.message = format!("Operation cannot be fulfilled on {qualified} {name:?}: {why}");
         error
     };
+    if strategy::is_namespace(&op.resource) {
+        // They have words of their own.
+        let wanted = [
+            ("UID", options.uid.as_deref(), live.uid()),
+            (
+                "ResourceVersion",
+                options.resource_version.as_deref(),
+                live.resource_version(),
+            ),
+        ];
+        for (what, sent, found) in wanted {
+            if let Some(sent) = sent.filter(|sent| *sent != found) {
+                let why =
+                    format!("Precondition failed: {what} in precondition: {sent}, {what} in object meta: {found}");
+                return Err(ApiError::conflict(&op.resource, name, &why));
+            }
+        }
+        return Ok(());
+    }
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != live.uid()) {
         return Err(failed(format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",

@@ -130,15 +130,16 @@ impl Registry {
             };
             for (key, entry) in batch {
                 let decoded = presented.next();
+                if options.limit > 0 && result.items.len() == options.limit {
+                    // Whether what is left would be in the list is seen when it is asked for.
+                    result.next = Some(continuation(revision, &prefix, last_key));
+                    break 'pages;
+                }
                 if decoded
                     .as_ref()
                     .is_some_and(|object| !options.selectors.matches(object))
                 {
                     continue;
-                }
-                if options.limit > 0 && result.items.len() == options.limit {
-                    result.next = Some(continuation(revision, &prefix, last_key));
-                    break 'pages;
                 }
                 last_key = Some(key);
                 result.items.push(Item {

@@ -29,7 +29,7 @@ mod watch;
 
 pub(crate) use continue_token::ContinueToken;
 pub(crate) use create::{generate_name, timestamp};
-pub(crate) use decode::{BodyFormat, decode_object, parse as parse_body, untyped};
+pub(crate) use decode::{BodyFormat, decode_object, internal_package, parse as parse_body, untyped};
 pub use delete::{DeleteOptions, Deleted};
 pub(crate) use encode::{decode_stored, kind_prefix, without_kind};
 pub(crate) use list::Item;

@@ -137,6 +137,7 @@ impl Registry {
         let (version, kind) = (found("apiVersion"), found("kind"));
         if resource.is_custom() {
             if version.is_empty() {
+                fits_version(op, name, live, &new)?;
                 let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
                 return Err(ApiError::internal(why));
             }
@@ -187,15 +188,18 @@ impl Registry {
         super::update::check_name(&new, name)?;
         strategy::normalize(resource, &mut new);
         kinds::set_defaults(resource, &mut new);
-        super::update::check_version(new.resource_version())?;
-        let version = new.wanted_version();
-        if version.is_empty() {
-            super::update::needs_version(op, name)?;
-        }
-        if !version.is_empty() && version != live.resource_version() {
-            return Err(ApiError::modified(resource, name));
-        }
+        fits_version(op, name, live, &new)?;
         Ok(self.settle(op, live, new))
+    }
+}
+
+/// What a patch makes of the live object replaces that version of it, or whatever it leaves out to say.
+fn fits_version(op: &Operation, name: &str, live: &Value, new: &Value) -> Result<(), ApiError> {
+    super::update::check_version(new.resource_version())?;
+    match new.wanted_version() {
+        "" => super::update::needs_version(op, name),
+        same if same == live.resource_version() => Ok(()),
+        _ => Err(ApiError::modified(&op.resource, name)),
     }
 }
 

@@ -136,6 +136,9 @@ impl Registry {
                 if !version.is_empty() && version != live.resource_version() {
                     return Err(ApiError::modified(&op.resource, name));
                 }
+                if scale.resource_version() == "0" {
+                    super::update::needs_version(op, name)?;
+                }
                 let replicas = scale.pointer("/spec/replicas").filter(|replicas| !replicas.is_null());
                 let replicas = replicas.cloned().unwrap_or_else(|| json!(0));
                 let Some(number) = replicas.as_i64().filter(|number| i32::try_from(*number).is_ok()) else {

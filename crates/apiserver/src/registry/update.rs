@@ -141,10 +141,15 @@ impl Registry {
             new.remove_meta("namespace");
         }
         strategy::prepare_update(op, live, &mut new, &view, now);
+        // What goes with this write is answered as it was made, and not as it would be read.
+        let mut as_made = (new.is_deleting() && strategy::is_finalized(resource, &new)).then(|| new.clone());
         strategy::explicit_nulls(resource, &mut new, true);
         let same = same_but_times(live, &new);
         if !same {
             strategy::bump_generation(op, live, &mut new);
+            if let (Some(made), Some(generation)) = (&mut as_made, new.pointer("/metadata/generation")) {
+                made.set_meta("generation", generation.clone());
+            }
             let mut allocated = strategy::validate_update(op, live, &new, &view);
             let mut errors = Vec::new();
             if allocated.is_empty() || !strategy::allocates_first(resource) {
@@ -189,7 +194,9 @@ impl Registry {
             let object = self.present_object(stored, resource).await?;
             return Ok(Replaced::By(Answer::Object(object)));
         }
-        let stored = self.for_storage(new.clone(), resource).await;
+        // What goes is seen going as it was stored last.
+        let last = if gone { live } else { &new };
+        let stored = self.for_storage(last.clone(), resource).await;
         let payload = match stored.and_then(|stored| encode(&stored)) {
             Ok(payload) => payload,
             Err(error) => {
@@ -214,7 +221,7 @@ impl Registry {
         }
         match committed {
             // Who removes the last finalizer gets the object as of before it went.
-            Ok(_) if gone => Ok(Replaced::By(Answer::Object(new))),
+            Ok(_) if gone => Ok(Replaced::By(Answer::Object(as_made.unwrap_or(new)))),
             Ok(entry) => Ok(Replaced::By(Answer::Stored(entry))),
             Err(WriteError::Conflict { .. }) => Err(Refusal::Raced),
             Err(error) => Err(Refusal::Error(storage_error(&error))),

@@ -12,10 +12,10 @@ use crate::access::Gate;
 use crate::audit::Trail;
 use crate::authentication::UserInfo;
 use crate::catalog::Resource;
-use crate::http::negotiate::view;
+use crate::http::negotiate::{UNTYPED, view};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
-use crate::registry::{Answer, Operation, Outcome, PatchKind, Registry, Sent, Warnings, is_verbatim};
+use crate::registry::{Answer, Operation, Outcome, PatchKind, Registry, Sent, Warnings, internal_package, is_verbatim};
 use crate::schema::go_quoted;
 use crate::schema::validation::names;
 
@@ -121,7 +121,8 @@ async fn serve_known(
         };
         options::check(query, kind, apply)?;
     }
-    let form = Form::new(view(headers, &info.verb)?, query)?;
+    let (view, unfit) = view(headers, &info.verb)?;
+    let form = Form::new(view, query)?;
     let reads = matches!(info.verb.as_str(), "get" | "list" | "watch");
     let stored = if reads && form.is_of_what_is_stored() {
         request.registry.catalog().find_stored(resource).cloned()
@@ -148,7 +149,21 @@ async fn serve_known(
         resource: stored.unwrap_or_else(|| resource.clone()),
         conversions: Arc::default(),
     };
-    dispatch(request, &op, form, body).await
+    let answer = dispatch(request, &op, form, body).await?;
+    match unfit {
+        Some(unfit) => Err(unfit.refusal(&go_type(&op))),
+        None => Ok(answer),
+    }
+}
+
+/// The type that Go has for what a resource or a subresource of it answers with.
+fn go_type(op: &Operation) -> String {
+    if op.resource.is_custom() {
+        return UNTYPED.to_owned();
+    }
+    let (api_version, kind) = op.resource.taken_by(op.subresource.as_deref());
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    format!("*{}.{kind}", internal_package(group))
 }
 
 async fn dispatch(

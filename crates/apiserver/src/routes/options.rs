@@ -175,6 +175,8 @@ fn selectors(query: &Query, resource: &Resource, name: Option<&str>) -> Result<S
 pub(crate) fn list(query: &Query, resource: &Resource) -> Result<ListOptions, ApiError> {
     let limit = query.number("limit")?.unwrap_or(0);
     query.number("timeoutSeconds")?;
+    // Labels are read with the options, the options are looked at when they are whole, and then what fields there are.
+    Selectors::parse(resource, query.get("labelSelector"), None)?;
     let resource_version_match = check_reading(query, false)?;
     Ok(ListOptions {
         selectors: selectors(query, resource, None)?,

@@ -107,7 +107,9 @@ pub(crate) fn list(
         View::Table => kinds::columns(&op.resource).table(&objects, &metadata, form.include, registry.now(), true),
         View::Metadata => json!({
             "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-            "items": objects.iter().map(partial_metadata).collect::<Vec<_>>(),
+            "items": Some(&objects)
+                .filter(|objects| !objects.is_empty())
+                .map(|objects| objects.iter().map(partial_metadata).collect::<Vec<_>>()),
         }),
         View::Object => json!({
             "kind": op.resource.list_kind, "apiVersion": op.resource.api_version(), "metadata": metadata,

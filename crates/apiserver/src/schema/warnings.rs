@@ -1,5 +1,7 @@
 //! What the writer of a Service, a pod or a pod template is told though it is taken, in the words of the real server.
 
+mod volume;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -9,6 +11,8 @@ use super::FieldPath;
 use super::field_error::go_quoted;
 use super::quantity::Quantity;
 use super::validation::{items, label_value, names};
+
+pub(crate) use volume::volume;
 
 static NOTHING: Value = Value::Null;
 

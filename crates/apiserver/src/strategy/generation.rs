@@ -43,6 +43,10 @@ pub(crate) fn bump_generation(op: &Operation, live: &Value, new: &mut Value) {
     if !(has_generation(&op.resource) || late) || op.subresource.as_deref().is_some_and(|name| !counts(name)) {
         return;
     }
+    // Nobody watches a class for changes.
+    if (op.resource.group.as_str(), op.resource.plural.as_str()) == ("scheduling.k8s.io", "priorityclasses") {
+        return;
+    }
     // A Deployment's annotations are carried over to its ReplicaSets, and a slice's labels say whose it is: they count too.
     let counted = match (op.resource.group.as_str(), op.resource.plural.as_str()) {
         ("apps", "deployments") => Some("annotations"),

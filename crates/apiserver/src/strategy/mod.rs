@@ -411,9 +411,9 @@ fn metadata_kept_from_status(resource: &Resource) -> &'static [&'static str] {
     match (resource.group.as_str(), resource.plural.as_str()) {
         ("apps", "deployments") => &["labels"],
         ("", "pods") => &["ownerReferences"],
-        ("admissionregistration.k8s.io", "validatingadmissionpolicies")
-        | ("storage.k8s.io", "volumeattachments")
-        | (definitions::GROUP, definitions::PLURAL) => &["labels", "annotations", "finalizers", "ownerReferences"],
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") | ("storage.k8s.io", "volumeattachments") => {
+            &["labels", "annotations", "finalizers", "ownerReferences"]
+        }
         _ => &[],
     }
 }
@@ -459,14 +459,20 @@ pub(crate) fn default_propagation(resource: &Resource) -> Option<&'static str> {
     orphans.then_some("Orphan")
 }
 
+/// Whether objects of this resource hold others.
+pub(crate) fn is_namespace(resource: &Resource) -> bool {
+    is(resource, "", "namespaces")
+}
+
+/// Whether an object, a namespace, is held by what may still be in it.
+pub(crate) fn waits_for_content(resource: &Resource, object: &Value) -> bool {
+    let finalizers = object.pointer("/spec/finalizers").and_then(Value::as_array);
+    is_namespace(resource) && finalizers.is_some_and(|list| !list.is_empty())
+}
+
 /// Whether nothing holds a deleting object any more.
 pub(crate) fn is_finalized(resource: &Resource, object: &Value) -> bool {
-    let held_by_spec = is(resource, "", "namespaces")
-        && object
-            .pointer("/spec/finalizers")
-            .and_then(Value::as_array)
-            .is_some_and(|list| !list.is_empty());
-    object.finalizers().is_empty() && !held_by_spec
+    object.finalizers().is_empty() && !waits_for_content(resource, object)
 }
 
 /// Faults that only show beside other objects, on creation.

@@ -139,6 +139,16 @@ impl Columns {
         } else {
             Value::Null
         };
+        // Where a kind has no columns of its own, no rows are none at all.
+        let own = self
+            .definitions()
+            .iter()
+            .all(|column| column.get("name") != Some(&json!("Created At")));
+        let rows = if rows.is_empty() && !own {
+            Value::Null
+        } else {
+            Value::from(rows)
+        };
         json!({
             "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": list_metadata,
             "columnDefinitions": definitions, "rows": rows,
@@ -148,7 +158,17 @@ impl Columns {
 
 /// An object's metadata alone.
 pub fn partial_metadata(object: &Value) -> Value {
-    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    // To Kubernetes that is a field of the object, and an annotation only where the whole of it is shown.
+    if object.get("kind") == Some(&json!("DaemonSet"))
+        && let Some(Value::Object(annotations)) = metadata.get_mut("annotations")
+    {
+        annotations.remove("deprecated.daemonset.template.generation");
+        let none_left = annotations.is_empty();
+        if let Some(map) = metadata.as_object_mut().filter(|_| none_left) {
+            map.remove("annotations");
+        }
+    }
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 

@@ -17,6 +17,7 @@ static TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"|in (?P<place>record|the precondition) \((?P<record>\d+)\)",
         r"|ResourceVersion in object meta: (?P<stored>\d+)",
         r#"|"resourceVersion":"(?P<quoted>\d+)""#,
+        r"|\b(?P<served>\d+):(?P<node>3[0-2]\d{3})/(?P<protocol>TCP|UDP|SCTP)\b",
         r"|current: (?P<current>\d+)",
         r"|X509SHA256=(?P<hash>[0-9a-f]+)",
         r"|^(?P<age>\d+s)$",
@@ -65,7 +66,7 @@ impl Normal {
             Value::Object(map) => {
                 self.learn_generated(map);
                 // A list's own version says how far the server is, which others move too.
-                let is_list = map.contains_key("items") && map.contains_key("kind");
+                let is_list = ["items", "rows"].iter().any(|key| map.contains_key(*key)) && map.contains_key("kind");
                 let mut normal = Map::new();
                 for (key, value) in map {
                     let of_list = match key.as_str() {
@@ -139,6 +140,9 @@ impl Normal {
                     format!("ResourceVersion in object meta: {}", self.name("rv", &version))
                 } else if let Some(version) = named("quoted") {
                     format!("\"resourceVersion\":\"{}\"", self.name("rv", &version))
+                } else if let Some(port) = named("node") {
+                    let [served, protocol] = ["served", "protocol"].map(|name| named(name).unwrap_or_default());
+                    format!("{served}:{}/{protocol}", self.name("port", &port))
                 } else if named("volume").is_some() {
                     "kube-api-access-<suffix>".to_owned()
                 } else if named("current").is_some() {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::metadata::label_selector;
-use super::{addresses, empty, immutable, items, named, names, one_of, text};
+use super::{addresses, empty, items, named, names, one_of, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 static NOTHING: Value = Value::Null;
@@ -297,8 +297,17 @@ pub(super) fn prefixed_path(name: &str, at: &FieldPath, errors: &mut Vec<FieldEr
 
 /// Whose class it is, is fixed.
 pub(super) fn ingress_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    let spec = |object: &Value| object.get("spec").cloned().unwrap_or_default();
-    immutable(&spec(value), &spec(old), "controller", &FieldPath::new("spec"), errors);
+    let controller = |object: &Value| {
+        object
+            .pointer("/spec/controller")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    if controller(value) != controller(old) {
+        let detail = "field is immutable";
+        errors.push(FieldError::invalid("spec.controller", controller(value), detail));
+    }
 }
 
 /// Checks a network policy.

@@ -98,6 +98,7 @@ pub(super) fn status(group: &str, kind: &str, value: &Value, old: &Value, errors
     let before = old.get("status").unwrap_or(&NOTHING);
     match (group, kind) {
         ("", "Service") => balancer(value, found, before, errors),
+        ("", "Namespace") => phase(value, found, errors),
         ("networking.k8s.io", "Ingress") => ingress(found, before, errors),
         ("autoscaling", "HorizontalPodAutoscaler") => {
             for field in ["currentReplicas", "desiredReplicas"] {
@@ -170,6 +171,23 @@ fn balancer(service: &Value, status: &Value, before: &Value, errors: &mut Vec<Fi
             }
             _ => {}
         }
+    }
+}
+
+/// A namespace's phase says whether it is being deleted.
+fn phase(namespace: &Value, status: &Value, errors: &mut Vec<FieldError>) {
+    let deleted = namespace
+        .pointer("/metadata/deletionTimestamp")
+        .is_some_and(|time| !time.is_null());
+    let (wanted, when) = if deleted {
+        ("Terminating", "not empty")
+    } else {
+        ("Active", "empty")
+    };
+    let found = text(status, "phase");
+    if found != wanted {
+        let detail = format!("may only be '{wanted}' if `deletionTimestamp` is {when}");
+        errors.push(FieldError::invalid("status.Phase", found, detail));
     }
 }
 

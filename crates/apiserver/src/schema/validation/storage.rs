@@ -1,14 +1,14 @@
 //! Volumes, claims on them, and their classes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::metadata::{label_selector, qualified_name};
 use super::pods::HOST_PATH_KINDS;
-use super::{empty, immutable, items, named, names, node_selectors, one_of, text};
+use super::{empty, immutable, internal, items, named, names, node_selectors, one_of, text};
 use crate::schema::quantity::Quantity;
-use crate::schema::{FieldError, FieldPath};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 static NOTHING: Value = Value::Null;
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
@@ -178,6 +178,50 @@ pub(super) fn volume_update(value: &Value, old: &Value, errors: &mut Vec<FieldEr
         old.get("spec").unwrap_or(&NOTHING),
     );
     immutable(new, old, "volumeMode", &FieldPath::default(), errors);
+    let affinity = |spec: &Value| spec.get("nodeAffinity").filter(|affinity| !affinity.is_null()).cloned();
+    if let Some(before) = affinity(old)
+        && affinity(new).as_ref() != Some(&before)
+    {
+        let shown = Shown::Verbatim(affinity(new).map_or_else(|| "null".to_owned(), |new| affinity_in_go(&new)));
+        let detail = "field is immutable, except for updating from beta label to GA";
+        errors.push(FieldError::new(FieldErrorKind::Invalid, "nodeAffinity", shown, detail));
+    }
+}
+
+/// A volume's affinity as Kubernetes shows its internal type.
+fn affinity_in_go(affinity: &Value) -> String {
+    if affinity.get("required").is_none_or(Value::is_null) {
+        return "{\"Required\":null}".to_owned();
+    }
+    let requirements = |term: &Value, field: &str| match term.get(field).and_then(Value::as_array) {
+        None => "null".to_owned(),
+        Some(list) => {
+            let shown: Vec<String> = list
+                .iter()
+                .map(|one| {
+                    let [key, operator, values] =
+                        ["key", "operator", "values"].map(|field| one.get(field).unwrap_or(&NOTHING));
+                    internal(&[("Key", key), ("Operator", operator), ("Values", values)]).to_string()
+                })
+                .collect();
+            format!("[{}]", shown.join(","))
+        }
+    };
+    let terms = affinity
+        .pointer("/required/nodeSelectorTerms")
+        .and_then(Value::as_array);
+    let terms: Vec<String> = terms
+        .into_iter()
+        .flatten()
+        .map(|term| {
+            let (expressions, fields) = (
+                requirements(term, "matchExpressions"),
+                requirements(term, "matchFields"),
+            );
+            format!("{{\"MatchExpressions\":{expressions},\"MatchFields\":{fields}}}")
+        })
+        .collect();
+    format!("{{\"Required\":{{\"NodeSelectorTerms\":[{}]}}}}", terms.join(","))
 }
 
 /// Checks a claim, or a claim template at `path`.
@@ -286,8 +330,21 @@ pub(super) fn storage_class(value: &Value, errors: &mut Vec<FieldError>) {
         &root,
         errors,
     );
+    let mut known = Vec::new();
     for (term, at) in items(value, "allowedTopologies", &root) {
         topology(term, &at, errors);
+        let wanted: BTreeMap<&str, BTreeSet<&str>> = items(term, "matchLabelExpressions", &at)
+            .map(|(expression, _)| {
+                let values = expression.get("values").and_then(Value::as_array);
+                let values = values.into_iter().flatten().filter_map(Value::as_str);
+                (text(expression, "key"), values.collect())
+            })
+            .collect();
+        // What asks for nothing counts as said before.
+        if wanted.is_empty() || known.contains(&wanted) {
+            errors.push(FieldError::duplicate(at.child("matchLabelExpressions"), ""));
+        }
+        known.push(wanted);
     }
 }
 
