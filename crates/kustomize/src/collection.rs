@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::history::Event;
 use crate::id::{Key, ResourceId};
 use crate::resource::{Behavior, Resource};
 
@@ -212,6 +213,10 @@ fn take_metadata(resource: &mut Resource, old: &Resource) {
     let origin = resource.notes.origin.take().or_else(|| old.notes.origin.clone());
     resource.notes = old.notes.clone();
     resource.notes.needs_hash = needs_hash;
+    resource
+        .notes
+        .history
+        .push(|| Event::Unknown("the generator of another layer"));
     resource.notes.origin = origin;
 }
 

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Error;
 use crate::fields::{GeneratorArguments, GeneratorOptions};
+use crate::history::Record;
 use crate::load::Loader;
 use crate::resource::{Behavior, Resource};
 use crate::yaml::json::inner_value;
@@ -108,6 +109,9 @@ pub(crate) fn resource(
     resource.notes.needs_hash = !options.is_some_and(|options| options.disable_name_suffix_hash);
     resource.notes.is_generated = true;
     resource.notes.behavior = Behavior::named(&arguments.behavior);
+    if resource.notes.needs_hash {
+        resource.notes.history = Record::of_generated(&resource.node, resource.notes.behavior.name());
+    }
     Ok(resource)
 }
 
@@ -251,7 +255,10 @@ pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
     let mut map = serde_json::Map::new();
     let kind = resource.kind();
     if !matches!(kind, "ConfigMap" | "Secret") {
-        return Err(format!("a name suffix hash for kind {kind} is not supported"));
+        let held = resource.notes.history.json(resource, write_string);
+        return held.map(|json| suffix(&json)).map_err(|why| {
+            format!("a name suffix hash for kind {kind} is not supported here: {why}; set disableNameSuffixHash for it")
+        });
     }
     map.insert("kind".to_owned(), json!(kind));
     // kustomize looks the name up under a key that never exists, so it counts as empty.
@@ -265,8 +272,12 @@ pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
     if more.is_object() {
         map.insert(extra.to_owned(), more);
     }
-    let digest = Sha256::digest(go_json(&Value::Object(map)).as_bytes());
-    Ok(hex::encode(digest)
+    Ok(suffix(&go_json(&Value::Object(map))))
+}
+
+/// The suffix that a text gives.
+fn suffix(text: &str) -> String {
+    hex::encode(Sha256::digest(text.as_bytes()))
         .chars()
         .take(10)
         .map(|character| match character {
@@ -277,7 +288,7 @@ pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
             'e' => 't',
             other => other,
         })
-        .collect())
+        .collect()
 }
 
 /// JSON as Go's encoder writes what its decoder read: all numbers are floats; `<`, `>`, `&` and two line separators escaped.

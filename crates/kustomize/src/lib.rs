@@ -30,6 +30,7 @@ mod fields;
 mod fieldspec;
 mod generate;
 mod generated;
+mod history;
 mod id;
 mod jsonpatch;
 mod kustomization;

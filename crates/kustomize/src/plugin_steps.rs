@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::accumulate::{Builder, Frame};
 use crate::decode::{Decoder, Spot};
@@ -234,10 +235,11 @@ impl Builder<'_> {
         let target = Some(Matcher::new(&target).map_err(at)?);
         let place = (self.loader.source(&file), node.line);
         Ok(Action::Patch(PreparedPatch {
-            content: Content::Json(operations),
+            content: Content::Json(Arc::new(operations)),
             target,
             is_legacy_merge: false,
             is_legacy_json: true,
+            text: None,
             place,
         }))
     }
@@ -282,6 +284,7 @@ impl Builder<'_> {
                 target: None,
                 is_legacy_merge: true,
                 is_legacy_json: false,
+                text: None,
                 place,
             }),
             Action::CheckIds,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::collection::Trouble;
+use crate::history::{Event, Record};
 use crate::id::{Gvk, ResourceId};
 use crate::schema::Schema;
 use crate::touched::Touched;
@@ -62,6 +63,8 @@ pub(crate) struct Notes {
     pub(crate) touched_by: Touched,
     /// How many groups of nodes that are one and the same have been made in the resource.
     pub(crate) shares: u16,
+    /// How a generated resource came about.
+    pub(crate) history: Record,
 }
 
 impl Notes {
@@ -81,7 +84,7 @@ pub(crate) struct Resource {
 }
 
 /// Annotations that only the build needs; an author who wrote them doesn't get them back.
-const BUILD_ANNOTATIONS: [&str; 19] = [
+pub(crate) const BUILD_ANNOTATIONS: [&str; 19] = [
     "internal.config.kubernetes.io/previousKinds",
     "internal.config.kubernetes.io/previousNames",
     "internal.config.kubernetes.io/prefixes",
@@ -205,6 +208,9 @@ impl Resource {
         self.drop_empty_annotations();
         let id = self.current_id();
         let namespace = id.effective_namespace().to_owned();
+        self.notes
+            .history
+            .push(|| Event::Previous(id.name.clone(), namespace.clone(), id.gvk.kind.clone()));
         self.notes.previous.push((id.name, namespace, id.gvk.kind));
     }
 

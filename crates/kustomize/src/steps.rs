@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::accumulate::{Builder, Frame, field_error};
 use crate::collection::Collection;
@@ -9,11 +10,12 @@ use crate::config::{TransformerConfig, merge_specs};
 use crate::decode::{Decoder, Spot};
 use crate::error::Error;
 use crate::fields::{FieldSpec, Image, Patch, Replacement, Replica};
+use crate::history::{Event, leads_into};
 use crate::jsonpatch;
 use crate::kustomization::Kustomization;
 use crate::load::Loader;
 use crate::origin::Origin;
-use crate::patch::{Content, PatchTrouble, PreparedPatch};
+use crate::patch::{Content, PatchTrouble, PreparedPatch, text_of};
 use crate::resource::Resource;
 use crate::selector::Matcher;
 use crate::transform::images::ImageChange;
@@ -23,6 +25,7 @@ use crate::transform::replacements::PreparedReplacement;
 use crate::transform::value_add::ValueAdd;
 use crate::transform::{labels, replacements, replicas};
 use crate::yaml::json::{from_value, patch_value};
+use crate::yaml::node::Node;
 use crate::yaml::read::Lines;
 
 /// One transformer, ready to run.
@@ -56,6 +59,7 @@ pub(crate) enum Action {
 impl Action {
     pub(crate) fn run(&self, resources: &mut Collection) -> Result<(), PatchTrouble> {
         let on_resource = PatchTrouble::Resource;
+        self.note(resources);
         match self {
             Action::Patch(patch) => patch.transform(resources),
             Action::Namespace(namespace) => namespace.transform(resources).map_err(on_resource),
@@ -82,6 +86,44 @@ impl Action {
             Action::Several(actions) => actions.iter().try_for_each(|action| action.run(resources)),
         }
     }
+
+    /// Records what transformers may do to generated resources that they don't record themselves.
+    fn note(&self, resources: &mut Collection) {
+        let reached = |fields: &[FieldSpec], resource: &Resource, creates: bool| {
+            fields.iter().any(|spec| {
+                spec.gvk.selects(resource.api_version(), resource.kind())
+                    && ((creates && spec.create) || leads_into(&spec.path, &resource.node))
+            })
+        };
+        match self {
+            Action::Replicas { fields, .. } => {
+                note_unknown(resources, "replicas", |resource| reached(fields, resource, true))
+            }
+            // Images are looked for wherever there are containers, whatever the fields say, and never created.
+            Action::Image { fields, .. } => note_unknown(resources, "images", |resource| {
+                has_containers(&resource.node) || reached(fields, resource, false)
+            }),
+            Action::Replacements(_) => note_unknown(resources, "replacements", |_| true),
+            Action::ValueAdd(_) => note_unknown(resources, "ValueAddTransformer", |_| true),
+            _ => {}
+        }
+    }
+}
+
+/// Tells whether there is a field anywhere that holds containers.
+fn has_containers(node: &Node) -> bool {
+    let inside =
+        |(key, value): &(Node, Node)| matches!(key.text(), "containers" | "initContainers") || has_containers(value);
+    node.entries().iter().any(inside) || node.items().iter().any(has_containers)
+}
+
+/// Records what isn't followed on resources whose history is kept.
+fn note_unknown(resources: &mut Collection, what: &'static str, reaches: impl Fn(&Resource) -> bool) {
+    for resource in &mut resources.list {
+        if resource.notes.history.is_kept() && reaches(resource) {
+            resource.notes.history.push(|| Event::Unknown(what));
+        }
+    }
 }
 
 /// Appends the hash of their content to the names that want it.
@@ -92,6 +134,7 @@ pub(crate) fn hash_names(resources: &mut Collection) -> Result<(), crate::collec
         resource.store_previous_id();
         let name = format!("{}-{hash}", resource.name());
         resource.set_name(&name);
+        resource.notes.history.push(|| Event::Unknown("an earlier hash"));
     }
     Ok(())
 }
@@ -364,7 +407,7 @@ pub(crate) fn prepare_patch(
             }
             Content::Merge(patches)
         }
-        (Err(_), Ok(operations)) => Content::Json(operations),
+        (Err(_), Ok(operations)) => Content::Json(Arc::new(operations)),
         (Err(merge), Err(json)) => {
             let why = if text.trim_start().starts_with(['-', '[']) {
                 json
@@ -387,6 +430,10 @@ pub(crate) fn prepare_patch(
         Some(selector) => Some(Matcher::new(selector).map_err(PatchError::Message)?),
         None => None,
     };
+    let merge_text = match &content {
+        Content::Merge(patches) => text_of(patches, &text),
+        Content::Json(_) => None,
+    };
     let place = (
         if is_inline { source } else { loader.source(&file) },
         patch.patch.line.max(1),
@@ -396,6 +443,7 @@ pub(crate) fn prepare_patch(
         target,
         is_legacy_merge: false,
         is_legacy_json: false,
+        text: merge_text,
         place,
     })
 }
@@ -439,14 +487,19 @@ fn legacy_merge(
     let at = |message: String| field_error(k, patch.line, field, message);
     let loader = &builder.loader;
     // An entry may be the patch itself; what can't be read as one is a path.
-    let patches: Vec<Resource> = match loader.resources(&k.path, &patch.value, patch.lines()) {
-        Ok(patches) => patches,
+    let (patches, text): (Vec<Resource>, _) = match loader.resources(&k.path, &patch.value, patch.lines()) {
+        Ok(patches) => {
+            let text = text_of(&patches, &Cow::Borrowed(&patch.value));
+            (patches, text)
+        }
         Err(_) => {
             let (path, bytes) = loader
                 .read(&frame.root, &patch.value)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&path, bytes)?;
-            loader.resources(&path, &text, Lines::After(0))?
+            let patches = loader.resources(&path, &text, Lines::After(0))?;
+            let text = text_of(&patches, &text);
+            (patches, text)
         }
     };
     if patches.is_empty() {
@@ -458,6 +511,7 @@ fn legacy_merge(
         target: None,
         is_legacy_merge: true,
         is_legacy_json: false,
+        text,
         place,
     })
 }
@@ -501,10 +555,11 @@ fn legacy_json(
     let target = Some(Matcher::new(target).map_err(at)?);
     let place = (builder.loader.source(&file), patch.line);
     Ok(PreparedPatch {
-        content: Content::Json(operations),
+        content: Content::Json(Arc::new(operations)),
         target,
         is_legacy_merge: false,
         is_legacy_json: true,
+        text: None,
         place,
     })
 }

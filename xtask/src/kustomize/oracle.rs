@@ -28,7 +28,8 @@ pub(super) enum Verdict {
     RealRefuses(String),
     /// It refers to something remote, which ours refuses by design.
     Remote,
-    /// It wants the hash of a generated resource that a patch made another kind of, which ours refuses; its README says why.
+    /// It wants the hash of a generated resource that a patch made another kind of, in one of the cases that ours refuses; its
+    /// README says which these are.
     HashOfOtherKind,
     /// The real one took longer than the limit.
     TimedOut,

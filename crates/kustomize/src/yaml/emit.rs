@@ -403,7 +403,7 @@ pub(super) fn escaped(character: char, put: &mut dyn FnMut(char)) {
     });
 }
 
-fn is_base_60(text: &str) -> bool {
+pub(super) fn is_base_60(text: &str) -> bool {
     let body = text.strip_prefix(['+', '-']).unwrap_or(text);
     if !body.starts_with(|first: char| first.is_ascii_digit()) {
         return false;
@@ -461,7 +461,7 @@ fn sort(entries: &mut Vec<(&String, &Value)>) {
 }
 
 /// Whether yaml.v2 puts a key before another: letters after other characters, runs of digits by their value.
-fn less(a: &str, b: &str) -> bool {
+pub(super) fn less(a: &str, b: &str) -> bool {
     let common: usize = a
         .chars()
         .zip(b.chars())

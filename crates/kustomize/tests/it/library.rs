@@ -332,6 +332,55 @@ fn refusals_say_why_and_what_to_do() {
 }
 
 #[test]
+fn a_hash_of_another_kind_that_is_not_known_is_refused() {
+    let merge = |extra: &str| format!("apiVersion: v1\nkind: Widget\nmetadata:\n  name: a\n{extra}");
+    let layers = "configMapGenerator:\n- {name: a, behavior: merge, literals: [l=w]}\n";
+    let cases = [
+        (merge("data: {k: w} # why\n"), "", "comments in a patch"),
+        (
+            merge("data: {k: &a w}\n"),
+            "",
+            "anchors, and tags that are written out in a patch",
+        ),
+        (merge("data: {$patch: replace}\n"), "", "the directive $patch"),
+        (merge("spec: null\n"), "", "leaves a null"),
+        (merge("spec: {a: {kind: B}}\n"), "", "an object inside"),
+        (merge("data: {new: '&a'}\n"), "", ""),
+        (merge("data: {new: a &b}\n"), "", "can't be judged"),
+        (merge(""), "buildMetadata: [originAnnotations]\n", "notes origins"),
+        (
+            merge(""),
+            "replacements:\n- sourceValue: v\n  targets:\n  - select: {kind: Widget}\n    fieldPaths: [data.k]\n",
+            "replacements may have changed it",
+        ),
+        (merge(""), layers, "the generator of another layer may have changed it"),
+    ];
+    for (patch, extra, wanted) in cases {
+        let base = "configMapGenerator:\n- {name: a, literals: [k=v]}\n";
+        let over = format!(
+            "resources: [../base]\n{extra}patches:\n- target: {{kind: ConfigMap}}\n  options: {{allowKindChange: true}}\n  path: p.yaml\n"
+        );
+        let files = [
+            ("base/kustomization.yaml", base),
+            ("over/kustomization.yaml", &over),
+            ("over/p.yaml", &patch),
+        ];
+        let built = build(&tree(&files), "over", &Options::default());
+        match built {
+            Ok(_) => assert_eq!(wanted, "", "{patch}{extra}"),
+            Err(error) => {
+                let error = error.to_string();
+                let says = "a name suffix hash for kind Widget is not supported here: ";
+                assert!(
+                    error.contains(says) && error.contains(wanted) && !wanted.is_empty(),
+                    "{patch}{extra}: {error}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_change_that_fails_names_the_field_that_asked_for_it() {
     let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 1\n";
     let patch = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec: 1\n";
