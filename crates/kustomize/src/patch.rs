@@ -139,8 +139,11 @@ impl PreparedPatch {
 }
 
 /// The text that patches were read from, if there is one patch in it and it was no UTF-16.
-pub(crate) fn text_of(patches: &[Resource], text: &Cow<'_, str>) -> Option<Arc<str>> {
-    (patches.len() == 1 && matches!(text, Cow::Borrowed(_))).then(|| Arc::from(&**text))
+pub(crate) fn text_of(patches: &[Resource], text: Cow<'_, str>) -> Option<Arc<str>> {
+    match text {
+        Cow::Borrowed(text) if patches.len() == 1 => Some(Arc::from(text)),
+        _ => None,
+    }
 }
 
 /// Stands for kustomize's notes while a patch is merged.

@@ -431,7 +431,7 @@ pub(crate) fn prepare_patch(
         None => None,
     };
     let merge_text = match &content {
-        Content::Merge(patches) => text_of(patches, &text),
+        Content::Merge(patches) => text_of(patches, text),
         Content::Json(_) => None,
     };
     let place = (
@@ -489,7 +489,7 @@ fn legacy_merge(
     // An entry may be the patch itself; what can't be read as one is a path.
     let (patches, text): (Vec<Resource>, _) = match loader.resources(&k.path, &patch.value, patch.lines()) {
         Ok(patches) => {
-            let text = text_of(&patches, &Cow::Borrowed(&patch.value));
+            let text = text_of(&patches, Cow::Borrowed(&patch.value));
             (patches, text)
         }
         Err(_) => {
@@ -498,7 +498,7 @@ fn legacy_merge(
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&path, bytes)?;
             let patches = loader.resources(&path, &text, Lines::After(0))?;
-            let text = text_of(&patches, &text);
+            let text = text_of(&patches, text);
             (patches, text)
         }
     };
