@@ -1,8 +1,12 @@
-//! Which functions a small `tenure build` runs, as a script for the linker that puts them together. Owns how they are found: by
-//! valgrind, in a release build, whose map says what library each is from. Refuses names that change with every compiler.
+//! Which functions a small `tenure build` and the start of `tenure up` run, as a script for the linker that puts them together. Owns
+//! how they are found: by valgrind, in a release build, whose map says what library each is from. Refuses names that change
+//! with every compiler.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 
@@ -10,7 +14,7 @@ use crate::{cargo, tidy};
 
 const SCRIPT: &str = "crates/tenure/start.ld";
 const HEADER: &str = "\
-/* What small builds run, by library, to lie together in the program: made by `cargo xtask start-order`.
+/* What small builds and an idle control plane run, by library, to lie together in the program: made by `cargo xtask start-order`.
    A function that isn't there any more does no harm; a new one costs memory until this is made again. */
 SECTIONS
 {
@@ -18,6 +22,8 @@ SECTIONS
   {
 ";
 const FOOTER: &str = "  }\n}\nINSERT BEFORE .text;\n";
+/// How long a control plane is watched once it is ready.
+const SETTLING: Duration = Duration::from_secs(15);
 /// How long its lines are, where names allow it.
 const WIDTH: usize = 140;
 
@@ -48,8 +54,13 @@ impl StartOrder {
         let map = std::fs::read_to_string(&map)?;
         let mut written = BTreeSet::new();
         let mut text = HEADER.to_owned();
+        let mut runs = Vec::new();
         for folder in &self.folders {
-            let mut patterns = patterns(&map, &functions(folder)?);
+            runs.push(build(folder)?);
+        }
+        runs.push(control_plane()?);
+        for run in &runs {
+            let mut patterns = patterns(&map, run);
             if patterns.is_empty() {
                 bail!("the linker's map names none of the functions that were run");
             }
@@ -64,19 +75,57 @@ impl StartOrder {
     }
 }
 
-/// The functions that building a folder runs, by the names that the linker knows.
-fn functions(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
-    let profile = tidy::root().join("target/start.callgrind");
+/// The release program under valgrind, which writes what it ran to [`profile`] when it ends.
+fn watched() -> Command {
     let mut valgrind = cargo::command("valgrind");
     valgrind
         .args(["--tool=callgrind", "--demangle=no", "--quiet"])
-        .arg(format!("--callgrind-out-file={}", profile.display()))
-        .arg(tidy::root().join("target/release/tenure"))
+        .arg(format!("--callgrind-out-file={}", profile().display()))
+        .arg(tidy::root().join("target/release/tenure"));
+    valgrind
+}
+
+fn profile() -> PathBuf {
+    tidy::root().join("target/start.callgrind")
+}
+
+/// The functions that building a folder runs, by the names that the linker knows.
+fn build(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let mut valgrind = watched();
+    valgrind
         .arg("build")
         .arg(folder.canonicalize().with_context(|| folder.display().to_string())?)
-        .stdout(std::process::Stdio::null());
+        .stdout(Stdio::null());
     cargo::finish(valgrind)?;
-    let text = std::fs::read_to_string(&profile)?;
+    functions()
+}
+
+/// The functions that a control plane runs until it has nothing more to do.
+fn control_plane() -> anyhow::Result<BTreeSet<String>> {
+    let data = tidy::root().join("target/start-data");
+    if data.exists() {
+        std::fs::remove_dir_all(&data)?;
+    }
+    let mut valgrind = watched();
+    valgrind.args(["up", "--port=0", "--data"]).arg(&data);
+    let mut plane = valgrind.stdout(Stdio::piped()).spawn().context("valgrind")?;
+    let mut lines = BufReader::new(plane.stdout.take().context("no output")?).lines();
+    if !lines.next().transpose()?.is_some_and(|line| line.starts_with("ready")) {
+        bail!("the control plane did not start");
+    }
+    // Its controllers write what they have to; under valgrind that takes a few seconds.
+    std::thread::sleep(SETTLING);
+    let mut interrupt = cargo::command("kill");
+    interrupt.args(["-INT", &plane.id().to_string()]);
+    cargo::finish(interrupt)?;
+    plane.wait()?;
+    std::fs::remove_dir_all(&data)?;
+    functions()
+}
+
+/// The functions that were run last.
+fn functions() -> anyhow::Result<BTreeSet<String>> {
+    let text = std::fs::read_to_string(profile())?;
     // "fn=(7) name" at first, "fn=(7)" from then on.
     let name = |line: &str| {
         let rest = line.strip_prefix("fn=").or_else(|| line.strip_prefix("cfn="))?;
