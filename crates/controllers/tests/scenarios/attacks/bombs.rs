@@ -32,7 +32,7 @@ fn bombs() -> Vec<Contents> {
     };
     let json = format!("{}{}", "{\"a\":".repeat(100_000), "}".repeat(100_000));
     vec![
-        one("bomb-deep", deep, "recursion limit"),
+        one("bomb-deep", deep, "nested deeper than"),
         one("bomb-block", block, "nested deeper"),
         one("bomb-aliases", aliases, "aliases stand for more"),
         one("bomb-merge", merge.to_owned(), "contains itself"),
