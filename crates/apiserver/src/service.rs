@@ -160,13 +160,12 @@ impl ApiService {
             dry_run: info.is_resource && query.get("dryRun").is_some(),
         };
         let warnings = Warnings::default();
-        let now = || self.shared.registry.now();
         let arrival = Arrival {
             parts: &parts,
             info: &info,
             audit_id: audit_id.to_str().unwrap_or_default(),
             remote: self.remote,
-            now: now(),
+            now: self.shared.registry.now(),
         };
         let trail = Trail::begin(self.shared.audit.as_ref(), &arrival);
         let ending = trail.guard();
@@ -174,7 +173,7 @@ impl ApiService {
         let answering = std::panic::AssertUnwindSafe(answering).catch_unwind();
         let answer = answering.await.unwrap_or_else(|_| {
             // A fault of ours ends this request, not the connection that others share.
-            trail.panicked(&fault(), now());
+            trail.panicked(&fault());
             Err(Refused::Status(fault()))
         });
         let mut response = match answer {
@@ -195,7 +194,7 @@ impl ApiService {
             }
         };
         respond::warn(&mut response, &warnings.lock());
-        let mut response = trail.answered(response, info.verb == "watch", ending, now).await;
+        let mut response = trail.answered(response, info.verb == "watch", ending).await;
         let (code, took) = (response.status().as_u16(), started.elapsed());
         tracing::debug!(
             code,
@@ -233,7 +232,7 @@ impl ApiService {
         let headers = &arrival.parts.headers;
         let attributes = attributes(info);
         let caller = shared.gate.authenticate(registry, &self.peer, headers, &info.path);
-        let caller = caller.inspect_err(|answer| trail.unauthenticated(&attributes, info, answer, registry.now()))?;
+        let caller = caller.inspect_err(|answer| trail.unauthenticated(&attributes, info, answer))?;
         trail.authenticated(&caller, &attributes, info)?;
         if let Some(activity) = &self.activity {
             activity.authenticated(&caller);

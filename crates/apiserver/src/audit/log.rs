@@ -94,7 +94,14 @@ impl Log {
     /// Puts the present file aside, removes what is too old or too much, and begins a new one.
     fn turn(&self, now: Timestamp) -> io::Result<Open> {
         let path = &self.config.path;
-        std::fs::rename(path, aside(path, now))?;
+        // Two that are turned within a millisecond are two.
+        let mut turned = now;
+        while aside(path, turned).exists() {
+            turned = turned
+                .checked_add(SignedDuration::from_millis(1))
+                .map_err(io::Error::other)?;
+        }
+        std::fs::rename(path, aside(path, turned))?;
         let open = append(path)?;
         if let Err(error) = self.prune(now) {
             tracing::warn!(%error, path = %path.display(), "old audit logs could not be removed");
@@ -211,6 +218,27 @@ mod tests {
         }
         assert!(folder.path().join("audit-of-others.log").exists());
         assert!(!folder.path().join("audit-2026-01-11T00-00-00.000.log").exists());
+    }
+
+    #[test]
+    fn logs_that_are_turned_at_once_are_all_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        let config = LogConfig {
+            max_backups: 0,
+            ..config(path)
+        };
+        let log = Log::open(config).unwrap();
+        for number in 0..4 {
+            let line = format!("{number}{}\n", "x".repeat(1_000_000));
+            log.write(line.as_bytes(), Timestamp::UNIX_EPOCH).unwrap();
+        }
+        let mut firsts: Vec<u8> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| std::fs::read(entry.unwrap().path()).unwrap()[0])
+            .collect();
+        firsts.sort_unstable();
+        assert_eq!(firsts, *b"0123");
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //!                 └────────▶ answered ─▶ ResponseStarted (watches) ─▶ ResponseComplete, or Panic
 //! ```
 //!
-//! Lines are written before the answer goes out. Refuses to write what is in Secrets and tokens, whatever the policy says: a log is
-//! read by others than the objects are.
+//! Lines are written before the answer goes out. Refuses to write what is sent and answered of Secrets and tokens, whatever the policy
+//! says: a log is read by others than the objects are. What webhooks and admission policies note of them is theirs to choose.
 
 mod event;
 mod log;
@@ -188,8 +188,7 @@ impl Trail {
         let mut noted = this.noted.lock();
         this.rule(&mut noted, Some(user), request, info);
         noted.event.user = user.to_value();
-        let received = noted.event.request_received_timestamp;
-        if this.write(&mut noted, Stage::RequestReceived, received) || !this.audit.log.is_strict() {
+        if this.write(&mut noted, Stage::RequestReceived) || !this.audit.log.is_strict() {
             return Ok(());
         }
         // It did not happen, so its end isn't noted either.
@@ -198,12 +197,12 @@ impl Trail {
     }
 
     /// Nobody could be found who asks; this is what they are answered.
-    pub(crate) fn unauthenticated(&self, request: &Attributes, info: &RequestInfo, answer: &ApiError, now: Timestamp) {
+    pub(crate) fn unauthenticated(&self, request: &Attributes, info: &RequestInfo, answer: &ApiError) {
         let Some(this) = &self.0 else { return };
         let mut noted = this.noted.lock();
         this.rule(&mut noted, None, request, info);
         noted.take_answer(answer.to_value());
-        this.write(&mut noted, Stage::ResponseStarted, now);
+        this.write(&mut noted, Stage::ResponseStarted);
         noted.ended = true;
     }
 
@@ -272,13 +271,7 @@ impl Trail {
     }
 
     /// Notes the answer, and gives it on. `goes_on` says that its body is not all there yet; then `ending` goes with it.
-    pub(crate) async fn answered(
-        &self,
-        response: Response<Body>,
-        goes_on: bool,
-        ending: Ending,
-        clock: impl Fn() -> Timestamp,
-    ) -> Response<Body> {
+    pub(crate) async fn answered(&self, response: Response<Body>, goes_on: bool, ending: Ending) -> Response<Body> {
         let Some(this) = &self.0 else { return response };
         let wanted = {
             let noted = this.noted.lock();
@@ -292,7 +285,7 @@ impl Trail {
             {
                 let mut noted = this.noted.lock();
                 noted.set_code(code);
-                this.write(&mut noted, Stage::ResponseStarted, clock());
+                this.write(&mut noted, Stage::ResponseStarted);
             }
             return body::holding(response, ending);
         }
@@ -323,23 +316,23 @@ impl Trail {
         }
         noted.set_code(code);
         if goes_on {
-            this.write(&mut noted, Stage::ResponseStarted, clock());
+            this.write(&mut noted, Stage::ResponseStarted);
         }
-        this.write(&mut noted, Stage::ResponseComplete, clock());
+        this.write(&mut noted, Stage::ResponseComplete);
         noted.ended = true;
         drop(noted);
         response
     }
 
     /// A fault of the server's ended the request.
-    pub(crate) fn panicked(&self, error: &ApiError, now: Timestamp) {
+    pub(crate) fn panicked(&self, error: &ApiError) {
         let Some(this) = &self.0 else { return };
         let mut noted = this.noted.lock();
         if noted.ended || noted.ruling.level == Level::None {
             return;
         }
         noted.take_status(&error.to_value());
-        this.write(&mut noted, Stage::Panic, now);
+        this.write(&mut noted, Stage::Panic);
         noted.ended = true;
     }
 
@@ -366,7 +359,7 @@ impl Drop for Ending {
             status.insert("code".to_owned(), 200.into());
             noted.event.response_status = Some(status);
         }
-        this.write(&mut noted, Stage::ResponseComplete, Timestamp::now());
+        this.write(&mut noted, Stage::ResponseComplete);
         noted.ended = true;
     }
 }
@@ -381,12 +374,15 @@ impl Request {
     }
 
     /// Writes the event at a stage that is to be written. `false` if that failed.
-    fn write(&self, noted: &mut Noted, stage: Stage, now: Timestamp) -> bool {
+    fn write(&self, noted: &mut Noted, stage: Stage) -> bool {
         if noted.ruling.level == Level::None || noted.ruling.omitted_stages.contains(&stage) {
             return true;
         }
         noted.event.stage = stage;
-        noted.event.stage_timestamp = now;
+        noted.event.stage_timestamp = match stage {
+            Stage::RequestReceived => noted.event.request_received_timestamp,
+            _ => Timestamp::now(),
+        };
         self.audit.write(&noted.event)
     }
 }

@@ -2,11 +2,12 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use structured_merge::go_words::go_type;
 
 use crate::registry::{BodyFormat, ObjectExt, parse_body, untyped};
 use crate::schema::strict::Twice;
 use crate::schema::validation::{annotations, labels};
-use crate::schema::{FieldError, FieldPath};
+use crate::schema::{FieldPath, aggregate};
 
 /// The versions of reviews that this server speaks.
 pub(super) const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -170,7 +171,7 @@ fn restored(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Resu
         Some(other) => {
             return Err(format!(
                 "invalid metadata of type {} in converted object",
-                type_of(other)
+                go_type(other)
             ));
         }
     };
@@ -183,12 +184,12 @@ fn restored(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Resu
             }
             Some(Value::Object(map)) => map,
             Some(other) => {
-                let found = type_of(other);
+                let found = go_type(other);
                 return Err(format!("invalid metadata.{field} of type {found} in converted object"));
             }
         };
         if let Some((key, value)) = map.iter().find(|(_, value)| !value.is_string()) {
-            let found = type_of(value);
+            let found = go_type(value);
             return Err(format!(
                 "metadata.{field}[{key}] must be a string, but is {found} in converted object"
             ));
@@ -208,34 +209,6 @@ fn restored(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Resu
         metadata.insert(field.to_owned(), Value::Object(map.clone()));
     }
     Ok(metadata)
-}
-
-/// Several faults in one text.
-fn aggregate(faults: &[FieldError]) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for fault in faults {
-        let text = fault.to_string();
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
-    match texts.as_slice() {
-        [only] => only.clone(),
-        many => format!("[{}]", many.join(", ")),
-    }
-}
-
-/// The name of a value's type in Go, as the real server shows it.
-fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
 }
 
 /// `group/version, Kind=Kind` of an object.

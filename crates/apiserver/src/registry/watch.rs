@@ -177,7 +177,9 @@ impl WatchStream {
             match event? {
                 Ok(event) => {
                     // A webhook may be asked about the object; the watch ends when it has to, answered or not.
-                    self.alarm.as_mut().reset(self.end);
+                    if self.alarm.deadline() != self.end {
+                        self.alarm.as_mut().reset(self.end);
+                    }
                     let translated = tokio::select! {
                         biased;
                         translated = translate_patiently(&self.registry, &mut self.op, &self.selectors, &event) => translated,

@@ -226,9 +226,8 @@ pub(crate) fn go_quoted(text: &str) -> String {
     quoted
 }
 
-/// The 422 Status for an object, as `errors.NewInvalid` words it: one message, or all of them in brackets without
-/// repetitions.
-pub fn invalid_status(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Value {
+/// Several complaints in one text, as Go's aggregates print them: the only one, or all in brackets without repetitions.
+pub(crate) fn aggregate(errors: &[FieldError]) -> String {
     let mut messages: Vec<String> = Vec::new();
     for error in errors {
         let message = error.to_string();
@@ -236,10 +235,16 @@ pub fn invalid_status(group: &str, kind: &str, name: &str, errors: &[FieldError]
             messages.push(message);
         }
     }
-    let all = match messages.as_slice() {
+    match messages.as_slice() {
         [only] => only.clone(),
         many => format!("[{}]", many.join(", ")),
-    };
+    }
+}
+
+/// The 422 Status for an object, as `errors.NewInvalid` words it: one message, or all of them in brackets without
+/// repetitions.
+pub fn invalid_status(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Value {
+    let all = aggregate(errors);
     let qualified = if group.is_empty() {
         kind.to_owned()
     } else {

@@ -33,7 +33,7 @@ pub use decode::{DecodeError, Decoded};
 pub(crate) use decode::{base64_fault, decode as decode_struct, found, plain_number};
 pub use definition::{Definition, Field, ListKind, PatchStrategy, Shape};
 pub use field_error::{FieldError, FieldErrorKind, FieldPath, invalid_status};
-pub(crate) use field_error::{Shown, fit_for_html, go_quoted};
+pub(crate) use field_error::{Shown, aggregate, fit_for_html, go_quoted};
 pub(crate) use validation::cluster_addresses;
 
 /// The schema of one kind in one version, whether built in or defined by a CustomResourceDefinition.

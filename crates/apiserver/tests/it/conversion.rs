@@ -20,6 +20,19 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const LINKS: &str = "/apis/example.com/v1/namespaces/default/links";
 const LINKS_V2: &str = "/apis/example.com/v2/namespaces/default/links";
 
+/// Longer than anything here takes on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for what is to come; that it doesn't come is a failure.
+async fn until(what: &str, holds: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "in vain: {what}");
+}
+
 /// A server with a kind whose versions a webhook converts. It is stored as v1.
 struct Place {
     server: Server,
@@ -93,15 +106,14 @@ impl Place {
 
     /// Waits until the webhook was asked for so many conversions.
     async fn until_asked(&self, times: usize) {
-        while self.webhook.conversions().len() < times {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until("the webhook is asked", async || {
+            self.webhook.conversions().len() >= times
+        })
+        .await;
     }
 
     async fn until_gone(&self, path: &str) {
-        while self.ask("GET", path, Value::Null).await.0 != 404 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until(path, async || self.ask("GET", path, Value::Null).await.0 == 404).await;
     }
 
     async fn close(self) {
@@ -365,16 +377,17 @@ async fn a_definition_waits_for_a_webhook_that_its_objects_need() {
         .await;
     place.done("DELETE", &path, Value::Null).await;
     let want = "could not list instances: conversion webhook for example.com/v1, Kind=Link failed: out of order";
-    loop {
+    until("the deletion fails", async || {
         let definition = place.get(&path).await;
         let conditions = definition["status"]["conditions"].as_array().unwrap();
         let last = conditions.iter().find(|one| one["type"] == "Terminating").unwrap();
-        if last["reason"] == "InstanceDeletionFailed" {
+        let failed = last["reason"] == "InstanceDeletionFailed";
+        if failed {
             assert_eq!(last["message"], want);
-            break;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        failed
+    })
+    .await;
     place.webhook.answer("/failed", json!({"convert": {}}));
     place.until_gone(&path).await;
     place.close().await;
@@ -476,9 +489,10 @@ async fn controllers_write_what_they_have_converted() {
     let options = json!({"propagationPolicy": "Orphan"});
     place.done("DELETE", &format!("{maps}/owner"), options).await;
     let one = format!("{LINKS_V2}/a");
-    while !place.get(&one).await["metadata"]["ownerReferences"].is_null() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("the object is orphaned", async || {
+        place.get(&one).await["metadata"]["ownerReferences"].is_null()
+    })
+    .await;
     assert_eq!(place.get(&one).await["spec"], json!({"host": "one", "port": "1"}));
     let definition = place.get(&format!("{DEFINITIONS}/links.example.com")).await;
     assert_eq!(definition["status"]["storedVersions"], json!(["v1", "v2"]));

@@ -246,6 +246,19 @@ fn escape(cursor: &mut Cursor<'_>) -> Result<char, Problem> {
     ))
 }
 
+/// Passes over what may stand at the end of a line: blanks and a comment. Anything else is a fault of what began at `start`.
+fn end_of_line(cursor: &mut Cursor<'_>, start: super::cursor::Mark, fault: &'static str) -> Result<(), Problem> {
+    cursor.skip_blanks();
+    if cursor.is(b'#') {
+        cursor.skip_comment();
+    }
+    if !cursor.is_break_or_end(0) {
+        return Err(Problem::at(start, fault));
+    }
+    cursor.skip_line();
+    Ok(())
+}
+
 /// Reads a block scalar, which begins with its indicator, inside a block of an indentation (-1 outside of all).
 /// Go notes a comment behind the indicator where it keeps comments; it means nothing here.
 pub(super) fn block<'text>(cursor: &mut Cursor<'text>, parent: Option<usize>) -> Result<Kind<'text>, Problem> {
@@ -253,17 +266,11 @@ pub(super) fn block<'text>(cursor: &mut Cursor<'text>, parent: Option<usize>) ->
     let literal = cursor.is(b'|');
     cursor.skip();
     let (chomping, given) = block_header(cursor)?;
-    cursor.skip_blanks();
-    if cursor.is(b'#') {
-        cursor.skip_comment();
-    }
-    if !cursor.is_break_or_end(0) {
-        return Err(Problem::at(
-            start,
-            "did not find expected comment or line break after a block scalar's indicator",
-        ));
-    }
-    cursor.skip_line();
+    end_of_line(
+        cursor,
+        start,
+        "did not find expected comment or line break after a block scalar's indicator",
+    )?;
     let mut indent = given.map(|given| parent.unwrap_or(0) + given);
     let (mut text, mut breaks) = (String::new(), Breaks::default());
     let column = block_breaks(cursor, &mut indent, parent, &mut breaks)?;
@@ -522,17 +529,11 @@ pub(super) fn directive<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>
         }
         _ => return Err(Problem::at(start, "found unknown directive name")),
     };
-    cursor.skip_blanks();
-    if cursor.is(b'#') {
-        cursor.skip_comment();
-    }
-    if !cursor.is_break_or_end(0) {
-        return Err(Problem::at(
-            start,
-            "did not find expected comment or line break after a directive",
-        ));
-    }
-    cursor.skip_line();
+    end_of_line(
+        cursor,
+        start,
+        "did not find expected comment or line break after a directive",
+    )?;
     Ok(kind)
 }
 
