@@ -1,8 +1,12 @@
 //! Conditions in Kubernetes' shape, and the one rule about them: the transition time changes only with the status.
 
+use std::borrow::Cow;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::text;
 
 /// The longest message that is written into a condition, in bytes (Flux's `MaxConditionMessageLength`).
 pub const MAX_MESSAGE_LENGTH: usize = 20_000;
@@ -97,8 +101,11 @@ pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
 }
 
 /// Sets a condition: replaces the one of its type in place or appends it; the transition time of the old one is kept when the
-/// status is the same. The message is cut to [`MAX_MESSAGE_LENGTH`].
+/// status is the same. In the message, what can't be seen is shown as what it is; it is cut to [`MAX_MESSAGE_LENGTH`].
 pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) {
+    if let Cow::Owned(visible) = text::visible(&new.message) {
+        new.message = visible;
+    }
     if new.message.len() > MAX_MESSAGE_LENGTH {
         let mut end = MAX_MESSAGE_LENGTH - 3;
         while !new.message.is_char_boundary(end) {

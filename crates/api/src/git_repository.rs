@@ -14,6 +14,7 @@ use crate::condition::Condition;
 use crate::duration::DurationText;
 use crate::kustomization::is_false;
 use crate::reference::LocalObjectReference;
+use crate::source_url::SourceUrl;
 
 /// Which repository to fetch, which revision, how often and with which credentials.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -79,8 +80,8 @@ pub struct GitRepositorySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DurationText>,
     /// Address of the repository: http, https or ssh.
-    #[schemars(regex(pattern = r"^(http|https|ssh)://.*$"))]
-    pub url: String,
+    #[schemars(with = "String", regex(pattern = r"^(http|https|ssh)://.*$"))]
+    pub url: SourceUrl,
     /// Verification of signatures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<GitRepositoryVerification>,

@@ -53,7 +53,8 @@ fn controller_cluster_role() -> Value {
              "verbs": ["get", "update", "patch"]},
             {"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations/status", "kustomizations/finalizers"],
              "verbs": ["get", "update", "patch"]},
-            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch", "patch"]},
+            // A Tenant's home namespace is made when it is not there.
+            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch", "create", "patch"]},
             {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
             {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
             {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": generated},

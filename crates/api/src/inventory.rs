@@ -105,13 +105,14 @@ impl ObjectId {
         Ok(())
     }
 
-    /// `Kind/namespace/name` or `Kind/name`: how Flux writes an object in messages.
+    /// `Kind/namespace/name` or `Kind/name`: how Flux writes an object in messages. What can't be seen in the name is shown as what it is.
     #[must_use]
     pub fn subject(&self) -> String {
+        let name = crate::text::visible_line(&self.name);
         if self.namespace.is_empty() {
-            format!("{}/{}", self.kind, self.name)
+            format!("{}/{name}", self.kind)
         } else {
-            format!("{}/{}/{}", self.kind, self.namespace, self.name)
+            format!("{}/{}/{name}", self.kind, self.namespace)
         }
     }
 }

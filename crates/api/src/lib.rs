@@ -18,14 +18,17 @@ pub mod reason;
 pub mod reference;
 pub mod roles;
 pub mod selector;
+pub mod source_url;
 pub mod surface;
 pub mod tenant;
+pub mod text;
 
 pub use condition::{Condition, ConditionStatus};
 pub use duration::DurationText;
 pub use git_repository::{GitRepository, GitRepositorySpec, GitRepositoryStatus};
 pub use inventory::ObjectId;
 pub use kustomization::{Kustomization, KustomizationSpec, KustomizationStatus};
+pub use source_url::SourceUrl;
 pub use surface::{Surface, SurfaceSpec, SurfaceStatus};
 pub use tenant::{Tenant, TenantSpec, TenantStatus};
 

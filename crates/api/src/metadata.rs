@@ -43,6 +43,10 @@ pub const SOURCE_EVENT_REVISION: &str = "source.toolkit.fluxcd.io/revision";
 /// Annotation that asks for a reconciliation now; its value comes back as `status.lastHandledReconcileAt`.
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
+/// Annotation on a Kustomization: the digest of objects that may be deleted although that is guarded, as its condition names it; several
+/// with commas between them.
+pub const ALLOW_DELETION: &str = "tenure.dev/allow-deletion";
+
 /// Label on a namespace: the Tenant that it belongs to. Counts only together with an ownerReference to that Tenant's uid.
 pub const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
 /// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.
@@ -60,5 +64,7 @@ pub const MANAGED_BY_TENURE: &str = "tenure";
 pub const TENANT_GITOPS_CLUSTER_ROLE: &str = "tenure-tenant-gitops";
 /// What a tenant's GitOps ServiceAccount is called: the tenant's name and this.
 pub const TENANT_GITOPS_SUFFIX: &str = "-gitops";
+/// The ClusterRole that lets whoever may view a namespace see what is reconciled there.
+pub const VIEW_CLUSTER_ROLE: &str = "tenure-view";
 /// Capsule's ClusterRole that lets an owner delete the tenant's namespaces.
 pub const NAMESPACE_DELETER_CLUSTER_ROLE: &str = "capsule-namespace-deleter";

@@ -4,6 +4,8 @@
 pub const PROGRESSING: &str = "Progressing";
 /// The reconciliation failed and is tried again.
 pub const PROGRESSING_WITH_RETRY: &str = "ProgressingWithRetry";
+/// The controller itself failed while it worked on the object. Ours.
+pub const INTERNAL_ERROR: &str = "InternalError";
 /// A dependency is not ready yet.
 pub const DEPENDENCY_NOT_READY: &str = "DependencyNotReady";
 /// Everything was applied, and is healthy if that was asked for.
@@ -54,6 +56,10 @@ pub const INVALID_SPEC: &str = "InvalidSpec";
 pub const UNKNOWN_KIND: &str = "UnknownKind";
 /// Ours: another writer keeps reverting what is applied.
 pub const FIELD_CONTESTED: &str = "FieldContested";
+/// Ours: a deletion waits until somebody allows it.
+pub const DELETION_GUARDED: &str = "DeletionGuarded";
+/// Ours: another Kustomization owns an object.
+pub const OWNED_BY_ANOTHER: &str = "OwnedByAnother";
 /// Ours: the surface does not live where a surface may live.
 pub const WRONG_NAMESPACE: &str = "WrongNamespace";
 /// Ours: the ServiceAccount to act as does not exist, or may not be used.

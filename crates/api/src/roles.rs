@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, TENANT_GITOPS_CLUSTER_ROLE};
+use crate::metadata::{
+    MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+};
 
 /// What a tenant's GitOps ServiceAccount may do in each of the tenant's namespaces: the kinds that applications are made of.
 ///
@@ -38,7 +40,11 @@ pub fn tenant_gitops_cluster_role() -> Value {
 /// Every ClusterRole that Tenure brings.
 #[must_use]
 pub fn cluster_roles() -> Vec<Value> {
-    vec![namespace_deleter_cluster_role(), tenant_gitops_cluster_role()]
+    vec![
+        namespace_deleter_cluster_role(),
+        tenant_gitops_cluster_role(),
+        view_cluster_role(),
+    ]
 }
 
 /// Capsule's own second default role of an owner: deleting the namespace itself.
@@ -50,4 +56,46 @@ pub fn namespace_deleter_cluster_role() -> Value {
         "metadata": { "name": NAMESPACE_DELETER_CLUSTER_ROLE, "labels": { MANAGED_BY: MANAGED_BY_TENURE } },
         "rules": [{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["delete"] }]
     })
+}
+
+/// What `view`, and so `edit` and `admin`, may see of what Tenure reconciles: an owner of a tenant sees why a commit was not applied.
+///
+/// Writing is left out on purpose, and so are subresources: an owner may be the GitOps account itself, and a repository must
+/// not be able to write Kustomizations. Who may write them is bound to a role of an administrator's own.
+#[must_use]
+pub fn view_cluster_role() -> Value {
+    let see = json!(["get", "list", "watch"]);
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": VIEW_CLUSTER_ROLE,
+            "labels": {
+                MANAGED_BY: MANAGED_BY_TENURE,
+                "rbac.authorization.k8s.io/aggregate-to-view": "true"
+            }
+        },
+        "rules": [
+            { "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": see },
+            { "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories"], "verbs": see },
+            { "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": see }
+        ]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A repository that is applied as an owner must not become able to add another identity's work.
+    #[test]
+    fn viewers_see_and_change_nothing() {
+        let role = view_cluster_role();
+        for rule in role["rules"].as_array().expect("rules") {
+            assert_eq!(rule["verbs"], json!(["get", "list", "watch"]), "{rule}");
+            let resources = rule["resources"].as_array().expect("resources");
+            let has_subresource = |resource: &Value| resource.as_str().is_none_or(|text| text.contains(['/', '*']));
+            assert!(!resources.iter().any(has_subresource), "{rule}");
+        }
+    }
 }

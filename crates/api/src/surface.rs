@@ -16,6 +16,7 @@ use crate::duration::DurationText;
 use crate::git_repository::GitRepositoryRef;
 use crate::kustomization::is_false;
 use crate::reference::LocalObjectReference;
+use crate::source_url::SourceUrl;
 
 /// The sources of a surface.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -64,8 +65,8 @@ pub struct SurfaceSource {
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
     /// Address of the repository: http, https or ssh.
-    #[schemars(regex(pattern = r"^(http|https|ssh)://.*$"))]
-    pub url: String,
+    #[schemars(with = "String", regex(pattern = r"^(http|https|ssh)://.*$"))]
+    pub url: SourceUrl,
     /// Which revision; branch `main` when absent.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<GitRepositoryRef>,

@@ -202,7 +202,10 @@ impl FieldSet {
     /// What is in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        self.zip(other, |left, right| {
+        if other.nodes.len() < self.nodes.len() {
+            return other.intersection(self);
+        }
+        self.look_up_or_zip(other, |left, right| {
             let (left, right) = (left?, right?);
             Some(Node {
                 element: left.element.clone(),
@@ -218,7 +221,7 @@ impl FieldSet {
         if other.is_empty() {
             return self.clone();
         }
-        self.zip(other, |left, right| {
+        self.look_up_or_zip(other, |left, right| {
             let left = left?;
             let Some(right) = right else {
                 return Some(left.clone());
@@ -237,7 +240,7 @@ impl FieldSet {
         if other.is_empty() {
             return self.clone();
         }
-        self.zip(other, |left, right| {
+        self.look_up_or_zip(other, |left, right| {
             let left = left?;
             let Some(right) = right else {
                 return Some(left.clone());
@@ -253,6 +256,39 @@ impl FieldSet {
                 children,
             })
         })
+    }
+
+    /// What is in any of these sets. Each is gone through a few times, and not once for each of the others.
+    #[must_use]
+    pub fn union_of<'a>(sets: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut sets: Vec<Self> = sets.into_iter().cloned().collect();
+        while sets.len() > 1 {
+            let pairs = sets.chunks(2);
+            sets = pairs
+                .map(|pair| match pair {
+                    [left, right] => left.union(right),
+                    rest => rest.first().cloned().unwrap_or_default(),
+                })
+                .collect();
+        }
+        sets.pop().unwrap_or_default()
+    }
+
+    /// As [`Self::zip`], for a `join` that makes nothing of what only `other` has: a set that is much larger is looked into,
+    /// and not gone through. Many managers own a few fields each, and what was changed may be all of a large object.
+    fn look_up_or_zip(&self, other: &Self, join: impl Fn(Option<&Node>, Option<&Node>) -> Option<Node>) -> Self {
+        /// From here on a search is cheaper than a walk.
+        const MUCH_LARGER: usize = 16;
+        if other.nodes.len() / MUCH_LARGER <= self.nodes.len() {
+            return self.zip(other, join);
+        }
+        let joined = self
+            .nodes
+            .iter()
+            .map(|left| join(Some(left), other.node(&left.element)));
+        Self {
+            nodes: joined.flatten().filter(|node| !node.is_vacant()).collect(),
+        }
     }
 
     /// Walks both sets in step and keeps what `join` makes of each pair, without vacant nodes.
@@ -276,6 +312,9 @@ impl FieldSet {
     /// Whether some field is in both sets; cheaper than their intersection.
     #[must_use]
     pub fn intersects(&self, other: &Self) -> bool {
+        if other.nodes.len() < self.nodes.len() {
+            return other.intersects(self);
+        }
         self.nodes.iter().any(|left| {
             other
                 .node(&left.element)

@@ -2,7 +2,7 @@
 //! conventions of any API server around them.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -114,7 +114,7 @@ impl Updater<'_> {
         let mut comparisons: Vec<(String, Comparison)> = Vec::new();
         comparisons.push((self.api_version.to_owned(), self.compare(self.api_version, live, new)));
         let mut conflicts = Vec::new();
-        let mut obsolete = Vec::new();
+        let mut obsolete = BTreeSet::new();
         let mut changes = Vec::new();
         for (id, owned) in managers.iter() {
             if Some(id) == writer {
@@ -131,7 +131,7 @@ impl Updater<'_> {
                         comparisons.len() - 1
                     }
                     Err(ConvertError::NoSuchVersion(_)) => {
-                        obsolete.push(id.clone());
+                        obsolete.insert(id.clone());
                         continue;
                     }
                     Err(ConvertError::Failed(problem)) => {
@@ -144,7 +144,8 @@ impl Updater<'_> {
             };
             let taken = owned.fields.intersects(&comparison.modified) || owned.fields.intersects(&comparison.added);
             if taken && !force {
-                let fields = owned.fields.intersection(&comparison.modified.union(&comparison.added));
+                let within = |changed| owned.fields.intersection(changed);
+                let fields = within(&comparison.modified).union(&within(&comparison.added));
                 conflicts.extend(fields.paths().into_iter().map(|path: FieldPath| Conflict {
                     manager: id.clone(),
                     path,
@@ -333,11 +334,14 @@ impl Updater<'_> {
         pruned_version: &str,
         managers: &Managers,
     ) -> Result<Value, ConvertError> {
-        let mut owned_in: BTreeMap<&str, FieldSet> = BTreeMap::new();
+        let mut sets: BTreeMap<&str, Vec<&FieldSet>> = BTreeMap::new();
         for owned in managers.values() {
-            let set = owned_in.entry(&owned.api_version).or_default();
-            *set = set.union(&owned.fields);
+            sets.entry(&owned.api_version).or_default().push(&owned.fields);
         }
+        let mut owned_in: BTreeMap<&str, FieldSet> = sets
+            .into_iter()
+            .map(|(version, sets)| (version, FieldSet::union_of(sets)))
+            .collect();
         let first = owned_in.remove(pruned_version).map(|set| (pruned_version, set));
         let (mut merged, mut pruned) = (Cow::Borrowed(merged), pruned);
         for (version, owned) in first.into_iter().chain(owned_in) {

@@ -8,17 +8,21 @@
 //!                                        │
 //!                                        ├──[reference]──▶ may it name that source, dependency, kubeconfig?
 //!                                        ├──[reach]──────▶ may it write that object?
+//!                                        ├──[owner]──────▶ whose is an object that two want?
 //!                                        └──[surface]────▶ which tier is a Surface here?
 //! ```
 
 pub mod denial;
+pub mod ending;
 pub mod identity;
 pub mod inventory;
+pub mod owner;
 pub mod reach;
 pub mod realm;
 pub mod reference;
 pub mod surface;
 
 pub use denial::Denial;
+pub use ending::Ending;
 pub use identity::{Identity, ServiceAccount};
-pub use realm::{NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, takeable};
+pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, takeable};

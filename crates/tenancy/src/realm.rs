@@ -3,7 +3,8 @@
 //! A namespace is a tenant's only if its label and an ownerReference with the Tenant's **uid** agree: a label alone, a name, or a
 //! prefix of a name proves nothing. Where the two contradict each other, the namespace is nobody's and nothing acts in it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{HOME_NAMESPACE, PLATFORM_NAMESPACE, TENANT_GITOPS_SUFFIX, TENANT_LABEL};
@@ -187,10 +188,71 @@ pub struct Realm {
     pub namespaces: Vec<NamespaceFacts>,
 }
 
-impl Realm {
+/// A realm with its names looked up once, so that whose each of many namespaces is takes no longer for there being many.
+#[derive(Clone, Debug, Default)]
+pub struct Atlas {
+    realm: Arc<Realm>,
+    /// Positions by name; of two of one name the first counts.
+    namespaces: HashMap<String, usize>,
+    /// By the uid of the Tenant.
+    owned: HashMap<String, BTreeSet<NamespaceName>>,
+}
+
+impl Atlas {
+    /// Looks up the names of a realm.
+    #[must_use]
+    pub fn new(realm: Arc<Realm>) -> Self {
+        let mut namespaces = HashMap::with_capacity(realm.namespaces.len());
+        for (position, facts) in realm.namespaces.iter().enumerate() {
+            namespaces.entry(facts.name.clone()).or_insert(position);
+        }
+        let mut owned: HashMap<String, BTreeSet<NamespaceName>> = HashMap::new();
+        let tenants = realm.tenants_by_name();
+        for facts in &realm.namespaces {
+            if facts.name != realm.settings.platform_namespace
+                && let Ok(Some(owner)) = tenant_of(&tenants, facts)
+                && let Ok(name) = NamespaceName::new(facts.name.clone())
+            {
+                owned.entry(owner.uid.clone()).or_default().insert(name);
+            }
+        }
+        Self {
+            realm,
+            namespaces,
+            owned,
+        }
+    }
+
+    /// The realm.
+    #[must_use]
+    pub fn realm(&self) -> &Arc<Realm> {
+        &self.realm
+    }
+
     /// Whose a namespace is.
     #[must_use]
     pub fn place(&self, namespace: &str) -> Placement {
+        let facts = self.namespaces.get(namespace);
+        let facts = facts.and_then(|position| self.realm.namespaces.get(*position));
+        let owned = |tenant: &TenantFacts| self.owned.get(&tenant.uid).cloned().unwrap_or_default();
+        self.realm.place_by(namespace, facts, owned)
+    }
+}
+
+impl Realm {
+    /// Whose a namespace is. Whoever asks for many asks an [`Atlas`].
+    #[must_use]
+    pub fn place(&self, namespace: &str) -> Placement {
+        let facts = self.namespaces.iter().find(|facts| facts.name == namespace);
+        self.place_by(namespace, facts, |tenant| self.namespaces_of(tenant))
+    }
+
+    fn place_by(
+        &self,
+        namespace: &str,
+        facts: Option<&NamespaceFacts>,
+        owned: impl Fn(&TenantFacts) -> BTreeSet<NamespaceName>,
+    ) -> Placement {
         if NamespaceName::new(namespace).is_err() {
             return Placement::Disputed {
                 message: format!("{namespace:?} is not a namespace's name"),
@@ -207,17 +269,20 @@ impl Realm {
                 default_service_account,
             };
         }
-        let Some(facts) = self.namespaces.iter().find(|facts| facts.name == namespace) else {
+        let Some(facts) = facts else {
             return Placement::Disputed {
                 message: format!("namespace {namespace} is not known (yet)"),
             };
         };
-        match self.tenant_of(facts) {
+        let named = facts.tenant_owners.first().map_or("", |owner| owner.name.as_str());
+        let tenant = self.tenants.iter().find(|tenant| tenant.name == named);
+        let tenant: HashMap<&str, &TenantFacts> = tenant.into_iter().map(|tenant| (named, tenant)).collect();
+        match tenant_of(&tenant, facts) {
             Err(message) => Placement::Disputed { message },
             Ok(None) => Placement::Unclaimed {
                 default_service_account,
             },
-            Ok(Some(tenant)) => match self.placement_in(tenant, default_service_account) {
+            Ok(Some(tenant)) => match placement_in(tenant, default_service_account, owned(tenant)) {
                 Ok(placement) => Placement::Tenant(placement),
                 Err(message) => Placement::Disputed { message },
             },
@@ -227,61 +292,76 @@ impl Realm {
     /// The names of a tenant's namespaces.
     #[must_use]
     pub fn namespaces_of(&self, tenant: &TenantFacts) -> BTreeSet<NamespaceName> {
+        let tenants = self.tenants_by_name();
         self.namespaces
             .iter()
             .filter(|facts| facts.name != self.settings.platform_namespace)
-            .filter(|facts| matches!(self.tenant_of(facts), Ok(Some(owner)) if owner.uid == tenant.uid))
+            .filter(|facts| matches!(tenant_of(&tenants, facts), Ok(Some(owner)) if owner.uid == tenant.uid))
             .filter_map(|facts| NamespaceName::new(facts.name.clone()).ok())
             .collect()
     }
 
-    /// The tenant that a namespace belongs to: none when neither label nor ownerReference names one.
-    fn tenant_of(&self, facts: &NamespaceFacts) -> Result<Option<&TenantFacts>, String> {
-        let namespace = &facts.name;
-        match (&facts.tenant_label, facts.tenant_owners.as_slice()) {
-            (None, []) => Ok(None),
-            (Some(label), []) => Err(format!(
-                "namespace {namespace} is labelled for tenant {label}, but tenant {label} does not own it (yet): no ownerReference to it"
-            )),
-            (_, [_, _, ..]) => Err(format!(
-                "namespace {namespace} has ownerReferences to more than one Tenant: remove all but one"
-            )),
-            (label, [owner]) => {
-                if label.as_deref() != Some(owner.name.as_str()) {
-                    return Err(format!(
-                        "namespace {namespace} is owned by tenant {} but its label {TENANT_LABEL} says {}: make them agree",
-                        owner.name,
-                        label.as_deref().unwrap_or("nothing"),
-                    ));
-                }
-                let tenant = self.tenants.iter().find(|tenant| tenant.name == owner.name);
-                match tenant {
-                    Some(tenant) if !owner.uid.is_empty() && tenant.uid == owner.uid => Ok(Some(tenant)),
-                    Some(_) => Err(format!(
-                        "namespace {namespace} is owned by an earlier Tenant {} that no longer exists (its uid differs)",
-                        owner.name
-                    )),
-                    None => Err(format!(
-                        "namespace {namespace} is owned by Tenant {}, which does not exist",
-                        owner.name
-                    )),
-                }
+    fn tenants_by_name(&self) -> HashMap<&str, &TenantFacts> {
+        let mut tenants = HashMap::with_capacity(self.tenants.len());
+        for tenant in &self.tenants {
+            tenants.entry(tenant.name.as_str()).or_insert(tenant);
+        }
+        tenants
+    }
+}
+
+/// The tenant that a namespace belongs to: none when neither label nor ownerReference names one.
+fn tenant_of<'a>(
+    tenants: &HashMap<&str, &'a TenantFacts>,
+    facts: &NamespaceFacts,
+) -> Result<Option<&'a TenantFacts>, String> {
+    let namespace = &facts.name;
+    match (&facts.tenant_label, facts.tenant_owners.as_slice()) {
+        (None, []) => Ok(None),
+        (Some(label), []) => Err(format!(
+            "namespace {namespace} is labelled for tenant {label}, but tenant {label} does not own it (yet): no ownerReference to it"
+        )),
+        (_, [_, _, ..]) => Err(format!(
+            "namespace {namespace} has ownerReferences to more than one Tenant: remove all but one"
+        )),
+        (label, [owner]) => {
+            if label.as_deref() != Some(owner.name.as_str()) {
+                return Err(format!(
+                    "namespace {namespace} is owned by tenant {} but its label {TENANT_LABEL} says {}: make them agree",
+                    owner.name,
+                    label.as_deref().unwrap_or("nothing"),
+                ));
+            }
+            match tenants.get(owner.name.as_str()) {
+                Some(tenant) if !owner.uid.is_empty() && tenant.uid == owner.uid => Ok(Some(tenant)),
+                Some(_) => Err(format!(
+                    "namespace {namespace} is owned by an earlier Tenant {} that no longer exists (its uid differs)",
+                    owner.name
+                )),
+                None => Err(format!(
+                    "namespace {namespace} is owned by Tenant {}, which does not exist",
+                    owner.name
+                )),
             }
         }
     }
+}
 
-    fn placement_in(&self, tenant: &TenantFacts, default_service_account: String) -> Result<TenantPlacement, String> {
-        let name = TenantName::new(tenant.name.clone()).map_err(|error| error.to_string())?;
-        let home = NamespaceName::new(tenant.home().to_owned())
-            .map_err(|error| format!("tenant {}: its annotation {HOME_NAMESPACE}: {error}", tenant.name))?;
-        Ok(TenantPlacement {
-            gitops: gitops_service_account(tenant, &home),
-            tenant: name,
-            home,
-            namespaces: self.namespaces_of(tenant),
-            default_service_account,
-        })
-    }
+fn placement_in(
+    tenant: &TenantFacts,
+    default_service_account: String,
+    namespaces: BTreeSet<NamespaceName>,
+) -> Result<TenantPlacement, String> {
+    let name = TenantName::new(tenant.name.clone()).map_err(|error| error.to_string())?;
+    let home = NamespaceName::new(tenant.home().to_owned())
+        .map_err(|error| format!("tenant {}: its annotation {HOME_NAMESPACE}: {error}", tenant.name))?;
+    Ok(TenantPlacement {
+        gitops: gitops_service_account(tenant, &home),
+        tenant: name,
+        home,
+        namespaces,
+        default_service_account,
+    })
 }
 
 /// The ServiceAccount that a tenant's surfaces act as: the one ServiceAccount owner in the home namespace that an administrator

@@ -13,6 +13,7 @@
 mod corpus;
 mod created;
 mod managers;
+mod many;
 mod properties;
 mod queries;
 mod record;

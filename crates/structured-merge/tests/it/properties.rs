@@ -383,10 +383,16 @@ proptest! {
     }
 
     #[test]
-    fn sets_are_sets(left in field_set(), right in field_set()) {
+    fn sets_are_sets(left in field_set(), right in field_set(), more in prop::sample::select(vec![0, 200])) {
+        // A set that is much larger than the other is not gone through.
+        let mut right = right;
+        (0..more).for_each(|name| right.insert(&[PathElement::field(&format!("more-{name}"))]));
         let paths = |set: &FieldSet| set.paths().into_iter().collect::<std::collections::BTreeSet<_>>();
         let (left_paths, right_paths) = (paths(&left), paths(&right));
         prop_assert_eq!(left.len(), left_paths.len());
+        prop_assert_eq!(FieldSet::union_of([&left, &right, &left]), left.union(&right));
+        prop_assert_eq!(paths(&right.intersection(&left)), left_paths.intersection(&right_paths).cloned().collect());
+        prop_assert_eq!(right.intersects(&left), left.intersects(&right));
         prop_assert_eq!(paths(&left.union(&right)), left_paths.union(&right_paths).cloned().collect());
         prop_assert_eq!(paths(&left.intersection(&right)), left_paths.intersection(&right_paths).cloned().collect());
         prop_assert_eq!(paths(&left.difference(&right)), left_paths.difference(&right_paths).cloned().collect());

@@ -9,9 +9,11 @@
     reason = "tests may panic"
 )]
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use tenure_api::ObjectId;
-use tenure_tenancy::{Denial, Realm, identity, inventory, reach, reference, takeable};
+use tenure_tenancy::{Atlas, Denial, Realm, identity, inventory, owner, reach, reference, takeable};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +59,7 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
         "dependency" => yes(reference::dependency(namespace, other, "x")),
         "healthCheck" => yes(reference::health_check(&placement, "Deployment", other, "x")),
         "remoteBase" => yes(reference::remote_base(other.unwrap())),
+        "ending" => Ok(format!("{:?}", realm.ending(namespace))),
         "take" => {
             let tenant = realm
                 .tenants
@@ -73,7 +76,13 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
 fn the_matrix_holds() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let mut wrong = Vec::new();
+    let atlas = Atlas::new(Arc::new(matrix.realm.clone()));
     for case in &matrix.cases {
+        assert_eq!(
+            atlas.place(&case.namespace),
+            matrix.realm.place(&case.namespace),
+            "{case:?}"
+        );
         let answer = answer(&matrix.realm, case);
         let right = match (&answer, &case.allow, &case.deny) {
             (Ok(text), Some(allow), None) => text == allow,
@@ -105,4 +114,43 @@ fn ownership_needs_both_labels() {
 fn kubeconfig_is_refused_always() {
     assert!(reference::kubeconfig(false).is_ok());
     assert!(reference::kubeconfig(true).is_err());
+}
+
+#[test]
+fn the_platform_goes_first_and_others_keep_what_they_have() {
+    let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
+    let check = |asker: &str, owner: &str, expected: owner::Precedence| {
+        let places = [asker, owner].map(|namespace| matrix.realm.place(namespace));
+        let answer = owner::precedence((&places[0], asker), (&places[1], owner));
+        assert_eq!(answer, expected, "{asker} asks for what {owner} has");
+    };
+    use owner::Precedence::{Asker, Owner, OwnerByName};
+    check("tenure-system", "tenure-system", OwnerByName);
+    check("tenure-system", "blue", Asker);
+    check("tenure-system", "nobody", Asker);
+    check("tenure-system", "label-differs", Asker);
+    check("blue", "tenure-system", Owner);
+    check("nobody", "tenure-system", Owner);
+    check("blue", "blue-dev", OwnerByName);
+    check("blue", "red", Owner);
+    check("blue", "nobody", Owner);
+    check("nobody", "blue", Owner);
+    check("nobody", "nobody", OwnerByName);
+    check("nobody", "blue-prefix-proves-nothing", Owner);
+    // Nothing is taken from who is in dispute.
+    check("blue", "label-differs", Owner);
+}
+
+#[test]
+fn an_owner_is_believed_within_its_reach_only() {
+    let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
+    let check = |namespace: &str, id: &str, expected: bool| {
+        let believed = owner::is_believed(&matrix.realm.place(namespace), &id.parse().unwrap());
+        assert_eq!(believed, expected, "{id} of {namespace}");
+    };
+    check("blue", "blue-dev_a__ConfigMap", true);
+    check("blue", "red_a__ConfigMap", false);
+    check("blue", "_a_rbac.authorization.k8s.io_ClusterRole", false);
+    check("tenure-system", "red_a__ConfigMap", true);
+    check("label-differs", "blue_a__ConfigMap", true);
 }

@@ -1,0 +1,80 @@
+//! Objects that many own, and large ones: what each manager owns is small, and what a write changes is not gone through
+//! once for each of them. Where it is, these tests take minutes.
+
+use serde_json::{Map, Value, json};
+use structured_merge::{Applied, FieldManager, Timestamp, Typing};
+
+const MANY: usize = 20_000;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_unix_seconds(1_000_000 + second)
+}
+
+fn labels(prefix: &str, value: &str) -> Value {
+    let label = |index: usize| (format!("{prefix}-{index:05}"), Value::from(value));
+    Value::Object((0..MANY).map(label).collect::<Map<_, _>>())
+}
+
+/// An object with as many labels as managers, each of which applied one.
+fn owned(entry: impl Fn(usize) -> Value) -> Value {
+    let entries: Vec<Value> = (0..MANY).map(entry).collect();
+    json!({"apiVersion": "v1", "kind": "Thing",
+        "metadata": {"name": "thing", "labels": labels("old", "1"), "managedFields": entries}})
+}
+
+fn applied(index: usize, api_version: &str) -> Value {
+    json!({"manager": format!("m-{index}"), "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:labels": {format!("f:old-{index:05}"): {}}}}})
+}
+
+fn managers(object: &Value) -> usize {
+    object["metadata"]["managedFields"].as_array().unwrap().len()
+}
+
+#[test]
+fn many_managers_of_a_large_change() {
+    let manager = FieldManager::new(Typing::deduced(), "v1", "Thing");
+    let live = owned(|index| applied(index, "v1"));
+    let config =
+        |labels: Value| json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "thing", "labels": labels}});
+    let Applied::Changed(merged) = manager
+        .apply(Some(&live), &config(labels("new", "1")), "mine", false, at(0))
+        .unwrap()
+    else {
+        panic!("twenty thousand labels more");
+    };
+    assert_eq!(merged["metadata"]["labels"].as_object().unwrap().len(), 2 * MANY);
+    assert_eq!(managers(&merged), MANY + 1);
+
+    // A second apply takes its labels away again, after looking at what all others own.
+    let Applied::Changed(pruned) = manager
+        .apply(Some(&merged), &config(json!({"new-00000": "1"})), "mine", false, at(1))
+        .unwrap()
+    else {
+        panic!("nearly as many less");
+    };
+    assert_eq!(pruned["metadata"]["labels"].as_object().unwrap().len(), MANY + 1);
+
+    // All are in conflict, and all lose what they had.
+    let all = config(labels("old", "2"));
+    let conflicts = manager.apply(Some(&live), &all, "mine", false, at(2)).unwrap_err();
+    assert!(
+        conflicts
+            .to_string()
+            .starts_with(&format!("Apply failed with {MANY} conflicts"))
+    );
+    let Applied::Changed(forced) = manager.apply(Some(&live), &all, "mine", true, at(2)).unwrap() else {
+        panic!("all labels changed");
+    };
+    assert_eq!(managers(&forced), 1);
+}
+
+#[test]
+fn many_managers_of_versions_that_are_no_more() {
+    let manager = FieldManager::new(Typing::deduced(), "v1", "Thing");
+    let live = owned(|index| applied(index, &format!("v{}", index + 2)));
+    let mut new = live.clone();
+    new["metadata"]["labels"]["more"] = json!("1");
+    let updated = manager.update(Some(&live), new, "mine", at(0));
+    assert_eq!(managers(&updated), 1, "what nobody can read any more is forgotten");
+}
