@@ -46,6 +46,16 @@ pub enum OpenError {
         /// The format that this program knows.
         known: u64,
     },
+    /// There is no space for what a start has to write.
+    #[error(
+        "the disk under the store file {path} is full ({detail}): make some space there and start again; nothing is lost"
+    )]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        detail: String,
+    },
     /// The file could not be read or written.
     #[error("cannot open the store file {path}: {detail}")]
     File {

@@ -30,6 +30,11 @@ pub struct Event {
 }
 
 impl Event {
+    /// Bytes of its values.
+    pub(crate) fn size(&self) -> usize {
+        self.entry.bytes.len() + self.previous.as_ref().map_or(0, |entry| entry.bytes.len())
+    }
+
     /// Bytes that are kept only because this event is in the history.
     fn retained(&self) -> usize {
         let deleted = if self.kind == EventKind::Delete {
@@ -46,6 +51,8 @@ impl Event {
 pub(crate) struct Ring {
     events: VecDeque<Arc<Event>>,
     retained: usize,
+    /// What was retained since the beginning, forgotten or not.
+    displaced: u64,
     /// Events up to and including this revision are forgotten.
     compacted: u64,
 }
@@ -55,6 +62,7 @@ impl Ring {
         Self {
             events: VecDeque::new(),
             retained: 0,
+            displaced: 0,
             compacted,
         }
     }
@@ -63,8 +71,13 @@ impl Ring {
         self.compacted
     }
 
+    pub(crate) fn displaced(&self) -> u64 {
+        self.displaced
+    }
+
     pub(crate) fn push(&mut self, event: Arc<Event>, limits: &Limits) {
         self.retained += event.retained();
+        self.displaced += event.retained() as u64;
         self.events.push_back(event);
         while self.events.len() > limits.history_events || self.retained > limits.history_bytes {
             let Some(oldest) = self.events.pop_front() else {

@@ -50,7 +50,9 @@ impl Loaded {
             };
             record.previous = previous.map(|entry| (entry.revision, entry.bytes.clone()));
             self.revision = record.revision;
-            self.history.push(record.clone());
+            if record.revision > self.compacted {
+                self.history.push(record.clone());
+            }
         }
         self.objects = objects.into_iter().collect();
     }
@@ -106,9 +108,26 @@ pub trait Journal: Send + 'static {
     /// When nothing, or possibly all, was written; [`Journal::recover`] tells which.
     fn append(&mut self, records: &[Record], compacted: Option<u64>) -> Result<(), JournalError>;
 
+    /// The same for records that lead to there being less: it may use space that is kept for them.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    fn append_from_reserve(&mut self, records: &[Record]) -> Result<(), JournalError> {
+        self.append(records, None)
+    }
+
     /// Makes the medium usable again after a failed append, and returns the records behind `revision` that it holds.
     ///
     /// # Errors
     /// When the medium is still not usable.
     fn recover(&mut self, revision: u64) -> Result<Vec<Record>, JournalError>;
+
+    /// Sees to it that an append of ordinary size would succeed. Called from time to time after one that failed, when nobody
+    /// asks for another.
+    ///
+    /// # Errors
+    /// When it would not.
+    fn make_ready(&mut self) -> Result<(), JournalError> {
+        Ok(())
+    }
 }

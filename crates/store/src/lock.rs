@@ -27,8 +27,9 @@ impl DirectoryLock {
             path: directory.to_path_buf(),
             source,
         };
-        std::fs::create_dir_all(directory).map_err(failed)?;
+        crate::store::keep_folder_private(directory).map_err(failed)?;
         let path = directory.join("lock");
+        crate::store::keep_private(&path).map_err(failed)?;
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

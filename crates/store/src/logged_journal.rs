@@ -1,26 +1,38 @@
 //! The journal of a store that is open: a log that a write waits for, and the tables behind it, which follow. Owns when
-//! the log goes into the tables, and what of it they lack at a start.
+//! the log goes into the tables, what of it they lack at a start, and what deletions get on a full disk.
 //!
 //! A commit to the tables writes about as many pages as it changes; one to the log writes one piece. There are two files
 //! of the log. When one is full, the other takes its place, and the first goes into the tables as one commit, beside the
 //! writes that go on. When the store is closed both are gone: everything is in the tables.
+//!
+//! A third file is the *reserve*: when there is space for nothing else, deletions go there. Nothing else is written before
+//! it is empty again.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use crate::log::{self, Segment};
+use crate::follower::{Follower, Job, Keeping, sync_folder, take_in};
+use crate::log::{self, Expected, Segment};
+use crate::redb_journal::new_identity;
+use crate::reserve::Ballast;
 use crate::{Journal, JournalError, Loaded, Record, RedbJournal};
 
 /// How long a file of the log is at first: enough for a store that is hardly written to.
 const SHORTEST: u64 = 256 << 10;
 /// How long it gets, step by step, in a store that is.
 const LONGEST: u64 = 8 << 20;
+/// What there has to be space for, that the store counts as one that can be written.
+const ORDINARY: u64 = 64 << 10;
 /// The log's files, beside the tables.
 const NAMES: [&str; 2] = ["objects-0.log", "objects-1.log"];
+/// What is kept for deletions on a full disk, and for the tables.
+const RESERVE: &str = "objects-reserve.log";
+const BALLAST: &str = "objects.ballast";
 
 /// A log before a [`RedbJournal`].
 #[derive(Debug)]
 pub struct LoggedJournal {
+    path: PathBuf,
     paths: [PathBuf; 2],
     state: State,
 }
@@ -29,7 +41,7 @@ pub struct LoggedJournal {
 enum State {
     /// Not read yet.
     New(RedbJournal),
-    Open(Open),
+    Open(Box<Open>),
     /// It could not be opened, and nothing can be appended.
     Unusable,
 }
@@ -39,13 +51,24 @@ struct Open {
     identity: u64,
     /// What takes frames; none only while something is on its way.
     current: Option<Segment>,
-    /// What is in it, for the tables.
+    /// What is in it and in the reserve, for the tables.
     records: Vec<Record>,
     compacted: Option<u64>,
     /// The last append failed, and something of it may be there.
-    unsure: bool,
+    unsure: Option<Place>,
     other: Other,
+    /// What deletions get when there is nothing else; none where there was no space for it yet, and while it is emptied.
+    reserve: Option<Segment>,
+    /// It is on its way into the tables, or stuck there. Until it is back, only deletions are written.
+    reserve_away: bool,
     follower: Option<Follower>,
+}
+
+/// Where a frame goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Current,
+    Reserve,
 }
 
 /// The segment that takes no frames now.
@@ -58,25 +81,6 @@ enum Other {
     Stuck(Box<Job>, JournalError),
 }
 
-/// A full segment: its records go into the tables, and it is made empty.
-#[derive(Debug)]
-struct Job {
-    records: Vec<Record>,
-    compacted: Option<u64>,
-    segment: Segment,
-    length: u64,
-}
-
-type Done = Result<Segment, Box<(Job, JournalError)>>;
-
-/// The thread that the tables belong to.
-#[derive(Debug)]
-struct Follower {
-    jobs: mpsc::Sender<Job>,
-    done: mpsc::Receiver<Done>,
-    thread: std::thread::JoinHandle<()>,
-}
-
 impl LoggedJournal {
     /// Opens the tables in the file at `path`, and creates them if there are none; the log is beside them.
     ///
@@ -84,6 +88,7 @@ impl LoggedJournal {
     /// When the file can't be opened or is none of ours.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         Ok(Self {
+            path: path.to_path_buf(),
             paths: NAMES.map(|name| path.with_file_name(name)),
             state: State::New(RedbJournal::open(path)?),
         })
@@ -91,56 +96,109 @@ impl LoggedJournal {
 
     fn start(&self, mut tables: RedbJournal) -> Result<(Loaded, Open), JournalError> {
         let mut loaded = tables.load()?;
-        let known = loaded.revision;
         let identity = tables.identity()?;
-        let mut frames = Vec::new();
-        for path in &self.paths {
-            frames.extend(log::read(path, identity, known)?);
+        let headed = tables.has_headed_log()?;
+        let ballast = Ballast::new(&self.path.with_file_name(BALLAST));
+        let reserve = self.path.with_file_name(RESERVE);
+        let mut records = self.missing(
+            &reserve,
+            Expected {
+                identity,
+                known: loaded.revision,
+                headed,
+            },
+        )?;
+        // Only what is known to be whole is changed.
+        if !records.is_empty() {
+            loaded.extend(&mut records);
+            take_in(&mut tables, &ballast, &records, &[], None)?;
         }
+        let modern = identity.filter(|_| headed);
+        let identity = identity.unwrap_or_else(new_identity);
+        let (current, other) = match self.segments(identity) {
+            Err(JournalError::Full(_)) => {
+                // What is in the old ones is in the tables.
+                for path in self.paths.iter().chain([&reserve]) {
+                    let _not_there = std::fs::remove_file(path);
+                }
+                ballast.give_up();
+                self.segments(identity)?
+            }
+            segments => segments?,
+        };
+        let _not_there = std::fs::remove_file(&reserve);
+        sync_folder(&self.path)?;
+        if modern.is_none() {
+            tables.modernise(identity)?;
+        }
+        let keeping = Keeping {
+            reserve,
+            ballast: self.path.with_file_name(BALLAST),
+            identity,
+        };
+        let mut open = Open {
+            identity,
+            current: Some(current),
+            records: Vec::new(),
+            compacted: None,
+            unsure: None,
+            other: Other::Going,
+            reserve: None,
+            reserve_away: false,
+            follower: Some(Follower::start(tables, keeping)?),
+        };
+        open.send(Job {
+            records: Vec::new(),
+            ahead: Vec::new(),
+            compacted: None,
+            segment: other,
+            length: SHORTEST,
+            reserve: None,
+            make_reserve: true,
+        })?;
+        Ok((loaded, open))
+    }
+
+    fn segments(&self, identity: u64) -> Result<(Segment, Segment), JournalError> {
+        let [current, other] = &self.paths;
+        Ok((
+            Segment::create(current, identity, SHORTEST)?,
+            Segment::create(other, identity, 0)?,
+        ))
+    }
+
+    /// What is in the log and not in the tables.
+    fn missing(&self, reserve: &Path, expected: Expected) -> Result<Vec<Record>, JournalError> {
+        let known = expected.known;
+        let mut frames = Vec::new();
+        let mut absent = None;
+        for path in &self.paths {
+            match log::read(path, expected)? {
+                Some(read) => frames.extend(read),
+                None => absent = path.file_name(),
+            }
+        }
+        frames.extend(log::read(reserve, expected)?.unwrap_or_default());
         frames.sort_by_key(|frame| frame.first);
-        let mut records = Vec::new();
         let missing = frames.into_iter().flat_map(|frame| frame.records);
-        for record in missing.filter(|record| record.revision > known) {
-            let expected = known + 1 + records.len() as u64;
+        let missing: Vec<Record> = missing.filter(|record| record.revision > known).collect();
+        if let (Some(absent), Some(record)) = (absent, missing.last()) {
+            // There are both from before the first write on, and none goes before the tables have everything.
+            return Err(JournalError::Damaged(format!(
+                "its log {} is missing, and the rest of it goes up to revision {}; put the file back if you have it",
+                absent.to_string_lossy(),
+                record.revision
+            )));
+        }
+        for (expected, record) in (known + 1..).zip(&missing) {
             if record.revision != expected {
                 return Err(JournalError::Damaged(format!(
                     "its log has revision {} and not revision {expected}",
                     record.revision
                 )));
             }
-            records.push(record);
         }
-        // Only what is known to be whole is changed.
-        if !records.is_empty() {
-            loaded.extend(&mut records);
-            tables.append(&records, None)?;
-        }
-        let identity = match identity {
-            Some(identity) => identity,
-            None => tables.identify()?,
-        };
-        let [current, other] = &self.paths;
-        let current = Segment::create(current, SHORTEST)?;
-        let other = Segment::create(other, 0)?;
-        if let Some(folder) = self.paths.first().and_then(|path| path.parent()) {
-            std::fs::File::open(folder)?.sync_all()?;
-        }
-        let mut open = Open {
-            identity,
-            current: Some(current),
-            records: Vec::new(),
-            compacted: None,
-            unsure: false,
-            other: Other::Going,
-            follower: Some(Follower::start(tables)?),
-        };
-        open.send(Job {
-            records: Vec::new(),
-            compacted: None,
-            segment: other,
-            length: SHORTEST,
-        })?;
-        Ok((loaded, open))
+        Ok(missing)
     }
 
     fn opened(&mut self) -> Result<&mut Open, JournalError> {
@@ -157,7 +215,7 @@ impl Journal for LoggedJournal {
             return Err(JournalError::Failed("the log was read already".to_owned()));
         };
         let (loaded, open) = self.start(tables)?;
-        self.state = State::Open(open);
+        self.state = State::Open(Box::new(open));
         Ok(loaded)
     }
 
@@ -165,23 +223,28 @@ impl Journal for LoggedJournal {
         let open = self.opened()?;
         let frame = log::encode(open.identity, records);
         open.make_room(frame.len() as u64)?;
-        let segment = open.current.as_mut().ok_or_else(ended)?;
-        open.unsure = true;
-        segment.append(&frame)?;
-        open.unsure = false;
-        open.records.extend_from_slice(records);
+        open.put(Place::Current, &frame, records)?;
         open.compacted = compacted.or(open.compacted);
         Ok(())
     }
 
-    fn recover(&mut self, _revision: u64) -> Result<Vec<Record>, JournalError> {
+    fn append_from_reserve(&mut self, records: &[Record]) -> Result<(), JournalError> {
         let open = self.opened()?;
-        if open.unsure {
-            open.current.as_mut().ok_or_else(ended)?.take_back()?;
-            open.unsure = false;
-        }
+        let frame = log::encode(open.identity, records);
+        let place = open.place_without_growing(frame.len() as u64)?;
+        open.put(place, &frame, records)
+    }
+
+    fn recover(&mut self, _revision: u64) -> Result<Vec<Record>, JournalError> {
+        self.opened()?.take_back()?;
         // What failed has not happened, then.
         Ok(Vec::new())
+    }
+
+    fn make_ready(&mut self) -> Result<(), JournalError> {
+        let open = self.opened()?;
+        open.make_room(ORDINARY)?;
+        open.current.as_mut().ok_or_else(ended)?.make_room(ORDINARY)
     }
 }
 
@@ -196,34 +259,101 @@ impl Drop for LoggedJournal {
 }
 
 impl Open {
-    /// Sees to it that the next frame has a place that can be written to at once, or at least some place.
-    fn make_room(&mut self, needed: u64) -> Result<(), JournalError> {
-        let used = self.current.as_ref().map_or(0, Segment::used);
-        if self.current.as_ref().is_some_and(|current| current.room() >= needed) || used == 0 {
-            return Ok(());
+    fn put(&mut self, place: Place, frame: &[u8], records: &[Record]) -> Result<(), JournalError> {
+        self.unsure = Some(place);
+        self.segment(place).ok_or_else(ended)?.append(frame)?;
+        self.unsure = None;
+        self.records.extend_from_slice(records);
+        Ok(())
+    }
+
+    fn segment(&mut self, place: Place) -> Option<&mut Segment> {
+        match place {
+            Place::Current => self.current.as_mut(),
+            Place::Reserve => self.reserve.as_mut(),
         }
-        // While the tables are behind, this file grows; not for ever, or they never come after.
-        self.look(used >= LONGEST)?;
-        if let Other::Stuck(..) = self.other {
-            self.retry()?;
-        }
-        if let Other::Ready(_) = self.other {
-            self.change()?;
+    }
+
+    /// Settles that nothing of an append that failed is there.
+    fn take_back(&mut self) -> Result<(), JournalError> {
+        if let Some(place) = self.unsure {
+            self.segment(place).ok_or_else(ended)?.take_back()?;
+            self.unsure = None;
         }
         Ok(())
     }
 
-    /// The other segment takes over, and the present one goes into the tables.
+    fn is_reserve_used(&self) -> bool {
+        self.reserve.as_ref().is_some_and(|reserve| reserve.used() > 0)
+    }
+
+    /// Sees to it that the next frame has a place that can be written to at once, or at least some place.
+    fn make_room(&mut self, needed: u64) -> Result<(), JournalError> {
+        let used = self.current.as_ref().map_or(0, Segment::used);
+        let roomy = self.current.as_ref().is_some_and(|current| current.room() >= needed) || used == 0;
+        let reserve_used = self.is_reserve_used();
+        if roomy && !reserve_used && !self.reserve_away {
+            return Ok(());
+        }
+        // While the tables are behind, this file grows; not for ever, or they never come after.
+        self.look(used >= LONGEST || reserve_used || self.reserve_away)?;
+        if let Other::Stuck(..) = self.other {
+            self.retry()?;
+        }
+        if let Other::Ready(_) = self.other
+            && (self.is_reserve_used() || !roomy)
+        {
+            self.change()?;
+        }
+        if self.reserve_away {
+            self.look(true)?;
+        }
+        match &self.other {
+            Other::Stuck(_, error) if self.reserve_away => Err(error.clone()),
+            _ if self.is_reserve_used() => Err(JournalError::Full(
+                "what is kept for deletions is in use, and nothing else is written until it is free".to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where a frame has a place that needs no more of the disk than there is already.
+    fn place_without_growing(&mut self, needed: u64) -> Result<Place, JournalError> {
+        let has_room = |segment: &Option<Segment>| segment.as_ref().is_some_and(|segment| segment.room() >= needed);
+        if has_room(&self.current) {
+            return Ok(Place::Current);
+        }
+        // The reserve comes back with the other segment.
+        self.look(self.reserve.is_none())?;
+        if has_room(&self.reserve) {
+            return Ok(Place::Reserve);
+        }
+        self.make_room(needed)?;
+        if has_room(&self.current) {
+            return Ok(Place::Current);
+        }
+        Err(JournalError::Full(
+            "there is no more of what is kept for deletions".to_owned(),
+        ))
+    }
+
+    /// The other segment takes over, and the present one goes into the tables, with what is in the reserve.
     fn change(&mut self) -> Result<(), JournalError> {
         match (std::mem::replace(&mut self.other, Other::Going), self.current.take()) {
             (Other::Ready(next), Some(segment)) => {
                 let length = (segment.used() * 4).next_power_of_two().clamp(SHORTEST, LONGEST);
                 self.current = Some(next);
+                let make_reserve = self.reserve.is_none();
+                let reserve = self.reserve.take_if(|reserve| reserve.used() > 0);
+                self.reserve_away = reserve.is_some();
                 let job = Job {
                     records: std::mem::take(&mut self.records),
+                    ahead: Vec::new(),
                     compacted: self.compacted.take(),
                     segment,
                     length,
+                    reserve,
+                    make_reserve,
                 };
                 self.send(job)
             }
@@ -264,7 +394,11 @@ impl Open {
             }
         };
         self.other = match done {
-            Ok(segment) => Other::Ready(segment),
+            Ok(emptied) => {
+                self.reserve = emptied.reserve.or_else(|| self.reserve.take());
+                self.reserve_away = false;
+                Other::Ready(emptied.segment)
+            }
             Err(failed) => {
                 let (job, error) = *failed;
                 tracing::error!(%error, "the log could not be brought into the tables");
@@ -277,7 +411,8 @@ impl Open {
     /// Tries once more what failed, and waits for it.
     fn retry(&mut self) -> Result<(), JournalError> {
         match std::mem::replace(&mut self.other, Other::Going) {
-            Other::Stuck(job, _) => {
+            Other::Stuck(mut job, _) => {
+                job.ahead.clone_from(&self.records);
                 self.send(*job)?;
                 self.look(true)?;
             }
@@ -298,6 +433,9 @@ impl Open {
             let _ = follower.thread.join();
         }
         settled?;
+        if let Some(reserve) = self.reserve.take() {
+            reserve.remove()?;
+        }
         if let Other::Ready(segment) = std::mem::replace(&mut self.other, Other::Going) {
             segment.remove()?;
         }
@@ -309,10 +447,7 @@ impl Open {
 
     /// Brings everything into the tables.
     fn settle(&mut self) -> Result<(), JournalError> {
-        if self.unsure {
-            self.current.as_mut().ok_or_else(ended)?.take_back()?;
-            self.unsure = false;
-        }
+        self.take_back()?;
         self.look(true)?;
         self.retry()?;
         if !self.records.is_empty() {
@@ -326,40 +461,4 @@ impl Open {
 
 fn ended() -> JournalError {
     JournalError::Failed("what keeps the tables has ended".to_owned())
-}
-
-impl Follower {
-    fn start(mut tables: RedbJournal) -> Result<Self, JournalError> {
-        let (jobs, waiting) = mpsc::channel::<Job>();
-        let (answers, done) = mpsc::channel();
-        let work = move || {
-            for mut job in waiting {
-                let answer = match follow(&mut tables, &mut job) {
-                    Ok(()) => Ok(job.segment),
-                    Err(error) => Err(Box::new((job, error))),
-                };
-                if answers.send(answer).is_err() {
-                    return;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new()
-            .name("store-tables".to_owned())
-            .spawn(work)?;
-        Ok(Self { jobs, done, thread })
-    }
-}
-
-/// The same once more does no harm: it puts the same under the same keys.
-fn follow(tables: &mut RedbJournal, job: &mut Job) -> Result<(), JournalError> {
-    if !job.records.is_empty() || job.compacted.is_some() {
-        tables.append(&job.records, job.compacted).inspect_err(|_| {
-            // After an error the tables refuse everything until they are opened anew.
-            tables.close();
-        })?;
-        // Should what follows fail, this is done.
-        job.records = Vec::new();
-        job.compacted = None;
-    }
-    job.segment.clear(job.length)
 }

@@ -1,10 +1,13 @@
 //! The journal in one redb file: present values, history and two numbers, each value with a checksum.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::{Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
+use redb::{
+    CompactionError, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, StorageError,
+    TableDefinition,
+};
 
 use crate::encoding::{decode_object, decode_record, encode_object, encode_record};
 use crate::{Entry, EventKind, Journal, JournalError, Loaded, Record};
@@ -16,11 +19,16 @@ const HISTORY: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("history")
 /// name -> number.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
-/// In format 1 there was no log before the tables, and the tables had no identity.
-const FORMAT: u64 = 2;
+/// In format 1 there was no log before the tables, and the tables had no identity. In format 2 the files of the log did not
+/// say how long they are.
+const FORMAT: u64 = 3;
+/// From this format on they do.
+const HEADED_LOG: u64 = 3;
 const OLDEST_FORMAT: u64 = 1;
 /// Reads are served from memory, so the page cache only has to hold what a commit touches.
 const CACHE_BYTES: usize = 4 << 20;
+/// How many bytes of values are brought in at once where space is short.
+const PIECE: usize = 1 << 20;
 /// A resourceVersion of "0" means something else to Kubernetes, so an empty store starts at 1.
 const FIRST_REVISION: u64 = 1;
 
@@ -82,9 +90,17 @@ impl RedbJournal {
         Ok(identity.map(|guard| guard.value()))
     }
 
-    /// Gives a store of an older format what tells it from all others. From now on older programs refuse it.
-    pub(crate) fn identify(&mut self) -> Result<u64, JournalError> {
-        let identity = new_identity();
+    /// Whether the files of its log say how long they are.
+    pub(crate) fn has_headed_log(&mut self) -> Result<bool, JournalError> {
+        let transaction = self.database()?.begin_read().map_err(failed)?;
+        let numbers = transaction.open_table(NUMBERS).map_err(failed)?;
+        let format = numbers.get("format").map_err(failed)?;
+        Ok(format.is_some_and(|guard| guard.value() >= HEADED_LOG))
+    }
+
+    /// Gives a store of an older format what it has not, `identity` tells it from all others. From now on older programs
+    /// refuse it.
+    pub(crate) fn modernise(&mut self, identity: u64) -> Result<(), JournalError> {
         let mut transaction = self.database()?.begin_write().map_err(failed)?;
         transaction.set_durability(Durability::Immediate).map_err(failed)?;
         {
@@ -92,8 +108,60 @@ impl RedbJournal {
             numbers.insert("format", FORMAT).map_err(failed)?;
             numbers.insert("identity", identity).map_err(failed)?;
         }
+        transaction.commit().map_err(failed)
+    }
+
+    /// Brings `records` in with as little space as can be, at the price of all history: what is deleted by them or by those
+    /// `ahead` of them, which stay in the log, goes first and is not brought in at all, and the rest comes piece by piece.
+    /// Who watches goes on from memory; after a start everybody lists anew.
+    ///
+    /// Should it end in the middle, the log tells the rest once more.
+    pub(crate) fn append_sparingly(&mut self, records: &[Record], ahead: &[Record]) -> Result<(), JournalError> {
+        let database = self.database()?;
+        let all = || records.iter().chain(ahead);
+        let last: HashMap<&str, EventKind> = all().map(|record| (&*record.key, record.kind)).collect();
+        let gone = |key: &str| last.get(key) == Some(&EventKind::Delete);
+        let mut transaction = database.begin_write().map_err(failed)?;
+        transaction.set_durability(Durability::Immediate).map_err(failed)?;
+        transaction.delete_table(HISTORY).map_err(failed)?;
+        let known = {
+            transaction.open_table(HISTORY).map_err(failed)?;
+            let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
+            let known = numbers.get("revision").map_err(failed)?.map(|guard| guard.value());
+            if let Some(last) = all().last() {
+                numbers.insert("compacted", last.revision).map_err(failed)?;
+            }
+            known.unwrap_or(FIRST_REVISION)
+        };
         transaction.commit().map_err(failed)?;
-        Ok(identity)
+        let mut transaction = database.begin_write().map_err(failed)?;
+        transaction.set_durability(Durability::Immediate).map_err(failed)?;
+        {
+            let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
+            for key in last.keys().filter(|key| gone(key)) {
+                objects.remove(*key).map_err(failed)?;
+            }
+        }
+        transaction.commit().map_err(failed)?;
+        // The database takes new pages from the end of its file, even those that have no place on the disk yet; so what is free
+        // within it goes back to the disk first.
+        if let Some(database) = &mut self.database {
+            database.compact().map_err(compacting)?;
+        }
+        let database = self.database()?;
+        let mut left: Vec<&Record> = records.iter().filter(|record| record.revision > known).collect();
+        while !left.is_empty() {
+            let mut bytes = 0;
+            let fit = left.iter().take_while(|record| {
+                let first = bytes == 0;
+                bytes += record.value.len() + 1;
+                first || bytes <= PIECE
+            });
+            let rest = left.split_off(fit.count());
+            Self::write(database, &left, None, gone)?;
+            left = rest;
+        }
+        Ok(())
     }
 
     fn initialise(database: &Database) -> Result<(), JournalError> {
@@ -191,17 +259,27 @@ impl RedbJournal {
         Ok(())
     }
 
-    fn write(database: &Database, records: &[Record], compacted: Option<u64>) -> Result<(), JournalError> {
+    /// Writes what the records say, but for values under keys that are `gone` by now.
+    fn write(
+        database: &Database,
+        records: &[&Record],
+        compacted: Option<u64>,
+        gone: impl Fn(&str) -> bool,
+    ) -> Result<(), JournalError> {
         let mut transaction = database.begin_write().map_err(failed)?;
         transaction.set_durability(Durability::Immediate).map_err(failed)?;
         {
             let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
             let mut history = transaction.open_table(HISTORY).map_err(failed)?;
             let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
+            // What is forgotten stays so: there may be more than the caller knows of.
+            let forgotten = numbers.get("compacted").map_err(failed)?.map(|guard| guard.value());
+            let forgotten = forgotten.unwrap_or(FIRST_REVISION);
             // Of a key that changed more than once the last change is what there is.
             let mut settled = HashSet::with_capacity(records.len());
             for record in records.iter().rev().filter(|record| settled.insert(&*record.key)) {
                 match record.kind {
+                    EventKind::Put if gone(&record.key) => {}
                     EventKind::Put => {
                         objects
                             .insert(
@@ -215,10 +293,8 @@ impl RedbJournal {
                     }
                 }
             }
-            for record in records
-                .iter()
-                .filter(|record| compacted.is_none_or(|compacted| record.revision > compacted))
-            {
+            let remembered = forgotten.max(compacted.unwrap_or_default());
+            for record in records.iter().filter(|record| record.revision > remembered) {
                 history
                     .insert(record.revision, encode_record(record).as_slice())
                     .map_err(failed)?;
@@ -227,6 +303,7 @@ impl RedbJournal {
                 numbers.insert("revision", last.revision).map_err(failed)?;
             }
             if let Some(compacted) = compacted {
+                let compacted = compacted.max(forgotten);
                 history.retain_in(..=compacted, |_, _| false).map_err(failed)?;
                 numbers.insert("compacted", compacted).map_err(failed)?;
             }
@@ -243,7 +320,8 @@ impl Journal for RedbJournal {
 
     fn append(&mut self, records: &[Record], compacted: Option<u64>) -> Result<(), JournalError> {
         let database = self.database()?;
-        Self::write(database, records, compacted)
+        let records: Vec<&Record> = records.iter().collect();
+        Self::write(database, &records, compacted, |_| false)
     }
 
     fn recover(&mut self, revision: u64) -> Result<Vec<Record>, JournalError> {
@@ -259,7 +337,7 @@ impl Journal for RedbJournal {
 }
 
 /// Nobody outside knows it, and no other store has it.
-fn new_identity() -> u64 {
+pub(crate) fn new_identity() -> u64 {
     use std::hash::BuildHasher as _;
     std::hash::RandomState::new().hash_one("identity")
 }
@@ -288,6 +366,13 @@ fn failed(error: impl Into<redb::Error>) -> JournalError {
         error @ (redb::Error::TableTypeMismatch { .. } | redb::Error::TableDoesNotExist(_)) => {
             JournalError::Damaged(error.to_string())
         }
+        other => JournalError::Failed(other.to_string()),
+    }
+}
+
+fn compacting(error: CompactionError) -> JournalError {
+    match error {
+        CompactionError::Storage(error) => storage(error),
         other => JournalError::Failed(other.to_string()),
     }
 }

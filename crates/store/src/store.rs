@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use imbl::OrdMap;
 use parking_lot::RwLock;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use crate::event::Ring;
 use crate::lock::DirectoryLock;
 use crate::watch::Interest;
-use crate::writer::{Request, Writer};
+use crate::writer::{Health, Request, Writer};
 use crate::{
     Compacted, Entry, Event, EventKind, Journal, JournalError, Loaded, LoggedJournal, OpenError, Snapshot, Watcher,
     Write, WriteError,
@@ -54,7 +54,8 @@ struct Inner {
     revision: watch::Receiver<u64>,
     interest: Arc<Interest>,
     /// Present until the store closes.
-    requests: Option<mpsc::UnboundedSender<Request>>,
+    requests: Option<mpsc::Sender<Request>>,
+    health: Arc<Health>,
     writer: Option<std::thread::JoinHandle<()>>,
     _lock: Option<DirectoryLock>,
 }
@@ -93,7 +94,11 @@ impl Store {
                 found,
                 known,
             },
-            JournalError::Full(detail) | JournalError::Failed(detail) => OpenError::File {
+            JournalError::Full(detail) => OpenError::Full {
+                path: path.clone(),
+                detail,
+            },
+            JournalError::Failed(detail) => OpenError::File {
                 path: path.clone(),
                 detail,
             },
@@ -117,12 +122,20 @@ impl Store {
     fn start(mut journal: impl Journal, limits: Limits, lock: Option<DirectoryLock>) -> Result<Self, JournalError> {
         let published = Arc::new(RwLock::new(restore(journal.load()?, &limits)));
         let (announce, revision) = watch::channel(published.read().snapshot.revision);
-        let (requests, received) = mpsc::unbounded_channel();
+        let (requests, received) = mpsc::channel();
         let interest = Arc::new(Interest::default());
-        let machine = Writer::new(Box::new(journal), published.clone(), announce, interest.clone(), limits);
+        let health = Arc::new(Health::default());
+        let machine = Writer::new(
+            Box::new(journal),
+            published.clone(),
+            announce,
+            interest.clone(),
+            limits,
+            health.clone(),
+        );
         let writer = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || machine.run(received))
+            .spawn(move || machine.run(&received))
             .map_err(|error| JournalError::Failed(format!("cannot start the writer: {error}")))?;
         Ok(Self {
             inner: Arc::new(Inner {
@@ -130,6 +143,7 @@ impl Store {
                 revision,
                 interest,
                 requests: Some(requests),
+                health,
                 writer: Some(writer),
                 _lock: lock,
             }),
@@ -152,6 +166,21 @@ impl Store {
     #[must_use]
     pub fn compacted(&self) -> u64 {
         self.inner.published.read().ring.compacted()
+    }
+
+    /// Whether writes are accepted, as far as is known: after one that the medium refused, no, until it takes one again.
+    ///
+    /// # Errors
+    /// What writers are told meanwhile.
+    pub fn writable(&self) -> Result<(), WriteError> {
+        self.inner.health.ask()
+    }
+
+    /// Bytes of values that were replaced or removed since the store was opened. Who holds a snapshot keeps at most as many in
+    /// memory as were added to this since it was taken, beside those of the history.
+    #[must_use]
+    pub fn displaced(&self) -> u64 {
+        self.inner.published.read().ring.displaced()
     }
 
     /// The state as it was at `revision`; at a revision that is still to come, the present state.
@@ -221,6 +250,17 @@ impl Store {
     /// # Errors
     /// [`Compacted`] when events behind `position` are already forgotten.
     pub fn events_after(&self, prefix: &str, position: u64, limit: usize) -> Result<(u64, Vec<Arc<Event>>), Compacted> {
+        self.events_within(prefix, position, limit, usize::MAX)
+    }
+
+    /// The same, and no more when there are so many `bytes` of values.
+    pub(crate) fn events_within(
+        &self,
+        prefix: &str,
+        position: u64,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<(u64, Vec<Arc<Event>>), Compacted> {
         let published = self.inner.published.read();
         let compacted = published.ring.compacted();
         if position < compacted {
@@ -230,13 +270,14 @@ impl Store {
             });
         }
         let mut events = Vec::new();
-        let mut reached = position;
+        let (mut reached, mut size) = (position, 0);
         for event in published.ring.after(position) {
             if event.key.starts_with(prefix) {
+                size += event.size();
                 events.push(event.clone());
             }
             reached = event.revision;
-            if events.len() == limit {
+            if events.len() == limit || size >= bytes {
                 return Ok((reached, events));
             }
         }
@@ -282,6 +323,27 @@ fn restore(loaded: Loaded, limits: &Limits) -> Published {
         },
         ring,
     }
+}
+
+/// Makes a folder the owner's alone, before anything is in it or now: `--data` holds everybody's Secrets. One that holds what
+/// is not ours (a home folder, `/tmp`) is left as it is; the files in it are private each by itself.
+pub(crate) fn keep_folder_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let mode = std::fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let ours = path.join(FILE_NAME).exists() || std::fs::read_dir(path)?.next().is_none();
+    if !ours || mode & 0o1000 != 0 {
+        tracing::warn!(folder = %path.display(), "the data folder holds what is not ours, so others may still look into it");
+        return Ok(());
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).or_else(|error| {
+        // Not ours to change: the files in it are private all the same.
+        tracing::warn!(folder = %path.display(), %error, "the data folder can't be made private");
+        Ok(())
+    })
 }
 
 /// Makes the file the owner's alone before anything is in it: it holds everybody's Secrets.

@@ -10,6 +10,8 @@ use crate::{Event, Store};
 
 /// How many events a cursor takes out of the shared history at once.
 const BATCH: usize = 256;
+/// And how many bytes of values: what it has taken stays in memory, though the history has forgotten it.
+const BATCH_BYTES: usize = 64 * 1024;
 
 /// The watcher fell off the history: the events behind its revision are forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -56,10 +58,18 @@ impl Watcher {
     }
 
     fn look(&mut self) -> Result<(), Compacted> {
-        let (position, events) = self.store.events_after(&self.prefix, self.position, BATCH)?;
+        let (position, events) = self
+            .store
+            .events_within(&self.prefix, self.position, BATCH, BATCH_BYTES)?;
         self.position = position;
         self.pending.extend(events);
         Ok(())
+    }
+
+    /// A change that was taken out of the history together with one before it. It is nobody else's business whether there are
+    /// more.
+    pub fn taken(&mut self) -> Option<Arc<Event>> {
+        self.pending.pop_front()
     }
 
     /// Waits for the next change. `None` when the store has closed. Cancelling it loses nothing.

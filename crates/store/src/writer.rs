@@ -1,9 +1,12 @@
-//! The one writer: gathers what is waiting, decides it in order, commits once, publishes, answers.
+//! The one writer: gathers what is waiting, decides it in order, commits once, publishes, answers. Owns what happens while
+//! the medium refuses: how often it is tried again, and who may write all the same. Refuses to end before the store does.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use crate::store::Published;
 use crate::watch::Interest;
@@ -36,15 +39,32 @@ pub struct Write {
     pub expect: Expect,
     /// The change.
     pub change: Change,
+    /// A put that is a step of a deletion, such as the mark that one has begun. On a full disk it has a place where other
+    /// puts have none, as deletions have, if it is hardly longer than what it replaces.
+    pub frees: bool,
 }
+
+impl Write {
+    /// Whether it may use what is kept for deletions, beside what is stored now.
+    fn may_use_reserve(&self, current: Option<&Arc<Entry>>) -> bool {
+        match &self.change {
+            Change::Delete(_) => true,
+            Change::Put(payload) => {
+                let before = current.map_or(0, |entry| entry.bytes.len());
+                self.frees && payload.at(0).len() <= before + LONGEST_MARK
+            }
+        }
+    }
+}
+
+/// By how much a step of a deletion may be longer than what it replaces.
+const LONGEST_MARK: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) write: Write,
     pub(crate) reply: oneshot::Sender<Result<Arc<Entry>, WriteError>>,
 }
-
-type Reply = oneshot::Sender<Result<Arc<Entry>, WriteError>>;
 
 pub(crate) struct Writer {
     journal: Box<dyn Journal>,
@@ -58,10 +78,38 @@ pub(crate) struct Writer {
     journal_compacted: u64,
     /// The last append failed; the journal has to be recovered first.
     broken: bool,
+    /// Since an append failed, and until one succeeds or the journal says that it would.
+    trouble: Option<Trouble>,
+    health: Arc<Health>,
+}
+
+/// What there is while the medium refuses.
+#[derive(Debug)]
+struct Trouble {
+    /// When it was tried last.
+    tried: Instant,
+}
+
+/// Whether the store can be written, for those who ask.
+#[derive(Debug, Default)]
+pub(crate) struct Health(RwLock<Option<WriteError>>);
+
+impl Health {
+    pub(crate) fn ask(&self) -> Result<(), WriteError> {
+        self.0.read().clone().map_or(Ok(()), Err)
+    }
+
+    fn set(&self, refusal: Option<WriteError>) {
+        *self.0.write() = refusal;
+    }
 }
 
 /// How far memory may be ahead of the journal in forgetting: forgetting costs a scan, so it is done in bulk.
 const COMPACT_EVERY: u64 = 4096;
+/// How long a medium that refused is left alone, however many ask.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often it is looked at when nobody asks.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Writer {
     pub(crate) fn new(
@@ -70,6 +118,7 @@ impl Writer {
         announce: watch::Sender<u64>,
         interest: Arc<Interest>,
         limits: Limits,
+        health: Arc<Health>,
     ) -> Self {
         let journal_compacted = published.read().ring.compacted();
         Self {
@@ -81,74 +130,155 @@ impl Writer {
             limits,
             journal_compacted,
             broken: false,
+            trouble: None,
+            health,
         }
     }
 
-    pub(crate) fn run(mut self, mut requests: mpsc::UnboundedReceiver<Request>) {
-        while let Some(first) = requests.blocking_recv() {
-            let mut batch = vec![first];
-            while batch.len() < self.limits.batch {
-                let Ok(next) = requests.try_recv() else { break };
-                batch.push(next);
+    pub(crate) fn run(mut self, requests: &Receiver<Request>) {
+        loop {
+            let first = match &self.trouble {
+                None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(trouble) => {
+                    let left = LOOK.saturating_sub(trouble.tried.elapsed());
+                    if left.is_zero() {
+                        // However many deletions come meanwhile.
+                        Err(RecvTimeoutError::Timeout)
+                    } else {
+                        requests.recv_timeout(left)
+                    }
+                }
+            };
+            match first {
+                Ok(first) => {
+                    let mut batch = vec![first];
+                    while batch.len() < self.limits.batch {
+                        let Ok(next) = requests.try_recv() else { break };
+                        batch.push(next);
+                    }
+                    self.take(batch);
+                }
+                Err(RecvTimeoutError::Timeout) => self.look(),
+                Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.commit(batch);
         }
     }
 
-    fn commit(&mut self, batch: Vec<Request>) {
-        if self.broken
-            && let Err(error) = self.recover()
-        {
-            let refused = refusal(&error);
-            for request in batch {
-                let _ = request.reply.send(Err(refused.clone()));
-            }
-            return;
+    /// Nobody asks, and whether the store can be written again has to be known.
+    fn look(&mut self) {
+        match self.recover().and_then(|()| self.journal.make_ready()) {
+            Ok(()) => self.is_well(),
+            Err(error) => self.is_in_trouble(&error),
         }
+    }
+
+    fn take(&mut self, batch: Vec<Request>) {
+        let mut batch = batch;
+        if let Some(Trouble { tried }) = self.trouble {
+            let others = self.take_what_frees(batch);
+            if others.is_empty() {
+                return;
+            }
+            std::thread::sleep(PAUSE.saturating_sub(tried.elapsed()));
+            if let Err(error) = self.recover() {
+                self.is_in_trouble(&error);
+                return refuse(others, &error);
+            }
+            batch = others;
+        }
+        match self.commit(batch, false) {
+            Ok(0) => {}
+            Ok(_) => self.is_well(),
+            Err((error, refused)) => {
+                self.is_in_trouble(&error);
+                let others = match error {
+                    JournalError::Full(_) => self.take_what_frees(refused),
+                    _ => refused,
+                };
+                refuse(others, &error);
+            }
+        }
+    }
+
+    /// Writes what may use what is kept for deletions, and gives back the rest.
+    fn take_what_frees(&mut self, batch: Vec<Request>) -> Vec<Request> {
+        let state = self.published.read().snapshot.clone();
+        let (frees, others): (Vec<Request>, Vec<Request>) = batch
+            .into_iter()
+            .partition(|request| request.write.may_use_reserve(state.get(&request.write.key)));
+        if !frees.is_empty() {
+            match self.recover() {
+                Err(error) => refuse(frees, &error),
+                Ok(()) => {
+                    if let Err((error, refused)) = self.commit(frees, true) {
+                        refuse(refused, &error);
+                    }
+                }
+            }
+        }
+        others
+    }
+
+    fn is_well(&mut self) {
+        if self.trouble.take().is_some() {
+            self.health.set(None);
+            tracing::warn!("the store can be written again");
+        }
+    }
+
+    fn is_in_trouble(&mut self, error: &JournalError) {
+        let tried = Instant::now();
+        if self.trouble.replace(Trouble { tried }).is_none() {
+            tracing::error!(%error, "the store can't be written");
+        }
+        self.health.set(Some(refusal(error)));
+    }
+
+    /// Decides and writes: how much was written, or why nothing was, with those who asked for it.
+    fn commit(&mut self, batch: Vec<Request>, from_reserve: bool) -> Result<usize, (JournalError, Vec<Request>)> {
         let mut state = self.published.read().snapshot.clone();
         let mut events = Vec::with_capacity(batch.len());
-        let mut replies: Vec<(Reply, Arc<Entry>)> = Vec::with_capacity(batch.len());
-        for Request { write, reply } in batch {
+        let mut accepted = Vec::with_capacity(batch.len());
+        for request in batch {
             // A caller that is gone asked for nothing any more; its write must not happen unseen.
-            if reply.is_closed() {
+            if request.reply.is_closed() {
                 continue;
             }
-            match decide(&state, write) {
+            match decide(&state, &request.write) {
                 Ok(event) => {
                     state.apply(&event);
-                    replies.push((reply, event.entry.clone()));
                     events.push(event);
+                    accepted.push(request);
                 }
                 Err(error) => {
-                    let _ = reply.send(Err(error));
+                    let _ = request.reply.send(Err(error));
                 }
             }
         }
         if events.is_empty() {
-            return;
+            return Ok(0);
         }
         let records: Vec<Record> = events.iter().map(record).collect();
         let forgotten = self.published.read().ring.compacted();
         let compact = (forgotten > self.journal_compacted + COMPACT_EVERY).then_some(forgotten);
-        match self.journal.append(&records, compact) {
-            Ok(()) => {
-                if let Some(compacted) = compact {
-                    self.journal_compacted = compacted;
-                }
-                self.publish(state, events);
-                for (reply, entry) in replies {
-                    let _ = reply.send(Ok(entry));
-                }
-            }
-            Err(error) => {
-                tracing::error!(%error, "the store could not be written");
-                self.broken = true;
-                let refused = refusal(&error);
-                for (reply, _) in replies {
-                    let _ = reply.send(Err(refused.clone()));
-                }
-            }
+        let written = if from_reserve {
+            self.journal.append_from_reserve(&records)
+        } else {
+            self.journal.append(&records, compact)
+        };
+        if let Err(error) = written {
+            self.broken = true;
+            return Err((error, accepted));
         }
+        if let Some(compacted) = compact.filter(|_| !from_reserve) {
+            self.journal_compacted = compacted;
+        }
+        let entries: Vec<Arc<Entry>> = events.iter().map(|event| event.entry.clone()).collect();
+        self.publish(state, events);
+        for (request, entry) in accepted.into_iter().zip(entries) {
+            let _ = request.reply.send(Ok(entry));
+        }
+        Ok(records.len())
     }
 
     fn publish(&mut self, state: Snapshot, events: Vec<Event>) {
@@ -172,6 +302,9 @@ impl Writer {
 
     /// A failed append may have reached the disk all the same: what is there is published, so that memory and disk agree.
     fn recover(&mut self) -> Result<(), JournalError> {
+        if !self.broken {
+            return Ok(());
+        }
         let mut state = self.published.read().snapshot.clone();
         let records = self.journal.recover(state.revision)?;
         let mut events = Vec::with_capacity(records.len());
@@ -198,8 +331,17 @@ impl Writer {
 }
 
 impl Drop for Writer {
+    /// However it ends, be it by a fault of its own: nothing is written any more.
     fn drop(&mut self) {
+        self.health.set(Some(WriteError::Closed));
         self.interest.close();
+    }
+}
+
+fn refuse(requests: Vec<Request>, error: &JournalError) {
+    let refused = refusal(error);
+    for request in requests {
+        let _ = request.reply.send(Err(refused.clone()));
     }
 }
 
@@ -210,7 +352,7 @@ fn refusal(error: &JournalError) -> WriteError {
     }
 }
 
-fn decide(state: &Snapshot, write: Write) -> Result<Event, WriteError> {
+fn decide(state: &Snapshot, write: &Write) -> Result<Event, WriteError> {
     let current = state.get(&write.key);
     let as_expected = match (write.expect, current) {
         (Expect::Absent, None) => true,
@@ -223,14 +365,14 @@ fn decide(state: &Snapshot, write: Write) -> Result<Event, WriteError> {
         });
     }
     let revision = state.revision + 1;
-    let (kind, payload) = match write.change {
+    let (kind, payload) = match &write.change {
         Change::Put(payload) => (EventKind::Put, payload),
         Change::Delete(payload) => (EventKind::Delete, payload),
     };
     let previous = current.cloned();
     Ok(Event {
         revision,
-        key: write.key,
+        key: write.key.clone(),
         kind,
         entry: Arc::new(Entry {
             revision,

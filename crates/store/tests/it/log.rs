@@ -121,9 +121,6 @@ async fn a_torn_end_is_left_out() {
         let hole = |bytes: &mut Vec<u8>| bytes[start + from * 512..start + (from + 1) * 512].fill(0);
         assert_eq!(damaged(copy.path(), hole).unwrap(), 19, "{from}");
     }
-    for cut in [start, start + 512, start + 700, start + BLOCK] {
-        assert_eq!(damaged(copy.path(), |bytes| bytes.truncate(cut)).unwrap(), 19, "{cut}");
-    }
     // What fills up the last block is nobody's.
     assert_eq!(damaged(copy.path(), |bytes| bytes[end - 1] = 0).unwrap(), 20);
 }
@@ -185,11 +182,66 @@ async fn a_lost_part_that_others_follow_is_found() {
         );
     }
     assert!(damaged(copy.path(), |bytes| *bytes = b"no log".to_vec()).is_err());
-    assert_eq!(
-        damaged(copy.path(), Vec::clear).unwrap(),
-        0,
-        "as if nothing had been written"
-    );
+}
+
+/// A crash tears the last frame and takes nothing away from the file: one that is shorter than it was lost what was
+/// acknowledged, be it a frame or only the space behind the last one.
+#[tokio::test]
+async fn a_file_that_was_cut_short_is_no_torn_end() {
+    let copy = killed(20).await;
+    let length = std::fs::metadata(copy.path().join(LOGS[0])).unwrap().len();
+    let length = usize::try_from(length).unwrap();
+    let mut cuts = frames(copy.path());
+    cuts.extend(cuts.clone().into_iter().map(|cut| cut + 512));
+    cuts.extend([0, 1, 700, 8192, length / 2, length - BLOCK, length - 1]);
+    for cut in cuts {
+        let error = damaged(copy.path(), |bytes| bytes.truncate(cut)).unwrap_err();
+        assert!(
+            error.contains("cut short") && error.contains("put the whole file back"),
+            "{cut}: {error}"
+        );
+    }
+    // And the one that nothing is in.
+    let other = copied(copy.path());
+    std::fs::write(other.path().join(LOGS[1]), b"").unwrap();
+    let error = opened(other.path()).unwrap_err();
+    assert!(error.contains("cut short") && error.contains(LOGS[1]), "{error}");
+    for name in LOGS {
+        let copy = copied(copy.path());
+        std::fs::remove_file(copy.path().join(name)).unwrap();
+        let opened = opened(copy.path());
+        // Without the one that everything is in nothing tells that there was anything; the other one is missed.
+        match name == LOGS[1] {
+            true => assert!(opened.unwrap_err().contains("objects-1.log is missing")),
+            false => assert_eq!(opened, Ok(0)),
+        }
+    }
+}
+
+/// As the second format had it: the files of the log do not say how long they are, and grow by a frame.
+#[tokio::test]
+async fn a_log_of_the_second_format_is_taken_over() {
+    const NUMBERS: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("numbers");
+    let copy = killed(20).await;
+    let database = redb::Database::create(copy.path().join(TABLES)).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(NUMBERS).unwrap().insert("format", 2).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    for name in LOGS {
+        let bytes = std::fs::read(copy.path().join(name)).unwrap();
+        std::fs::write(copy.path().join(name), &bytes[BLOCK..]).unwrap();
+    }
+    let frames = frames(copy.path());
+    let [.., start, _] = frames[..] else {
+        panic!("{frames:?}")
+    };
+    for cut in [start, start + 512, start + 700, start + BLOCK] {
+        assert_eq!(damaged(copy.path(), |bytes| bytes.truncate(cut)).unwrap(), 19, "{cut}");
+    }
+    assert_eq!(opened(copy.path()), Ok(20));
+    // Closed, it is one of this format.
+    assert_eq!(opened(copy.path()), Ok(20));
 }
 
 #[tokio::test]
@@ -285,9 +337,9 @@ async fn tables_of_the_first_format_are_taken_over() {
         assert_eq!(listed(&open(directory).snapshot(), "/"), ["/a=1@2", "/b=1@3", "/c=1@4"]);
     }
     // One of a later program is not touched.
-    set_format(3);
+    set_format(4);
     let error = Store::open(directory.path(), Limits::default()).unwrap_err();
-    assert!(error.to_string().contains("format 3"), "{error}");
+    assert!(error.to_string().contains("format 4"), "{error}");
 }
 
 const FULL: &str = "STORE_FULL_DIRECTORY";

@@ -13,6 +13,7 @@ mod backups;
 mod crash;
 mod damage;
 mod failing;
+mod full;
 mod history;
 mod log;
 mod model;
@@ -33,6 +34,7 @@ async fn put(store: &Store, key: &str, expect: Expect, value: &str) -> Result<Ar
             key: key.into(),
             expect,
             change,
+            frees: false,
         })
         .await
 }
@@ -44,6 +46,7 @@ async fn delete(store: &Store, key: &str, revision: u64) -> Result<Arc<Entry>, W
             key: key.into(),
             expect: Expect::Revision(revision),
             change,
+            frees: false,
         })
         .await
 }

@@ -51,7 +51,7 @@ proptest! {
                 None => Expect::Absent,
             };
             let open_store = store.as_ref().unwrap();
-            let written = runtime.block_on(open_store.write(Write { key: key.as_str().into(), expect, change })).unwrap();
+            let written = runtime.block_on(open_store.write(Write { key: key.as_str().into(), expect, change, frees: false })).unwrap();
             match value {
                 Some(value) => model.insert(key, (char::from(value % 128).to_string(), written.revision)),
                 None => model.remove(&key),

@@ -1,0 +1,203 @@
+//! The thread that the tables belong to: it brings full files of the log into them. Owns what is done when there is no
+//! space for that; refuses to lose a job.
+
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::log::Segment;
+use crate::reserve::Ballast;
+use crate::{EventKind, Journal, JournalError, Record, RedbJournal};
+
+/// How much of the log is kept for deletions on a full disk.
+const RESERVE: u64 = 2 << 20;
+
+/// A full segment: its records go into the tables, and it is made empty.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) records: Vec<Record>,
+    /// What comes after them and stays in the log. What it deletes need not be brought in at all.
+    pub(crate) ahead: Vec<Record>,
+    pub(crate) compacted: Option<u64>,
+    pub(crate) segment: Segment,
+    pub(crate) length: u64,
+    /// The reserve, if something is in it.
+    pub(crate) reserve: Option<Segment>,
+    /// There is none, and there should be.
+    pub(crate) make_reserve: bool,
+}
+
+/// What is empty again.
+#[derive(Debug)]
+pub(crate) struct Emptied {
+    pub(crate) segment: Segment,
+    pub(crate) reserve: Option<Segment>,
+}
+
+type Done = Result<Emptied, Box<(Job, JournalError)>>;
+
+/// The thread.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    pub(crate) jobs: mpsc::Sender<Job>,
+    pub(crate) done: mpsc::Receiver<Done>,
+    pub(crate) thread: std::thread::JoinHandle<()>,
+}
+
+/// Where what is kept for a full disk has its place, and whose it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Keeping {
+    pub(crate) reserve: PathBuf,
+    pub(crate) ballast: PathBuf,
+    pub(crate) identity: u64,
+}
+
+impl Follower {
+    pub(crate) fn start(tables: RedbJournal, keeping: Keeping) -> Result<Self, JournalError> {
+        let (jobs, waiting) = mpsc::channel::<Job>();
+        let (answers, done) = mpsc::channel();
+        let mut work = Work {
+            tables,
+            ballast: Ballast::new(&keeping.ballast),
+            keeping,
+            hopeless: None,
+        };
+        let work = move || {
+            for mut job in waiting {
+                // A fault of the database library is an error like others: it is opened anew.
+                let followed = std::panic::catch_unwind(AssertUnwindSafe(|| work.follow(&mut job)));
+                let followed = followed
+                    .unwrap_or_else(|_| Err(JournalError::Failed("the tables' library failed on them".to_owned())));
+                let answer = match followed {
+                    Ok(()) => Ok(work.emptied(job)),
+                    Err(error) => {
+                        // After an error the tables refuse everything until they are opened anew.
+                        work.tables.close();
+                        Err(Box::new((job, error)))
+                    }
+                };
+                if answers.send(answer).is_err() {
+                    break;
+                }
+            }
+            work.ballast.give_up();
+        };
+        let thread = std::thread::Builder::new()
+            .name("store-tables".to_owned())
+            .spawn(work)?;
+        Ok(Self { jobs, done, thread })
+    }
+}
+
+/// A try that the disk had no space for. A try opens the tables anew, which may take long; so the same is tried again only
+/// when there is space, and not all the time even then.
+#[derive(Debug)]
+struct Hopeless {
+    count: usize,
+    until: Instant,
+    error: JournalError,
+}
+
+/// How long the same is not tried again, and how many times as long as it took.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_SHARE: u32 = 10;
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+struct Work {
+    tables: RedbJournal,
+    ballast: Ballast,
+    keeping: Keeping,
+    /// What was too much for the disk.
+    hopeless: Option<Hopeless>,
+}
+
+impl Work {
+    /// The same once more does no harm: it puts the same under the same keys.
+    fn follow(&mut self, job: &mut Job) -> Result<(), JournalError> {
+        let count = job.records.len() + job.ahead.len();
+        if let Some(hopeless) = self.hopeless.as_ref().filter(|hopeless| hopeless.count == count) {
+            if Instant::now() < hopeless.until {
+                return Err(hopeless.error.clone());
+            }
+            self.ballast.look_for_space()?;
+        }
+        let began = Instant::now();
+        if !job.records.is_empty() || job.compacted.is_some() {
+            // What is kept is used only for there being less afterwards, and while nothing else is written.
+            let deletes = |record: &Record| record.kind == EventKind::Delete;
+            let taken = if job.reserve.is_some() || job.ahead.iter().any(deletes) {
+                take_in(&mut self.tables, &self.ballast, &job.records, &job.ahead, job.compacted)
+            } else {
+                self.tables.append(&job.records, job.compacted)
+            };
+            if let Err(error @ JournalError::Full(_)) = &taken {
+                let pause = (began.elapsed() * PAUSE_SHARE).clamp(PAUSE, LONGEST_PAUSE);
+                self.hopeless = Some(Hopeless {
+                    count,
+                    until: Instant::now() + pause,
+                    error: error.clone(),
+                });
+            }
+            taken?;
+            // Should what follows fail, this is done.
+            (job.records, job.ahead, job.compacted) = (Vec::new(), Vec::new(), None);
+        }
+        self.hopeless = None;
+        job.segment.clear(job.length)?;
+        match &mut job.reserve {
+            Some(reserve) => reserve.clear(RESERVE),
+            None => Ok(()),
+        }
+    }
+
+    /// Sees to what is kept for a full disk, as far as there is space for it now.
+    fn emptied(&self, job: Job) -> Emptied {
+        let reserve = job
+            .reserve
+            .or_else(|| job.make_reserve.then(|| self.reserve().ok()).flatten());
+        let _without = self.ballast.fill();
+        Emptied {
+            segment: job.segment,
+            reserve,
+        }
+    }
+
+    fn reserve(&self) -> Result<Segment, JournalError> {
+        let path = &self.keeping.reserve;
+        let reserve = Segment::set_aside(path, self.keeping.identity, RESERVE)?;
+        sync_folder(path)?;
+        Ok(reserve)
+    }
+}
+
+/// Brings records into the tables, on a full disk with whatever helps.
+pub(crate) fn take_in(
+    tables: &mut RedbJournal,
+    ballast: &Ballast,
+    records: &[Record],
+    ahead: &[Record],
+    compacted: Option<u64>,
+) -> Result<(), JournalError> {
+    match tables.append(records, compacted) {
+        Err(JournalError::Full(_)) => {}
+        other => return other,
+    }
+    // After an error the tables refuse everything until they are opened anew.
+    tables.close();
+    ballast.give_up();
+    tables
+        .append_sparingly(records, ahead)
+        .inspect_err(|_| tables.close())?;
+    tracing::warn!("the disk is full: the store gave up its history; after a start, who watches lists anew");
+    Ok(())
+}
+
+/// Makes the names of the files beside `path` durable.
+pub(crate) fn sync_folder(path: &Path) -> Result<(), JournalError> {
+    if let Some(folder) = path.parent() {
+        std::fs::File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
