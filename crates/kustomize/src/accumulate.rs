@@ -3,8 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::collection::{Collection, Trouble};
 use crate::config::TransformerConfig;
 use crate::decode::{Decoder, Spot};
@@ -14,12 +12,12 @@ use crate::generate::{self, Place};
 use crate::id::Key;
 use crate::kustomization::{self, FILE_NAMES, Kustomization};
 use crate::load::{Loader, is_remote, join};
+use crate::meter;
 use crate::origin::Origin;
 use crate::patch::PatchTrouble;
 use crate::resource::Resource;
 use crate::steps::{self, Step};
 use crate::tree::{Entry, Found, is_within, resolve};
-use crate::yaml::json::configuration_value;
 use crate::yaml::read::Lines;
 
 /// What has been accumulated so far.
@@ -151,7 +149,7 @@ impl Builder<'_> {
         kustomization: &Kustomization,
         mut into: Accumulated,
     ) -> Result<Accumulated, Error> {
-        steps::refuse_unsupported(kustomization)?;
+        kustomization::refuse_unsupported(kustomization)?;
         let mut errors = Vec::new();
         let mut known = into.resources.keys();
         for (index, reference) in kustomization.resources.iter().enumerate() {
@@ -159,10 +157,15 @@ impl Builder<'_> {
             if let Err(error) = self.resource(frame, kustomization, &field, reference, &mut into, &mut known) {
                 errors.push(error);
             }
+            if meter::spent().is_some() {
+                // Every other entry would say the same.
+                break;
+            }
         }
         if let Some(error) = Error::of(errors) {
             return Err(error);
         }
+        meter::check().map_err(|message| field_error(kustomization, 1, "resources", message))?;
         let own = self.configuration(frame, kustomization)?;
         merge_config(&mut into, &own).map_err(|message| field_error(kustomization, 1, "configurations", message))?;
         if !kustomization.crds.is_empty() {
@@ -209,6 +212,7 @@ impl Builder<'_> {
                 if let Some(origin) = &frame.origin {
                     let origin = origin.appended(path).to_text();
                     for resource in &mut resources {
+                        meter::text(origin.len());
                         resource
                             .set_origin(origin.clone())
                             .map_err(|trouble| self.error(trouble))?;
@@ -228,6 +232,7 @@ impl Builder<'_> {
                     merge_config(into, &config).map_err(&at)?;
                 }
                 for var in child.vars {
+                    meter::work(1 + into.vars.len());
                     if into.vars.iter().any(|known| known.name == var.name) {
                         return Err(at(format!("var '{}' already encountered", var.name)));
                     }
@@ -328,44 +333,6 @@ impl Builder<'_> {
         ))
     }
 
-    /// Takes the schema that a kustomization brings.
-    pub(crate) fn take_schema(&self, directory: &str, kustomization: &Kustomization) -> Result<(), Error> {
-        let Some(openapi) = &kustomization.openapi else {
-            return Ok(());
-        };
-        let at = |message: String| field_error(kustomization, openapi.line, "openapi", message);
-        for key in openapi
-            .value
-            .keys()
-            .filter(|key| !matches!(key.as_str(), "path" | "version"))
-        {
-            self.warnings.borrow_mut().push(format!(
-                "{}:{}: openapi: unknown name '{key}'",
-                kustomization.path, openapi.line
-            ));
-        }
-        let document = match openapi.value.get("path") {
-            None => None,
-            Some(path) => {
-                let at = |message: String| field_error(kustomization, openapi.line, "openapi.path", message);
-                let (found, bytes) = self
-                    .loader
-                    .read(directory, path)
-                    .map_err(|error| at(error.to_string()))?;
-                let text = Loader::text(&found, bytes)?;
-                let document = self
-                    .json_or_yaml(&found, &text)
-                    .map_err(|error| at(error.to_string()))?;
-                if text.is_empty() {
-                    return Err(at(format!("invalid schema file: '{found}' is empty")));
-                }
-                // A file of comments, or null, defines nothing.
-                Some(document.unwrap_or_else(|| Value::Object(serde_json::Map::new())))
-            }
-        };
-        self.loader.schema.set(&openapi.value, document).map_err(at)
-    }
-
     /// The kustomization of a directory, generated when it has none and the caller wants that.
     pub(crate) fn open(&self, directory: &str) -> Result<Kustomization, Error> {
         match self.kustomization(directory) {
@@ -397,78 +364,6 @@ impl Builder<'_> {
         Ok(accumulated)
     }
 
-    /// The fields of the transformers for one kustomization: defaults and `configurations`.
-    fn configuration(&self, frame: &Frame, kustomization: &Kustomization) -> Result<Arc<TransformerConfig>, Error> {
-        let mut custom = TransformerConfig::default();
-        for (index, reference) in kustomization.configurations.iter().enumerate() {
-            let field = format!("configurations[{index}]");
-            let at = |message: String| field_error(kustomization, reference.line, &field, message);
-            let (path, bytes) = self
-                .loader
-                .read(&frame.root, &reference.value)
-                .map_err(|error| at(error.to_string()))?;
-            let text = Loader::text(&path, bytes)?;
-            let Some(node) = self.loader.strict_configuration(&path, &text)? else {
-                continue;
-            };
-            let decoder = Decoder::new(&path, true);
-            let mut read = TransformerConfig::read(&decoder, &node);
-            decoder.finish()?;
-            read.sort();
-            custom = custom.merge(&mut read).map_err(at)?;
-        }
-        if kustomization.configurations.is_empty() {
-            return Ok(TransformerConfig::defaults());
-        }
-        let merged = TransformerConfig::defaults().merge(&mut custom);
-        merged
-            .map(Arc::new)
-            .map_err(|message| field_error(kustomization, 1, "configurations", message))
-    }
-
-    /// A file that is read as JSON when it begins like it, and as YAML otherwise.
-    fn json_or_yaml(&self, path: &str, text: &str) -> Result<Option<Value>, Error> {
-        if text.starts_with('{') {
-            return serde_json::from_str(text).map(Some).map_err(|error| Error::Yaml {
-                path: path.to_owned(),
-                line: u32::try_from(error.line()).unwrap_or(0),
-                message: error.to_string(),
-            });
-        }
-        let Some(node) = self.loader.configuration(path, text, Lines::After(0))? else {
-            return Ok(None);
-        };
-        configuration_value(&node).map(Some).map_err(|problem| Error::Yaml {
-            path: path.to_owned(),
-            line: problem.line,
-            message: problem.message,
-        })
-    }
-
-    /// The fields that the schemas under `crds` name.
-    fn crds(&self, frame: &Frame, kustomization: &Kustomization) -> Result<Arc<TransformerConfig>, Error> {
-        let mut config = TransformerConfig::default();
-        for (index, reference) in kustomization.crds.iter().enumerate() {
-            let field = format!("crds[{index}]");
-            let at = |message: String| field_error(kustomization, reference.line, &field, message);
-            let (path, bytes) = self
-                .loader
-                .read(&frame.root, &reference.value)
-                .map_err(|error| at(error.to_string()))?;
-            let text = Loader::text(&path, bytes)?;
-            if text.is_empty() {
-                // kustomize crashes.
-                return Err(at(format!("'{path}' is empty")));
-            }
-            let mut read = match self.json_or_yaml(&path, &text)? {
-                Some(value) => crate::crds::configuration(value).map_err(at)?,
-                None => continue,
-            };
-            config = config.merge(&mut read).map_err(at)?;
-        }
-        Ok(Arc::new(config))
-    }
-
     fn run_generators(
         &self,
         frame: &Frame,
@@ -487,6 +382,10 @@ impl Builder<'_> {
                     (own, None) => own,
                     (own, Some(global)) => Some(own.unwrap_or_default().over(global)),
                 };
+                if let Some(options) = &options {
+                    let labels = options.labels.iter().chain(&options.annotations);
+                    meter::text(labels.map(|(key, text)| 64 + key.len() + text.len()).sum());
+                }
                 let place = Place {
                     path: &kustomization.path,
                     source: kustomization.source,
@@ -494,6 +393,7 @@ impl Builder<'_> {
                     field: &field,
                     root: &frame.root,
                 };
+                meter::check().map_err(|message| place.error(arguments.line, "", message))?;
                 let mut made = generate::resource(&self.loader, &arguments.value, options.as_ref(), is_secret, place)?;
                 if let Some(origin) = &frame.origin {
                     let kind = if is_secret {
@@ -533,6 +433,7 @@ impl Builder<'_> {
             } = step;
             action
                 .run(resources)
+                .and_then(|()| meter::check().map_err(PatchTrouble::Target))
                 .map_err(|trouble| self.step_error(kustomization, line, &field, trouble))?;
             let origin = origin.or_else(|| {
                 frame
@@ -541,14 +442,18 @@ impl Builder<'_> {
                     .map(|origin| origin.configured_in(file_name(kustomization), "builtin", kind))
             });
             if let Some(origin) = origin.filter(|_| frame.origin.is_some()) {
+                let (text, item) = (origin.to_text(), origin.to_item());
                 for resource in &mut resources.list {
                     resource.settle_annotations();
+                    meter::text(item.len());
                     match &resource.notes.origin {
-                        None => resource.notes.origin = Some(origin.to_text()),
-                        Some(_) => resource.notes.transformations.push_str(&origin.to_item()),
+                        None => resource.notes.origin = Some(text.clone()),
+                        Some(_) => resource.notes.transformations.push_str(&item),
                     }
+                    meter::check().map_err(|message| field_error(kustomization, line, &field, message))?;
                 }
             }
+            meter::text(kustomization.path.len() + 64);
             let step = {
                 let mut steps = self.steps.borrow_mut();
                 steps.push(format!("{kind} ({}:{line})", kustomization.path));
@@ -558,6 +463,7 @@ impl Builder<'_> {
                 .list
                 .iter_mut()
                 .for_each(|resource| resource.notes.touched_by.push(step));
+            meter::work(resources.list.len());
             resources.drop_empty();
         }
         Ok(())

@@ -12,6 +12,7 @@ use crate::fields::{FieldSpec, Image, Patch, Selector};
 use crate::id::Gvk;
 use crate::kustomization::Kustomization;
 use crate::load::Loader;
+use crate::meter;
 use crate::options::{Options, Overrides, Reorder};
 use crate::origin::Origin;
 use crate::output::{Build, BuiltResource};
@@ -29,8 +30,14 @@ const VERSION: &str = "v5.8.1";
 /// When the tree can't be built; the error names file, line, field and the bases that led there.
 pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<Build, Error> {
     let mut resources = Vec::new();
-    let warnings = build_each(tree, directory, options, &mut |resource| resources.push(resource))?;
-    Ok(Build { resources, warnings })
+    let metering = meter::begin(options.budget, &options.stop);
+    let outcome = build_tree(tree, directory, options, &mut |resource| resources.push(resource));
+    let warnings = settle(outcome, directory)?;
+    Ok(Build {
+        resources,
+        warnings,
+        used: metering.used(),
+    })
 }
 
 /// Builds as [`build`] does, but hands over one resource at a time and forgets it, so that all of them are never held in every form
@@ -55,6 +62,24 @@ pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<
 /// # Errors
 /// As [`build`]. A resource can still be refused when others have been handed over: what came before an error is not a build.
 pub fn build_each(
+    tree: &dyn FileTree,
+    directory: &str,
+    options: &Options,
+    each: &mut dyn FnMut(BuiltResource),
+) -> Result<Vec<String>, Error> {
+    let _metering = meter::begin(options.budget, &options.stop);
+    settle(build_tree(tree, directory, options, each), directory)
+}
+
+/// What a build that ended so answers: one that was given up says that, whatever else became of it.
+fn settle(outcome: Result<Vec<String>, Error>, directory: &str) -> Result<Vec<String>, Error> {
+    match meter::spent() {
+        None => outcome,
+        Some(why) => Err(why.error(outcome.as_ref().err(), directory)),
+    }
+}
+
+fn build_tree(
     tree: &dyn FileTree,
     directory: &str,
     options: &Options,
@@ -111,6 +136,7 @@ pub fn build_each(
     unique.append_all(list).map_err(|trouble| builder.error(trouble))?;
     let mut list = unique.list;
     for resource in &list {
+        meter::work(1 + resource.notes.previous.len());
         // kustomize crashes over this.
         let has_named = |is_empty: bool| {
             let mut previous = resource.notes.previous.iter();
@@ -166,6 +192,7 @@ pub fn build_each(
     for resource in &mut list {
         resource.finish(kept("originAnnotations"), kept("transformerAnnotations"));
         lay_over(resource, &options.overrides);
+        go_on(&builder, resource)?;
     }
     let warnings = builder.warnings.take();
     let register = Arc::new(Register {
@@ -188,11 +215,20 @@ pub fn build_each(
                 problem.line
             },
             resource: resource.current_id().to_string(),
-            message: problem.message,
+            message: if resource.is_confidential() {
+                crate::collection::NOT_SAID.to_owned()
+            } else {
+                problem.message
+            },
         })?;
         each(BuiltResource::new(object, resource, Arc::clone(&register)));
     }
     Ok(warnings)
+}
+
+/// Refuses to go on with the next resource of a build that is given up.
+fn go_on(builder: &Builder<'_>, resource: &Resource) -> Result<(), Error> {
+    meter::check().map_err(|message| builder.error(crate::collection::Trouble::of(resource, message)))
 }
 
 /// Labels all resources with what built them.
@@ -238,6 +274,8 @@ impl Builder<'_> {
         for (index, var) in kustomization.vars.iter().enumerate() {
             let at = |message: String| field_error(kustomization, var.line, &format!("vars[{index}]"), message);
             let wanted = &var.value;
+            meter::work(1 + into.vars.len());
+            meter::check().map_err(at)?;
             // An empty namespace stands for any; another one is never that of a cluster-scoped kind.
             let found = into.resources.matching_any(|id| {
                 id.name == wanted.object_name

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::history::Event;
 use crate::id::{Key, ResourceId};
+use crate::meter;
 use crate::resource::{Behavior, Resource};
 
 /// Resources in the order in which they were loaded.
@@ -29,10 +30,18 @@ impl Trouble {
             id: resource.current_id().to_string(),
             source: resource.node.source,
             line: resource.node.line,
-            message: message.into(),
+            message: if resource.is_confidential() {
+                NOT_SAID.to_owned()
+            } else {
+                message.into()
+            },
         }
     }
 }
+
+/// What is said when something can't be done with a Secret: why could quote what it holds.
+pub(crate) const NOT_SAID: &str =
+    "this can't be done with what the Secret holds; it is not said why, since that could quote it";
 
 impl Collection {
     /// Appends resources.
@@ -76,6 +85,7 @@ impl Collection {
     /// When one has the id of another.
     pub(crate) fn append_known(&mut self, known: &mut HashSet<Key>, others: Vec<Resource>) -> Result<(), Trouble> {
         for resource in others {
+            meter::work(1);
             if !known.insert(resource.current_id().into_key()) {
                 let id = resource.current_id();
                 let first = self.list.iter().find(|other| other.current_id().same_as(&id));
@@ -97,6 +107,7 @@ impl Collection {
     /// # Errors
     /// When its behavior doesn't fit what is there.
     pub(crate) fn absorb(&mut self, mut resource: Resource) -> Result<(), Trouble> {
+        meter::check().map_err(|message| Trouble::of(&resource, message))?;
         let id = resource.current_id();
         let matches = self.matching_any(|known| known.same_as(&id));
         let behavior = resource.notes.behavior;
@@ -146,7 +157,7 @@ impl Collection {
         self.list
             .iter()
             .enumerate()
-            .filter(|(_, resource)| resource.all_ids().iter().any(&fits))
+            .filter(|(_, resource)| meter::spent().is_none() && resource.all_ids().iter().any(&fits))
             .map(|(position, _)| position)
             .collect()
     }
@@ -156,6 +167,8 @@ impl Collection {
     /// # Errors
     /// When none has, or several.
     pub(crate) fn only(&self, id: &ResourceId) -> Result<usize, String> {
+        meter::work(self.list.len());
+        meter::check()?;
         let found: Vec<usize> = self
             .list
             .iter()
@@ -177,12 +190,13 @@ impl Collection {
 
     /// Ids that somebody may have meant by one that isn't there: of its kind, or of its name.
     fn alike(&self, id: &ResourceId) -> String {
-        let known: Vec<ResourceId> = self.list.iter().map(Resource::current_id).collect();
-        let of_kind = known.iter().filter(|other| other.gvk.kind == id.gvk.kind);
-        let of_name = known
+        let of_kind = self.list.iter().filter(|other| other.kind() == id.gvk.kind);
+        let of_name = self
+            .list
             .iter()
-            .filter(|other| other.gvk.kind != id.gvk.kind && other.name == id.name);
-        let shown: Vec<String> = of_kind.chain(of_name).take(3).map(ToString::to_string).collect();
+            .filter(|other| other.kind() != id.gvk.kind && other.name() == id.name);
+        let shown = of_kind.chain(of_name).take(3);
+        let shown: Vec<String> = shown.map(|other| other.current_id().to_string()).collect();
         if shown.is_empty() {
             return String::new();
         }

@@ -6,6 +6,7 @@ use crate::decode::Decoder;
 use crate::fields::FieldSpec;
 use crate::id::Gvk;
 use crate::kustomization::field_specs;
+use crate::meter;
 use crate::yaml::node::Node;
 
 /// Fields that hold names of one kind.
@@ -225,6 +226,7 @@ impl TransformerConfig {
             }
         }
         for reference in std::mem::take(&mut other.name_reference) {
+            meter::work(1 + merged.name_reference.len());
             match merged
                 .name_reference
                 .iter_mut()
@@ -245,6 +247,8 @@ impl TransformerConfig {
 /// When one disagrees with a known one about creating the field.
 pub(crate) fn merge_specs(known: &mut Vec<FieldSpec>, incoming: Vec<FieldSpec>) -> Result<(), String> {
     for spec in incoming {
+        meter::work(1 + known.len());
+        meter::check()?;
         match known
             .iter()
             .find(|old| old.gvk.is_selected(&spec.gvk) && old.path == spec.path)

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::config::{NameReference, TransformerConfig};
 use crate::fields::FieldSpec;
 use crate::id::Gvk;
+use crate::meter;
 
 /// The configuration that a file of definitions stands for.
 ///
@@ -61,12 +62,20 @@ fn load(
         return;
     };
     for (property, schema) in properties {
+        meter::work(8);
+        if meter::spent().is_some() {
+            return;
+        }
         path.push(property.clone());
         let has = |extension: &str| schema.get(extension).and_then(Value::as_str);
-        let spec = |path: &[String]| FieldSpec {
-            gvk: gvk.clone(),
-            path: path.join("/"),
-            create: false,
+        let spec = |path: &[String]| {
+            let path = path.join("/");
+            meter::text(size_of::<FieldSpec>() + gvk.kind.len() + path.len());
+            FieldSpec {
+                gvk: gvk.clone(),
+                path,
+                create: false,
+            }
         };
         if has("x-kubernetes-annotation").is_some() {
             config.common_annotations.push(spec(path));
@@ -90,6 +99,7 @@ fn load(
             };
             let referrer = spec(path);
             path.pop();
+            meter::work(config.name_reference.len());
             match config
                 .name_reference
                 .iter_mut()

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::meter;
 use crate::yaml::json::{configuration_key, configuration_value};
 use crate::yaml::node::{Data, Node, Style, Tag};
 use crate::yaml::read::Lines;
@@ -59,15 +60,28 @@ impl<'file> Decoder<'file> {
 
     /// All errors so far as one.
     pub(crate) fn finish(&self) -> Result<(), Error> {
-        Error::of(self.errors.take()).map_or(Ok(()), Err)
+        match Error::of(self.errors.take()) {
+            Some(error) => Err(error),
+            // What couldn't be decoded any more doesn't count as left out.
+            None => meter::check().map_err(|message| Error::Object {
+                path: self.path.to_owned(),
+                line: 1,
+                message,
+            }),
+        }
     }
 
     pub(crate) fn complain(&self, node: &Node, field: &str, message: impl Into<String>) {
+        let message = message.into();
+        meter::text(size_of::<Error>() + self.path.len() + field.len() + message.len());
+        if meter::spent().is_some() {
+            return;
+        }
         self.errors.borrow_mut().push(Error::Field {
             path: self.path.to_owned(),
             line: node.line,
             field: field.to_owned(),
-            message: message.into(),
+            message,
         });
     }
 
@@ -163,19 +177,20 @@ impl<'file> Decoder<'file> {
 
     pub(crate) fn text_map(&self, node: &Node, field: &str) -> BTreeMap<String, String> {
         let mut map = BTreeMap::new();
-        for (key, value) in self.entries(node, field) {
+        for (key, _, value) in self.entries(node, field) {
             let text = self.text(value, &format!("{field}.{key}"));
             map.insert(key, text);
         }
         map
     }
 
-    fn entries<'node>(&self, node: &'node Node, field: &str) -> Vec<(String, &'node Node)> {
+    /// The entries of a mapping: each key as text and as it was written, and what it holds.
+    fn entries<'node>(&self, node: &'node Node, field: &str) -> Vec<(String, &'node Node, &'node Node)> {
         match &node.data {
             Data::Map(entries) => entries
                 .iter()
                 .filter_map(|(key, value)| match configuration_key(key) {
-                    Ok(text) => Some((text, value)),
+                    Ok(text) => Some((text, key, value)),
                     Err(problem) => {
                         self.complain(key, field, problem.message);
                         None
@@ -199,7 +214,10 @@ impl<'file> Decoder<'file> {
         known: &[&'static str],
     ) -> Vec<(&'static str, &'node Node)> {
         let mut found = Vec::new();
-        for (key, value) in self.entries(node, at) {
+        for (key, written, value) in self.entries(node, at) {
+            if meter::spent().is_some() {
+                break;
+            }
             let exact = known.iter().find(|name| **name == key);
             match exact.or_else(|| known.iter().find(|name| name.eq_ignore_ascii_case(&key))) {
                 Some(name) => found.push((*name, value)),
@@ -209,25 +227,17 @@ impl<'file> Decoder<'file> {
                     } else {
                         format!("{at}.{key}")
                     };
-                    let line = Node::untyped("").placed(0, key_line(node, &key));
                     let message = match nearest(&key, known) {
                         Some(name) => format!("unknown field \"{key}\"; did you mean \"{name}\"?"),
                         None => format!("unknown field \"{key}\"; known are {}", known.join(", ")),
                     };
-                    self.complain(&line, &field, message);
+                    self.complain(written, &field, message);
                 }
                 None => {}
             }
         }
         found
     }
-}
-
-fn key_line(node: &Node, key: &str) -> u32 {
-    node.entries()
-        .iter()
-        .find(|(name, _)| name.text() == key)
-        .map_or(node.line, |(name, _)| name.line)
 }
 
 /// The known name that differs by one or two letters.

@@ -142,6 +142,22 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// The build makes or does more than its [`crate::Budget`].
+    #[error("{place}: {message}")]
+    Budget {
+        /// Where it was when that was noticed: file, line and field.
+        place: String,
+        /// Which of the limits, and what to do.
+        message: String,
+        /// The limit that was passed.
+        limit: u64,
+    },
+    /// The caller ended the build with [`crate::Stop`].
+    #[error("{place}: the build was stopped by its caller")]
+    Stopped {
+        /// Where it was then: file, line and field.
+        place: String,
+    },
     /// Bases refer to each other in a circle, or a directory to itself or a parent that is being built.
     #[error(
         "{path}:{line}: cycle detected: '{}' contains '{}', which is already being built",
@@ -183,6 +199,38 @@ impl Error {
                 chain: vec![reference],
                 source: Box::new(other),
             },
+        }
+    }
+
+    /// Where it happened, as people write it; `None` when nobody knows.
+    pub(crate) fn place(&self) -> Option<String> {
+        match self {
+            Error::Field { path, line, field, .. } | Error::Unsupported { path, line, field, .. } => {
+                Some(format!("{path}:{line}: {field}"))
+            }
+            Error::Yaml { path, line, .. } | Error::Object { path, line, .. } | Error::Cycle { path, line, .. } => {
+                Some(format!("{path}:{line}"))
+            }
+            Error::Transform {
+                path,
+                line,
+                resource,
+                step,
+                ..
+            } if step.is_empty() => Some(format!("{path}:{line}: {resource}")),
+            Error::Transform {
+                path,
+                line,
+                resource,
+                step,
+                ..
+            } => Some(format!("{step}, in {resource} ({path}:{line})")),
+            Error::Missing { path, .. } | Error::Limit { path, .. } => Some(path.clone()),
+            Error::InBase { chain, source } => source
+                .place()
+                .map(|place| format!("{place} (reached through {})", chain.join(" -> "))),
+            Error::Several(errors) => errors.iter().find_map(Error::place),
+            _ => None,
         }
     }
 

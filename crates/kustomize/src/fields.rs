@@ -5,16 +5,29 @@ use std::collections::BTreeMap;
 use crate::decode::{Decoder, Spot};
 use crate::fieldspec::split_path;
 use crate::id::Gvk;
+use crate::meter;
 use crate::selector::Matcher;
 use crate::transform::value_add::Target;
 use crate::yaml::node::Node;
 
-/// A field of certain kinds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A field of certain kinds. Whoever copies one spends of the build's budget: there is a list of them for every transformer.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSpec {
     pub(crate) gvk: Gvk,
     pub(crate) path: String,
     pub(crate) create: bool,
+}
+
+impl Clone for FieldSpec {
+    fn clone(&self) -> Self {
+        let Gvk { group, version, kind } = &self.gvk;
+        meter::text(size_of::<Self>() + group.len() + version.len() + kind.len() + self.path.len());
+        FieldSpec {
+            gvk: self.gvk.clone(),
+            path: self.path.clone(),
+            create: self.create,
+        }
+    }
 }
 
 impl FieldSpec {

@@ -1,6 +1,7 @@
 //! Owns walking a resource to the fields that a specification names, creating them where it says so.
 
 use crate::fields::FieldSpec;
+use crate::meter;
 use crate::yaml::node::{Data, Node, Tag};
 
 /// What to create when a field is missing.
@@ -41,6 +42,8 @@ pub(crate) fn apply(
     create: Create,
     set: &mut dyn FnMut(&mut Node) -> Result<(), String>,
 ) -> Result<(), String> {
+    meter::work(1);
+    meter::check()?;
     let api_version = node.get("apiVersion").map_or("", Node::text);
     let kind = node.get("kind").map_or("", Node::text);
     if !spec.gvk.selects(api_version, kind) {
@@ -57,6 +60,8 @@ pub(crate) fn descend(
     create: Create,
     set: &mut dyn FnMut(&mut Node) -> Result<(), String>,
 ) -> Result<(), String> {
+    meter::work(1);
+    meter::check()?;
     let Some((first, rest)) = path.split_first() else {
         return set(node);
     };

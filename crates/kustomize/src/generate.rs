@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::fields::{GeneratorArguments, GeneratorOptions};
 use crate::history::Record;
 use crate::load::Loader;
+use crate::meter;
 use crate::resource::{Behavior, Resource};
 use crate::yaml::json::inner_value;
 use crate::yaml::node::{Node, Style, Tag};
@@ -54,7 +55,7 @@ pub(crate) fn resource(
     if arguments.name.is_empty() {
         return Err(place.error(place.line, "name", "a configmap must have a name"));
     }
-    let pairs = pairs(loader, arguments, place)?;
+    let pairs = pairs(loader, arguments, is_secret, place)?;
     let mut node = Node::map();
     node.set_field("apiVersion", Node::string("v1"));
     node.set_field("kind", Node::string(if is_secret { "Secret" } else { "ConfigMap" }));
@@ -75,6 +76,12 @@ pub(crate) fn resource(
         let _ = node.map_field("data");
     }
     for (key, (bytes, source, line)) in pairs {
+        meter::check().map_err(|message| place.error(line, &key, message))?;
+        if is_secret {
+            // In one line, and then in several.
+            let _passing = meter::in_passing();
+            meter::text(bytes.len() * 3);
+        }
         let (field, value) = match std::str::from_utf8(&bytes) {
             Ok(text) if !is_secret => ("data", text.to_owned()),
             _ if is_secret => ("data", wrapped_base64(&bytes)),
@@ -130,9 +137,16 @@ fn fill_places(node: &mut Node, source: u32, line: u32) {
 
 type Pairs = BTreeMap<String, (Vec<u8>, u32, u32)>;
 
-fn pairs(loader: &Loader<'_>, arguments: &GeneratorArguments, place: Place<'_>) -> Result<Pairs, Error> {
+fn pairs(
+    loader: &Loader<'_>,
+    arguments: &GeneratorArguments,
+    is_secret: bool,
+    place: Place<'_>,
+) -> Result<Pairs, Error> {
     let mut pairs = Pairs::new();
     let mut put = |key: &str, value: Vec<u8>, at: (u32, u32), line: u32, field: &str| {
+        meter::text(96 + key.len() + value.len());
+        meter::check().map_err(|message| place.error(line, field, message))?;
         if pairs.insert(key.to_owned(), (value, at.0, at.1)).is_some() {
             let message = format!("configmap {} illegally repeats the key `{key}`", arguments.name);
             return Err(place.error(line, field, message));
@@ -152,11 +166,9 @@ fn pairs(loader: &Loader<'_>, arguments: &GeneratorArguments, place: Place<'_>) 
     }
     for literal in &arguments.literals {
         let Some((key, value)) = literal.value.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            return Err(place.error(
-                literal.line,
-                "literals",
-                format!("invalid literal source {}, expected key=value", literal.value),
-            ));
+            let shown = if is_secret { "" } else { &literal.value };
+            let message = format!("invalid literal source {shown}, expected key=value").replace(" ,", ",");
+            return Err(place.error(literal.line, "literals", message));
         };
         put(
             key,
@@ -167,7 +179,15 @@ fn pairs(loader: &Loader<'_>, arguments: &GeneratorArguments, place: Place<'_>) 
         )?;
     }
     for file in &arguments.files {
-        let (key, path) = file_source(&file.value).map_err(|message| place.error(file.line, "files", message))?;
+        let (key, path) = file_source(&file.value).map_err(|message| {
+            // What doesn't name a file may be what should be in one.
+            let shown = if is_secret {
+                "the source is not [key=]path".to_owned()
+            } else {
+                message
+            };
+            place.error(file.line, "files", shown)
+        })?;
         let (found, bytes) = loader
             .read(place.root, path)
             .map_err(|error| place.error(file.line, "files", error.to_string()))?;
@@ -247,6 +267,7 @@ fn wrapped_base64(bytes: &[u8]) -> String {
 
 /// The suffix that a resource's content gives its name.
 pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
+    let _passing = meter::in_passing();
     let value = |field: &str| match resource.node.get(field) {
         None => Ok(json!("")),
         Some(node) if node.is_scalar() => Ok(json!(node.text())),
@@ -329,6 +350,7 @@ fn write_json(value: &Value, into: &mut String) {
 }
 
 fn write_string(text: &str, into: &mut String) {
+    meter::text(2 * text.len());
     for character in Value::from(text).to_string().chars() {
         match character {
             '<' => into.push_str("\\u003c"),

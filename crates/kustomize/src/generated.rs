@@ -47,6 +47,7 @@ pub(crate) fn kustomization(tree: &dyn FileTree, directory: &str) -> Result<Stri
         });
     }
     let loader = Loader::new(tree, LoadRestrictor::RootOnly, Limits::default());
+    let _passing = crate::meter::in_passing();
     let mut resources = Vec::new();
     collect(tree, &loader, directory, "", 0, &mut resources)?;
     let value = serde_json::json!({

@@ -109,6 +109,7 @@ impl Record {
         }
         let mut root = made(history)?;
         for event in &history.events {
+            crate::meter::check()?;
             follow(&mut root, event)?;
         }
         let mut shown = root.clone();

@@ -4,6 +4,8 @@
 
 use serde_json::Value;
 
+use crate::meter;
+use crate::yaml::growth::{self, Growth};
 use crate::yaml::json::{from_value, inner_value};
 use crate::yaml::node::{Data, Node};
 
@@ -67,15 +69,19 @@ pub(crate) fn operations(value: &Value, node: &Node) -> Result<Vec<Operation>, S
 /// # Errors
 /// When an operation doesn't apply.
 pub(crate) fn apply(node: &mut Node, operations: &[Operation], place: (u32, u32)) -> Result<(), String> {
+    let mut growth = Growth::default();
     for operation in operations {
         one(node, operation, place)
-            .and_then(|()| node.check_growth())
+            .and_then(|added| growth.add(added, node))
             .map_err(|message| format!("{} operation does not apply: {message}", operation.op))?;
     }
     Ok(())
 }
 
-fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Result<(), String> {
+/// Applies one operation; tells how much it added.
+fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Result<usize, String> {
+    meter::work(1 + operation.path.len() / 16);
+    meter::check()?;
     let value = || {
         let mut made = operation
             .value
@@ -90,14 +96,14 @@ fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Re
     let path = operation.path.as_str();
     match operation.op.as_str() {
         "add" => add(node, path, value()),
-        "remove" => remove(node, path).map(drop),
+        "remove" => remove(node, path).map(|_| 0),
         "replace" if path.is_empty() => {
             let made = value();
             if made.is_scalar() {
                 return Err("replace operation value must be object or array".to_owned());
             }
             *node = made;
-            Ok(())
+            Ok(0)
         }
         "replace" => {
             let made = value();
@@ -105,8 +111,10 @@ fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Re
             if parent.is_map() {
                 return add(node, path, made);
             }
-            *child(parent, &key).ok_or_else(|| format!("doc is missing key: {path}"))? = made;
-            Ok(())
+            let old = child(parent, &key).ok_or_else(|| format!("doc is missing key: {path}"))?;
+            let added = measure(&made, path)?;
+            *old = made;
+            Ok(added)
         }
         "move" => {
             let taken = remove(node, &operation.from)?;
@@ -122,7 +130,7 @@ fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Re
             };
             add(node, path, copied)
         }
-        "test" => test(node, path, operation.value.as_ref()),
+        "test" => test(node, path, operation.value.as_ref()).map(|()| 0),
         other => Err(format!("unexpected kind: {other}")),
     }
 }
@@ -178,25 +186,37 @@ fn index(key: &str, length: usize) -> Option<usize> {
         .filter(|position| i64::try_from(*position).is_ok_and(|position| position < length))
 }
 
-fn add(node: &mut Node, path: &str, value: Node) -> Result<(), String> {
+/// How much a value adds where a path leads.
+///
+/// # Errors
+/// When it becomes nested too deep there.
+fn measure(value: &Node, path: &str) -> Result<usize, String> {
+    growth::check_depth(value, path.matches('/').count())?;
+    Ok(growth::size(value))
+}
+
+fn add(node: &mut Node, path: &str, value: Node) -> Result<usize, String> {
     let (parent, key) = parent(node, path)?;
+    let added = measure(&value, path)?;
     match &mut parent.data {
         Data::Map(entries) => {
+            meter::work(1 + entries.len() / 8);
             match entries.iter_mut().find(|(name, _)| name.text() == key) {
                 Some((_, old)) => *old = value,
                 None => entries.push((Node::quoted(key).placed_like(&value), value)),
             }
-            Ok(())
+            Ok(added)
         }
         Data::Seq(items) if key == "-" => {
             items.push(value);
-            Ok(())
+            Ok(added)
         }
         Data::Seq(items) => {
             let position =
                 index(&key, items.len() + 1).ok_or_else(|| format!("Unable to access invalid index: {key}"))?;
+            meter::work((items.len() - position.min(items.len())) / 16);
             items.insert(position, value);
-            Ok(())
+            Ok(added)
         }
         Data::Scalar(_) => Err(format!("doc is missing path: \"{path}\": missing value")),
     }
@@ -210,6 +230,7 @@ fn remove(node: &mut Node, path: &str) -> Result<Node, String> {
             .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value")),
         Data::Seq(items) => {
             let position = index(&key, items.len()).ok_or_else(|| format!("Unable to access invalid index: {key}"))?;
+            meter::work((items.len() - position) / 16);
             Ok(items.remove(position))
         }
         Data::Scalar(_) => Err(format!("doc is missing path: \"{path}\": missing value")),
@@ -223,6 +244,7 @@ fn test(node: &mut Node, path: &str, wanted: Option<&Value>) -> Result<(), Strin
         let (parent, key) = parent(node, path)?;
         child(parent, &key)
     };
+    let _passing = meter::in_passing();
     let found = match found {
         None => Value::Null,
         Some(node) => inner_value(node).map_err(|problem| problem.message)?,

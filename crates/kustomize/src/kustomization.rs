@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::decode::{Decoder, Spot};
+use crate::error::Error;
 use crate::fields::{
     FieldSpec, GeneratorArguments, GeneratorOptions, Image, Label, Patch, Replacement, Replica, SortOptions, Variable,
 };
@@ -250,4 +251,22 @@ fn check_kind(decoder: &Decoder<'_>, (kind, kind_node): (&str, &Node), (api_vers
 /// The specifications of fields that a list of a configuration file names.
 pub(crate) fn field_specs(decoder: &Decoder<'_>, node: &Node, at: &str) -> Vec<FieldSpec> {
     decoder.each(node, at, |node, at| FieldSpec::read(decoder, node, at))
+}
+
+/// Refuses what this library leaves to others, naming the field.
+pub(crate) fn refuse_unsupported(kustomization: &Kustomization) -> Result<(), Error> {
+    let refuse = |line: u32, field: &str, what: &str, instead: &str| {
+        Err(Error::Unsupported {
+            path: kustomization.path.clone(),
+            line,
+            field: field.to_owned(),
+            what: what.to_owned(),
+            instead: instead.to_owned(),
+        })
+    };
+    if let Some(helm) = &kustomization.helm {
+        let instead = "no program is run during a build; render the chart with 'helm template', commit the result and list it under resources";
+        return refuse(helm.line, &helm.value, "inflating Helm charts", instead);
+    }
+    Ok(())
 }

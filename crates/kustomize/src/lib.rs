@@ -38,6 +38,7 @@ mod load;
 mod manifests;
 mod merge;
 mod merge_list;
+mod meter;
 mod options;
 mod origin;
 mod output;
@@ -48,6 +49,7 @@ mod plugins;
 mod resource;
 mod schema;
 mod selector;
+mod settings;
 mod steps;
 mod touched;
 mod transform;
@@ -59,7 +61,9 @@ pub use error::Error;
 pub use generated::generate;
 pub use load::is_remote;
 pub use manifests::{manifests, to_yaml};
-pub use options::{ImageOverride, Limits, LoadRestrictor, Options, Overrides, PatchOverride, PatchTarget, Reorder};
+pub use options::{
+    Budget, ImageOverride, Limits, LoadRestrictor, Options, Overrides, PatchOverride, PatchTarget, Reorder, Stop,
+};
 pub use output::{Build, BuiltResource, FileName, Location, Provenance};
 pub use tree::{Entry, FileTree, MapTree};
 

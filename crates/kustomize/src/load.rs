@@ -2,9 +2,12 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::collection::NOT_SAID;
 use crate::error::{Error, shown};
+use crate::meter;
 use crate::options::{Limits, LoadRestrictor};
 use crate::resource::Resource;
 use crate::schema::Schema;
@@ -21,13 +24,20 @@ enum Repeats {
     Refused,
 }
 
+/// The files read so far, and the number of each.
+#[derive(Debug, Default)]
+struct Sources {
+    paths: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
 /// Reads files for one build.
 pub(crate) struct Loader<'tree> {
     pub(crate) tree: &'tree dyn FileTree,
     pub(crate) restrictor: LoadRestrictor,
     pub(crate) limits: Limits,
     /// Files read so far; a node's source is the position here, plus one.
-    sources: RefCell<Vec<String>>,
+    sources: RefCell<Sources>,
     nodes_left: Cell<usize>,
     documents_left: Cell<usize>,
     /// What the build knows of kinds.
@@ -41,7 +51,7 @@ impl<'tree> Loader<'tree> {
             tree,
             restrictor,
             limits,
-            sources: RefCell::new(Vec::new()),
+            sources: RefCell::default(),
             schema: Arc::default(),
             nodes_left: Cell::new(limits.nodes),
             documents_left: Cell::new(limits.documents),
@@ -57,24 +67,24 @@ impl<'tree> Loader<'tree> {
     /// The number of a file.
     pub(crate) fn source(&self, path: &str) -> u32 {
         let mut sources = self.sources.borrow_mut();
-        let position = match sources.iter().rposition(|known| known == path) {
-            Some(position) => position,
-            None => {
-                sources.push(path.to_owned());
-                sources.len() - 1
-            }
-        };
-        u32::try_from(position + 1).unwrap_or(0)
+        if let Some(number) = sources.numbers.get(path) {
+            return *number;
+        }
+        meter::text(2 * path.len() + 64);
+        sources.paths.push(path.to_owned());
+        let number = u32::try_from(sources.paths.len()).unwrap_or(0);
+        sources.numbers.insert(path.to_owned(), number);
+        number
     }
 
     /// The paths of all files by number.
     pub(crate) fn into_sources(self) -> Vec<String> {
-        self.sources.into_inner()
+        self.sources.into_inner().paths
     }
 
     pub(crate) fn source_path(&self, source: u32) -> String {
         let index = usize::try_from(source).unwrap_or(0).wrapping_sub(1);
-        self.sources.borrow().get(index).cloned().unwrap_or_default()
+        self.sources.borrow().paths.get(index).cloned().unwrap_or_default()
     }
 
     /// Finds a file that a kustomization in `root` names; `Ok(None)` when nothing, or a directory, is there.
@@ -96,6 +106,7 @@ impl<'tree> Loader<'tree> {
                     });
                 };
                 self.bytes_left.set(left);
+                meter::work(bytes.len() / 16);
                 Ok(Some((found, bytes)))
             }
             Found::Directory(_) | Found::Nothing => Ok(None),
@@ -211,6 +222,7 @@ impl<'tree> Loader<'tree> {
         let only = chunks.len() == 1;
         let mut nodes = Vec::new();
         for chunk in chunks {
+            meter::work(1 + chunk.text.len() / 16);
             let source = Source {
                 file,
                 lines: lines.skip(chunk.lines_before as usize),
@@ -284,7 +296,11 @@ impl<'tree> Loader<'tree> {
                 json::through_json_text(&mut item).map_err(|problem| Error::Object {
                     path: path.to_owned(),
                     line: problem.line,
-                    message: problem.message,
+                    message: if item.get("kind").map_or("", Node::text) == "Secret" {
+                        NOT_SAID.to_owned()
+                    } else {
+                        problem.message
+                    },
                 })?;
                 if check(path, &item)? {
                     queue.push_back(item);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::collection::NOT_SAID;
 use crate::error::Error;
 use crate::load::Loader;
 use crate::options::{Limits, LoadRestrictor};
@@ -38,7 +39,11 @@ pub fn manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<BuiltRes
             let object = resource_value(&resource.node).map_err(|problem| Error::Object {
                 path: path.to_owned(),
                 line: problem.line,
-                message: problem.message,
+                message: if resource.is_confidential() {
+                    NOT_SAID.to_owned()
+                } else {
+                    problem.message
+                },
             })?;
             Ok(BuiltResource::new(object, resource, Arc::clone(&register)))
         })

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::merge_list::merge_lists;
+use crate::meter;
 use crate::schema::{Schema, Type};
 use crate::yaml::node::{Data, Node, Remark, Style, Tag};
 
@@ -54,6 +55,7 @@ pub(crate) fn merge<'s>(
     field: Option<Type<'s>>,
     walk: &mut Walk<'s>,
 ) -> Result<Merged, String> {
+    meter::work(1);
     let first = destination.iter().chain(patch.iter()).find(|node| !node.is_null());
     let embedded = match (field, first) {
         (None, Some(node)) => embedded_kind(node, walk.schema).or_else(|| embedded_kind(patch.as_ref()?, walk.schema)),
@@ -177,6 +179,8 @@ fn merge_fields<'s>(
         .collect();
     refuse_nameless(&names, walk)?;
     for name in names {
+        meter::work(1 + patches.len() / 8);
+        meter::check()?;
         let position = patches.iter().position(|(key, _)| key.text() == name);
         let (key, change) = position.map(|position| patches.remove(position)).unzip();
         let own = match (target.get_mut(&name), &change) {
@@ -264,6 +268,7 @@ fn settle_fields<'s>(node: &mut Node, field: Option<Type<'s>>, walk: &mut Walk<'
     let names: BTreeSet<String> = node.entries().iter().map(|(key, _)| key.text().to_owned()).collect();
     refuse_nameless(&names, walk)?;
     for name in names {
+        meter::check()?;
         let Some(value) = node.get_mut(&name) else {
             continue;
         };

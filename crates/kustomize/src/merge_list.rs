@@ -2,6 +2,7 @@
 //! since they show in the output.
 
 use crate::merge::{DIRECTIVE, Walk, merge, settle, take};
+use crate::meter;
 use crate::schema::Type;
 use crate::yaml::node::Node;
 
@@ -29,7 +30,10 @@ pub(crate) fn merge_lists<'s>(
     let mut additions = patch;
     let mut merged: Vec<Node> = Vec::new();
     let mut used_keys: Vec<String> = Vec::new();
+    meter::check()?;
     for wanted in values.iter().filter(|wanted| !wanted.is_empty()) {
+        meter::work(values.len() + own.len() + merged.len());
+        meter::check()?;
         let (valid_keys, valid_values) = valid(&values, wanted, keys);
         let own_position = find(own, &valid_keys, &valid_values);
         let addition = additions.as_mut().and_then(Node::items_mut).and_then(|items| {
@@ -134,11 +138,15 @@ fn complete(values: &mut [Vec<String>]) {
         let Some(first) = values.get(i).cloned() else {
             continue;
         };
+        meter::work(values.len() * first.len());
+        if meter::spent().is_some() {
+            return;
+        }
         for j in 0..values.len() {
-            let Some(second) = values.get(j).cloned() else {
+            let Some(second) = values.get(j) else {
                 continue;
             };
-            if let Some(both) = agree(&first, &second) {
+            if let Some(both) = agree(&first, second) {
                 for position in [i, j] {
                     if let Some(place) = values.get_mut(position) {
                         place.clone_from(&both);
@@ -275,6 +283,8 @@ fn set_element(items: &mut Vec<Node>, element: Option<Node>, keys: &[String], va
 /// Puts the list's own elements behind, or in the place of, those that were merged.
 fn append(merged: &mut Vec<Node>, own: Vec<Node>, keys: &[String]) -> Result<(), String> {
     for element in own {
+        meter::work(1 + merged.len());
+        meter::check()?;
         if keys.first().is_none_or(String::is_empty) {
             let text = element.text().to_owned();
             set_element(merged, Some(element), &[String::new()], &[text])?;

@@ -1,7 +1,9 @@
-//! Owns what a caller may ask of a build besides the tree: limits, the load restriction, and what a reconciler lays over the
-//! root kustomization.
+//! Owns what a caller may ask of a build besides the tree: limits, the budget, the load restriction, and what a reconciler lays over
+//! the root kustomization.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where files of a kustomization may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,7 +27,7 @@ pub enum Reorder {
     None,
 }
 
-/// How much a build may read and make before it is refused.
+/// How much a build may read before it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all files together, each counted as often as it is read.
@@ -54,6 +56,91 @@ impl Default for Limits {
         }
     }
 }
+
+/// How much a build may make and do, whatever it reads, before it is given up: a few lines can copy a large text into thousands of
+/// fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes that are made all together: nodes as they are held (40 bytes and a text of more than 23), the JSON objects that come of
+    /// them, and what is noted beside them. What is made and dropped again counts too, other than what is only looked at; so a build
+    /// never holds more than this beside the files, give or take a single copy.
+    pub bytes: u64,
+    /// Units of work: a node, a resource or a name that is looked at, or sixteen bytes of text that are written. A step takes some
+    /// five nanoseconds.
+    pub steps: u64,
+}
+
+impl Budget {
+    /// No limit at all.
+    pub const UNLIMITED: Budget = Budget {
+        bytes: u64::MAX,
+        steps: u64::MAX,
+    };
+}
+
+impl Default for Budget {
+    /// 4 GiB, and 100,000 million steps: for trees that the caller trusts.
+    fn default() -> Self {
+        Budget {
+            bytes: 4 << 30,
+            steps: 100_000_000_000,
+        }
+    }
+}
+
+/// Ends a build from another thread: the build notices within some thousand steps, answers [`crate::Error::Stopped`] and leaves its
+/// thread free. A build has no clock; whoever gives it a deadline stops it then.
+///
+/// ```
+/// use kustomize::{Error, MapTree, Options, Stop, build};
+///
+/// let stop = Stop::new();
+/// let options = Options { stop: stop.clone(), ..Options::default() };
+/// stop.stop();
+/// let mut tree = MapTree::new();
+/// tree.insert("kustomization.yaml", "resources: [account.yaml]\n");
+/// tree.insert("account.yaml", "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: web\n");
+/// assert!(matches!(build(&tree, "", &options), Err(Error::Stopped { .. })));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Option<Arc<AtomicBool>>);
+
+impl Stop {
+    /// One that nobody can use.
+    pub const NEVER: Stop = Stop(None);
+
+    /// One that ends the builds that are given it, or a clone.
+    #[must_use]
+    pub fn new() -> Self {
+        Stop(Some(Arc::default()))
+    }
+
+    /// Ends them.
+    pub fn stop(&self) {
+        if let Some(stopped) = &self.0 {
+            stopped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells whether it was used.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.as_ref().is_some_and(|stopped| stopped.load(Ordering::Relaxed))
+    }
+}
+
+/// Those that end together are one.
+impl PartialEq for Stop {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Stop {}
 
 /// A patch that a caller adds: inline text, strategic merge or JSON 6902, with an optional target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -140,8 +227,12 @@ pub struct Overrides {
 pub struct Options {
     /// Where files may be.
     pub load_restrictor: LoadRestrictor,
-    /// How much may be read and made.
+    /// How much may be read.
     pub limits: Limits,
+    /// How much may be made and done.
+    pub budget: Budget,
+    /// Ends the build early.
+    pub stop: Stop,
     /// What the caller lays over the root kustomization.
     pub overrides: Overrides,
     /// Builds a directory without a kustomization as if [`crate::generate`] had written one.

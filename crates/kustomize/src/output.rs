@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::options::Budget;
 use crate::resource::Resource;
 use crate::touched::{Register, Touched};
 use crate::yaml::emit;
@@ -63,6 +64,7 @@ pub struct BuiltResource {
     pub origin: Provenance,
     node: Node,
     is_cluster_scoped: bool,
+    is_confidential: bool,
 }
 
 impl fmt::Debug for Provenance {
@@ -78,6 +80,7 @@ impl fmt::Debug for Provenance {
 impl BuiltResource {
     pub(crate) fn new(object: Value, resource: Resource, register: Arc<Register>) -> Self {
         let is_cluster_scoped = resource.is_cluster_scoped();
+        let is_confidential = resource.is_confidential();
         let mut built = BuiltResource {
             object,
             origin: Provenance {
@@ -87,9 +90,16 @@ impl BuiltResource {
             },
             node: resource.node,
             is_cluster_scoped,
+            is_confidential,
         };
         built.origin.location = built.place(&built.node).unwrap_or_default();
         built
+    }
+
+    /// Whether it is a Secret, was one before it got another kind, or holds what was copied from one.
+    #[must_use]
+    pub fn is_confidential(&self) -> bool {
+        self.is_confidential
     }
 
     /// The object as JSON: a copy of [`Self::object`].
@@ -182,6 +192,8 @@ pub struct Build {
     pub resources: Vec<BuiltResource>,
     /// What the author should know, like deprecated fields; kustomize prints such on stderr.
     pub warnings: Vec<String>,
+    /// What it made and did, in the units of the budget.
+    pub used: Budget,
 }
 
 impl Build {

@@ -7,6 +7,7 @@ use crate::collection::{Collection, Trouble};
 use crate::history::{self, Event};
 use crate::jsonpatch::{self, Operation};
 use crate::merge::{Merged, merge_resource};
+use crate::meter;
 use crate::resource::{Notes, Resource};
 use crate::selector::Matcher;
 use crate::yaml::json::through_json;
@@ -62,6 +63,7 @@ impl PreparedPatch {
                     ));
                 };
                 for resource in resources.list.iter_mut().filter(|resource| target.fits(resource)) {
+                    meter::check().map_err(PatchTrouble::Target)?;
                     self.apply_json(resource, operations).map_err(PatchTrouble::Resource)?;
                 }
                 Ok(())
@@ -78,6 +80,7 @@ impl PreparedPatch {
                 ));
             };
             for resource in resources.list.iter_mut().filter(|resource| target.fits(resource)) {
+                meter::check().map_err(PatchTrouble::Target)?;
                 merge_targeted(resource, patch, self.text.as_ref()).map_err(PatchTrouble::Resource)?;
             }
             resources.drop_empty();
@@ -86,6 +89,7 @@ impl PreparedPatch {
         }
         for patch in patches {
             let id = patch.original_id();
+            meter::check().map_err(PatchTrouble::Target)?;
             let position = resources.only(&id).map_err(|message| {
                 PatchTrouble::Target(if self.is_legacy_merge {
                     message
@@ -228,7 +232,12 @@ fn merge(resource: &mut Resource, patch: Resource, written: Written<'_>) -> Resu
         id: place.id,
         source: place.source,
         line: place.line,
-        message,
+        // One is there already for a Secret, of which no other is told.
+        message: if place.message.is_empty() {
+            message
+        } else {
+            place.message.clone()
+        },
     })?;
     // kustomize forgets to take the new root when a patch replaces it, so `$patch: replace` there changes nothing.
     let Merged { node, replaced } = merged;
@@ -246,6 +255,7 @@ fn merge(resource: &mut Resource, patch: Resource, written: Written<'_>) -> Resu
         resource.notes = Notes {
             touched_by: std::mem::take(&mut resource.notes.touched_by),
             shares: resource.notes.shares,
+            holds_secret: resource.notes.holds_secret,
             ..Notes::default()
         };
     }

@@ -1,10 +1,18 @@
 //! Owns regular expressions as Go's `regexp` reads them: what Rust's reads otherwise is written so that it means the same. Refuses
 //! what Go refuses.
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
+
+use crate::meter;
 
 /// How often Go repeats at most.
 const MAXIMUM_REPEAT: u32 = 1000;
+
+/// How big a compiled pattern may be: each is tried in turn, since none tells afterwards how big it became.
+const SIZES: [usize; 5] = [8 << 10, 64 << 10, 512 << 10, 4 << 20, 10 << 20];
+
+/// How big the tables may be that a pattern makes while it is used.
+const TABLES: usize = 16 << 10;
 
 /// Classes that have names.
 const NAMED_CLASSES: [&str; 14] = [
@@ -19,7 +27,21 @@ const NAMED_CLASSES: [&str; 14] = [
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     let bad = |why: &str| format!("'{pattern}' is not a valid regular expression{why}");
     let translated = translate(pattern).map_err(|why| bad(&format!(": {why}")))?;
-    Regex::new(&translated).map_err(|_| bad(""))
+    meter::check()?;
+    for size in SIZES {
+        let mut builder = RegexBuilder::new(&translated);
+        let built = builder.size_limit(size).dfa_size_limit(TABLES).build();
+        meter::work(size / 64);
+        match built {
+            Err(regex::Error::CompiledTooBig(_)) => {}
+            Err(_) => return Err(bad("")),
+            Ok(built) => {
+                meter::made(size + TABLES);
+                return Ok(built);
+            }
+        }
+    }
+    Err(bad(""))
 }
 
 fn translate(pattern: &str) -> Result<String, &'static str> {

@@ -10,6 +10,7 @@ use crate::fields::GeneratorArguments;
 use crate::generate::{self, Place};
 use crate::kustomization::Kustomization;
 use crate::load::Loader;
+use crate::meter;
 use crate::origin::Origin;
 use crate::plugin_steps::field;
 use crate::resource::{Notes, Resource};
@@ -186,6 +187,7 @@ impl Builder<'_> {
     ) -> Result<Vec<Step>, Error> {
         let mut steps = Vec::new();
         for mut plugin in self.plugins(frame, k, field, list)? {
+            meter::check().map_err(|message| field_error(k, plugin.line, &plugin.field, message))?;
             let kind = TRANSFORMERS.iter().find(|kind| **kind == plugin.resource.kind());
             let Some(kind) = kind.filter(|_| plugin.resource.api_version() == "builtin") else {
                 return Err(self.refuse_plugin(k, &plugin));
@@ -214,6 +216,7 @@ impl Builder<'_> {
         into: &mut Accumulated,
     ) -> Result<(), Error> {
         for plugin in self.plugins(frame, k, "generators", &k.generators)? {
+            meter::check().map_err(|message| field_error(k, plugin.line, &plugin.field, message))?;
             let kind = plugin.resource.kind();
             if !GENERATORS.contains(&kind) || plugin.resource.api_version() != "builtin" {
                 return Err(self.refuse_plugin(k, &plugin));
@@ -313,9 +316,11 @@ impl Builder<'_> {
             let (field, line) = (step.field.clone(), step.line);
             self.run(&frame, k, vec![step], &mut into.resources)?;
             // Resources are compared with those of the same id, of which there must be one.
+            meter::check().map_err(|message| field_error(k, line, &field, message))?;
             let same = before.len() == into.resources.list.len()
                 && into.resources.keys().len() == into.resources.list.len()
                 && before.iter().zip(&into.resources.list).all(|(old, new)| {
+                    let _passing = meter::in_passing();
                     let mut new = new.clone();
                     let mut labels = new.text_map("labels");
                     if labels.remove("validated-by").is_some() {

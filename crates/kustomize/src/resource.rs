@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::collection::Trouble;
 use crate::history::{Event, Record};
 use crate::id::{Gvk, ResourceId};
+use crate::meter;
 use crate::schema::Schema;
 use crate::touched::Touched;
 use crate::yaml::node::{Node, Style};
@@ -65,6 +66,8 @@ pub(crate) struct Notes {
     pub(crate) shares: u16,
     /// How a generated resource came about.
     pub(crate) history: Record,
+    /// It was read or made as a Secret, or a value was copied into it that stood in one.
+    pub(crate) holds_secret: bool,
 }
 
 impl Notes {
@@ -121,6 +124,7 @@ impl Resource {
                 notes.behavior = Behavior::named(behavior.text());
             }
         }
+        notes.holds_secret = node.get("kind").is_some_and(|kind| kind.text() == "Secret");
         Resource {
             node,
             notes,
@@ -143,6 +147,11 @@ impl Resource {
 
     pub(crate) fn kind(&self) -> &str {
         self.root_text("kind")
+    }
+
+    /// Whether a value of a Secret may stand in it.
+    pub(crate) fn is_confidential(&self) -> bool {
+        self.notes.holds_secret || self.kind() == "Secret"
     }
 
     pub(crate) fn api_version(&self) -> &str {
@@ -170,6 +179,7 @@ impl Resource {
 
     /// Ids that the resource had before, oldest first.
     pub(crate) fn previous_ids(&self) -> Vec<ResourceId> {
+        meter::work(1 + 4 * self.notes.previous.len());
         let gvk = self.gvk();
         self.notes
             .previous
@@ -208,6 +218,8 @@ impl Resource {
         self.drop_empty_annotations();
         let id = self.current_id();
         let namespace = id.effective_namespace().to_owned();
+        let copies = if self.notes.history.is_kept() { 2 } else { 1 };
+        meter::text(copies * (80 + id.name.len() + namespace.len() + id.gvk.kind.len()));
         self.notes
             .history
             .push(|| Event::Previous(id.name.clone(), namespace.clone(), id.gvk.kind.clone()));
@@ -290,6 +302,7 @@ impl Resource {
         self.node
             .at(&["metadata", field])
             .map(|map| {
+                meter::work(4 * map.entries().len());
                 map.entries()
                     .iter()
                     .map(|(key, value)| (key.text().to_owned(), value.text().to_owned()))

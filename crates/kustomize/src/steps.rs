@@ -14,6 +14,7 @@ use crate::history::{Event, leads_into};
 use crate::jsonpatch;
 use crate::kustomization::Kustomization;
 use crate::load::Loader;
+use crate::meter;
 use crate::origin::Origin;
 use crate::patch::{Content, PatchTrouble, PreparedPatch, text_of};
 use crate::resource::Resource;
@@ -59,6 +60,8 @@ pub(crate) enum Action {
 impl Action {
     pub(crate) fn run(&self, resources: &mut Collection) -> Result<(), PatchTrouble> {
         let on_resource = PatchTrouble::Resource;
+        meter::work(1 + resources.list.len());
+        meter::check().map_err(PatchTrouble::Target)?;
         self.note(resources);
         match self {
             Action::Patch(patch) => patch.transform(resources),
@@ -112,6 +115,7 @@ impl Action {
 
 /// Tells whether there is a field anywhere that holds containers.
 fn has_containers(node: &Node) -> bool {
+    meter::work(1);
     let inside =
         |(key, value): &(Node, Node)| matches!(key.text(), "containers" | "initContainers") || has_containers(value);
     node.entries().iter().any(inside) || node.items().iter().any(has_containers)
@@ -131,6 +135,7 @@ pub(crate) fn hash_names(resources: &mut Collection) -> Result<(), crate::collec
     for resource in resources.list.iter_mut().filter(|resource| resource.notes.needs_hash) {
         let hash =
             crate::generate::hash(resource).map_err(|message| crate::collection::Trouble::of(resource, message))?;
+        meter::check().map_err(|message| crate::collection::Trouble::of(resource, message))?;
         resource.store_previous_id();
         let name = format!("{}-{hash}", resource.name());
         resource.set_name(&name);
@@ -151,24 +156,6 @@ pub(crate) struct Step {
     pub(crate) origin: Option<Origin>,
 }
 
-/// Refuses what this library leaves to others, naming the field.
-pub(crate) fn refuse_unsupported(kustomization: &Kustomization) -> Result<(), Error> {
-    let refuse = |line: u32, field: &str, what: &str, instead: &str| {
-        Err(Error::Unsupported {
-            path: kustomization.path.clone(),
-            line,
-            field: field.to_owned(),
-            what: what.to_owned(),
-            instead: instead.to_owned(),
-        })
-    };
-    if let Some(helm) = &kustomization.helm {
-        let instead = "no program is run during a build; render the chart with 'helm template', commit the result and list it under resources";
-        return refuse(helm.line, &helm.value, "inflating Helm charts", instead);
-    }
-    Ok(())
-}
-
 /// The steps of a kustomization, in kustomize's order.
 pub(crate) fn of_kustomization(
     builder: &Builder<'_>,
@@ -179,6 +166,7 @@ pub(crate) fn of_kustomization(
     let k = kustomization;
     let mut steps = Vec::new();
     let mut push = |action: Action, field: String, line: u32, kind: &'static str| {
+        meter::text(size_of::<Step>() + field.len());
         steps.push(Step {
             action,
             field,
@@ -199,6 +187,7 @@ pub(crate) fn of_kustomization(
     for (index, patch) in k.patches.iter().enumerate() {
         let field = format!("patches[{index}]");
         let at = |message: String| field_error(k, patch.line, &field, message);
+        meter::check().map_err(at)?;
         let place = (k.source, &*k.path);
         let prepared =
             prepare_patch(&builder.loader, &frame.root, &patch.value, place).map_err(|error| match error {
@@ -249,6 +238,7 @@ pub(crate) fn of_kustomization(
         let field = format!("labels[{index}]");
         let fields =
             label_fields(&label.value, config).map_err(|message| field_error(k, label.line, &field, message))?;
+        meter::check().map_err(|message| field_error(k, label.line, &field, message))?;
         push(
             Action::Pairs {
                 pairs: label.value.pairs.clone(),
@@ -291,6 +281,7 @@ pub(crate) fn of_kustomization(
         push(Action::Patch(prepared), field, patch.line, "PatchJson6902Transformer");
     }
     for (index, replica) in k.replicas.iter().enumerate() {
+        meter::check().map_err(|message| field_error(k, replica.line, "replicas", message))?;
         let action = Action::Replicas {
             replica: replica.value.clone(),
             fields: config.replicas.clone(),
@@ -305,6 +296,7 @@ pub(crate) fn of_kustomization(
     for (index, image) in k.images.iter().enumerate() {
         let field = format!("images[{index}]");
         let action = image_action(&image.value, config.images.clone())
+            .and_then(|action| meter::check().map(|()| action))
             .map_err(|message| field_error(k, image.line, &field, message))?;
         push(action, field, image.line, "ImageTagTransformer");
     }
@@ -313,6 +305,7 @@ pub(crate) fn of_kustomization(
         for (index, replacement) in k.replacements.iter().enumerate() {
             let field = format!("replacements[{index}]");
             let at = |message: String| field_error(k, replacement.line, &field, message);
+            meter::check().map_err(at)?;
             let prepared = prepare_replacement(&builder.loader, &frame.root, &replacement.value, &at)?;
             all.extend(prepared.into_iter().map(|one| one.placed(replacement.line, &field)));
         }

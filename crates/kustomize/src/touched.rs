@@ -12,7 +12,10 @@ impl Touched {
     pub(crate) fn push(&mut self, step: usize) {
         match self.ranges.last_mut() {
             Some((_, end)) if *end == step => *end += 1,
-            _ => self.ranges.push((step, step + 1)),
+            _ => {
+                crate::meter::made(size_of::<(usize, usize)>());
+                self.ranges.push((step, step + 1));
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Owns the dotted paths of `replacements` and `vars`: names, positions, `[key=value]` parts and `*`, found or created.
 
 use crate::fieldspec::split_path;
+use crate::meter;
 use crate::yaml::node::{Data, Node, Style, Tag};
 use crate::yaml::read::{Lines, Source, first_node};
 use crate::yaml::scalar::{Dialect, Scalar, resolve};
@@ -44,6 +45,7 @@ pub(crate) fn look_up<'node>(node: &'node Node, path: &[String]) -> Result<Optio
             return Err("wildcard is not supported in PathGetter".to_owned());
         } else if let Some((key, value)) = condition(part)? {
             sequence(at)?.iter().find(|item| {
+                meter::work(1);
                 if key.is_empty() {
                     item.text() == value
                 } else {
@@ -102,6 +104,8 @@ pub(crate) type Set<'a> = dyn FnMut(&mut Node) -> Result<(), String> + 'a;
 
 /// Calls `set` on every node that the path matches.
 pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set: &mut Set<'_>) -> Result<(), String> {
+    meter::work(1);
+    meter::check()?;
     let Some((first, rest)) = path.split_first() else {
         return set(node);
     };
@@ -128,13 +132,17 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
         return visit(item, rest, create, set);
     }
     if let Some((key, wanted)) = condition(first)? {
-        let pattern = crate::pattern::compile(wanted)?;
+        let pattern = {
+            let _passing = meter::in_passing();
+            crate::pattern::compile(wanted)?
+        };
         let Some(items) = items(node)? else {
             return Ok(());
         };
         for _ in 0..2 {
             let mut found = false;
             for item in items.iter_mut() {
+                meter::work(1);
                 let text = if key.is_empty() { Some(&*item) } else { item.get(key) }.map(shown);
                 if !text.is_some_and(|text| pattern.is_match(&text)) {
                     continue;
@@ -193,12 +201,14 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
 
 /// Goes on in what the text of a scalar says, which kustomize reads for this and doesn't write back.
 fn visit_text(scalar: &Node, path: &[String], create: Option<&Node>, set: &mut Set<'_>) -> Result<(), String> {
+    meter::work(scalar.text().len() / 16);
     let source = Source {
         file: scalar.source,
         lines: Lines::On(scalar.line),
         maximum_nodes: MAXIMUM_NODES,
         scanner: Dialect::V3,
     };
+    let _passing = meter::in_passing();
     match first_node(scalar.text(), source) {
         Ok(Some(mut unseen)) => visit(&mut unseen, path, create, set),
         Ok(None) => Err("wrong node kind: expected MappingNode but the text is empty".to_owned()),

@@ -5,6 +5,7 @@ use regex::Regex;
 use crate::collection::{Collection, Trouble};
 use crate::fields::{FieldSpec, Image};
 use crate::fieldspec::{Create, apply};
+use crate::meter;
 use crate::pattern;
 use crate::yaml::node::{Data, Node};
 
@@ -59,6 +60,8 @@ impl ImageChange {
     }
 
     fn walk(&self, node: &mut Node) -> Result<(), String> {
+        meter::work(1);
+        meter::check()?;
         match &mut node.data {
             Data::Scalar(_) => Ok(()),
             Data::Seq(items) => items.iter_mut().try_for_each(|item| self.walk(item)),

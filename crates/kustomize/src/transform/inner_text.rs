@@ -1,5 +1,6 @@
 //! Owns replacement targets inside the JSON or YAML text that a field holds.
 
+use crate::meter;
 use crate::transform::field_paths::{MAXIMUM_NODES, look_up, visit, visit_exact};
 use crate::yaml::json::inner_value;
 use crate::yaml::node::{Data, Node, Style};
@@ -18,13 +19,17 @@ pub(crate) fn write_in_text(
         let (Some(outer), Some(inner)) = (parts.get(..length), parts.get(length..)) else {
             return Ok(false);
         };
+        meter::check()?;
         let Ok(Some(field)) = look_up(root, outer) else {
             continue;
         };
         if !field.is_scalar() {
             continue;
         }
+        // What is read of the text, and written of that, is gone once the field has it.
+        let passing = meter::in_passing();
         let text = field.text().to_owned();
+        meter::text(2 * text.len());
         let source = Source {
             file: field.source,
             lines: if field.style == Style::Literal {
@@ -42,8 +47,8 @@ pub(crate) fn write_in_text(
         let (mut count, mut whole) = (0, false);
         let mut set = |target: &mut Node| {
             count += 1;
-            match &mut target.data {
-                Data::Scalar(old) => *old = value.text().into(),
+            match &target.data {
+                Data::Scalar(_) => target.set_text(value.text()),
                 _ => {
                     whole = true;
                     *target = value.clone();
@@ -67,8 +72,11 @@ pub(crate) fn write_in_text(
             yaml_text(&inside, &text, whole)
                 .map_err(|why| format!("'{}' holds YAML text, in which {why}", outer.join(".")))?
         };
+        meter::text(new.len());
+        meter::check()?;
+        drop(passing);
         let mut set = |field: &mut Node| {
-            field.data = Data::Scalar(new.as_str().into());
+            field.set_text(new.as_str());
             Ok(())
         };
         visit_exact(root, outer, &mut set)?;

@@ -6,6 +6,7 @@ use crate::collection::Trouble;
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
 use crate::history::{Event, leads_into};
+use crate::meter;
 use crate::patch::annotations_of;
 use crate::resource::Resource;
 use crate::yaml::node::{Node, Share, Tag};
@@ -60,6 +61,8 @@ fn note(resource: &mut Resource, spec: &FieldSpec, pairs: &BTreeMap<String, Stri
         && spec.gvk.selects(resource.api_version(), resource.kind())
         && (spec.create || leads_into(&spec.path, &resource.node));
     if is_reached {
+        let texts = pairs.iter().map(|(key, value)| 64 + key.len() + value.len());
+        meter::text(texts.sum());
         resource.notes.history.push(|| match spec.path.as_str() {
             "metadata/labels" if spec.create => Event::Labels(pairs.clone()),
             "metadata/annotations" if spec.create => Event::Annotations(pairs.clone()),

@@ -5,6 +5,7 @@ use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
 use crate::history::{Event, leads_into};
 use crate::id::Gvk;
+use crate::meter;
 use crate::yaml::node::Node;
 
 /// The prefix or the suffix transformer.
@@ -36,6 +37,7 @@ impl Affix {
                     } else {
                         &mut notes.suffixes
                     };
+                    meter::text(2 * (32 + self.text.len()));
                     list.extend(self.text.split(',').map(str::to_owned));
                     resource
                         .notes

@@ -4,6 +4,7 @@ use crate::collection::{Collection, Trouble};
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
 use crate::history::{Event, leads_into};
+use crate::meter;
 use crate::resource::Resource;
 use crate::yaml::node::{Node, Style, Tag};
 
@@ -42,6 +43,7 @@ impl Namespace {
                 continue;
             }
             resource.store_previous_id();
+            meter::check().map_err(|message| Trouble::of(resource, message))?;
             self.set(resource)
                 .map_err(|message| Trouble::of(resource, format!("namespace transformation failed: {message}")))?;
             if self.fields.iter().any(|spec| spec.path.starts_with("metadata/labels")) {
@@ -138,6 +140,7 @@ impl Namespace {
             return Err("subjects must be a list".to_owned());
         };
         for subject in items {
+            meter::check()?;
             if subject
                 .get(field)
                 .is_none_or(|value| value.is_null() || value.text() != wanted)

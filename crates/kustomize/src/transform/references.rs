@@ -8,6 +8,7 @@ use crate::config::TransformerConfig;
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, descend, split_path};
 use crate::id::{Gvk, ResourceId};
+use crate::meter;
 use crate::resource::Resource;
 use crate::yaml::node::{Data, Node, Style};
 use crate::yaml::scalar::{Dialect, Scalar, meaning};
@@ -56,6 +57,8 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
         })
         .collect();
     for resource in &mut resources.list {
+        meter::work(paths.len());
+        meter::check().map_err(|message| Trouble::of(resource, message))?;
         let original = resource.original_id();
         let Resource { node, notes, schema } = resource;
         let gvk = Gvk::new(
@@ -80,6 +83,7 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
             role: role_reference(node),
         };
         for (target, specs) in &paths {
+            meter::work(specs.len());
             for (spec, path) in specs {
                 if !original.gvk.is_selected(&spec.gvk) {
                     continue;
@@ -111,6 +115,12 @@ impl Names {
         for (position, resource) in list.iter().enumerate() {
             let previous = resource.previous_ids();
             let current = resource.current_id();
+            let texts = previous
+                .iter()
+                .chain([&current])
+                .map(|id| 160 + 2 * id.name.len() + id.namespace.len());
+            let affixes = resource.notes.prefixes.iter().chain(&resource.notes.suffixes);
+            meter::text(texts.sum::<usize>() + affixes.map(|text| 24 + text.len()).sum::<usize>());
             for id in &previous {
                 let positions = names.by_previous_name.entry(id.name.clone()).or_default();
                 if positions.last() != Some(&position) {
@@ -153,6 +163,7 @@ impl Names {
         is_role: bool,
         referrer: &Referrer<'_>,
     ) -> Result<(), String> {
+        meter::check()?;
         let name = field.text().to_owned();
         let Some(found) = self.select(&name, target, is_role, referrer, None)? else {
             return Ok(());
@@ -164,6 +175,7 @@ impl Names {
     }
 
     fn update_map(&self, field: &mut Node, target: &Gvk, is_role: bool, referrer: &Referrer<'_>) -> Result<(), String> {
+        meter::check()?;
         let Some(name) = field.get("name") else {
             return Err("path config error; no 'name' field in node".to_owned());
         };
@@ -203,6 +215,7 @@ impl Names {
         let Some(positions) = self.by_previous_name.get(name) else {
             return Ok(None);
         };
+        meter::work(positions.len());
         let by_original = match within {
             Some(Some(namespace)) => Some((namespace, self.original_namespace_exists(namespace, referrer))),
             _ => None,
@@ -251,6 +264,7 @@ impl Names {
 
     fn original_namespace_exists(&self, namespace: &str, referrer: &Referrer<'_>) -> bool {
         self.candidates.iter().any(|candidate| {
+            meter::work(1);
             candidate.original_namespace == namespace
                 && !is_cluster_only(candidate)
                 && Self::reachable(candidate, referrer)

@@ -3,11 +3,13 @@
 use crate::collection::{Collection, Trouble};
 use crate::fields::{FieldOptions, Replacement, ReplacementSource};
 use crate::id::ResourceId;
+use crate::meter;
 use crate::patch::PatchTrouble;
 use crate::resource::Resource;
 use crate::selector::Matcher;
 use crate::transform::field_paths::{look_up, smarter_split, visit};
 use crate::transform::inner_text::write_in_text;
+use crate::yaml::growth::{self, Growth};
 use crate::yaml::node::{Data, Node};
 
 /// A replacement, ready to apply.
@@ -93,8 +95,8 @@ impl PreparedReplacement {
 /// Applies all replacements in order.
 pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection) -> Result<(), PatchTrouble> {
     for replacement in list {
-        let (mut value, whole) = match (&replacement.source_value, &replacement.source) {
-            (Some(text), _) => (Node::untyped(text.clone()), None),
+        let (mut value, whole, is_secret) = match (&replacement.source_value, &replacement.source) {
+            (Some(text), _) => (Node::untyped(text.clone()), None, false),
             (None, Some(source)) => source_value(source, resources)
                 .map_err(|message| replacement.trouble("source", PatchTrouble::Target(message)))?,
             (None, None) => continue,
@@ -102,14 +104,23 @@ pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection
         value.unshare();
         for (index, target) in replacement.targets.iter().enumerate() {
             for (position, resource) in resources.list.iter_mut().enumerate() {
+                let gone =
+                    |message: String| replacement.trouble(&format!("targets[{index}]"), PatchTrouble::Target(message));
+                meter::work(1 + target.reject.len());
+                meter::check().map_err(gone)?;
                 if !target.selects(resource) {
                     continue;
                 }
-                for path in &target.paths {
+                resource.notes.holds_secret |= is_secret;
+                let mut growth = Growth::default();
+                for (count, path) in target.paths.iter().enumerate() {
                     let options = target.options.as_ref();
                     let written = write(&mut resource.node, path, &value, options);
-                    resource.settle_shares();
-                    if let Err(message) = written.and_then(|()| resource.node.check_growth()) {
+                    if count == 0 || !matches!(written, Ok(false)) {
+                        resource.settle_shares();
+                    }
+                    let added = growth::size(&value);
+                    if let Err(message) = written.and_then(|_| growth.add(added, &resource.node)) {
                         let trouble = PatchTrouble::Resource(Trouble::of(resource, message));
                         return Err(replacement.trouble(&format!("targets[{index}]"), trouble));
                     }
@@ -158,8 +169,8 @@ fn ids(resource: &Resource) -> Vec<ResourceId> {
 /// Where a value is read: the resource's position and the path in it.
 type Whole = (usize, Vec<String>);
 
-/// The value of a source, and where it is read when it is the whole of a field.
-fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<(Node, Option<Whole>), String> {
+/// The value of a source, where it is read when it is the whole of a field, and whether it stood in what is confidential.
+fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<(Node, Option<Whole>, bool), String> {
     let selector = &source.selector;
     let wanted = ResourceId::of_selector(selector.gvk.clone(), selector.name.clone(), selector.namespace.clone());
     let path = if source.field_path.is_empty() {
@@ -184,7 +195,7 @@ fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<(N
         return Err(format!("fieldPath `{path}` is missing for replacement source {wanted}"));
     };
     let Some(options) = source.options.as_ref().filter(|options| !options.delimiter.is_empty()) else {
-        return Ok((node.clone(), Some((position, parts))));
+        return Ok((node.clone(), Some((position, parts)), resource.is_confidential()));
     };
     let Data::Scalar(text) = &node.data else {
         return Err("delimiter option can only be used with scalar nodes".to_owned());
@@ -194,24 +205,31 @@ fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<(N
         .and_then(|index| text.split(&*options.delimiter).nth(index));
     let Some(part) = part else {
         return Err(format!(
-            "options.index {} is out of bounds for value {text}",
+            "options.index {} is out of bounds for the value",
             options.index
         ));
     };
     let mut node = node.clone();
-    node.data = Data::Scalar(part.into());
-    Ok((node, None))
+    node.set_text(part);
+    Ok((node, None, resource.is_confidential()))
 }
 
-fn write(root: &mut Node, path: &str, value: &Node, options: Option<&FieldOptions>) -> Result<(), String> {
+/// Writes a value into the fields of a path; tells whether one of them stands in several places.
+///
+/// # Errors
+/// When there is no such field, or it can't take the value.
+fn write(root: &mut Node, path: &str, value: &Node, options: Option<&FieldOptions>) -> Result<bool, String> {
     let parts = smarter_split(path);
+    meter::work(1 + path.len() / 16);
+    growth::check_depth(value, parts.len())?;
     let create = options.is_some_and(|options| options.create).then_some(value);
     if write_in_text(root, &parts, value, create)? {
-        return Ok(());
+        return Ok(false);
     }
-    let mut count = 0;
+    let (mut count, mut is_shared) = (0, false);
     let mut set = |target: &mut Node| {
         count += 1;
+        is_shared |= target.share.group != 0;
         set_value(target, value, options)
     };
     let what = if create.is_some() { "find or create" } else { "find" };
@@ -220,15 +238,17 @@ fn write(root: &mut Node, path: &str, value: &Node, options: Option<&FieldOption
     if count == 0 {
         return Err(format!("unable to {what} field \"{path}\" in replacement target"));
     }
-    Ok(())
+    Ok(is_shared)
 }
 
 fn set_value(target: &mut Node, value: &Node, options: Option<&FieldOptions>) -> Result<(), String> {
+    meter::check()?;
     let mut value = value.clone();
     if let Some(options) = options.filter(|options| !options.delimiter.is_empty()) {
         let Data::Scalar(old) = &target.data else {
             return Err("delimiter option can only be used with scalar nodes".to_owned());
         };
+        meter::work(old.len() / 4);
         let mut parts: Vec<&str> = old.split(&*options.delimiter).collect();
         let new = value.text().to_owned();
         match usize::try_from(options.index) {
@@ -238,11 +258,11 @@ fn set_value(target: &mut Node, value: &Node, options: Option<&FieldOptions>) ->
                 None => parts.push(&new),
             },
         }
-        value.data = Data::Scalar(parts.join(&options.delimiter).into());
+        value.set_text(parts.join(&options.delimiter));
     }
-    match &mut target.data {
-        Data::Scalar(text) => {
-            *text = value.text().into();
+    match &target.data {
+        Data::Scalar(_) => {
+            target.set_text(value.text());
             target.share = target.written_over(&value);
             target.line = value.line;
             target.source = value.source;

@@ -1,6 +1,7 @@
 //! Owns the transformer that puts one value, often the name of a project or cluster, into fields and paths in fields.
 
 use crate::collection::{Collection, Trouble};
+use crate::meter;
 use crate::resource::Resource;
 use crate::selector::Matcher;
 use crate::transform::field_paths::{condition, is_list_part};
@@ -29,6 +30,8 @@ impl ValueAdd {
     pub(crate) fn transform(&self, resources: &mut Collection) -> Result<(), Trouble> {
         for target in &self.targets {
             for resource in &mut resources.list {
+                meter::work(1);
+                meter::check().map_err(|message| Trouble::of(resource, message))?;
                 if target.select.as_ref().is_none_or(|select| select.fits(resource)) {
                     self.add(target, resource)
                         .map_err(|message| Trouble::of(resource, message))?;
@@ -99,6 +102,7 @@ fn find_or_create<'node>(node: &'node mut Node, path: &[String]) -> Result<Optio
         } else if let Some((key, value)) = condition(part)? {
             let items = at.items_mut().ok_or_else(not_list)?;
             let found = items.iter().position(|item| {
+                meter::work(1);
                 if key.is_empty() {
                     item.text() == value
                 } else {

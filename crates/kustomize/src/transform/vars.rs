@@ -1,10 +1,12 @@
 //! Owns `vars`: replacing `$(NAME)` in the fields that are known to hold it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use crate::collection::{Collection, Trouble};
 use crate::fields::{FieldSpec, Variable};
 use crate::fieldspec::{Create, apply};
+use crate::meter;
 use crate::transform::field_paths::{look_up, smarter_split};
 use crate::yaml::node::{Data, Node, Style, Tag};
 use crate::yaml::number;
@@ -14,6 +16,26 @@ use crate::yaml::number;
 struct Held {
     text: String,
     tag: Tag,
+    /// It stood in what is confidential.
+    is_secret: bool,
+}
+
+/// All values, and whether a confidential one was written since this was last looked at.
+#[derive(Debug, Default)]
+struct Values {
+    held: BTreeMap<String, Held>,
+    secret_was_written: Cell<bool>,
+}
+
+impl Values {
+    /// The value to be written for a name.
+    fn take(&self, name: &str) -> Option<&Held> {
+        let held = self.held.get(name)?;
+        if held.is_secret {
+            self.secret_was_written.set(true);
+        }
+        Some(held)
+    }
 }
 
 /// Replaces all vars.
@@ -28,9 +50,11 @@ pub(crate) fn transform(
     if vars.is_empty() {
         return Ok(());
     }
-    let mut values = BTreeMap::new();
+    let mut values = Values::default();
     for var in vars {
-        values.insert(
+        meter::work(resources.list.len());
+        meter::check().map_err(|message| (message, None))?;
+        values.held.insert(
             var.name.clone(),
             value(var, resources).map_err(|message| (message, None))?,
         );
@@ -38,7 +62,9 @@ pub(crate) fn transform(
     for resource in &mut resources.list {
         for spec in fields {
             let mut write = |node: &mut Node| replace(node, &values);
-            if let Err(message) = apply(&mut resource.node, spec, Create::Nothing, &mut write) {
+            let applied = apply(&mut resource.node, spec, Create::Nothing, &mut write);
+            resource.notes.holds_secret |= values.secret_was_written.take();
+            if let Err(message) = applied {
                 return Err((String::new(), Some(Trouble::of(resource, message))));
             }
             resource.settle_shares();
@@ -85,7 +111,13 @@ fn value(var: &Variable, resources: &Collection) -> Result<Held, String> {
             var.field_path, var.name
         ));
     };
-    let held = |text: String, tag: Tag| Ok(Held { text, tag });
+    let held = |text: String, tag: Tag| {
+        Ok(Held {
+            text,
+            tag,
+            is_secret: resource.is_confidential(),
+        })
+    };
     match node.tag {
         Tag::Int => {
             let number: i64 = text.parse().map_err(|_| missing())?;
@@ -105,14 +137,14 @@ fn plain_float(float: f64) -> String {
     if json.contains('e') { format!("{float}") } else { json }
 }
 
-fn replace(node: &mut Node, values: &BTreeMap<String, Held>) -> Result<(), String> {
+fn replace(node: &mut Node, values: &Values) -> Result<(), String> {
     if node.is_null() {
         return Ok(());
     }
     match &mut node.data {
         Data::Scalar(_) => {
             if node.is_string() {
-                replace_scalar(node, values);
+                replace_scalar(node, values)?;
             }
             Ok(())
         }
@@ -126,7 +158,7 @@ fn replace(node: &mut Node, values: &BTreeMap<String, Held>) -> Result<(), Strin
                     ));
                 }
                 if value.is_string() {
-                    replace_scalar(value, values);
+                    replace_scalar(value, values)?;
                 }
             }
             Ok(())
@@ -136,26 +168,31 @@ fn replace(node: &mut Node, values: &BTreeMap<String, Held>) -> Result<(), Strin
                 if !item.is_string() {
                     return Err("invalid value type expect a string".to_owned());
                 }
-                replace_scalar(item, values);
+                replace_scalar(item, values)?;
             }
             Ok(())
         }
     }
 }
 
-fn replace_scalar(node: &mut Node, values: &BTreeMap<String, Held>) {
-    let (text, tag) = expand(node.text(), values);
-    node.data = Data::Scalar(text.into());
+fn replace_scalar(node: &mut Node, values: &Values) -> Result<(), String> {
+    let (text, tag) = expand(node.text(), values)?;
+    node.set_text(text);
     node.share.writes = node.share.writes.saturating_add(1);
     node.tag = tag;
     node.tagged = false;
     node.style = Style::Plain;
+    Ok(())
 }
 
 /// Expands `$(NAME)`; a text that is nothing else takes the value's type. `$$` is a dollar; unknown names stay.
-fn expand(input: &str, values: &BTreeMap<String, Held>) -> (String, Tag) {
+fn expand(input: &str, values: &Values) -> Result<(String, Tag), String> {
+    // One text may name one long value many times.
+    let _passing = meter::in_passing();
+    meter::work(input.len() / 16);
     let mut output = String::new();
     let mut rest = input;
+    let mut closes = true;
     while let Some(position) = rest.find('$') {
         output.push_str(rest.get(..position).unwrap_or(""));
         let after = rest.get(position + 1..).unwrap_or("");
@@ -164,18 +201,25 @@ fn expand(input: &str, values: &BTreeMap<String, Held>) -> (String, Tag) {
             rest = "";
             break;
         };
-        match (next, after.find(')')) {
+        // Where no bracket closes any more, none needs to be looked for again.
+        let end = if next == '(' && closes { after.find(')') } else { None };
+        closes &= next != '(' || end.is_some();
+        match (next, end) {
             ('$', _) => {
                 output.push('$');
                 rest = after.get(1..).unwrap_or("");
             }
             ('(', Some(end)) => {
                 let name = after.get(1..end).unwrap_or("");
-                match values.get(name) {
-                    Some(held) if input == format!("$({name})") => {
-                        return (held.text.clone(), held.tag);
+                match values.take(name) {
+                    Some(held) if input.len() == name.len() + 3 => {
+                        return Ok((held.text.clone(), held.tag));
                     }
-                    Some(held) => output.push_str(&held.text),
+                    Some(held) => {
+                        meter::text(held.text.len());
+                        meter::check()?;
+                        output.push_str(&held.text);
+                    }
                     None => output.push_str(&format!("$({name})")),
                 }
                 rest = after.get(end + 1..).unwrap_or("");
@@ -188,5 +232,5 @@ fn expand(input: &str, values: &BTreeMap<String, Held>) -> (String, Tag) {
         }
     }
     output.push_str(rest);
-    (output, Tag::Str)
+    Ok((output, Tag::Str))
 }

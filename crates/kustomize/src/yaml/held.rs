@@ -14,6 +14,7 @@ use super::read::{Lines, Source, first_node};
 use super::rewrite;
 use super::scalar::{Dialect, Scalar, is_non_string_in_yaml_1_1, resolve};
 use super::tokens::Form as Written;
+use crate::meter;
 
 /// The bits of a node's style.
 pub(crate) const PLAIN: u32 = 0;
@@ -54,6 +55,7 @@ pub(crate) struct Held {
 
 impl Held {
     fn new(kind: Kind, text: &str, tag: &'static str, style: u32) -> Self {
+        meter::text(size_of::<Held>() + text.len());
         Held {
             kind,
             style,
@@ -109,6 +111,7 @@ impl Held {
     }
 
     fn position(&self, key: &str) -> Option<usize> {
+        meter::work(1 + self.content.len() / 16);
         self.entries().position(|(name, _)| name.text == key)
     }
 

@@ -10,6 +10,7 @@ use super::emit::may_be_block;
 use super::node::{Data, Node, Remark, Style, Tag};
 use super::number;
 use super::scalar::{Dialect, Scalar, meaning, resolve};
+use crate::meter;
 
 /// Why a node has no JSON value.
 #[derive(Debug)]
@@ -102,6 +103,7 @@ fn end_before_comment(root: &mut Node) {
             Data::Seq(items) => items.last_mut(),
             Data::Scalar(text) => {
                 if is_kept {
+                    meter::text(text.len());
                     *text = format!("{text}\n").into();
                 }
                 None
@@ -138,6 +140,7 @@ impl Place {
 
 fn value(node: &Node, place: Place) -> Result<Value, NotJson> {
     let inside = place.inside(node);
+    spend(node)?;
     match &node.data {
         Data::Scalar(_) => scalar_value(node, place),
         Data::Seq(items) => items
@@ -157,6 +160,7 @@ fn value(node: &Node, place: Place) -> Result<Value, NotJson> {
                 }
                 let name = key_text(key, place.is_root, inside).map_err(|message| fail(key, message))?;
                 let name = string(name, place).map_err(|message| fail(key, message))?;
+                meter::text(64 + name.len());
                 match map.entry(name) {
                     Entry::Vacant(vacant) => {
                         vacant.insert(value(held, inside)?);
@@ -174,6 +178,12 @@ fn value(node: &Node, place: Place) -> Result<Value, NotJson> {
             Ok(Value::Object(map))
         }
     }
+}
+
+/// Spends what a value of a node takes, its key not counted.
+fn spend(node: &Node) -> Result<(), NotJson> {
+    meter::text(size_of::<Value>() + node.text().len());
+    meter::check().map_err(|message| fail(node, message))
 }
 
 /// The text of a key. The root is decoded into a map of strings, so its keys may look like numbers; others must be strings.
@@ -369,6 +379,7 @@ fn fold_next_lines(value: &mut Value) -> Result<(), &'static str> {
 /// # Errors
 /// As [`configuration_value`].
 pub(crate) fn patch_value(node: &Node) -> Result<Value, NotJson> {
+    spend(node)?;
     match &node.data {
         Data::Scalar(_) => configuration_scalar(node),
         Data::Seq(items) => items

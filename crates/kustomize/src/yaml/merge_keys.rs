@@ -1,8 +1,9 @@
 //! Owns YAML merge keys (`<<`): folding what they name into the mapping, own fields winning.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::node::{Data, Node, Tag};
+use crate::meter;
 
 /// Folds all merge keys of a node, innermost first. Of resources, a key `"<<"` in quotes goes too, with what it holds; of
 /// configurations, the last of repeated keys counts.
@@ -47,9 +48,16 @@ fn keep_last(entries: &mut Vec<(Node, Node)>) {
         .rev()
         .filter(|place| entries.get(*place).is_some_and(|(key, _)| !names.insert(key.text())))
         .collect();
-    for place in hidden {
-        entries.remove(place);
+    if hidden.is_empty() {
+        return;
     }
+    let mut hidden = hidden.into_iter().rev().peekable();
+    let mut place = 0;
+    entries.retain(|_| {
+        let is_kept = hidden.next_if_eq(&place).is_none();
+        place += 1;
+        is_kept
+    });
 }
 
 fn fold_entries(entries: &mut Vec<(Node, Node)>) -> Result<(), (u32, String)> {
@@ -75,11 +83,19 @@ fn fold_entries(entries: &mut Vec<(Node, Node)>) -> Result<(), (u32, String)> {
         collect(value, &mut layers)?;
     }
     layers.push(own);
+    let mut places: HashMap<String, usize> = HashMap::with_capacity(result.len());
+    for (place, (key, _)) in result.iter().enumerate() {
+        places.entry(key.text().to_owned()).or_insert(place);
+    }
     for layer in layers {
         for (key, value) in layer {
-            match result.iter_mut().find(|(name, _)| name.text() == key.text()) {
+            meter::work(1);
+            match places.get(key.text()).and_then(|place| result.get_mut(*place)) {
                 Some(existing) => *existing = (key, value),
-                None => result.push((key, value)),
+                None => {
+                    places.insert(key.text().to_owned(), result.len());
+                    result.push((key, value));
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ pub(crate) mod emit;
 mod events;
 mod facts;
 pub(crate) mod folded;
+pub(crate) mod growth;
 pub(crate) mod held;
 pub(crate) mod json;
 pub(crate) mod merge_keys;

@@ -1,9 +1,11 @@
 //! Owns the tree of YAML nodes that transformations work on: what was written (style, tag, line) as well as what it means.
 //! A build holds all its objects as nodes at once, so a node is kept small: 40 bytes with short texts inside.
 
+use std::collections::{BTreeMap, HashMap};
+
 use smol_str::SmolStr;
 
-use std::collections::BTreeMap;
+use crate::meter;
 
 /// How a scalar was, or will be, written; it decides whether text that looks like a number is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,8 +100,8 @@ pub(crate) enum Remark {
     BeforeComment,
 }
 
-/// One node of a document.
-#[derive(Debug, Clone)]
+/// One node of a document. Whoever makes one, or copies one, spends of the build's budget.
+#[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) data: Data,
     pub(crate) tag: Tag,
@@ -115,45 +117,31 @@ pub(crate) struct Node {
     pub(crate) source: u32,
 }
 
+impl Clone for Node {
+    fn clone(&self) -> Self {
+        meter::made(size_of::<Node>());
+        meter::work(1);
+        // A text of more than 23 bytes isn't copied but shared.
+        Node {
+            data: self.data.clone(),
+            ..*self
+        }
+    }
+}
+
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
         self.data == other.data && self.tag == other.tag && self.style == other.style
     }
 }
 
-/// How deep, how big and how long in its texts a resource may become through transformations, which can copy parts of it into it.
-const MAXIMUM_DEPTH: usize = 400;
-const MAXIMUM_NODES: usize = 2_000_000;
-const MAXIMUM_TEXT: usize = 64 << 20;
-
 impl Node {
-    /// Refuses a node that has grown beyond all measure.
-    ///
-    /// # Errors
-    /// When it is nested too deep, has too many nodes or too much text.
-    pub(crate) fn check_growth(&self) -> Result<(), String> {
-        let (mut nodes, mut text) = (MAXIMUM_NODES, MAXIMUM_TEXT);
-        self.spend(0, &mut nodes, &mut text)
-    }
-
-    fn spend(&self, depth: usize, nodes: &mut usize, text: &mut usize) -> Result<(), String> {
-        if depth > MAXIMUM_DEPTH {
-            return Err(format!(
-                "the resource becomes nested deeper than {MAXIMUM_DEPTH} levels"
-            ));
-        }
-        let too_big = || "the resource becomes too big: a change copies parts of it into it".to_owned();
-        *nodes = nodes.checked_sub(1).ok_or_else(too_big)?;
-        *text = text.checked_sub(self.text().len()).ok_or_else(too_big)?;
-        self.items()
-            .iter()
-            .try_for_each(|item| item.spend(depth + 1, nodes, text))?;
-        self.entries()
-            .iter()
-            .try_for_each(|(_, value)| value.spend(depth + 1, nodes, text))
-    }
-
     fn new(data: Data, tag: Tag, style: Style) -> Self {
+        meter::made(size_of::<Node>());
+        match &data {
+            Data::Scalar(text) if text.is_heap_allocated() => meter::text(text.len()),
+            _ => meter::work(1),
+        }
         Node {
             data,
             tag,
@@ -291,19 +279,29 @@ impl Node {
         }
     }
 
+    /// Writes over the text of a scalar, or over a collection.
+    pub(crate) fn set_text(&mut self, text: impl Into<SmolStr>) {
+        let text = text.into();
+        meter::text(text.len());
+        self.data = Data::Scalar(text);
+    }
+
+    /// Where the first key with this text is.
+    pub(crate) fn position(&self, key: &str) -> Option<usize> {
+        let entries = self.entries();
+        let found = entries.iter().position(|(name, _)| name.text() == key);
+        meter::work(1 + found.unwrap_or(entries.len()) / 8);
+        found
+    }
+
     /// The value of the first key with this text.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
-        self.entries()
-            .iter()
-            .find(|(name, _)| name.text() == key)
-            .map(|(_, value)| value)
+        self.entries().get(self.position(key)?).map(|(_, value)| value)
     }
 
     pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
-        self.entries_mut()?
-            .iter_mut()
-            .find(|(name, _)| name.text() == key)
-            .map(|(_, value)| value)
+        let position = self.position(key)?;
+        self.entries_mut()?.get_mut(position).map(|(_, value)| value)
     }
 
     /// The value at a path of keys.
@@ -313,9 +311,8 @@ impl Node {
 
     /// Removes the first key with this text.
     pub(crate) fn remove(&mut self, key: &str) -> Option<Node> {
-        let entries = self.entries_mut()?;
-        let position = entries.iter().position(|(name, _)| name.text() == key)?;
-        Some(entries.remove(position).1)
+        let position = self.position(key)?;
+        Some(self.entries_mut()?.remove(position).1)
     }
 
     /// Writes a scalar over this node, which keeps its quotes: as kyaml's FieldSetter without a name.
@@ -446,8 +443,13 @@ impl Node {
         }
         match (&mut self.data, &written.data) {
             (Data::Map(entries), Data::Map(others)) => {
+                meter::work(entries.len() + others.len());
+                let mut known: HashMap<&str, &(Node, Node)> = HashMap::with_capacity(others.len());
+                for other in others.iter() {
+                    known.entry(other.0.text()).or_insert(other);
+                }
                 for (key, value) in entries.iter_mut() {
-                    if let Some((name, other)) = others.iter().find(|(name, _)| name.text() == key.text()) {
+                    if let Some((name, other)) = known.get(key.text()) {
                         key.line = name.line;
                         value.place_as(other);
                     }

@@ -138,6 +138,9 @@ impl<'text> Reader<'text> {
     /// Gives a node its place and counts it.
     fn placed(&mut self, mut node: Node, line: u32) -> Option<Node> {
         self.left = self.left.checked_sub(1)?;
+        if crate::meter::spent().is_some() {
+            return None;
+        }
         node.line = self.source.lines.number(line);
         node.source = self.source.file;
         Some(node)

@@ -15,3 +15,4 @@ mod damaged;
 mod disk;
 mod library;
 mod properties;
+mod secrets;

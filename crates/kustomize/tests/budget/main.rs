@@ -1,0 +1,125 @@
+//! What a build makes and does is bounded whatever it reads: small trees that would make gigabytes or run for hours, with the memory
+//! that they are held to measured by the allocator. A program of its own, since the allocator counts everything in its process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::allow_attributes,
+    clippy::disallowed_methods,
+    reason = "tests may panic"
+)]
+
+mod loads;
+
+use kustomize::{Budget, Error, MapTree, Options, Stop, build};
+use loads::{LOADS, Load, ORDINARY};
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// What a load may make that is to end at its bytes.
+const BYTES: u64 = 4 << 20;
+
+/// What a load may do that is to end at its steps.
+const STEPS: u64 = 4_000_000;
+
+/// What an ordinary tree may make and do at most.
+const ORDINARY_USE: Budget = Budget {
+    bytes: 4 << 20,
+    steps: 1_000_000,
+};
+
+/// What a build may hold beside what its budget counts: what was read, and the copy in whose midst the budget was spent.
+const BESIDE: usize = 24 << 20;
+
+fn tree(files: &[(String, String)]) -> MapTree {
+    let mut tree = MapTree::new();
+    for (path, text) in files {
+        tree.insert(path, text.as_str());
+    }
+    tree
+}
+
+fn check(load: &Load) -> Result<(), String> {
+    let tree = tree(&(load.files)());
+    let budget = if load.spends_steps {
+        Budget {
+            bytes: 16 * BYTES,
+            steps: STEPS,
+        }
+    } else {
+        Budget {
+            bytes: BYTES,
+            steps: 100 * STEPS,
+        }
+    };
+    let options = Options {
+        budget,
+        ..Options::default()
+    };
+    ALLOCATOR.reset_peak_usage();
+    let before = ALLOCATOR.current_usage();
+    let outcome = build(&tree, load.directory, &options);
+    let made = ALLOCATOR.peak_usage() - before;
+    let allowed = usize::try_from(budget.bytes).unwrap() + BESIDE;
+    if made > allowed {
+        return Err(format!("holds {made} bytes, more than {allowed}"));
+    }
+    match outcome {
+        Err(Error::Budget { place, message, limit }) => {
+            let wanted = if load.spends_steps { budget.steps } else { budget.bytes };
+            if limit != wanted {
+                return Err(format!("is ended by another limit: {place}: {message}"));
+            }
+            if !place.contains(load.place) {
+                return Err(format!("says '{place}', not '{}'", load.place));
+            }
+            if !message.contains("raise its budget") {
+                return Err(format!("doesn't say what to do: {message}"));
+            }
+            Ok(())
+        }
+        Err(other) => Err(format!("is refused otherwise: {other}")),
+        Ok(built) => Err(format!("is built, with {:?}", built.used)),
+    }
+}
+
+/// One test, for the allocator counts what other tests make too.
+#[test]
+fn every_load_ends_at_its_budget() {
+    let wrong: Vec<String> = LOADS
+        .iter()
+        .filter_map(|load| check(load).err().map(|why| format!("{} {why}", load.name)))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (name, files) in ORDINARY {
+        let options = Options {
+            budget: ORDINARY_USE,
+            ..Options::default()
+        };
+        let built = build(&tree(&files()), "", &options).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(built.used.bytes > 0 && built.used.steps > 0, "{name} counts nothing");
+    }
+    stopped_builds_end();
+}
+
+/// A build without a budget ends when it is told to, from whatever it is doing.
+fn stopped_builds_end() {
+    for load in LOADS.iter().filter(|load| load.spends_steps) {
+        let stop = Stop::new();
+        let options = Options {
+            budget: Budget::UNLIMITED,
+            stop: stop.clone(),
+            ..Options::default()
+        };
+        let files = (load.files)();
+        let outcome = std::thread::scope(|scope| {
+            let building = scope.spawn(|| build(&tree(&files), load.directory, &options));
+            stop.stop();
+            building.join().unwrap()
+        });
+        assert!(matches!(outcome, Err(Error::Stopped { .. })), "{}", load.name);
+    }
+}

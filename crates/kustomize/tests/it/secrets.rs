@@ -1,0 +1,94 @@
+//! What is said about Secrets: never a value, whatever goes wrong; and which resources hold what was copied from one.
+
+use kustomize::{MapTree, Options, build};
+
+const VALUE: &str = "hunter2";
+const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  p: hunter2\n";
+const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  p: none\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\ndata:\n  p: none\n";
+
+fn tree(kustomization: &str, files: &[(&str, &str)]) -> MapTree {
+    let mut tree = MapTree::new();
+    tree.insert("kustomization.yaml", kustomization);
+    for (path, text) in files {
+        tree.insert(path, *text);
+    }
+    tree
+}
+
+#[test]
+fn no_error_quotes_a_secret() {
+    let check = |what: &str, kustomization: &str, files: &[(&str, &str)]| {
+        let error = build(&tree(kustomization, files), ".", &Options::default()).expect_err(what);
+        assert!(!error.to_string().contains(VALUE), "{what}: {error}");
+    };
+    let generator = |source: &str| format!("secretGenerator:\n- name: s\n  {source}\n");
+    check("a literal", &generator("literals: [hunter2]"), &[]);
+    check("a file", &generator("files: [hunter2=a=b]"), &[]);
+    check("a file without a key", &generator("files: [=hunter2]"), &[]);
+    let wrong = SECRET.replace("p: hunter2", "p: !!int hunter2");
+    check(
+        "a value of another type",
+        "resources: [s.yaml]\n",
+        &[("s.yaml", &wrong)],
+    );
+    let list = format!(
+        "apiVersion: v1\nkind: List\nitems:\n- {}",
+        wrong.trim_end().replace('\n', "\n  ")
+    );
+    check("the same in a list", "resources: [s.yaml]\n", &[("s.yaml", &list)]);
+    check(
+        "a part of a value",
+        "resources: [s.yaml, m.yaml]\nreplacements:\n- source: {kind: Secret, name: s, fieldPath: stringData.p, options: {delimiter: x, index: 5}}\n  targets:\n  - select: {kind: ConfigMap, name: m}\n    fieldPaths: [data.p]\n",
+        &[("s.yaml", SECRET), ("m.yaml", MAP)],
+    );
+    check(
+        "a patch",
+        "resources: [s.yaml]\npatches:\n- patch: |\n    apiVersion: v1\n    kind: Secret\n    metadata: {name: s}\n    stringData: [hunter2]\n- target: {kind: Secret}\n  patch: |\n    - {op: test, path: /stringData/p, value: hunter2x}\n",
+        &[("s.yaml", SECRET)],
+    );
+}
+
+#[test]
+fn what_was_copied_from_a_secret_is_confidential_and_nothing_else() {
+    let confidential = |kustomization: &str| -> Vec<String> {
+        let files = [("s.yaml", SECRET), ("m.yaml", MAP)];
+        let built = build(&tree(kustomization, &files), ".", &Options::default()).expect(kustomization);
+        let names = built.resources.iter().filter(|resource| resource.is_confidential());
+        names
+            .map(|resource| resource.object["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let all = "resources: [s.yaml, m.yaml]\n";
+    assert_eq!(confidential(all), ["s"]);
+    let replacements = format!(
+        "{all}replacements:\n- source: {{kind: Secret, name: s, fieldPath: stringData.p}}\n  targets:\n  - select: {{kind: ConfigMap, name: m}}\n    fieldPaths: [data.p]\n- source: {{kind: ConfigMap, name: m, fieldPath: data.p}}\n  targets:\n  - select: {{kind: ConfigMap, name: other}}\n    fieldPaths: [data.p]\n"
+    );
+    assert_eq!(
+        confidential(&replacements),
+        ["m", "other", "s"],
+        "through another one, too"
+    );
+    let vars = format!(
+        "{all}vars:\n- name: P\n  objref: {{apiVersion: v1, kind: Secret, name: s}}\n  fieldref: {{fieldPath: stringData.p}}\npatches:\n- patch: |\n    apiVersion: v1\n    kind: ConfigMap\n    metadata: {{name: m, annotations: {{p: $(P)}}}}\nconfigurations: [v.yaml]\n"
+    );
+    let files = [
+        ("s.yaml", SECRET),
+        ("m.yaml", MAP),
+        (
+            "v.yaml",
+            "varReference:\n- path: metadata/annotations\n  kind: ConfigMap\n",
+        ),
+    ];
+    let built = build(&tree(&vars, &files), ".", &Options::default()).expect("vars");
+    let names: Vec<&str> = built
+        .resources
+        .iter()
+        .filter(|resource| resource.is_confidential())
+        .map(|resource| resource.object["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["m", "s"]);
+    let renamed = format!(
+        "{all}patches:\n- target: {{kind: Secret}}\n  options: {{allowKindChange: true}}\n  patch: |\n    apiVersion: v1\n    kind: Sealed\n    metadata: {{name: s}}\n"
+    );
+    assert_eq!(confidential(&renamed), ["s"], "what it was counts");
+}
