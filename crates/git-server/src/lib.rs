@@ -8,10 +8,12 @@
 mod error;
 mod git;
 mod http;
+mod mirror;
 mod repository;
 mod server;
 mod ssh;
 
 pub use error::GitServerError;
+pub use mirror::Mirror;
 pub use repository::{Content, Repository};
 pub use server::{GitServer, HttpAuthentication, Options, ProtocolVersions, Push, Pushes, SshOptions, Tls};

@@ -117,37 +117,69 @@ impl Repository {
     /// # Errors
     /// [`GitServerError::Io`] when the folder can't be read, or what git says.
     pub async fn import(&self, folder: &Path, message: &str) -> Result<String, GitServerError> {
-        let mut changes = Vec::new();
-        let mut folders = vec![(folder.to_path_buf(), String::new())];
-        while let Some((folder, prefix)) = folders.pop() {
-            let read = |action, path: &Path| {
-                let path = path.to_path_buf();
-                move |source| GitServerError::Io { action, path, source }
-            };
-            for entry in std::fs::read_dir(&folder).map_err(read("list", &folder))? {
-                let entry = entry.map_err(read("list", &folder))?;
-                let path = entry.path();
-                let name = entry.file_name();
-                let Some(name) = name.to_str() else {
-                    return Err(GitServerError::InvalidPath(name.to_string_lossy().into_owned()));
-                };
-                if name == ".git" {
-                    continue;
-                }
-                let inside = format!("{prefix}{name}");
-                let kind = entry.file_type().map_err(read("read", &path))?;
-                if kind.is_dir() {
-                    folders.push((path, format!("{inside}/")));
-                } else if kind.is_symlink() {
-                    let target = std::fs::read_link(&path).map_err(read("read", &path))?;
-                    changes.push((inside, Content::Link(target.to_string_lossy().into_owned())));
-                } else {
-                    let content = std::fs::read(&path).map_err(read("read", &path))?;
-                    changes.push((inside, Content::File(content)));
-                }
-            }
+        self.commit(read_folder(folder)?, message).await
+    }
+
+    /// Makes `main` what is in a folder, and nothing else. Returns the new commit; nothing when `main` is that already.
+    pub(crate) async fn commit_whole(&self, folder: &Path, message: &str) -> Result<Option<String>, GitServerError> {
+        let next = "refs/heads/next";
+        let mut script = Vec::new();
+        script.extend_from_slice(format!("reset {next}\ncommit {next}\n").as_bytes());
+        script.extend_from_slice(b"committer Tenure <git@tenure.invalid> now\n");
+        data(&mut script, message.as_bytes());
+        let main = self.resolve(MAIN).await?;
+        if main.is_some() {
+            script.extend_from_slice(format!("from {MAIN}^0\n").as_bytes());
         }
-        self.commit(changes, message).await
+        script.extend_from_slice(b"deleteall\n");
+        for (path, content) in read_folder(folder)? {
+            change(&mut script, &path, &content)?;
+        }
+        git::run(
+            &self.folder,
+            ["fast-import", "--quiet", "--force", "--date-format=now"],
+            &script,
+        )
+        .await?;
+        let new = self.resolve(next).await?;
+        let is_new = match (&main, &new) {
+            (Some(_), Some(_)) => self.tree_of(MAIN).await? != self.tree_of(next).await?,
+            _ => true,
+        };
+        if let Some(new) = new.as_ref().filter(|_| is_new) {
+            self.set_reference(MAIN, new).await?;
+        }
+        self.git(["update-ref", "-d", next]).await?;
+        Ok(new.filter(|_| is_new))
+    }
+
+    /// Makes `main` the HEAD of another repository of this machine. Returns the commit if it is new.
+    pub(crate) async fn fetch_head_of(&self, other: &Path) -> Result<Option<String>, GitServerError> {
+        let before = self.resolve(MAIN).await?;
+        // Git asks for an absolute path or a scheme, or takes it for the name of a remote.
+        let other = std::path::absolute(other).map_err(|source| GitServerError::Io {
+            action: "find",
+            path: other.to_path_buf(),
+            source,
+        })?;
+        let other = other.to_string_lossy();
+        let head = format!("+HEAD:{MAIN}");
+        self.git([
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--",
+            &other,
+            &head,
+        ])
+        .await?;
+        let after = self.resolve(MAIN).await?;
+        Ok(after.filter(|after| before.as_ref() != Some(after)))
+    }
+
+    async fn tree_of(&self, reference: &str) -> Result<Vec<u8>, GitServerError> {
+        self.git(["rev-parse", &format!("{reference}^{{tree}}")]).await
     }
 
     /// Makes or moves a lightweight tag.
@@ -241,6 +273,44 @@ impl Repository {
     async fn git<const N: usize>(&self, arguments: [&str; N]) -> Result<Vec<u8>, GitServerError> {
         git::run(&self.folder, arguments, &[]).await
     }
+}
+
+/// The branch that a repository is served by.
+const MAIN: &str = "refs/heads/main";
+
+/// Every file and link of a folder, but `.git`, with its path in it.
+fn read_folder(folder: &Path) -> Result<Vec<(String, Content)>, GitServerError> {
+    let mut changes = Vec::new();
+    let mut folders = vec![(folder.to_path_buf(), String::new())];
+    while let Some((folder, prefix)) = folders.pop() {
+        let read = |action, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| GitServerError::Io { action, path, source }
+        };
+        for entry in std::fs::read_dir(&folder).map_err(read("list", &folder))? {
+            let entry = entry.map_err(read("list", &folder))?;
+            let path = entry.path();
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else {
+                return Err(GitServerError::InvalidPath(name.to_string_lossy().into_owned()));
+            };
+            if name == ".git" {
+                continue;
+            }
+            let inside = format!("{prefix}{name}");
+            let kind = entry.file_type().map_err(read("read", &path))?;
+            if kind.is_dir() {
+                folders.push((path, format!("{inside}/")));
+            } else if kind.is_symlink() {
+                let target = std::fs::read_link(&path).map_err(read("read", &path))?;
+                changes.push((inside, Content::Link(target.to_string_lossy().into_owned())));
+            } else if kind.is_file() {
+                let content = std::fs::read(&path).map_err(read("read", &path))?;
+                changes.push((inside, Content::File(content)));
+            }
+        }
+    }
+    Ok(changes)
 }
 
 fn data(script: &mut Vec<u8>, bytes: &[u8]) {

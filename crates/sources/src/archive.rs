@@ -4,20 +4,24 @@
 //! so that equal content gives equal bytes and one digest. Blobs go from the pack into the archive one at a time; there
 //! is no working tree. Submodules are left out, as Flux does without `recurseSubmodules`.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::rc::Rc;
 
 use flate2::{Compression, GzBuilder};
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
+use crate::account::Growing;
+use crate::budget::{OverBudget, Room};
 use crate::git::object::{self, Mode};
 use crate::git::oid::{Algorithm, Oid};
 use crate::git::pack::{ObjectKind, Pack, PackError};
 use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::{Limits, bytes_text};
 use crate::tree::check_path;
+
+/// Bytes of all ignore files of a commit.
+const IGNORE_BYTES: usize = 256 << 10;
 
 /// Why a commit can't be made into an archive.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(crate) enum ArchiveError {
         what: &'static str,
         limit: String,
     },
+    /// There is no room for its files, or for their list.
+    OverBudget(OverBudget),
     /// The archive could not be written.
     Write(io::Error),
 }
@@ -54,6 +60,7 @@ struct Found {
     path: String,
     mode: Mode,
     oid: Oid,
+    excluded: bool,
 }
 
 /// Writes the archive of a tree.
@@ -62,15 +69,23 @@ pub(crate) fn write(
     tree: Oid,
     ignore: Option<&str>,
     limits: &Limits,
-    out: File,
+    (trees, memory): (&Room, &mut Growing),
+    out: impl Write,
 ) -> Result<Written, ArchiveError> {
-    let (mut files, ignores) = walk(pack, tree, limits)?;
+    let (mut files, ignores) = walk(pack, tree, limits, memory)?;
     let ignore = Ignore::new(&ignores, ignore);
-    files.retain(|file| !ignore.excludes(&file.path));
+    for file in &mut files {
+        pack.check()?;
+        let excluded = ignore.excludes(&file.path);
+        file.excluded = excluded.ok_or_else(|| {
+            ArchiveError::InvalidTree("its ignore files take too much work for so many files".to_owned())
+        })?;
+    }
+    files.retain(|file| !file.excluded);
     files.sort_by(|a, b| a.path.cmp(&b.path));
 
     let hashed = Hashed {
-        inner: BufWriter::with_capacity(64 << 10, out),
+        inner: out,
         hash: Sha256::new(),
         size: 0,
     };
@@ -83,7 +98,8 @@ pub(crate) fn write(
     let mut unpacked = 0_u64;
     for file in &files {
         let content = blob(pack, file)?;
-        unpacked = unpacked.saturating_add(content.len() as u64);
+        unpacked = unpacked.saturating_add(packed_size(file, content.len()));
+        trees.check(unpacked).map_err(ArchiveError::OverBudget)?;
         if unpacked > limits.unpacked_bytes {
             return Err(ArchiveError::TooLarge {
                 what: "unpacked bytes",
@@ -99,6 +115,18 @@ pub(crate) fn write(
         digest: format!("sha256:{}", hex::encode(hashed.hash.finalize())),
         size: hashed.size,
     })
+}
+
+/// Bytes of a file in the archive, with its header: no less than it takes in memory, with its path, when it is read from there.
+fn packed_size(file: &Found, content: usize) -> u64 {
+    const BLOCK: usize = 512;
+    // A path or target that the header is too short for has blocks of its own.
+    let long = if file.path.len() < 100 {
+        0
+    } else {
+        file.path.len() + 2 * BLOCK
+    };
+    (content.next_multiple_of(BLOCK) + BLOCK + long) as u64
 }
 
 fn append<W: Write>(
@@ -149,11 +177,12 @@ fn append<W: Write>(
 }
 
 /// Lists all files and links, and the content of all ignore files with their folders.
-fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits) -> Result<Walked, ArchiveError> {
+fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits, memory: &mut Growing) -> Result<Walked, ArchiveError> {
     let algorithm: Algorithm = root.algorithm();
     let mut files = Vec::new();
     let mut ignores = Vec::new();
     let mut visited = 0_u32;
+    let mut ignore_bytes = 0;
     let mut folders = vec![(String::new(), root)];
     while let Some((folder, oid)) = folders.pop() {
         let missing = || ArchiveError::InvalidTree(format!("the server did not send folder {folder:?} ({oid})"));
@@ -183,6 +212,9 @@ fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits) -> Result<Walked, Archi
                     "the name {name:?} in folder {folder:?} has a slash"
                 )));
             }
+            // Trees that share folders make many long paths out of few bytes.
+            let bytes = path.len() + 2 * size_of::<Found>();
+            memory.add(bytes as u64).map_err(ArchiveError::OverBudget)?;
             check_path(&path, limits)
                 .map_err(|problem| ArchiveError::InvalidTree(format!("the path {path:?} {problem}")))?;
             match entry.mode {
@@ -193,9 +225,18 @@ fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits) -> Result<Walked, Archi
                         path,
                         mode,
                         oid: entry.oid,
+                        excluded: false,
                     };
                     if name == IGNORE_FILE {
-                        ignores.push((folder.clone(), ignore_file(pack, &file)?));
+                        let content = ignore_file(pack, &file)?;
+                        ignore_bytes += content.len();
+                        if ignore_bytes > IGNORE_BYTES {
+                            return Err(ArchiveError::TooLarge {
+                                what: "bytes of all ignore files",
+                                limit: bytes_text(IGNORE_BYTES as u64),
+                            });
+                        }
+                        ignores.push((folder.clone(), content));
                     }
                     files.push(file);
                 }

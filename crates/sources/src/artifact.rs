@@ -1,21 +1,25 @@
 //! Artifacts: the content of a commit as one archive, stored under its digest.
 //!
-//! Owns the folder they live in: `<root>/<kind>/<namespace>/<name>/<sha256>.tar.gz`. A path is always computed from the
+//! Owns the folder they live in: `<root>/<kind>/<namespace>/<name>/<uid>/<sha256>.tar.gz`. A path is always computed from the
 //! source and the digest, never taken from a status, and a load verifies the digest, so nothing that is written into an
-//! object can make the store give out another source's content. It serves nothing over a network.
+//! object can make the store give out another source's content, nor can a source that bears the name of one that is gone. What is on
+//! disk is counted against a budget; older revisions make room for newer ones. It serves nothing over a network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::io;
+use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::account::{Growing, no_room};
+use crate::budget::{ByteBudget, Held, OverBudget};
 use crate::error::StorageError;
+use crate::leftovers::remove_leftovers;
 use crate::limits::Limits;
 use crate::tree::Tree;
 
@@ -28,16 +32,22 @@ pub struct SourceKey {
     kind: String,
     namespace: String,
     name: String,
+    uid: String,
 }
 
 impl SourceKey {
-    /// Names a source by its kind (`GitRepository`), namespace and name.
+    /// Names a source by its kind (`GitRepository`), namespace, name and uid: another object of the same name is another source.
     ///
     /// # Errors
     /// [`StorageError::InvalidName`] when one of them isn't a name that Kubernetes accepts, since they become folders.
-    pub fn new(kind: &str, namespace: &str, name: &str) -> Result<Self, StorageError> {
+    pub fn new(kind: &str, namespace: &str, name: &str, uid: &str) -> Result<Self, StorageError> {
         let kind = kind.to_ascii_lowercase();
-        for (what, value) in [("kind", kind.as_str()), ("namespace", namespace), ("name", name)] {
+        for (what, value) in [
+            ("kind", kind.as_str()),
+            ("namespace", namespace),
+            ("name", name),
+            ("uid", uid),
+        ] {
             let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
             let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
             if value.len() > 253
@@ -55,6 +65,7 @@ impl SourceKey {
             kind,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            uid: uid.to_owned(),
         })
     }
 
@@ -73,8 +84,17 @@ impl SourceKey {
         &self.name
     }
 
-    fn folder(&self) -> PathBuf {
-        Path::new(&self.kind).join(&self.namespace).join(&self.name)
+    /// The uid.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// Where it is in a store, and in whatever else has a folder for each source.
+    pub fn folder(&self) -> PathBuf {
+        Path::new(&self.kind)
+            .join(&self.namespace)
+            .join(&self.name)
+            .join(&self.uid)
     }
 }
 
@@ -82,7 +102,7 @@ impl SourceKey {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Artifact {
-    /// Path inside the store, `gitrepository/<namespace>/<name>/<sha256>.tar.gz`; for people, never used to read.
+    /// Path inside the store, `gitrepository/<namespace>/<name>/<uid>/<sha256>.tar.gz`; for people, never used to read.
     pub path: String,
     /// The revision in Flux's form, `main@sha1:…` or `sha1:…`.
     pub revision: String,
@@ -103,19 +123,32 @@ pub const FINGERPRINT: &str = "tenure.dev/request";
 pub struct ArtifactStore {
     root: Arc<Path>,
     next: Arc<AtomicU64>,
+    disk: ByteBudget,
+    /// Those of each source's folder, the newest last.
+    stored: Arc<Mutex<Shelves>>,
+}
+
+type Shelves = HashMap<PathBuf, Vec<Stored>>;
+
+/// An archive that is charged to a lane.
+#[derive(Debug)]
+struct Stored {
+    path: PathBuf,
+    lane: String,
+    /// Given back when the archive is removed.
+    _held: Held,
+    written: SystemTime,
 }
 
 impl ArtifactStore {
-    /// Opens the folder, making it if needed and clearing what an interrupted fetch left in it.
+    /// Opens the folder, making it if needed and clearing what an interrupted fetch left in it. What is stored is charged to `disk`:
+    /// new archives by themselves, those that are there by [`ArtifactStore::adopt`].
     ///
     /// # Errors
     /// [`StorageError::Io`] when the folder can't be made or cleared.
-    pub fn open(root: impl Into<PathBuf>) -> Result<Self, StorageError> {
-        let root: PathBuf = root.into();
-        let store = Self {
-            root: root.into(),
-            next: Arc::new(AtomicU64::new(0)),
-        };
+    pub fn open(root: impl Into<PathBuf>, disk: ByteBudget) -> Result<Self, StorageError> {
+        let store = Self::at(root.into(), disk);
+        keep_private(&store.root).map_err(|source| store.io("make private", &store.root, source))?;
         let incoming = store.incoming();
         match fs::remove_dir_all(&incoming) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -129,11 +162,139 @@ impl ArtifactStore {
 
     /// Looks into a folder that another process may be using: for reading only, and nothing is made or cleared.
     pub fn look_into(root: impl Into<PathBuf>) -> Self {
-        let root: PathBuf = root.into();
+        Self::at(root.into(), ByteBudget::new(crate::budget::Room::unlimited("archives")))
+    }
+
+    fn at(root: PathBuf, disk: ByteBudget) -> Self {
         Self {
             root: root.into(),
-            next: Arc::new(AtomicU64::new(0)),
+            next: Arc::default(),
+            disk,
+            stored: Arc::default(),
         }
+    }
+
+    fn stored(&self) -> MutexGuard<'_, Shelves> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Charges the archive of this digest, which is there from before, to a lane. What there is no room for is removed, and so is
+    /// every other archive of the source: it is fetched again when it is wanted.
+    ///
+    /// # Errors
+    /// [`StorageError::OverBudget`] when it was removed for want of room, [`StorageError::Io`] when that failed.
+    pub fn adopt(&self, source: &SourceKey, digest: &str, lane: &str) -> Result<(), StorageError> {
+        let path = self.file(source, digest)?;
+        let folder = self.root.join(source.folder());
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if entry.path() != path {
+                self.remove_file(&entry.path())?;
+            }
+        }
+        let Ok(metadata) = fs::metadata(&path) else {
+            return Ok(());
+        };
+        match self.disk.try_acquire(lane, metadata.len()) {
+            Ok(held) => {
+                let written = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                self.put(
+                    &folder,
+                    Stored {
+                        path,
+                        lane: lane.to_owned(),
+                        _held: held,
+                        written,
+                    },
+                );
+                Ok(())
+            }
+            Err(refused) => {
+                self.remove_file(&path)?;
+                Err(refused.into())
+            }
+        }
+    }
+
+    /// Removes what belongs to no source of a kind that `keep` knows by namespace, name and uid.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`] when something can't be removed; the rest is removed all the same.
+    pub fn retain(&self, kind: &str, keep: impl Fn(&str, &str, &str) -> bool) -> Result<(), StorageError> {
+        let folder = self.root.join(kind.to_ascii_lowercase());
+        remove_leftovers(&folder, keep).map_err(|(path, error)| self.io("remove", &path, error))
+    }
+
+    /// How many bytes an artifact takes in memory, at most: what [`ArtifactStore::load`] needs.
+    ///
+    /// # Errors
+    /// [`StorageError::Missing`] or [`StorageError::Io`].
+    pub fn loaded_size(&self, source: &SourceKey, digest: &str) -> Result<u64, StorageError> {
+        let path = self.file(source, digest)?;
+        let mut file = self.opened(&path, digest)?;
+        // The last bytes of the compressed form say how long the other one is. They may be damaged: a load checks the digest before
+        // it believes them, and its own bound after that.
+        let mut size = [0; 4];
+        let read = file.seek(SeekFrom::End(-4)).and_then(|_| file.read_exact(&mut size));
+        read.map_err(|source| self.io("read", &path, source))?;
+        Ok(u64::from(u32::from_le_bytes(size)))
+    }
+
+    fn opened(&self, path: &Path, digest: &str) -> Result<fs::File, StorageError> {
+        fs::File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StorageError::Missing {
+                digest: digest.to_owned(),
+            },
+            _ => self.io("read", path, error),
+        })
+    }
+
+    /// Removes the oldest archive that a newer one of its source has replaced, where that makes the room that is missing.
+    fn make_room(&self, lane: &str, refused: &OverBudget) -> bool {
+        let OverBudget::Full { setting, .. } = refused else {
+            return false;
+        };
+        let own = *setting == self.disk.room().lane_setting;
+        let oldest = {
+            let stored = self.stored();
+            let outdated = stored.values().flat_map(|shelf| shelf.iter().rev().skip(1));
+            let of_use = outdated.filter(|stored| !own || stored.lane == lane);
+            of_use
+                .min_by_key(|stored| stored.written)
+                .map(|stored| stored.path.clone())
+        };
+        oldest.is_some_and(|path| self.remove_file(&path).is_ok())
+    }
+
+    fn put(&self, folder: &Path, new: Stored) {
+        self.forget(&new.path);
+        self.stored().entry(folder.to_owned()).or_default().push(new);
+    }
+
+    /// Gives back what an archive is charged.
+    fn forget(&self, path: &Path) {
+        let Some(folder) = path.parent() else { return };
+        let mut stored = self.stored();
+        let Some(shelf) = stored.get_mut(folder) else { return };
+        let at = shelf.iter().position(|stored| stored.path == path);
+        let gone = at.map(|at| shelf.remove(at));
+        if shelf.is_empty() {
+            stored.remove(folder);
+        }
+        // Not under the lock: giving bytes back wakes others.
+        drop(stored);
+        drop(gone);
+    }
+
+    /// Removes an archive, and what it is charged.
+    fn remove_file(&self, path: &Path) -> Result<(), StorageError> {
+        let removed = match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io("remove", path, error)),
+            _ => Ok(()),
+        };
+        if removed.is_ok() {
+            self.forget(path);
+        }
+        removed
     }
 
     /// Whether the archive of this digest is stored for the source. Its content is verified when it is loaded.
@@ -150,25 +311,21 @@ impl ArtifactStore {
     /// [`StorageError::TooLarge`] or [`StorageError::Io`].
     pub fn load(&self, source: &SourceKey, digest: &str, limits: &Limits) -> Result<Tree, StorageError> {
         let path = self.file(source, digest)?;
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StorageError::Missing {
-                    digest: digest.to_owned(),
-                });
-            }
-            Err(source) => return Err(self.io("read", &path, source)),
-        };
-        let found = format!("sha256:{}", hex::encode(Sha256::digest(&bytes)));
+        let mut file = self.opened(&path, digest)?;
+        let mut hash = Hashing(Sha256::new());
+        io::copy(&mut file, &mut hash).map_err(|source| self.io("read", &path, source))?;
+        let found = format!("sha256:{}", hex::encode(hash.0.finalize()));
         if found != digest {
             // Removing is what mends it; that it can't be removed changes nothing about the error.
-            let _ = fs::remove_file(&path);
+            let _ = self.remove_file(&path);
             return Err(StorageError::DigestMismatch {
                 expected: digest.to_owned(),
                 found,
             });
         }
-        Tree::from_archive(&bytes, digest, limits)
+        let size = self.loaded_size(source, digest)?;
+        file.rewind().map_err(|source| self.io("read", &path, source))?;
+        Tree::from_archive(&file, (digest, size), limits)
     }
 
     /// Removes every artifact of a source, for one that was deleted.
@@ -177,14 +334,18 @@ impl ArtifactStore {
     /// [`StorageError::Io`] when the folder can't be removed.
     pub fn remove(&self, source: &SourceKey) -> Result<(), StorageError> {
         let folder = self.root.join(source.folder());
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            self.remove_file(&entry.path())?;
+        }
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io("remove", &folder, error)),
             _ => Ok(()),
         }
     }
 
-    /// A new empty file for a fetch in progress; it is removed when the guard is dropped.
-    pub(crate) fn incoming_file(&self) -> Result<Incoming, StorageError> {
+    /// A new empty file for a fetch in progress, charged to a lane as it grows; it is removed when the guard is dropped.
+    pub(crate) fn incoming_file(&self, lane: &str) -> Result<Incoming, StorageError> {
+        let held = self.disk.try_acquire(lane, 0)?;
         let name = format!("{}-{}", std::process::id(), self.next.fetch_add(1, Ordering::Relaxed));
         let path = self.incoming().join(name);
         let file = fs::OpenOptions::new()
@@ -193,7 +354,12 @@ impl ArtifactStore {
             .create_new(true)
             .open(&path)
             .map_err(|source| self.io("create", &path, source))?;
-        Ok(Incoming { file, path })
+        Ok(Incoming {
+            file,
+            path,
+            lane: lane.to_owned(),
+            growing: Some(Growing::unused(held)),
+        })
     }
 
     /// Moves a finished archive to its place and removes the source's oldest ones.
@@ -203,6 +369,16 @@ impl ArtifactStore {
             fs::create_dir_all(folder).map_err(|error| self.io("create", folder, error))?;
         }
         fs::rename(&incoming.path, &target).map_err(|error| self.io("write", &target, error))?;
+        let (lane, held) = incoming.settled();
+        if let (Some(folder), Some(held)) = (target.parent(), held) {
+            let stored = Stored {
+                path: target.clone(),
+                lane,
+                _held: held,
+                written: SystemTime::now(),
+            };
+            self.put(folder, stored);
+        }
         self.collect(source, &target)?;
         let relative = target.strip_prefix(&self.root).unwrap_or(&target);
         Ok(relative.to_string_lossy().into_owned())
@@ -224,12 +400,7 @@ impl ArtifactStore {
         }
         older.sort_by(|a, b| b.cmp(a));
         for (_, path) in older.iter().skip(KEEP - 1) {
-            match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(self.io("remove", path, error));
-                }
-                _ => {}
-            }
+            self.remove_file(path)?;
         }
         Ok(())
     }
@@ -264,6 +435,8 @@ impl ArtifactStore {
 pub(crate) struct Incoming {
     file: fs::File,
     path: PathBuf,
+    lane: String,
+    growing: Option<Growing>,
 }
 
 impl Incoming {
@@ -272,9 +445,33 @@ impl Incoming {
         &self.path
     }
 
-    /// Another handle on the open file.
-    pub(crate) fn file(&self) -> io::Result<fs::File> {
-        self.file.try_clone()
+    /// The open file, to read from.
+    pub(crate) fn file(&self) -> &fs::File {
+        &self.file
+    }
+
+    /// The file to write to, as far as there is room or older archives make some.
+    pub(crate) fn writer<'a>(&'a mut self, store: &'a ArtifactStore) -> BufWriter<Charged<'a>> {
+        let charged = Charged {
+            file: &self.file,
+            lane: &self.lane,
+            growing: &mut self.growing,
+            store,
+        };
+        BufWriter::with_capacity(64 << 10, charged)
+    }
+
+    /// It is written: what was charged and not used is given back.
+    pub(crate) fn complete(&mut self) {
+        if let Some(growing) = &mut self.growing {
+            growing.settle();
+        }
+    }
+
+    /// Whom it is charged to, and what.
+    fn settled(mut self) -> (String, Option<Held>) {
+        let held = self.growing.take().map(Growing::settled);
+        (std::mem::take(&mut self.lane), held)
     }
 }
 
@@ -283,4 +480,57 @@ impl Drop for Incoming {
         // After it was kept there is nothing at this path any more.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// A file whose bytes are charged as they are written.
+pub(crate) struct Charged<'a> {
+    file: &'a fs::File,
+    lane: &'a str,
+    growing: &'a mut Option<Growing>,
+    store: &'a ArtifactStore,
+}
+
+impl Write for Charged<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(growing) = self.growing {
+            while let Err(refused) = growing.add(bytes.len() as u64) {
+                if !self.store.make_room(self.lane, &refused) {
+                    return Err(no_room(refused));
+                }
+            }
+        }
+        let written = self.file.write(bytes)?;
+        if let Some(growing) = self.growing {
+            growing.unuse((bytes.len() - written) as u64);
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Hashes what is written.
+struct Hashing(Sha256);
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Makes a folder its owner's alone, one that is there already, too: what is fetched may be nobody else's to read.
+fn keep_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if fs::metadata(folder)?.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::budget::OverBudget;
 use crate::policy::Denied;
 
 /// Why a fetch did not give an artifact. One variant for each operation that can fail.
@@ -154,6 +155,9 @@ pub enum FetchError {
         /// What the user or admin can do.
         advice: &'static str,
     },
+    /// There is no room for it within what its tenant, or all of them, may hold.
+    #[error("repository over a budget: {0}; take files out of the repository, or ask an admin for more")]
+    OverBudget(#[from] OverBudget),
     /// What the server sent as objects is not what it claims to be.
     #[error("the objects received from {url} are invalid: {problem}")]
     InvalidPack {
@@ -227,6 +231,9 @@ pub enum StorageError {
         /// What is wrong with it.
         problem: String,
     },
+    /// There is no room for it within what its tenant, or all of them, may hold.
+    #[error("{0}")]
+    OverBudget(#[from] OverBudget),
     /// A bound of [`crate::Limits`] was reached while the artifact was loaded.
     #[error("artifact {digest} is over the limit: {what} exceed {limit}")]
     TooLarge {
@@ -259,6 +266,7 @@ impl FetchError {
             | Self::Protocol { .. }
             | Self::ReferenceNotFound { .. }
             | Self::TooLarge { .. }
+            | Self::OverBudget(_)
             | Self::InvalidPack { .. }
             | Self::InvalidTree { .. }
             | Self::Timeout { .. } => "GitOperationFailed",
@@ -274,6 +282,7 @@ impl FetchError {
             | Self::Timeout { .. }
             | Self::Remote { .. } => true,
             Self::Storage(StorageError::Io { .. }) => true,
+            Self::OverBudget(refused) | Self::Storage(StorageError::OverBudget(refused)) => refused.transient(),
             Self::HttpStatus { status, .. } => *status == 408 || *status == 429 || *status >= 500,
             _ => false,
         }

@@ -4,16 +4,20 @@
 //! `ignore`); what reads outside bytes is in `git`.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
+use crate::account::{self, Account, Growing};
 use crate::archive::{self, ArchiveError};
-use crate::artifact::{Artifact, ArtifactStore, FINGERPRINT};
+use crate::artifact::{Artifact, ArtifactStore, FINGERPRINT, Incoming};
+use crate::budget::{Held, Room};
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
+use crate::git::measure::Measure;
 use crate::git::object;
 use crate::git::oid::{Algorithm, Oid};
 use crate::git::pack::{ObjectKind, Pack, PackError};
@@ -23,6 +27,11 @@ use crate::policy::Policy;
 use crate::request::{GitRequest, Reference};
 use crate::select::{self, Selected};
 use crate::transport::Transport;
+
+/// Bytes of the buffers of a connection.
+const CONNECTION_BYTES: u64 = 512 << 10;
+/// Bytes that are left to the list of a commit's files where there is room for it beside its objects.
+const LIST_BYTES: u64 = 16 << 20;
 
 /// What a fetch found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +65,8 @@ pub struct Commit {
 
 /// Fetches what the request names, if it isn't the previous artifact already.
 ///
-/// Cancel it by dropping the future: connections close and work on other threads stops.
+/// Cancel it by dropping the future: connections close and work on other threads stops. What it holds, in memory and on disk, is
+/// charged to the account and to the store; for memory it waits.
 ///
 /// # Errors
 /// A [`FetchError`] that says what failed and what to do; [`FetchError::reason`] is the condition's reason and
@@ -67,7 +77,10 @@ pub async fn fetch(
     limits: &Limits,
     store: &ArtifactStore,
     previous: Option<&Artifact>,
+    account: &Account,
 ) -> Result<Fetched, FetchError> {
+    // Whoever waits for room to the end is told so, instead of that the time is over.
+    let spare = Duration::from_secs(1).min(request.timeout / 10);
     let dialer = Dialer::new(policy, limits);
     let fetching = Fetch {
         request,
@@ -75,6 +88,8 @@ pub async fn fetch(
         limits,
         store,
         previous,
+        account,
+        deadline: Instant::now() + request.timeout.saturating_sub(spare),
         fingerprint: fingerprint(request),
     };
     let result = match tokio::time::timeout(request.timeout, fetching.run()).await {
@@ -109,6 +124,8 @@ struct Fetch<'a> {
     limits: &'a Limits,
     store: &'a ArtifactStore,
     previous: Option<&'a Artifact>,
+    account: &'a Account,
+    deadline: Instant,
     fingerprint: String,
 }
 
@@ -129,17 +146,15 @@ impl Fetch<'_> {
             }
             return self.commit(selected).await;
         }
-        let (mut transport, advertisement) = self.connect().await?;
-        let references = self
-            .list(
-                &mut transport,
-                &advertisement,
-                select::prefixes(&self.request.reference),
-            )
-            .await?;
+        let mut memory = self.memory().await?;
+        let (mut transport, advertisement) = self.connect(&mut memory).await?;
+        let prefixes = select::prefixes(&self.request.reference);
+        let references = self.list(&mut transport, &advertisement, prefixes, &mut memory).await?;
         let Some(selected) = select::select(&self.request.reference, &references) else {
             let neighbours = select::neighbours(&self.request.reference);
-            let references = self.list(&mut transport, &advertisement, neighbours).await?;
+            let references = self
+                .list(&mut transport, &advertisement, neighbours, &mut memory)
+                .await?;
             return Err(self.not_found(select::close(&self.request.reference, &references)));
         };
         if let Some(unchanged) = self.unchanged(&selected) {
@@ -150,14 +165,23 @@ impl Fetch<'_> {
             .receive(&mut transport, ask)
             .await
             .map_err(|error| transport.explain(error, &url))??;
-        drop(transport);
+        drop((transport, references));
+        drop(memory);
         self.store_pack(pack, advertisement.algorithm(), selected).await
+    }
+
+    /// Room for a connection. What the server lists comes on top.
+    async fn memory(&self) -> Result<Growing, FetchError> {
+        let Account { lane, memory, .. } = self.account;
+        let held = memory.acquire(lane, CONNECTION_BYTES, self.deadline).await?;
+        Ok(Growing::used(held))
     }
 
     /// Fetches a bare commit: directly where the server allows it, else with the history of the branch it is on.
     async fn commit(&self, selected: Selected) -> Result<Fetched, FetchError> {
         let url = self.request.url.to_string();
-        let (mut transport, advertisement) = self.connect().await?;
+        let mut memory = self.memory().await?;
+        let (mut transport, advertisement) = self.connect(&mut memory).await?;
         let algorithm = advertisement.algorithm();
         let direct = match &advertisement {
             Advertisement::Two { .. } => true,
@@ -178,7 +202,11 @@ impl Fetch<'_> {
         if direct {
             let ask = FetchRequest::new(&advertisement, &[selected.want], true);
             match self.receive(&mut transport, ask).await {
-                Ok(pack) => return self.store_pack(pack?, algorithm, selected).await,
+                Ok(pack) => {
+                    drop((transport, advertisement));
+                    drop(memory);
+                    return self.store_pack(pack?, algorithm, selected).await;
+                }
                 // It may only give out what a branch points to.
                 Err(wire::WireError::Remote(message)) => {
                     tracing::debug!(%message, "the server refuses a commit by its id");
@@ -187,9 +215,11 @@ impl Fetch<'_> {
             }
         }
         drop(transport);
-        let (mut transport, advertisement) = self.connect().await?;
+        let (mut transport, advertisement) = self.connect(&mut memory).await?;
         let prefix = selected.name.clone().unwrap_or_else(|| "refs/heads/".to_owned());
-        let references = self.list(&mut transport, &advertisement, vec![prefix]).await?;
+        let references = self
+            .list(&mut transport, &advertisement, vec![prefix], &mut memory)
+            .await?;
         let mut wants: Vec<Oid> = references
             .iter()
             .filter(|reference| match &selected.name {
@@ -208,13 +238,14 @@ impl Fetch<'_> {
             .receive(&mut transport, ask)
             .await
             .map_err(|error| transport.explain(error, &url))??;
-        drop(transport);
+        drop((transport, advertisement, references, wants));
+        drop(memory);
         self.store_pack(pack, algorithm, selected).await
     }
 
-    async fn connect(&self) -> Result<(Transport, Advertisement), FetchError> {
+    async fn connect(&self, memory: &mut Growing) -> Result<(Transport, Advertisement), FetchError> {
         let mut transport = Transport::open(self.request, self.dialer).await?;
-        match Advertisement::read(transport.reader(), self.limits).await {
+        match Advertisement::read(transport.reader(), self.limits, memory).await {
             Ok(advertisement) => Ok((transport, advertisement)),
             Err(error) => Err(transport.explain(error, &self.request.url.to_string())),
         }
@@ -225,12 +256,13 @@ impl Fetch<'_> {
         transport: &mut Transport,
         advertisement: &Advertisement,
         prefixes: Vec<String>,
+        memory: &mut Growing,
     ) -> Result<Vec<RemoteReference>, FetchError> {
         match advertisement {
             Advertisement::Zero { references, .. } => Ok(references.clone()),
             Advertisement::Two { algorithm, .. } => {
                 transport.send(wire::list_request(*algorithm, &prefixes)).await?;
-                let list = wire::read_list(transport.reader(), self.limits).await;
+                let list = wire::read_list(transport.reader(), self.limits, memory).await;
                 list.map_err(|error| transport.explain(error, &self.request.url.to_string()))
             }
         }
@@ -241,9 +273,9 @@ impl Fetch<'_> {
         &self,
         transport: &mut Transport,
         ask: FetchRequest,
-    ) -> Result<Result<crate::artifact::Incoming, FetchError>, wire::WireError> {
+    ) -> Result<Result<Incoming, FetchError>, wire::WireError> {
         let mut ask = ask;
-        let incoming = match self.store.incoming_file() {
+        let mut incoming = match self.store.incoming_file(&self.account.lane) {
             Ok(incoming) => incoming,
             Err(error) => return Ok(Err(error.into())),
         };
@@ -251,31 +283,63 @@ impl Fetch<'_> {
             return Ok(Err(error));
         }
         // Written without leaving the thread: pieces of 64 KiB go to the page cache.
-        let mut out = std::io::BufWriter::with_capacity(256 << 10, incoming.file().map_err(wire::WireError::Storage)?);
+        let mut out = incoming.writer(self.store);
         let mut writer = PackWriter::new(&mut out, self.limits);
         ask.read(transport.reader(), &mut writer).await?;
         drop(out);
+        incoming.complete();
         Ok(Ok(incoming))
     }
 
-    /// Turns a pack into a stored artifact, on a thread for blocking work.
+    /// Turns a pack into a stored artifact, on threads for blocking work, in its turn and when there is room for what it takes.
     async fn store_pack(
         &self,
-        pack: crate::artifact::Incoming,
+        pack: Incoming,
         algorithm: Algorithm,
         selected: Selected,
     ) -> Result<Fetched, FetchError> {
+        let Account {
+            lane,
+            memory,
+            unpacking,
+            trees,
+        } = self.account;
+        let turn = unpacking.acquire(lane, 1, self.deadline).await?;
         let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
         let work = Work {
             request: self.request.clone(),
             limits: *self.limits,
             store: self.store.clone(),
+            lane: lane.clone(),
+            trees: *trees,
             fingerprint: self.fingerprint.clone(),
             cancelled: Arc::clone(&cancel.0),
         };
-        let done = tokio::task::spawn_blocking(move || work.run(pack, algorithm, &selected)).await;
+        let (work, pack, turn, measure) = self
+            .blocking(move || {
+                let measure = work.measure(&pack, algorithm)?;
+                Ok((work, pack, turn, measure))
+            })
+            .await?;
+        let room = memory.room();
+        let wanted = measure.wanted(room.lane.min(room.all).saturating_sub(LIST_BYTES));
+        let memory = memory.acquire(lane, wanted, self.deadline).await?;
+        let stored = self
+            .blocking(move || {
+                // Both are held until the work really ends, also when nobody waits for it any more.
+                let _turn = turn;
+                work.run(&pack, algorithm, &selected, (measure, memory))
+            })
+            .await;
         drop(cancel);
-        done.unwrap_or_else(|error| {
+        stored
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
+    ) -> Result<T, FetchError> {
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
             Err(FetchError::InvalidPack {
                 url: self.request.url.to_string(),
                 problem: error.to_string(),
@@ -315,21 +379,28 @@ struct Work {
     request: GitRequest,
     limits: Limits,
     store: ArtifactStore,
+    lane: String,
+    trees: Room,
     fingerprint: String,
     cancelled: Arc<AtomicBool>,
 }
 
 impl Work {
+    fn measure(&self, received: &Incoming, algorithm: Algorithm) -> Result<Measure, FetchError> {
+        Measure::of(received.file(), algorithm, &self.limits, &self.cancelled).map_err(|error| self.pack_error(error))
+    }
+
     fn run(
         &self,
-        received: crate::artifact::Incoming,
+        received: &Incoming,
         algorithm: Algorithm,
         selected: &Selected,
+        (measure, memory): (Measure, Held),
     ) -> Result<Fetched, FetchError> {
-        let file: File = received
-            .file()
-            .map_err(|source| self.store.io("read", received.path(), source))?;
-        let mut pack = Pack::index(&file, algorithm, &self.limits, &self.cancelled).map_err(|e| self.pack_error(e))?;
+        let measured = (&measure, memory.bytes());
+        let mut memory = Growing::used(memory);
+        let mut pack = Pack::index(received.file(), algorithm, &self.limits, &self.cancelled, measured)
+            .map_err(|error| self.pack_error(error))?;
         let commit_id = self.peel(&mut pack, selected.want)?;
         let content = pack
             .read(&commit_id, ObjectKind::Commit)
@@ -341,16 +412,14 @@ impl Work {
         })?;
         let commit = object::commit(&content)
             .ok_or_else(|| self.pack_error(PackError::Malformed(format!("commit {commit_id} is malformed"))))?;
-        let target = self.store.incoming_file()?;
-        let out = target
-            .file()
-            .map_err(|source| self.store.io("write", target.path(), source))?;
+        let mut target = self.store.incoming_file(&self.lane)?;
         let written = archive::write(
             &mut pack,
             commit.tree,
             self.request.ignore.as_deref(),
             &self.limits,
-            out,
+            (&self.trees, &mut memory),
+            target.writer(&self.store),
         )
         .map_err(|error| self.archive_error(error, &commit_id, target.path()))?;
         let path = self.store.keep(&self.request.source, target, &written.digest)?;
@@ -414,6 +483,9 @@ impl Work {
                 problem,
             },
             ArchiveError::TooLarge { what, limit } => too_large(what, limit),
+            ArchiveError::OverBudget(refused) => refused.into(),
+            ArchiveError::Write(source) if account::refusal(&source).is_some() => account::refusal(&source)
+                .map_or_else(|| self.store.io("write", target, source).into(), FetchError::from),
             ArchiveError::Write(source) => self.store.io("write", target, source).into(),
         }
     }

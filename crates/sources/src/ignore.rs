@@ -2,8 +2,10 @@
 //!
 //! Owns Flux's default patterns, `.sourceignore` and `spec.ignore`, with the meaning that source-controller gives them: the
 //! last pattern that matches a file or a folder above it decides, also below a folder that is excluded. When any pattern is
-//! given, of the defaults only those for Git's own files remain. Matching never backtracks more than once per `*`, so no
-//! pattern can burn time.
+//! given, of the defaults only those for Git's own files remain. Matching never backtracks more than once per `*`, and its steps are
+//! counted over all files, so no patterns can burn time.
+
+use std::cell::Cell;
 
 const VERSION_CONTROL: [&str; 4] = [".git/", ".gitignore", ".gitmodules", ".gitattributes"];
 
@@ -33,6 +35,9 @@ const DEFAULTS: [&str; 20] = [
 /// The file in any folder of a repository that holds patterns for it and everything below.
 pub(crate) const IGNORE_FILE: &str = ".sourceignore";
 
+/// Characters that may be looked at for all files together.
+const STEPS: u64 = 1 << 30;
+
 /// A pattern, and the folder it applies to.
 #[derive(Debug, Clone)]
 struct Pattern {
@@ -48,6 +53,17 @@ struct Pattern {
 #[derive(Debug, Clone)]
 pub(crate) struct Ignore {
     patterns: Vec<Pattern>,
+    steps: Steps,
+}
+
+/// How many characters may still be looked at.
+#[derive(Debug, Clone)]
+struct Steps(Cell<u64>);
+
+impl Steps {
+    fn count(&self, steps: usize) {
+        self.0.set(self.0.get().saturating_sub(steps as u64));
+    }
 }
 
 impl Ignore {
@@ -65,17 +81,25 @@ impl Ignore {
             .map(|line| pattern(line, ""))
             .collect();
         patterns.append(&mut given);
-        Self { patterns }
+        Self {
+            patterns,
+            steps: Steps(Cell::new(STEPS)),
+        }
     }
 
-    /// Whether a file stays out.
-    pub(crate) fn excludes(&self, path: &str) -> bool {
+    /// Whether a file stays out; nothing when finding that out has taken too much work, for this and all files before.
+    pub(crate) fn excludes(&self, path: &str) -> Option<bool> {
         let parts: Vec<&str> = path.split('/').collect();
-        self.patterns
-            .iter()
-            .rev()
-            .find(|pattern| pattern.matches(&parts))
-            .is_some_and(|pattern| !pattern.include)
+        for pattern in self.patterns.iter().rev() {
+            let matches = pattern.matches(&parts, &self.steps);
+            if self.steps.0.get() == 0 {
+                return None;
+            }
+            if matches {
+                return Some(!pattern.include);
+            }
+        }
+        Some(false)
     }
 }
 
@@ -112,7 +136,8 @@ fn pattern(line: &str, folder: &str) -> Pattern {
 }
 
 impl Pattern {
-    fn matches(&self, path: &[&str]) -> bool {
+    fn matches(&self, path: &[&str], steps: &Steps) -> bool {
+        steps.count(1 + self.folder.len());
         let Some((folder, path)) = path.split_at_checked(self.folder.len()) else {
             return false;
         };
@@ -120,10 +145,10 @@ impl Pattern {
             return false;
         }
         if self.anchored {
-            return self.matches_from_start(path);
+            return self.matches_from_start(path, steps);
         }
         let Some(name) = self.parts.first() else { return false };
-        match path.iter().position(|part| match_part(name, part)) {
+        match path.iter().position(|part| match_part(name, part, steps)) {
             // The last part is the file itself, all before it are folders.
             Some(position) => !self.folders_only || position + 1 < path.len(),
             None => false,
@@ -132,11 +157,12 @@ impl Pattern {
 
     /// Matches the path or a folder above it. `**` before a part goes on to the first that matches, without coming back;
     /// at the end it adds nothing, so `a/**` is `/a`, and `/**` alone, as in Flux, is nothing.
-    fn matches_from_start(&self, path: &[&str]) -> bool {
+    fn matches_from_start(&self, path: &[&str], steps: &Steps) -> bool {
         let mut rest = path.iter();
         let mut matched = false;
         let mut anywhere = false;
         for (index, part) in self.parts.iter().enumerate() {
+            steps.count(1 + part.len());
             match part.as_str() {
                 "" => anywhere = false,
                 "**" if index + 1 == self.parts.len() => break,
@@ -147,10 +173,10 @@ impl Pattern {
                     if rest.len() == 0 {
                         return false;
                     }
-                    matched = rest.any(|name| match_part(part, name));
+                    matched = rest.any(|name| match_part(part, name, steps));
                 }
                 part => match rest.next() {
-                    Some(name) if match_part(part, name) => matched = true,
+                    Some(name) if match_part(part, name, steps) => matched = true,
                     _ => return false,
                 },
             }
@@ -160,7 +186,8 @@ impl Pattern {
 }
 
 /// Matches one part: `*`, `?`, `[a-z]`, `[^a]` and backslash. A malformed pattern matches nothing.
-fn match_part(pattern: &str, name: &str) -> bool {
+fn match_part(pattern: &str, name: &str, steps: &Steps) -> bool {
+    steps.count(pattern.len() + name.len());
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let (mut at, mut in_name) = (0_usize, 0_usize);
@@ -168,6 +195,14 @@ fn match_part(pattern: &str, name: &str) -> bool {
     loop {
         if at == pattern.len() && in_name == name.len() {
             return true;
+        }
+        // A bracket is read to its end for each character.
+        steps.count(match pattern.get(at) {
+            Some('[') => pattern.len() - at,
+            _ => 1,
+        });
+        if steps.0.get() == 0 {
+            return false;
         }
         if pattern.get(at) == Some(&'*') {
             star = Some((at + 1, in_name));
@@ -240,7 +275,9 @@ fn bound(pattern: &[char], at: &mut usize) -> Option<char> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
 
-    use super::Ignore;
+    use std::cell::Cell;
+
+    use super::{Ignore, Steps};
 
     fn check(files: &[(&str, &str)], spec: &str, excluded: &[&str], kept: &[&str]) {
         let files: Vec<(String, String)> = files
@@ -249,10 +286,16 @@ mod tests {
             .collect();
         let ignore = Ignore::new(&files, Some(spec));
         for path in excluded {
-            assert!(ignore.excludes(path), "{path} must be excluded by {files:?} {spec:?}");
+            assert!(
+                ignore.excludes(path).unwrap(),
+                "{path} must be excluded by {files:?} {spec:?}"
+            );
         }
         for path in kept {
-            assert!(!ignore.excludes(path), "{path} must be kept by {files:?} {spec:?}");
+            assert!(
+                !ignore.excludes(path).unwrap(),
+                "{path} must be kept by {files:?} {spec:?}"
+            );
         }
     }
 
@@ -279,6 +322,25 @@ mod tests {
             &["a.txt", "b/c.txt", ".gitignore"],
             &["a/b.png", ".github/x.yaml"],
         );
+    }
+
+    #[test]
+    fn patterns_can_not_burn_time() {
+        // Each of these is small and slow; together, over many files, they come to an end.
+        let limited = |patterns: String| Ignore {
+            steps: Steps(Cell::new(1 << 20)),
+            ..Ignore::new(&[(String::new(), patterns)], None)
+        };
+        let name = "a".repeat(100);
+        let slow = format!("*{}b", "a".repeat(50));
+        let patterns = format!("{slow}\n").repeat(10);
+        let ignore = limited(patterns);
+        let files = (0..1_000).take_while(|_| ignore.excludes(&name) == Some(false)).count();
+        assert!((3..500).contains(&files), "{files}");
+        let brackets = format!("*[{}]c", "x".repeat(600));
+        let ignore = limited(brackets);
+        let files = (0..1_000).take_while(|_| ignore.excludes(&name) == Some(false)).count();
+        assert!((3..500).contains(&files), "{files}");
     }
 
     #[test]
@@ -330,7 +392,11 @@ mod tests {
         let mut wrong = Vec::new();
         for case in recorded.cases {
             let ignore = Ignore::new(&case.files, Some(&case.spec));
-            let excluded: Vec<&String> = recorded.paths.iter().filter(|path| ignore.excludes(path)).collect();
+            let excluded: Vec<&String> = recorded
+                .paths
+                .iter()
+                .filter(|path| ignore.excludes(path).unwrap())
+                .collect();
             if excluded != case.excluded.iter().collect::<Vec<_>>() {
                 let surplus: Vec<_> = excluded.iter().filter(|path| !case.excluded.contains(path)).collect();
                 let missing: Vec<_> = case.excluded.iter().filter(|path| !excluded.contains(path)).collect();

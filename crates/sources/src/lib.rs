@@ -3,10 +3,12 @@
 //! Owns the way from a GitRepository's specification to an archive in the [`ArtifactStore`] and back into memory as a
 //! [`Tree`]. Every connection, whatever the protocol, is opened by one dialer that checks the socket address against the
 //! [`Policy`] and counts what arrives. No program is run, no working tree is made, no proxy or configuration of the user
-//! is read, and no credential is ever part of an error. It refuses to serve artifacts: nothing here listens.
+//! is read, and no credential is ever part of an error. What is held is counted against a [`ByteBudget`]. It refuses to serve artifacts: nothing here listens.
 
+mod account;
 mod archive;
 mod artifact;
+mod budget;
 mod dialer;
 mod error;
 mod fetch;
@@ -15,6 +17,7 @@ mod http;
 mod identity;
 mod ignore;
 mod known_hosts;
+mod leftovers;
 mod limits;
 mod policy;
 mod request;
@@ -27,9 +30,12 @@ mod transport;
 mod tree;
 mod url;
 
+pub use account::Account;
 pub use artifact::{Artifact, ArtifactStore, FINGERPRINT, SourceKey};
+pub use budget::{ByteBudget, Held, OverBudget, Room};
 pub use error::{FetchError, StorageError};
 pub use fetch::{Commit, Fetched, fetch};
+pub use leftovers::remove_leftovers;
 pub use limits::Limits;
 pub use policy::{Cidr, Denied, Endpoint, InvalidCidr, InvalidEndpoint, Policy, Scheme};
 pub use request::{DEFAULT_TIMEOUT, GitRequest, LONGEST_TIMEOUT, Reference};

@@ -9,8 +9,10 @@ pub struct Limits {
     pub received_bytes: u64,
     /// Objects in the pack that the server sends.
     pub objects: u32,
-    /// Bytes of all inflated objects of the pack together.
+    /// Bytes of all objects of the pack together, inflated and with their deltas applied.
     pub object_bytes: u64,
+    /// Bytes made by applying deltas and by reading objects again, and a kilobyte for each time: what bounds the work.
+    pub delta_bytes: u64,
     /// Files and symbolic links in the commit, ignored ones included.
     pub files: u32,
     /// Bytes of one file.
@@ -34,7 +36,8 @@ impl Default for Limits {
         Self {
             received_bytes: 128 << 20,
             objects: 200_000,
-            object_bytes: 1 << 30,
+            object_bytes: 512 << 20,
+            delta_bytes: 2 << 30,
             files: 100_000,
             file_bytes: 64 << 20,
             unpacked_bytes: 256 << 20,

@@ -4,6 +4,7 @@ use std::io;
 
 use tokio::io::AsyncRead;
 
+use crate::account;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::git::pktline::PacketReader;
@@ -97,11 +98,15 @@ impl Transport {
                 limit,
                 advice: "make the repository smaller, or ask an admin for a larger limit",
             },
-            WireError::Storage(source) => FetchError::Storage(crate::error::StorageError::Io {
-                action: "write",
-                path: "the received pack".to_owned(),
-                source,
-            }),
+            WireError::OverBudget(refused) => refused.into(),
+            WireError::Storage(source) => match account::refusal(&source) {
+                Some(refused) => refused.into(),
+                None => FetchError::Storage(crate::error::StorageError::Io {
+                    action: "write",
+                    path: "the received pack".to_owned(),
+                    source,
+                }),
+            },
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
@@ -108,8 +108,14 @@ impl Tree {
             .into_iter()
     }
 
-    /// Unpacks a gzipped tar archive whose digest was verified already.
-    pub(crate) fn from_archive(archive: &[u8], digest: &str, limits: &Limits) -> Result<Self, StorageError> {
+    /// Unpacks a gzipped tar archive whose digest was verified already, and which is this large when it is unpacked.
+    ///
+    /// All content lies in one piece of memory of that size, so that it is given back in one piece.
+    pub(crate) fn from_archive(
+        archive: impl Read,
+        (digest, size): (&str, u64),
+        limits: &Limits,
+    ) -> Result<Self, StorageError> {
         let invalid = |problem: String| StorageError::InvalidArchive {
             digest: digest.to_owned(),
             problem,
@@ -121,7 +127,8 @@ impl Tree {
         };
         // Headers and padding come on top of the files: a kilobyte and a half for each, and long names.
         let overhead = u64::from(limits.files).saturating_mul(1536 + 2 * limits.path_bytes as u64);
-        let bound = limits.unpacked_bytes.saturating_add(overhead);
+        let bound = limits.unpacked_bytes.saturating_add(overhead).min(size);
+        let mut all = Vec::with_capacity(usize::try_from(bound.min(limits.unpacked_bytes)).unwrap_or_default());
         let mut nodes = BTreeMap::new();
         let mut unpacked = 0_u64;
         let mut archive = tar::Archive::new(GzDecoder::new(archive).take(bound));
@@ -143,14 +150,14 @@ impl Tree {
                     if unpacked > limits.unpacked_bytes {
                         return Err(large("unpacked bytes", bytes_text(limits.unpacked_bytes)));
                     }
-                    let mut content = Vec::new();
-                    entry
-                        .read_to_end(&mut content)
+                    let start = all.len();
+                    let read = entry
+                        .read_to_end(&mut all)
                         .map_err(|error| invalid(error.to_string()))?;
-                    if content.len() as u64 != size {
+                    if read as u64 != size {
                         return Err(invalid(format!("{path:?} is cut off")));
                     }
-                    Node::File(Bytes::from(content))
+                    Found::File(start..all.len())
                 }
                 EntryType::Symlink => {
                     let target = entry
@@ -159,7 +166,7 @@ impl Tree {
                         .unwrap_or_default();
                     let target =
                         String::from_utf8(target).map_err(|_| invalid(format!("the link {path:?} is not UTF-8")))?;
-                    Node::Link(target)
+                    Found::Link(target)
                 }
                 other => {
                     return Err(invalid(format!("{path:?} is neither a file nor a link but {other:?}")));
@@ -169,12 +176,25 @@ impl Tree {
                 return Err(invalid(format!("{path:?} stands in it twice")));
             }
         }
-        let tree = Self { nodes };
+        all.shrink_to_fit();
+        let all = Bytes::from(all);
+        let nodes = nodes.into_iter().map(|(path, found)| match found {
+            Found::File(range) => (path, Node::File(all.slice(range))),
+            Found::Link(target) => (path, Node::Link(target)),
+        });
+        let tree = Self { nodes: nodes.collect() };
         if let Some(path) = tree.nodes.keys().find(|path| tree.below(path).next().is_some()) {
             return Err(invalid(format!("{path:?} is both a file and a folder")));
         }
         Ok(tree)
     }
+}
+
+/// What an archive holds at a path.
+enum Found {
+    /// Where its content lies among that of all files.
+    File(Range<usize>),
+    Link(String),
 }
 
 /// Whether a path may stand in an artifact; the error completes the sentence "path … ".

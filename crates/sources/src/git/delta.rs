@@ -1,5 +1,15 @@
 //! Applying a delta of a pack to its base, with every length checked.
 
+/// Bytes at the beginning of a delta that hold all that [`sizes`] reads.
+pub(crate) const HEAD: usize = 18;
+
+/// The sizes of base and result that a delta declares in its first bytes; none if they are malformed.
+pub(crate) fn sizes(head: &[u8]) -> Option<(u64, u64)> {
+    let (base_size, rest) = size(head)?;
+    let (result_size, _) = size(rest)?;
+    Some((base_size, result_size))
+}
+
 /// The size of the result that a delta declares; none if the delta is malformed or made for another base.
 pub(crate) fn result_size(base_length: usize, delta: &[u8]) -> Option<(u64, &[u8])> {
     let (base_size, rest) = size(delta)?;

@@ -11,12 +11,15 @@ use std::fs::File;
 use std::io::Write as _;
 use std::sync::atomic::AtomicBool;
 
+use super::measure::Measure;
 use super::object;
 use super::oid::{Algorithm, Oid};
 use super::pack::{ObjectKind, Pack, PackError};
 use super::pktline::PacketReader;
 use super::wire::{Advertisement, FetchRequest, PackWriter, read_list};
+use crate::account::Growing;
 use crate::archive;
+use crate::budget::{ByteBudget, Room};
 use crate::limits::Limits;
 
 /// Made by `git pack-objects`: a tag, a commit, three trees and five blobs, two of which are deltas; once with offsets
@@ -37,6 +40,11 @@ fn limits() -> Limits {
     }
 }
 
+fn unlimited() -> Growing {
+    let budget = ByteBudget::new(Room::unlimited("bytes"));
+    Growing::unused(budget.try_acquire("", 0).unwrap())
+}
+
 /// Indexes a pack, follows the tag and writes the archive; returns its digest.
 fn unpack(bytes: &[u8], file: &mut File) -> Result<Option<String>, PackError> {
     use std::io::Seek as _;
@@ -44,7 +52,9 @@ fn unpack(bytes: &[u8], file: &mut File) -> Result<Option<String>, PackError> {
     file.rewind().unwrap();
     file.write_all(bytes).unwrap();
     let (limits, cancelled) = (limits(), AtomicBool::new(false));
-    let mut pack = Pack::index(file, Algorithm::Sha1, &limits, &cancelled)?;
+    let measure = Measure::of(file, Algorithm::Sha1, &limits, &cancelled)?;
+    let memory = (&measure, measure.needed());
+    let mut pack = Pack::index(file, Algorithm::Sha1, &limits, &cancelled, memory)?;
     let tag = Oid::from_hex(TAG.as_bytes()).unwrap();
     let Some(content) = pack.read(&tag, ObjectKind::Tag)? else {
         return Ok(None);
@@ -60,7 +70,8 @@ fn unpack(bytes: &[u8], file: &mut File) -> Result<Option<String>, PackError> {
         return Ok(None);
     };
     let out = tempfile::tempfile().unwrap();
-    Ok(archive::write(&mut pack, commit.tree, None, &limits, out)
+    let memory = (&Room::unlimited("files"), &mut unlimited());
+    Ok(archive::write(&mut pack, commit.tree, None, &limits, memory, out)
         .ok()
         .map(|written| written.digest))
 }
@@ -116,12 +127,12 @@ fn packs_whose_deltas_go_in_circles() {
 async fn converse(bytes: &[u8]) -> bool {
     let limits = limits();
     let mut reader = PacketReader::new(bytes);
-    let Ok(advertisement) = Advertisement::read(&mut reader, &limits).await else {
+    let Ok(advertisement) = Advertisement::read(&mut reader, &limits, &mut unlimited()).await else {
         return false;
     };
     let references = match &advertisement {
         Advertisement::Zero { references, .. } => Ok(references.clone()),
-        Advertisement::Two { .. } => read_list(&mut reader, &limits).await,
+        Advertisement::Two { .. } => read_list(&mut reader, &limits, &mut unlimited()).await,
     };
     let Ok(references) = references else { return false };
     let wants: Vec<Oid> = references.iter().map(|reference| reference.oid).collect();

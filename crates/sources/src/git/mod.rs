@@ -4,9 +4,12 @@
 //! outside input only: every length is checked against [`crate::Limits`] before anything is allocated for it. It refuses
 //! to negotiate: a fetch starts from nothing, asks for one commit, and keeps no repository.
 
+#[cfg(test)]
+mod bombs;
 pub(crate) mod delta;
 #[cfg(test)]
 mod hostile;
+pub(crate) mod measure;
 pub(crate) mod object;
 pub(crate) mod oid;
 pub(crate) mod pack;

@@ -27,25 +27,37 @@ impl Algorithm {
             Self::Sha256 => 32,
         }
     }
+}
 
-    /// Hashes pieces. None when the content was made to collide in SHA-1, as git itself refuses it.
-    pub(crate) fn hash(self, pieces: &[&[u8]]) -> Option<Oid> {
+/// The hash of content that comes piece by piece.
+pub(crate) enum Hasher {
+    Sha1(Box<sha1dc::Hasher>),
+    Sha256(Box<sha2::Sha256>),
+}
+
+impl Hasher {
+    pub(crate) fn new(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Sha1 => Self::Sha1(Box::new(sha1dc::Hasher::new())),
+            Algorithm::Sha256 => Self::Sha256(Box::new(sha2::Sha256::new())),
+        }
+    }
+
+    pub(crate) fn update(&mut self, piece: &[u8]) {
         match self {
-            Self::Sha1 => {
-                let mut hasher = sha1dc::Hasher::new();
-                for piece in pieces {
-                    hasher.update(piece);
-                }
+            Self::Sha1(hasher) => hasher.update(piece),
+            Self::Sha256(hasher) => hasher.update(piece),
+        }
+    }
+
+    /// None when the content was made to collide in SHA-1, as git itself refuses it.
+    pub(crate) fn finish(self) -> Option<Oid> {
+        match self {
+            Self::Sha1(hasher) => {
                 let digest: [u8; 20] = hasher.finalize().ok()?.into();
                 Oid::from_bytes(&digest)
             }
-            Self::Sha256 => {
-                let mut hasher = sha2::Sha256::new();
-                for piece in pieces {
-                    hasher.update(piece);
-                }
-                Oid::from_bytes(&hasher.finalize())
-            }
+            Self::Sha256(hasher) => Oid::from_bytes(&hasher.finalize()),
         }
     }
 }

@@ -1,25 +1,29 @@
 //! The objects of a received pack.
 //!
 //! Owns the indexing of a pack that nobody vouches for: ids are computed from the content, so what is found under an id is
-//! what that id names. Sizes are checked before memory is taken, and deltas before they are applied.
+//! what that id names. Sizes are checked before memory is taken, and deltas before they are applied. What is held never exceeds
+//! what it was given, and what is made is counted: an object that was let go is made again, until too much was.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::Decompress;
 
 use super::delta;
-use super::oid::{Algorithm, Oid};
+use super::measure::Measure;
+use super::oid::{Algorithm, Hasher, Oid};
 use super::scan::{EntryKind, ScanError, Scanner};
 use crate::limits::{Limits, bytes_text};
 
-/// Bytes of bases that wait for their deltas while a pack is indexed, and of recently read objects afterwards.
-const LIVE_BYTES: usize = 256 << 20;
-const CACHE_BYTES: usize = 16 << 20;
 /// Git itself makes no longer chains of deltas.
 const LONGEST_CHAIN: usize = 4096;
+/// What making an object counts for besides its bytes.
+const STEP: u64 = 1 << 10;
+/// No entry.
+const NONE: u32 = u32::MAX;
 
 /// Why a pack can't be used.
 #[derive(Debug)]
@@ -65,241 +69,374 @@ impl ObjectKind {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Where the compressed data starts.
-    data: u64,
+    /// Where the entry starts, and how much further its compressed data does.
+    start: u64,
+    skip: u8,
     size: u64,
-    kind: EntryKind,
     /// The entry that a delta is made for, known after indexing.
-    base: Option<usize>,
+    base: u32,
 }
 
 /// An indexed pack.
 pub(crate) struct Pack<'a> {
     file: &'a File,
     entries: Vec<Entry>,
-    objects: HashMap<Oid, (usize, ObjectKind)>,
-    limits: &'a Limits,
+    /// Sorted by id once all are known.
+    objects: Vec<(Oid, u32, ObjectKind)>,
     cancelled: &'a AtomicBool,
     inflate: Decompress,
-    cache: HashMap<usize, Rc<Vec<u8>>>,
-    cached: VecDeque<usize>,
-    cached_bytes: usize,
+    /// Bytes that may still be made, and how many that were in the beginning.
+    work: (u64, u64),
+    /// Bytes of objects that may be kept for reuse: one half for bases on the stack, the other for what was made again.
+    spare: u64,
+    cache: HashMap<u32, Rc<Vec<u8>>>,
+    cached: VecDeque<u32>,
+    cached_bytes: u64,
+}
+
+/// The deltas of a pack by what they are made for.
+struct Deltas {
+    /// Base, weight and entry, sorted: of a base, the delta that most others depend on comes last.
+    by_offset: Vec<(u32, u32, u32)>,
+    /// Id of the base and entry, sorted.
+    by_id: Vec<(Oid, u32)>,
+}
+
+/// An object whose deltas are being applied.
+struct Base {
+    /// Nothing when it was let go for want of room.
+    content: Option<Rc<Vec<u8>>>,
+    index: u32,
+    kind: ObjectKind,
+    depth: usize,
+    by_id: Range<usize>,
+    by_offset: Range<usize>,
 }
 
 impl<'a> Pack<'a> {
-    /// Indexes a pack file, verifying all of it.
+    /// Indexes a pack file, verifying all of it, in no more than `memory` bytes, which [`Measure`] found enough.
     pub(crate) fn index(
         file: &'a File,
         algorithm: Algorithm,
         limits: &'a Limits,
         cancelled: &'a AtomicBool,
+        (measure, memory): (&Measure, u64),
     ) -> Result<Self, PackError> {
         let mut inflate = Decompress::new(true);
         let mut scanner = Scanner::at(file, 0, 64 << 10, &mut inflate);
-        let count = match scanner.bytes::<12>()? {
-            [b'P', b'A', b'C', b'K', 0, 0, 0, 2 | 3, a, b, c, d] => u32::from_be_bytes([a, b, c, d]),
-            _ => return Err(PackError::Malformed("it is no pack".to_owned())),
-        };
-        if count > limits.objects {
-            return Err(PackError::TooLarge {
-                what: "objects",
-                limit: limits.objects.to_string(),
-            });
-        }
-        let mut entries = Vec::new();
-        let mut objects = HashMap::new();
-        let mut offsets = HashMap::new();
-        let mut total = 0_u64;
-        for index in 0..count as usize {
+        let count = header(&mut scanner, limits)?.min(measure.objects);
+        let mut entries = Vec::with_capacity(count as usize);
+        let mut objects = Vec::with_capacity(count as usize);
+        let mut by_offset = Vec::new();
+        let mut by_id = Vec::new();
+        for index in 0..count {
             check(cancelled)?;
-            offsets.insert(scanner.position(), index);
+            let start = scanner.position();
             let (kind, size) = scanner.header(algorithm)?;
-            check_size(size, &mut total, limits)?;
-            let data = scanner.position();
-            let content = scanner.inflate(size)?;
-            let object = match kind {
-                EntryKind::Commit => Some(ObjectKind::Commit),
-                EntryKind::Tree => Some(ObjectKind::Tree),
-                EntryKind::Blob => Some(ObjectKind::Blob),
-                EntryKind::Tag => Some(ObjectKind::Tag),
-                EntryKind::OffsetDelta(_) | EntryKind::ReferenceDelta(_) => None,
-            };
-            if let Some(object) = object {
-                objects.insert(id(algorithm, object, &content)?, (index, object));
-            }
+            // It was measured, and is checked all the same: nothing is taken for what a file says without a bound.
+            check_size(size, &mut 0, limits)?;
+            let skip = u8::try_from(scanner.position() - start)
+                .map_err(|_| PackError::Malformed("an entry has an endless header".to_owned()))?;
             entries.push(Entry {
-                data,
+                start,
+                skip,
                 size,
-                kind,
-                base: None,
+                base: NONE,
             });
+            let object = match kind {
+                EntryKind::Commit => ObjectKind::Commit,
+                EntryKind::Tree => ObjectKind::Tree,
+                EntryKind::Blob => ObjectKind::Blob,
+                EntryKind::Tag => ObjectKind::Tag,
+                EntryKind::OffsetDelta(offset) => {
+                    let base = entries.binary_search_by_key(&offset, |entry: &Entry| entry.start);
+                    let base = base.ok().and_then(|base| u32::try_from(base).ok());
+                    let base = base.filter(|base| *base < index).ok_or_else(no_base)?;
+                    by_offset.push((base, 1_u32, index));
+                    scanner.pieces(size, |_| {})?;
+                    continue;
+                }
+                EntryKind::ReferenceDelta(base) => {
+                    by_id.push((base, index));
+                    scanner.pieces(size, |_| {})?;
+                    continue;
+                }
+            };
+            let mut hasher = named(algorithm, object, size);
+            scanner.pieces(size, |piece| hasher.update(piece))?;
+            objects.push((hasher.finish().ok_or_else(collision)?, index, object));
         }
+        weigh(&mut by_offset, entries.len());
+        by_offset.sort_unstable();
+        by_id.sort_unstable();
         let mut pack = Self {
             file,
             entries,
             objects,
-            limits,
             cancelled,
             inflate,
+            work: (limits.delta_bytes, limits.delta_bytes),
+            spare: measure.spare(memory),
             cache: HashMap::new(),
             cached: VecDeque::new(),
             cached_bytes: 0,
         };
-        pack.resolve_deltas(algorithm, &offsets, total)?;
+        pack.resolve(algorithm, limits, &Deltas { by_offset, by_id })?;
+        pack.objects.sort_unstable_by_key(|(oid, index, _)| (*oid, *index));
         Ok(pack)
     }
 
     /// Computes the ids of all deltas, each base before what is made from it.
-    fn resolve_deltas(
-        &mut self,
-        algorithm: Algorithm,
-        offsets: &HashMap<u64, usize>,
-        mut total: u64,
-    ) -> Result<(), PackError> {
-        let mut by_entry: HashMap<usize, Vec<usize>> = HashMap::new();
-        let mut by_id: HashMap<Oid, Vec<usize>> = HashMap::new();
-        let mut unresolved = 0_usize;
-        for (index, entry) in self.entries.iter().enumerate() {
-            match entry.kind {
-                EntryKind::OffsetDelta(offset) => {
-                    let base = offsets.get(&offset).filter(|base| **base < index);
-                    let base = base.ok_or_else(|| PackError::Malformed("a delta has no base".to_owned()))?;
-                    by_entry.entry(*base).or_default().push(index);
-                    unresolved += 1;
-                }
-                EntryKind::ReferenceDelta(base) => {
-                    by_id.entry(base).or_default().push(index);
-                    unresolved += 1;
-                }
-                _ => {}
-            }
-        }
-        let bases: Vec<(Oid, usize, ObjectKind)> = self
-            .objects
-            .iter()
-            .map(|(oid, (index, kind))| (*oid, *index, *kind))
-            .collect();
-        let mut live = 0_usize;
-        for (oid, index, kind) in bases {
-            let mut children = by_entry.remove(&index).unwrap_or_default();
-            children.extend(by_id.remove(&oid).unwrap_or_default());
-            if children.is_empty() {
+    fn resolve(&mut self, algorithm: Algorithm, limits: &Limits, deltas: &Deltas) -> Result<(), PackError> {
+        let mut unresolved = deltas.by_offset.len() + deltas.by_id.len();
+        for complete in 0..self.objects.len() {
+            let Some((oid, index, kind)) = self.objects.get(complete).copied() else {
+                break;
+            };
+            let base = deltas.base(&oid, index, kind, 1);
+            if base.is_leaf() {
                 continue;
             }
-            let content = Rc::new(self.inflate_entry(index)?);
-            live += content.len();
-            // A base is kept until the last of its deltas was taken from the stack.
-            let mut stack = vec![(Rc::clone(&content), index, children, 1_usize)];
-            drop(content);
-            while let Some((base, base_index, mut children, depth)) = stack.pop() {
+            let mut stack = vec![base];
+            // Bytes of the bases on the stack.
+            let mut kept = 0_u64;
+            while let Some(mut base) = stack.pop() {
                 check(self.cancelled)?;
-                let Some(child) = children.pop() else {
-                    live = live.saturating_sub(base.len());
+                kept = kept.saturating_sub(base.bytes());
+                let Some(child) = deltas.next(&mut base) else { continue };
+                if self.entries.get(child as usize).is_none_or(|entry| entry.base != NONE) {
+                    // Its base stands in the pack twice.
+                    kept += base.bytes();
+                    stack.push(base);
                     continue;
-                };
-                if depth > LONGEST_CHAIN {
+                }
+                if base.depth > LONGEST_CHAIN {
                     return Err(PackError::Malformed("a chain of deltas is too long".to_owned()));
                 }
-                let delta = self.inflate_entry(child)?;
-                let (size, instructions) = delta::result_size(base.len(), &delta).ok_or_else(bad_delta)?;
-                check_size(size, &mut total, self.limits)?;
-                let content = delta::apply(&base, instructions, size).ok_or_else(bad_delta)?;
-                let oid = id(algorithm, kind, &content)?;
-                self.objects.insert(oid, (child, kind));
-                if let Some(entry) = self.entries.get_mut(child) {
-                    entry.base = Some(base_index);
+                let content = match base.content.take() {
+                    Some(content) => content,
+                    None => self.make(base.index)?,
+                };
+                let made = self.apply(&content, child)?;
+                check_size(made.len() as u64, &mut 0, limits)?;
+                let mut hasher = named(algorithm, base.kind, made.len() as u64);
+                hasher.update(&made);
+                let oid = hasher.finish().ok_or_else(collision)?;
+                if let Some(entry) = self.entries.get_mut(child as usize) {
+                    entry.base = base.index;
                 }
+                self.objects.push((oid, child, base.kind));
                 unresolved = unresolved.saturating_sub(1);
-                stack.push((base, base_index, children, depth));
-                let mut next = by_entry.remove(&child).unwrap_or_default();
-                next.extend(by_id.remove(&oid).unwrap_or_default());
-                if !next.is_empty() {
-                    live += content.len();
-                    if live > LIVE_BYTES {
-                        return Err(PackError::TooLarge {
-                            what: "bytes of objects that others are made from",
-                            limit: bytes_text(LIVE_BYTES as u64),
-                        });
-                    }
-                    stack.push((Rc::new(content), child, next, depth + 1));
+                let mut next = deltas.base(&oid, child, base.kind, base.depth + 1);
+                if base.is_leaf() {
+                    // This was the last and heaviest: what it is made from is not needed for what is made from it.
+                    drop(content);
+                } else {
+                    base.content = Some(content);
+                    kept += base.bytes();
+                    stack.push(base);
+                }
+                if !next.is_leaf() {
+                    self.let_go(&mut stack, &mut kept);
+                    next.content = Some(Rc::new(made));
+                    kept += next.bytes();
+                    stack.push(next);
                 }
             }
         }
         if unresolved > 0 {
-            return Err(PackError::Malformed("a delta has no base".to_owned()));
+            return Err(no_base());
         }
         Ok(())
     }
 
-    fn inflate_entry(&mut self, index: usize) -> Result<Vec<u8>, PackError> {
+    /// Lets go of bases until the rest fits: those at the bottom, which are needed last.
+    fn let_go(&self, stack: &mut [Base], kept: &mut u64) {
+        for base in stack {
+            if *kept <= self.spare / 2 {
+                return;
+            }
+            *kept -= base.bytes().min(*kept);
+            base.content = None;
+        }
+    }
+
+    /// Applies a delta.
+    fn apply(&mut self, base: &[u8], child: u32) -> Result<Vec<u8>, PackError> {
+        let delta = self.inflate_entry(child)?;
+        let (size, instructions) = delta::result_size(base.len(), &delta).ok_or_else(bad_delta)?;
+        self.spend(size)?;
+        delta::apply(base, instructions, size).ok_or_else(bad_delta)
+    }
+
+    /// Counts what is about to be made.
+    fn spend(&mut self, bytes: u64) -> Result<(), PackError> {
+        let (left, limit) = self.work;
+        let left = left.checked_sub(bytes.saturating_add(STEP));
+        self.work.0 = left.ok_or_else(|| PackError::TooLarge {
+            what: "bytes made by applying deltas",
+            limit: bytes_text(limit),
+        })?;
+        Ok(())
+    }
+
+    fn inflate_entry(&mut self, index: u32) -> Result<Vec<u8>, PackError> {
         let entry = self
             .entries
-            .get(index)
+            .get(index as usize)
+            .copied()
             .ok_or_else(|| PackError::Malformed("an entry is missing".to_owned()))?;
+        self.spend(entry.size)?;
         let buffer = usize::try_from(entry.size).unwrap_or(usize::MAX).clamp(512, 32 << 10);
-        Ok(Scanner::at(self.file, entry.data, buffer, &mut self.inflate).inflate(entry.size)?)
+        let data = entry.start + u64::from(entry.skip);
+        Ok(Scanner::at(self.file, data, buffer, &mut self.inflate).inflate(entry.size)?)
     }
 
     /// Reads an object; none if the pack has no object of this id and kind.
     pub(crate) fn read(&mut self, oid: &Oid, kind: ObjectKind) -> Result<Option<Rc<Vec<u8>>>, PackError> {
-        check(self.cancelled)?;
-        let Some((index, found)) = self.objects.get(oid).copied() else {
-            return Ok(None);
-        };
-        if found != kind {
-            return Ok(None);
+        match self.find(oid) {
+            Some((index, found)) if found == kind => Ok(Some(self.make(index)?)),
+            _ => Ok(None),
         }
-        // From the entry down to what is known or complete, then up again.
+    }
+
+    /// Makes the content of an entry: from the entry down to what is known or complete, then up again.
+    fn make(&mut self, index: u32) -> Result<Rc<Vec<u8>>, PackError> {
+        check(self.cancelled)?;
         let mut chain = Vec::new();
         let mut at = index;
         let mut content = loop {
             if let Some(content) = self.cache.get(&at) {
                 break Rc::clone(content);
             }
-            match self.entries.get(at).and_then(|entry| entry.base) {
-                Some(base) => {
+            match self.entries.get(at as usize).map(|entry| entry.base) {
+                Some(base) if base != NONE => {
                     chain.push(at);
                     at = base;
                 }
-                None => break Rc::new(self.inflate_entry(at)?),
+                _ => break Rc::new(self.inflate_entry(at)?),
             }
         };
         while let Some(next) = chain.pop() {
-            self.remember(at, &content);
-            let delta = self.inflate_entry(next)?;
-            let (size, instructions) = delta::result_size(content.len(), &delta).ok_or_else(bad_delta)?;
-            content = Rc::new(delta::apply(&content, instructions, size).ok_or_else(bad_delta)?);
+            check(self.cancelled)?;
+            let made = self.apply(&content, next)?;
+            self.remember(at, content);
+            content = Rc::new(made);
             at = next;
         }
-        Ok(Some(content))
+        Ok(content)
+    }
+
+    /// Whether anybody still waits for what is made of this.
+    pub(crate) fn check(&self) -> Result<(), PackError> {
+        check(self.cancelled)
     }
 
     /// The kind of an object.
     pub(crate) fn kind(&self, oid: &Oid) -> Option<ObjectKind> {
-        self.objects.get(oid).map(|(_, kind)| *kind)
+        self.find(oid).map(|(_, kind)| kind)
     }
 
-    fn remember(&mut self, index: usize, content: &Rc<Vec<u8>>) {
-        if content.len() > CACHE_BYTES / 4 || self.cache.contains_key(&index) {
+    fn find(&self, oid: &Oid) -> Option<(u32, ObjectKind)> {
+        let at = self.objects.partition_point(|(other, _, _)| other < oid);
+        let (found, index, kind) = self.objects.get(at)?;
+        (found == oid).then_some((*index, *kind))
+    }
+
+    /// Keeps an object for reuse, in place of those that were kept first.
+    fn remember(&mut self, index: u32, content: Rc<Vec<u8>>) {
+        let bytes = content.len() as u64;
+        if bytes > self.spare / 8 || self.cache.contains_key(&index) {
             return;
         }
-        self.cached_bytes += content.len();
-        self.cache.insert(index, Rc::clone(content));
+        self.cached_bytes += bytes;
+        self.cache.insert(index, content);
         self.cached.push_back(index);
-        while self.cached_bytes > CACHE_BYTES {
+        while self.cached_bytes > self.spare / 2 {
             let Some(oldest) = self.cached.pop_front() else { break };
             if let Some(content) = self.cache.remove(&oldest) {
-                self.cached_bytes -= content.len();
+                self.cached_bytes -= content.len() as u64;
             }
         }
     }
 }
 
-fn bad_delta() -> PackError {
+impl Deltas {
+    /// An object, with the deltas that are made for it.
+    fn base(&self, oid: &Oid, index: u32, kind: ObjectKind, depth: usize) -> Base {
+        let by_id = |oid| self.by_id.partition_point(|(base, _)| base < oid);
+        let id_end = self.by_id.partition_point(|(base, _)| base <= oid);
+        let offset = self.by_offset.partition_point(|(base, _, _)| *base < index);
+        let offset_end = self.by_offset.partition_point(|(base, _, _)| *base <= index);
+        Base {
+            content: None,
+            index,
+            kind,
+            depth,
+            by_id: by_id(oid)..id_end,
+            by_offset: offset..offset_end,
+        }
+    }
+
+    /// The next delta of a base, lightest first.
+    fn next(&self, base: &mut Base) -> Option<u32> {
+        if let Some(at) = base.by_id.next() {
+            return self.by_id.get(at).map(|(_, entry)| *entry);
+        }
+        self.by_offset.get(base.by_offset.next()?).map(|(_, _, entry)| *entry)
+    }
+}
+
+impl Base {
+    fn is_leaf(&self) -> bool {
+        self.by_id.is_empty() && self.by_offset.is_empty()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.content.as_ref().map_or(0, |content| content.len() as u64)
+    }
+}
+
+/// Gives each delta its weight: how many are made from it, itself included.
+fn weigh(by_offset: &mut [(u32, u32, u32)], entries: usize) {
+    let mut weights = vec![1_u32; entries];
+    // A base comes before what is made from it, so from the end on each weight is complete when it is added.
+    for (base, weight, entry) in by_offset.iter_mut().rev() {
+        *weight = weights.get(*entry as usize).copied().unwrap_or(1);
+        if let Some(of_base) = weights.get_mut(*base as usize) {
+            *of_base = of_base.saturating_add(*weight);
+        }
+    }
+}
+
+/// Reads the header of a pack: how many entries follow.
+pub(super) fn header(scanner: &mut Scanner<'_>, limits: &Limits) -> Result<u32, PackError> {
+    let count = match scanner.bytes::<12>()? {
+        [b'P', b'A', b'C', b'K', 0, 0, 0, 2 | 3, a, b, c, d] => u32::from_be_bytes([a, b, c, d]),
+        _ => return Err(PackError::Malformed("it is no pack".to_owned())),
+    };
+    if count > limits.objects {
+        return Err(PackError::TooLarge {
+            what: "objects",
+            limit: limits.objects.to_string(),
+        });
+    }
+    Ok(count)
+}
+
+pub(super) fn bad_delta() -> PackError {
     PackError::Malformed("a delta can't be applied".to_owned())
 }
 
-fn check(cancelled: &AtomicBool) -> Result<(), PackError> {
+fn no_base() -> PackError {
+    PackError::Malformed("a delta has no base".to_owned())
+}
+
+fn collision() -> PackError {
+    PackError::Malformed("an object is a SHA-1 collision attack".to_owned())
+}
+
+pub(super) fn check(cancelled: &AtomicBool) -> Result<(), PackError> {
     if cancelled.load(Ordering::Relaxed) {
         Err(PackError::Cancelled)
     } else {
@@ -307,7 +444,7 @@ fn check(cancelled: &AtomicBool) -> Result<(), PackError> {
     }
 }
 
-fn check_size(size: u64, total: &mut u64, limits: &Limits) -> Result<(), PackError> {
+pub(super) fn check_size(size: u64, total: &mut u64, limits: &Limits) -> Result<(), PackError> {
     if size > limits.file_bytes {
         return Err(PackError::TooLarge {
             what: "bytes of one file",
@@ -324,9 +461,9 @@ fn check_size(size: u64, total: &mut u64, limits: &Limits) -> Result<(), PackErr
     Ok(())
 }
 
-fn id(algorithm: Algorithm, kind: ObjectKind, content: &[u8]) -> Result<Oid, PackError> {
-    let header = format!("{} {}\0", kind.name(), content.len());
-    algorithm
-        .hash(&[header.as_bytes(), content])
-        .ok_or_else(|| PackError::Malformed("an object is a SHA-1 collision attack".to_owned()))
+/// A hash that has begun with what comes before an object's content.
+fn named(algorithm: Algorithm, kind: ObjectKind, size: u64) -> Hasher {
+    let mut hasher = Hasher::new(algorithm);
+    hasher.update(format!("{} {size}\0", kind.name()).as_bytes());
+    hasher
 }

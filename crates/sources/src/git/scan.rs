@@ -34,6 +34,10 @@ impl From<io::Error> for ScanError {
     }
 }
 
+const WRONG: ScanError = ScanError::Malformed("an object is not as long as it says");
+/// Bytes that are inflated at a time.
+const PIECE: usize = 8 << 10;
+
 /// A reader of a pack file at any position.
 pub(crate) struct Scanner<'a> {
     file: &'a File,
@@ -140,34 +144,41 @@ impl<'a> Scanner<'a> {
 
     /// Inflates an entry that must give exactly this many bytes. The caller has checked the size against its limits.
     pub(crate) fn inflate(&mut self, size: u64) -> Result<Vec<u8>, ScanError> {
-        const WRONG: ScanError = ScanError::Malformed("an object is not as long as it says");
-        let size = usize::try_from(size).map_err(|_| WRONG)?;
-        let mut out = Vec::with_capacity(size);
-        // What comes beyond the size goes here and is an error; it also lets an empty object reach its end.
-        let mut spare = [0_u8; 1];
+        let mut out = Vec::with_capacity(usize::try_from(size).map_err(|_| WRONG)?);
+        self.pieces(size, |piece| out.extend_from_slice(piece))?;
+        Ok(out)
+    }
+
+    /// Inflates an entry that must give exactly this many bytes, and hands them out piece by piece.
+    pub(crate) fn pieces(&mut self, size: u64, mut take: impl FnMut(&[u8])) -> Result<(), ScanError> {
+        let mut piece = [0_u8; PIECE];
+        let mut left = size;
         self.inflate.reset(true);
         loop {
             let position = self.position;
-            let available = self.fill()?.len();
-            if available == 0 {
+            if self.fill()?.is_empty() {
                 return Err(ScanError::Malformed("it is cut off"));
             }
             let (before_in, before_out) = (self.inflate.total_in(), self.inflate.total_out());
             let input = self.buffer.get(self.start..self.end).unwrap_or_default();
-            let status = if out.len() < size {
-                self.inflate.decompress_vec(input, &mut out, FlushDecompress::None)
-            } else {
-                self.inflate.decompress(input, &mut spare, FlushDecompress::None)
-            }
-            .map_err(|_| ScanError::Malformed("an object can't be inflated"))?;
+            // Where nothing more may come there is still room for a byte: it would be an error, and an empty object needs it to end.
+            let room = usize::try_from(left).unwrap_or(PIECE).clamp(1, PIECE);
+            let out = piece.get_mut(..room).unwrap_or_default();
+            let status = self
+                .inflate
+                .decompress(input, out, FlushDecompress::None)
+                .map_err(|_| ScanError::Malformed("an object can't be inflated"))?;
             let consumed = usize::try_from(self.inflate.total_in() - before_in).map_err(|_| WRONG)?;
             let produced = self.inflate.total_out() - before_out;
             self.consume(consumed);
-            if self.inflate.total_out() > size as u64 || out.len() > size {
-                return Err(WRONG);
-            }
+            left = left.checked_sub(produced).ok_or(WRONG)?;
+            take(
+                piece
+                    .get(..usize::try_from(produced).map_err(|_| WRONG)?)
+                    .unwrap_or_default(),
+            );
             match status {
-                Status::StreamEnd if out.len() == size => return Ok(out),
+                Status::StreamEnd if left == 0 => return Ok(()),
                 Status::StreamEnd => return Err(WRONG),
                 _ if produced == 0 && self.position == position => {
                     return Err(ScanError::Malformed("an object can't be inflated"));

@@ -9,6 +9,8 @@ use tokio::io::AsyncRead;
 
 use super::oid::{Algorithm, Oid};
 use super::pktline::{self, Packet, PacketReader};
+use crate::account::Growing;
+use crate::budget::OverBudget;
 use crate::limits::Limits;
 
 /// How the server says who it talks to.
@@ -25,6 +27,8 @@ pub(crate) enum WireError {
     Remote(String),
     /// More references or objects than allowed.
     TooLarge { what: &'static str, limit: String },
+    /// There is no room for what it lists.
+    OverBudget(OverBudget),
     /// The pack could not be written down.
     Storage(io::Error),
 }
@@ -69,7 +73,11 @@ impl Advertisement {
     }
 
     /// Reads what a server says first.
-    pub(crate) async fn read<R>(reader: &mut PacketReader<R>, limits: &Limits) -> Result<Self, WireError>
+    pub(crate) async fn read<R>(
+        reader: &mut PacketReader<R>,
+        limits: &Limits,
+        memory: &mut Growing,
+    ) -> Result<Self, WireError>
     where
         R: AsyncRead + Unpin,
     {
@@ -100,7 +108,7 @@ impl Advertisement {
                 is_first = false;
             }
             if !bytes.starts_with(b"shallow ") {
-                add_reference(&mut references, bytes, limits)?;
+                add_reference(&mut references, bytes, limits, memory)?;
             }
             line = next_line(reader).await?;
         }
@@ -162,6 +170,7 @@ pub(crate) fn list_request(algorithm: Algorithm, prefixes: &[String]) -> Vec<u8>
 pub(crate) async fn read_list<R>(
     reader: &mut PacketReader<R>,
     limits: &Limits,
+    memory: &mut Growing,
 ) -> Result<Vec<RemoteReference>, WireError>
 where
     R: AsyncRead + Unpin,
@@ -186,6 +195,7 @@ where
                 peeled,
             },
             limits,
+            memory,
         )?;
     }
     Ok(references)
@@ -385,7 +395,12 @@ pub(crate) fn words(message: &[u8]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn add_reference(references: &mut Vec<RemoteReference>, line: &[u8], limits: &Limits) -> Result<(), WireError> {
+fn add_reference(
+    references: &mut Vec<RemoteReference>,
+    line: &[u8],
+    limits: &Limits,
+    memory: &mut Growing,
+) -> Result<(), WireError> {
     let malformed = WireError::Malformed("a line is no reference");
     let Some((hex, name)) = split(line, b' ') else {
         return Err(malformed);
@@ -412,16 +427,25 @@ fn add_reference(references: &mut Vec<RemoteReference>, line: &[u8], limits: &Li
             peeled: None,
         },
         limits,
+        memory,
     )
 }
 
-fn push(references: &mut Vec<RemoteReference>, reference: RemoteReference, limits: &Limits) -> Result<(), WireError> {
+fn push(
+    references: &mut Vec<RemoteReference>,
+    reference: RemoteReference,
+    limits: &Limits,
+    memory: &mut Growing,
+) -> Result<(), WireError> {
     if references.len() >= limits.references {
         return Err(WireError::TooLarge {
             what: "references",
             limit: limits.references.to_string(),
         });
     }
+    // Twice its own size, as the list may just have grown.
+    let bytes = reference.name.len() + 2 * size_of::<RemoteReference>();
+    memory.add(bytes as u64).map_err(WireError::OverBudget)?;
     references.push(reference);
     Ok(())
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_git_server::{GitServer, Options, Repository};
 use tenure_sources::{
-    Artifact, ArtifactStore, Commit, FetchError, Fetched, GitRequest, Limits, Policy, SecretData, SourceKey, Tree,
-    fetch,
+    Account, Artifact, ArtifactStore, ByteBudget, Commit, FetchError, Fetched, GitRequest, Limits, Policy, Room,
+    SecretData, SourceKey, Tree, fetch,
 };
 
 pub(crate) struct Bed {
@@ -18,6 +18,7 @@ pub(crate) struct Bed {
     pub(crate) policy: Policy,
     pub(crate) limits: Limits,
     pub(crate) secret: Option<SecretData>,
+    pub(crate) account: Account,
 }
 
 impl Bed {
@@ -31,7 +32,7 @@ impl Bed {
             .await
             .unwrap();
         let repository = server.create("app").await.unwrap();
-        let store = ArtifactStore::open(folder.path().join("artifacts")).unwrap();
+        let store = ArtifactStore::open(folder.path().join("artifacts"), unlimited()).unwrap();
         let mut allow = vec![endpoint(&server.http_url("app"))];
         allow.extend(server.ssh_url("app").as_deref().map(endpoint));
         let policy = Policy {
@@ -46,6 +47,7 @@ impl Bed {
             policy,
             limits: Limits::default(),
             secret: None,
+            account: Account::unlimited(),
         }
     }
 
@@ -63,7 +65,15 @@ impl Bed {
     }
 
     pub(crate) async fn fetch(&self, request: &GitRequest, previous: Option<&Artifact>) -> Result<Fetched, FetchError> {
-        fetch(request, &self.policy, &self.limits, &self.store, previous).await
+        fetch(
+            request,
+            &self.policy,
+            &self.limits,
+            &self.store,
+            previous,
+            &self.account,
+        )
+        .await
     }
 
     /// Fetches a reference that must be there.
@@ -96,7 +106,7 @@ impl Bed {
     }
 
     pub(crate) fn archives(&self) -> Vec<PathBuf> {
-        let folder = self.folder.path().join("artifacts/gitrepository/team/app");
+        let folder = self.folder.path().join("artifacts/gitrepository/team/app/1");
         let mut archives: Vec<_> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().path())
@@ -113,7 +123,11 @@ impl Bed {
 }
 
 pub(crate) fn source() -> SourceKey {
-    SourceKey::new("GitRepository", "team", "app").unwrap()
+    SourceKey::new("GitRepository", "team", "app", "1").unwrap()
+}
+
+pub(crate) fn unlimited() -> ByteBudget {
+    ByteBudget::new(Room::unlimited("bytes of archives"))
 }
 
 pub(crate) fn endpoint(url: &str) -> tenure_sources::Endpoint {
@@ -127,4 +141,16 @@ pub(crate) fn secret(pairs: &[(&str, &str)]) -> Option<SecretData> {
             .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
             .collect(),
     )
+}
+
+/// Bytes that do not compress; another seed gives others.
+pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..length / 8).flat_map(|_| next()).collect()
 }

@@ -8,19 +8,7 @@ use tenure_sources::{FetchError, Limits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::bed::{Bed, endpoint};
-
-/// Bytes that do not compress; another seed gives others.
-fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    (0..length / 8).flat_map(|_| next()).collect()
-}
+use crate::bed::{Bed, endpoint, noise};
 
 #[tokio::test]
 async fn every_bound_holds_and_is_named() {

@@ -70,7 +70,7 @@ async fn equal_content_gives_equal_bytes() {
     assert_eq!((&first.digest, first.size), (&second.digest, second.size));
     assert!(first.digest.starts_with("sha256:") && first.digest.len() == 71);
     let hex = first.digest.trim_start_matches("sha256:");
-    assert_eq!(first.path, format!("gitrepository/team/app/{hex}.tar.gz"));
+    assert_eq!(first.path, format!("gitrepository/team/app/1/{hex}.tar.gz"));
 }
 
 #[tokio::test]

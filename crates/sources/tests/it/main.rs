@@ -12,6 +12,7 @@
 mod authentication;
 mod bed;
 mod bounds;
+mod budgets;
 mod content;
 mod policy;
 mod redirects;

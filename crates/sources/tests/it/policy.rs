@@ -197,9 +197,16 @@ async fn nothing_is_connected_to_that_is_denied() {
         for scheme in ["http", "https"] {
             let url = format!("{scheme}://{host}:{port}/app.git");
             let request = GitRequest::from_spec(source(), &json!({"url": url}), None).unwrap();
-            let error = fetch(&request, &Policy::default(), &Limits::default(), &bed.store, None)
-                .await
-                .unwrap_err();
+            let error = fetch(
+                &request,
+                &Policy::default(),
+                &Limits::default(),
+                &bed.store,
+                None,
+                &bed.account,
+            )
+            .await
+            .unwrap_err();
             assert!(
                 matches!(&error, FetchError::AddressDenied(denied) if denied.class == class),
                 "{url}: {error}"

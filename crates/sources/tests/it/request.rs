@@ -232,7 +232,7 @@ fn timeouts_are_bounded() {
 
 #[test]
 fn sources_have_names_that_are_folders() {
-    SourceKey::new("GitRepository", "team-a", "app.v1").unwrap();
+    SourceKey::new("GitRepository", "team-a", "app.v1", "6f1c-2").unwrap();
     for bad in [
         "",
         "..",
@@ -246,7 +246,8 @@ fn sources_have_names_that_are_folders() {
         "a\0",
         &"a".repeat(254),
     ] {
-        assert!(SourceKey::new("GitRepository", bad, "x").is_err(), "{bad}");
-        assert!(SourceKey::new("GitRepository", "x", bad).is_err(), "{bad}");
+        assert!(SourceKey::new("GitRepository", bad, "x", "1").is_err(), "{bad}");
+        assert!(SourceKey::new("GitRepository", "x", bad, "1").is_err(), "{bad}");
+        assert!(SourceKey::new("GitRepository", "x", "x", bad).is_err(), "{bad}");
     }
 }

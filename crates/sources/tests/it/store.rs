@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 use tenure_sources::{ArtifactStore, Limits, SourceKey, StorageError};
 
-use crate::bed::{Bed, source};
+use crate::bed::{Bed, source, unlimited};
 
 #[tokio::test]
 async fn the_current_artifact_and_the_one_before_are_kept() {
@@ -23,15 +23,17 @@ async fn the_current_artifact_and_the_one_before_are_kept() {
     let kept = bed.archives();
     assert_eq!(kept.len(), 2);
     assert!(bed.store.contains(&source(), &digests[3]) && bed.store.contains(&source(), &digests[2]));
-    let other = SourceKey::new("GitRepository", "other", "app").unwrap();
-    assert!(
-        !bed.store.contains(&other, &digests[3]),
-        "another source's artifact is not there"
-    );
-    assert!(matches!(
-        bed.store.load(&other, &digests[3], &Limits::default()),
-        Err(StorageError::Missing { .. })
-    ));
+    for (namespace, name, uid) in [("other", "app", "1"), ("team", "other", "1"), ("team", "app", "2")] {
+        let other = SourceKey::new("GitRepository", namespace, name, uid).unwrap();
+        assert!(
+            !bed.store.contains(&other, &digests[3]),
+            "another source's artifact is not there"
+        );
+        assert!(matches!(
+            bed.store.load(&other, &digests[3], &Limits::default()),
+            Err(StorageError::Missing { .. })
+        ));
+    }
     bed.store.remove(&source()).unwrap();
     bed.store.remove(&source()).unwrap();
     assert!(!bed.store.contains(&source(), &digests[3]));
@@ -59,7 +61,7 @@ async fn a_changed_archive_is_refused_and_fetched_again() {
 #[test]
 fn a_digest_is_no_path() {
     let folder = tempfile::TempDir::new().unwrap();
-    let store = ArtifactStore::open(folder.path()).unwrap();
+    let store = ArtifactStore::open(folder.path(), unlimited()).unwrap();
     let long = format!("sha256:{}", "a".repeat(64));
     for bad in [
         "",
@@ -81,19 +83,19 @@ fn what_an_interrupted_fetch_left_is_cleared() {
     let folder = tempfile::TempDir::new().unwrap();
     std::fs::create_dir_all(folder.path().join(".incoming")).unwrap();
     std::fs::write(folder.path().join(".incoming/1-1"), "x").unwrap();
-    ArtifactStore::open(folder.path()).unwrap();
+    ArtifactStore::open(folder.path(), unlimited()).unwrap();
     assert_eq!(std::fs::read_dir(folder.path().join(".incoming")).unwrap().count(), 0);
 }
 
 /// Stores these bytes as the source's archive and loads them.
 fn load(bytes: &[u8], limits: &Limits) -> Result<tenure_sources::Tree, StorageError> {
     let folder = tempfile::TempDir::new().unwrap();
-    let store = ArtifactStore::open(folder.path()).unwrap();
+    let store = ArtifactStore::open(folder.path(), unlimited()).unwrap();
     let hex = Sha256::digest(bytes)
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect::<String>();
-    let place = folder.path().join("gitrepository/team/app");
+    let place = folder.path().join("gitrepository/team/app/1");
     std::fs::create_dir_all(&place).unwrap();
     std::fs::write(place.join(format!("{hex}.tar.gz")), bytes).unwrap();
     store.load(&source(), &format!("sha256:{hex}"), limits)

@@ -1,0 +1,460 @@
+//! Bytes that may be held at one time: by one lane, and by all lanes together.
+//!
+//! Owns the room and the queue for it, and knows nothing of what the bytes are. It refuses to grow: who asks for more than there is
+//! waits until a time, and who asks for more than a lane may ever hold is told so at once, with the setting's name. Lanes take turns;
+//! what waits for one lane's own room holds nobody else up, and what waits for everybody's is passed by smaller requests a few times only.
+//!
+//! Ask for everything at once: who holds some and waits for more can wait for ever for another that does the same.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::limits::bytes_text;
+
+/// How often a request that everybody's room is too small for may be passed by others; then the room is kept for it.
+const PASSES: u32 = 16;
+/// How many requests that everybody's room is too small for are looked past for one that it is not.
+const LOOKED_PAST: usize = 16;
+
+/// How much a budget allows, and how it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// What the bytes are, for messages: "files of repositories in memory".
+    pub what: &'static str,
+    /// Bytes that one lane may hold.
+    pub lane: u64,
+    /// Bytes that all lanes may hold together.
+    pub all: u64,
+    /// The setting of `lane`, as people write it.
+    pub lane_setting: &'static str,
+    /// The setting of `all`.
+    pub all_setting: &'static str,
+}
+
+/// Why there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OverBudget {
+    /// There never will be: it is more than one lane, or all of them, may hold.
+    #[error("{what} take {} or more, and {} is what {setting} allows", bytes_text(*.needed), bytes_text(*.allowed))]
+    TooLarge {
+        /// What the bytes are.
+        what: &'static str,
+        /// Bytes asked for.
+        needed: u64,
+        /// Bytes allowed.
+        allowed: u64,
+        /// The setting that allows no more.
+        setting: &'static str,
+    },
+    /// Not now: others hold it.
+    #[error("no room for {} of {what} beside what is held already ({setting} allows {})", bytes_text(*.needed), bytes_text(*.allowed))]
+    Full {
+        /// What the bytes are.
+        what: &'static str,
+        /// Bytes asked for.
+        needed: u64,
+        /// Bytes allowed.
+        allowed: u64,
+        /// The setting that allows no more.
+        setting: &'static str,
+    },
+}
+
+impl OverBudget {
+    /// Whether waiting may help.
+    pub fn transient(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+}
+
+/// A budget of bytes. Cheap to clone; all clones share it.
+#[derive(Clone)]
+pub struct ByteBudget {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    room: Room,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    held: u64,
+    next: u64,
+    lanes: HashMap<Arc<str>, Lane>,
+    /// The lanes whose first request fits into their own room, by their turn.
+    turns: BTreeMap<u64, Arc<str>>,
+}
+
+#[derive(Default)]
+struct Lane {
+    held: u64,
+    /// In the order of arrival.
+    waiting: BTreeMap<u64, Waiter>,
+    /// Of the first request; a new one when the first request changes, so that lanes go in turns however many requests one has.
+    turn: u64,
+    /// How often the first request was passed.
+    passed: u32,
+}
+
+struct Waiter {
+    bytes: u64,
+    answer: oneshot::Sender<Held>,
+}
+
+impl Room {
+    /// Whether this many bytes ever fit.
+    ///
+    /// # Errors
+    /// [`OverBudget::TooLarge`] when not.
+    pub(crate) fn check(&self, bytes: u64) -> Result<(), OverBudget> {
+        for (allowed, setting) in [(self.lane, self.lane_setting), (self.all, self.all_setting)] {
+            if bytes > allowed {
+                return Err(OverBudget::TooLarge {
+                    what: self.what,
+                    needed: bytes,
+                    allowed,
+                    setting,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ByteBudget {
+    /// A budget of which nothing is held.
+    pub fn new(room: Room) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                room,
+                state: Mutex::default(),
+            }),
+        }
+    }
+
+    /// How much it allows.
+    pub fn room(&self) -> Room {
+        self.shared.room
+    }
+
+    /// Takes bytes for a lane, waiting for room until `deadline`. They are given back when [`Held`] is dropped; a wait that is dropped
+    /// has taken nothing.
+    ///
+    /// # Errors
+    /// [`OverBudget::TooLarge`] at once when there never is room; [`OverBudget::Full`] when there was none in time.
+    pub async fn acquire(&self, lane: &str, bytes: u64, deadline: Instant) -> Result<Held, OverBudget> {
+        self.shared.room.check(bytes)?;
+        let (answer, granted) = oneshot::channel();
+        let lane: Arc<str> = lane.into();
+        let ticket = {
+            let mut state = self.shared.lock();
+            let ticket = state.ticket();
+            state.enqueue(Arc::clone(&lane), ticket, Waiter { bytes, answer }, &self.shared.room);
+            ticket
+        };
+        let _waiting = Waiting {
+            shared: &self.shared,
+            lane: &lane,
+            ticket,
+        };
+        self.shared.settle();
+        match tokio::time::timeout_at(deadline, granted).await {
+            Ok(Ok(held)) => Ok(held),
+            // The other end is dropped with the waiter only, and the waiter by us.
+            Ok(Err(_)) | Err(_) => Err(self.full(&lane, bytes)),
+        }
+    }
+
+    /// Takes bytes for a lane if there is room now and nobody of the lane waits.
+    ///
+    /// # Errors
+    /// [`OverBudget::TooLarge`] when there never is room, [`OverBudget::Full`] when there is none now.
+    pub fn try_acquire(&self, lane: &str, bytes: u64) -> Result<Held, OverBudget> {
+        self.shared.room.check(bytes)?;
+        let mut state = self.shared.lock();
+        let room = &self.shared.room;
+        let busy = state.lanes.get(lane).is_some_and(|lane| !lane.waiting.is_empty());
+        if busy || !state.fits(lane, bytes, room) || state.is_kept() {
+            drop(state);
+            return Err(self.full(lane, bytes));
+        }
+        let lane: Arc<str> = lane.into();
+        state.take(&lane, bytes);
+        state.count_passed(usize::MAX);
+        drop(state);
+        Ok(Held {
+            shared: Arc::clone(&self.shared),
+            lane,
+            bytes,
+        })
+    }
+
+    /// Whether anybody waits for room.
+    pub fn is_wanted(&self) -> bool {
+        let state = self.shared.lock();
+        state.lanes.values().any(|lane| !lane.waiting.is_empty())
+    }
+
+    /// Whether somebody waits for room that one lane holds: another request of that lane, or one that everybody's room is too small for.
+    pub fn is_wanted_of(&self, lane: &str) -> bool {
+        let state = self.shared.lock();
+        let own = state.lanes.get(lane).is_some_and(|lane| !lane.waiting.is_empty());
+        own || !state.turns.is_empty()
+    }
+
+    /// Bytes held by all lanes.
+    pub fn held(&self) -> u64 {
+        self.shared.lock().held
+    }
+
+    /// Bytes held by one lane.
+    pub fn held_by(&self, lane: &str) -> u64 {
+        self.shared.lock().lanes.get(lane).map_or(0, |lane| lane.held)
+    }
+
+    fn full(&self, lane: &str, bytes: u64) -> OverBudget {
+        let room = &self.shared.room;
+        let own = self.held_by(lane).saturating_add(bytes) > room.lane;
+        let (allowed, setting) = if own {
+            (room.lane, room.lane_setting)
+        } else {
+            (room.all, room.all_setting)
+        };
+        OverBudget::Full {
+            what: room.what,
+            needed: bytes,
+            allowed,
+            setting,
+        }
+    }
+}
+
+impl fmt::Debug for ByteBudget {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ByteBudget")
+            .field("room", &self.shared.room)
+            .field("held", &self.held())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives room to those who wait for it, as far as there is any.
+    fn settle(self: &Arc<Self>) {
+        let mut granted = Vec::new();
+        {
+            let mut state = self.lock();
+            while let Some((lane, waiter)) = state.grant(&self.room) {
+                granted.push((lane, waiter));
+            }
+        }
+        // Not under the lock: one that nobody waits for any more is given back right here.
+        for (lane, waiter) in granted {
+            let held = Held {
+                shared: Arc::clone(self),
+                lane,
+                bytes: waiter.bytes,
+            };
+            drop(waiter.answer.send(held));
+        }
+    }
+
+    fn give_back(self: &Arc<Self>, lane: &Arc<str>, bytes: u64) {
+        self.lock().give_back(lane, bytes, &self.room);
+        self.settle();
+    }
+}
+
+impl State {
+    fn ticket(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn fits(&self, lane: &str, bytes: u64, room: &Room) -> bool {
+        let own = self.lanes.get(lane).map_or(0, |lane| lane.held);
+        own.saturating_add(bytes) <= room.lane && self.held.saturating_add(bytes) <= room.all
+    }
+
+    /// Whether everybody's room is kept for a request that was passed often enough.
+    fn is_kept(&self) -> bool {
+        let lanes = self.turns.values().take(LOOKED_PAST);
+        lanes
+            .filter_map(|lane| self.lanes.get(lane))
+            .any(|lane| lane.passed >= PASSES)
+    }
+
+    fn take(&mut self, lane: &Arc<str>, bytes: u64) {
+        self.held += bytes;
+        self.lanes.entry(Arc::clone(lane)).or_default().held += bytes;
+    }
+
+    fn enqueue(&mut self, name: Arc<str>, ticket: u64, waiter: Waiter, room: &Room) {
+        let lane = self.lanes.entry(Arc::clone(&name)).or_default();
+        lane.waiting.insert(ticket, waiter);
+        if lane.waiting.len() == 1 {
+            self.new_first(&name, room);
+        }
+    }
+
+    /// The first request of a lane is another one: it gets its turn after all others.
+    fn new_first(&mut self, name: &Arc<str>, room: &Room) {
+        let turn = self.ticket();
+        let Some(lane) = self.lanes.get_mut(name) else { return };
+        self.turns.remove(&lane.turn);
+        (lane.turn, lane.passed) = (turn, 0);
+        self.line_up(name, room);
+    }
+
+    /// Lets a lane take its turn if its first request fits into its own room.
+    fn line_up(&mut self, name: &Arc<str>, room: &Room) {
+        let Some(lane) = self.lanes.get(name) else { return };
+        match lane.waiting.first_key_value() {
+            Some((_, first)) if lane.held.saturating_add(first.bytes) <= room.lane => {
+                self.turns.insert(lane.turn, Arc::clone(name));
+            }
+            Some(_) => {
+                self.turns.remove(&lane.turn);
+            }
+            None => {
+                self.turns.remove(&lane.turn);
+                if lane.held == 0 {
+                    self.lanes.remove(name);
+                }
+            }
+        }
+    }
+
+    /// Takes room for the first in turn that there is room for.
+    fn grant(&mut self, room: &Room) -> Option<(Arc<str>, Waiter)> {
+        let mut passed = 0;
+        let mut found = None;
+        for name in self.turns.values().take(LOOKED_PAST) {
+            let lane = self.lanes.get(name)?;
+            let (_, first) = lane.waiting.first_key_value()?;
+            if self.held.saturating_add(first.bytes) <= room.all {
+                found = Some(Arc::clone(name));
+                break;
+            }
+            if lane.passed >= PASSES {
+                return None;
+            }
+            passed += 1;
+        }
+        let found = found?;
+        self.count_passed(passed);
+        let (_, waiter) = self.lanes.get_mut(&found)?.waiting.pop_first()?;
+        self.take(&found, waiter.bytes);
+        self.new_first(&found, room);
+        Some((found, waiter))
+    }
+
+    /// Somebody else got room before those who are the first in turn.
+    fn count_passed(&mut self, first: usize) {
+        for name in self.turns.values().take(first.min(LOOKED_PAST)) {
+            if let Some(lane) = self.lanes.get_mut(name) {
+                lane.passed += 1;
+            }
+        }
+    }
+
+    fn give_back(&mut self, name: &Arc<str>, bytes: u64, room: &Room) {
+        self.held = self.held.saturating_sub(bytes);
+        if let Some(lane) = self.lanes.get_mut(name) {
+            lane.held = lane.held.saturating_sub(bytes);
+        }
+        self.line_up(name, room);
+    }
+
+    /// A request that nobody waits for any more.
+    fn give_up(&mut self, name: &Arc<str>, ticket: u64, room: &Room) {
+        let Some(lane) = self.lanes.get_mut(name) else { return };
+        let was_first = lane
+            .waiting
+            .first_key_value()
+            .is_some_and(|(first, _)| *first == ticket);
+        if lane.waiting.remove(&ticket).is_some() && was_first {
+            self.new_first(name, room);
+        }
+    }
+}
+
+/// Takes a request out of the queue when it is given up.
+struct Waiting<'a> {
+    shared: &'a Arc<Shared>,
+    lane: &'a Arc<str>,
+    ticket: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().give_up(self.lane, self.ticket, &self.shared.room);
+        self.shared.settle();
+    }
+}
+
+/// Bytes of a budget; given back when dropped.
+pub struct Held {
+    shared: Arc<Shared>,
+    lane: Arc<str>,
+    bytes: u64,
+}
+
+impl Held {
+    /// How many.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Gives back all but this many; more than there are changes nothing.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let back = self.bytes.saturating_sub(bytes);
+        self.bytes -= back;
+        self.shared.give_back(&self.lane, back);
+    }
+
+    /// Takes more, up to this many in all, if there is room now. It never waits.
+    ///
+    /// # Errors
+    /// As [`ByteBudget::try_acquire`]; what is held stays held.
+    pub fn try_grow_to(&mut self, bytes: u64) -> Result<(), OverBudget> {
+        let more = bytes.saturating_sub(self.bytes);
+        if more == 0 {
+            return Ok(());
+        }
+        let budget = ByteBudget {
+            shared: Arc::clone(&self.shared),
+        };
+        self.shared.room.check(bytes)?;
+        let mut added = budget.try_acquire(&self.lane, more)?;
+        self.bytes += added.bytes;
+        added.bytes = 0;
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shared.give_back(&self.lane, self.bytes);
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Held({} bytes of {})", self.bytes, self.lane)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! Who gets room, and in what order: by count.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::poll;
+
+use super::*;
+
+fn budget(lane: u64, all: u64) -> ByteBudget {
+    ByteBudget::new(Room {
+        what: "things",
+        lane,
+        all,
+        lane_setting: "--things-per-tenant",
+        all_setting: "--things",
+    })
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
+}
+
+type Request = Pin<Box<dyn Future<Output = Result<Held, OverBudget>> + Send>>;
+
+/// A request that is in the queue.
+async fn ask(budget: &ByteBudget, lane: &'static str, bytes: u64) -> Request {
+    let budget = budget.clone();
+    let mut request: Request = Box::pin(async move { budget.acquire(lane, bytes, later()).await });
+    assert!(poll!(&mut request).is_pending(), "{lane} has to wait");
+    request
+}
+
+async fn granted(request: &mut Request) -> Option<Held> {
+    match poll!(request) {
+        Poll::Ready(held) => Some(held.unwrap()),
+        Poll::Pending => None,
+    }
+}
+
+#[tokio::test]
+async fn what_is_held_is_counted_for_the_lane_and_for_all_and_given_back() {
+    let budget = budget(60, 100);
+    let a = budget.acquire("a", 60, later()).await.unwrap();
+    let mut b = budget.acquire("b", 40, later()).await.unwrap();
+    assert_eq!((budget.held(), budget.held_by("a"), budget.held_by("b")), (100, 60, 40));
+    assert!(!budget.is_wanted());
+    b.shrink_to(10);
+    assert_eq!((b.bytes(), budget.held()), (10, 70));
+    b.try_grow_to(40).unwrap();
+    assert_eq!((b.bytes(), budget.held_by("b")), (40, 40));
+    let full = b.try_grow_to(50).unwrap_err();
+    assert_eq!(
+        full.to_string(),
+        "no room for 10 bytes of things beside what is held already (--things allows 100 bytes)"
+    );
+    assert!(full.transient());
+    let large = b.try_grow_to(61).unwrap_err();
+    assert_eq!(
+        large.to_string(),
+        "things take 61 bytes or more, and 60 bytes is what --things-per-tenant allows"
+    );
+    assert!(!large.transient());
+    drop((a, b));
+    assert_eq!(budget.held(), 0);
+    assert!(
+        budget.shared.lock().lanes.is_empty(),
+        "lanes that hold nothing are forgotten"
+    );
+}
+
+#[tokio::test]
+async fn more_than_there_ever_is_is_refused_at_once_with_the_setting() {
+    let budget = budget(60, 50);
+    for (bytes, setting) in [(61, "--things-per-tenant"), (51, "--things")] {
+        let refused = budget.acquire("a", bytes, later()).await.unwrap_err();
+        assert!(
+            matches!(refused, OverBudget::TooLarge { setting: s, .. } if s == setting),
+            "{refused}"
+        );
+        assert_eq!(budget.try_acquire("a", bytes).unwrap_err(), refused);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_ends_at_its_time_and_leaves_nothing() {
+    let budget = budget(60, 100);
+    let held = budget.acquire("a", 60, later()).await.unwrap();
+    let refused = budget.acquire("a", 1, Instant::now()).await;
+    assert!(matches!(
+        refused.unwrap_err(),
+        OverBudget::Full {
+            setting: "--things-per-tenant",
+            ..
+        }
+    ));
+    assert!(!budget.is_wanted());
+    // Given up by its owner: as if it had never been asked.
+    let request = ask(&budget, "a", 30).await;
+    let mut behind = ask(&budget, "a", 40).await;
+    drop(request);
+    drop(held);
+    assert_eq!(granted(&mut behind).await.unwrap().bytes(), 40);
+    // Granted, but its owner has gone meanwhile.
+    let held = budget.acquire("a", 60, later()).await.unwrap();
+    let request = ask(&budget, "a", 60).await;
+    drop(held);
+    assert_eq!(budget.held(), 60);
+    drop(request);
+    assert_eq!(budget.held(), 0);
+}
+
+#[tokio::test]
+async fn what_waits_for_its_own_lane_holds_nobody_up() {
+    let budget = budget(60, 100);
+    let held = budget.acquire("a", 60, later()).await.unwrap();
+    let mut own = ask(&budget, "a", 60).await;
+    for _ in 0..100 {
+        assert_eq!(budget.try_acquire("b", 40).unwrap().bytes(), 40);
+    }
+    // In a lane, the first comes first, whatever fits.
+    let mut small = ask(&budget, "a", 0).await;
+    assert!(budget.try_acquire("a", 0).is_err());
+    drop(held);
+    assert!(granted(&mut own).await.is_some() && granted(&mut small).await.is_some());
+}
+
+#[tokio::test]
+async fn lanes_take_turns_however_many_requests_one_has() {
+    let budget = budget(100, 100);
+    let mut held = Some(budget.acquire("x", 100, later()).await.unwrap());
+    let mut requests = Vec::new();
+    for _ in 0..5 {
+        requests.push(("many", ask(&budget, "many", 100).await));
+    }
+    for lane in ["one", "other"] {
+        requests.push((lane, ask(&budget, lane, 100).await));
+    }
+    let mut order = Vec::new();
+    while held.take().is_some() {
+        let mut left = Vec::new();
+        for (lane, mut request) in requests {
+            match granted(&mut request).await {
+                Some(now) => {
+                    assert!(held.is_none(), "one at a time");
+                    order.push(lane);
+                    held = Some(now);
+                }
+                None => left.push((lane, request)),
+            }
+        }
+        requests = left;
+    }
+    assert_eq!(order, ["many", "one", "other", "many", "many", "many", "many"]);
+}
+
+#[tokio::test]
+async fn a_large_request_is_passed_a_few_times_only() {
+    let budget = budget(100, 100);
+    let mut small = budget.acquire("a", 10, later()).await.unwrap();
+    let mut large = ask(&budget, "large", 95).await;
+    let mut passed = 0;
+    // Others come and go for ever; whoever is there first goes after the next has come.
+    loop {
+        let Ok(next) = budget.try_acquire("b", 10) else { break };
+        drop(std::mem::replace(&mut small, next));
+        passed += 1;
+        let mut request: Request = {
+            let budget = budget.clone();
+            Box::pin(async move { budget.acquire("c", 10, later()).await })
+        };
+        match poll!(&mut request) {
+            Poll::Ready(held) => small = held.unwrap(),
+            Poll::Pending => break,
+        }
+        passed += 1;
+        assert!(passed < 100, "the large request starves");
+        assert!(granted(&mut large).await.is_none());
+    }
+    assert_eq!(passed, PASSES);
+    // Room is kept for it now, and it gets it as soon as there is enough.
+    assert!(budget.try_acquire("d", 1).is_err());
+    drop(small);
+    assert_eq!(granted(&mut large).await.unwrap().bytes(), 95);
+    assert!(budget.try_acquire("d", 5).is_ok());
+}

@@ -1,0 +1,209 @@
+//! What fetches and archives are charged, and what becomes of a repository that there is no room for.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tenure_git_server::Content;
+use tenure_sources::{Account, ArtifactStore, ByteBudget, FetchError, OverBudget, Room, SourceKey, StorageError};
+use tokio::time::Instant;
+
+use crate::bed::{Bed, noise, source};
+
+fn budget(lane: u64, all: u64) -> ByteBudget {
+    ByteBudget::new(Room {
+        what: "things",
+        lane,
+        all,
+        lane_setting: "--things-per-tenant",
+        all_setting: "--things",
+    })
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
+}
+
+#[tokio::test]
+async fn a_fetch_waits_for_memory_and_gives_it_back() {
+    let mut bed = Bed::new().await;
+    bed.repository.commit([("a", "1")], "first").await.unwrap();
+    bed.account = Account {
+        lane: "mine".to_owned(),
+        memory: budget(4 << 20, 8 << 20),
+        unpacking: budget(1, 2),
+        ..Account::unlimited()
+    };
+    let main = json!({"branch": "main"});
+    let others = bed.account.memory.acquire("a", 4 << 20, later()).await.unwrap();
+    let more = bed.account.memory.acquire("b", 4 << 20, later()).await.unwrap();
+    let mut request = bed.request(main.clone());
+    request.timeout = Duration::from_millis(100);
+    let (error, message) = bed.refuse_request(&request).await;
+    assert!(
+        error.transient() && message.contains("--things allows 8 MiB"),
+        "{message}"
+    );
+    // It waits: room that is given back while it does is its own.
+    request.timeout = Duration::from_secs(60);
+    let (fetched, ()) = tokio::join!(bed.fetch(&request, None), async {
+        while !bed.account.memory.is_wanted() {
+            tokio::task::yield_now().await;
+        }
+        drop(others);
+    });
+    fetched.unwrap();
+    drop(more);
+    // So with the turn.
+    let turn = bed.account.unpacking.acquire("mine", 1, later()).await.unwrap();
+    let (fetched, ()) = tokio::join!(bed.fetch(&request, None), async {
+        while !bed.account.unpacking.is_wanted() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(bed.account.memory.held(), 0, "who waits for a turn holds no memory");
+        drop(turn);
+    });
+    fetched.unwrap();
+    assert_eq!((bed.account.memory.held(), bed.account.unpacking.held()), (0, 0));
+    bed.assert_tidy();
+}
+
+#[tokio::test]
+async fn a_repository_beyond_its_tenants_budget_is_refused_with_the_setting() {
+    let mut bed = Bed::new().await;
+    bed.repository
+        .commit([("a", noise(1, 3 << 20))], "large")
+        .await
+        .unwrap();
+    let main = json!({"branch": "main"});
+    bed.account.memory = budget(2 << 20, 64 << 20);
+    let (error, message) = bed.refuse(main.clone()).await;
+    let expected = |error: &FetchError| matches!(error, FetchError::OverBudget(OverBudget::TooLarge { .. }));
+    assert!(expected(&error) && !error.transient(), "{error:?}");
+    assert!(
+        message.contains("2 MiB is what --things-per-tenant allows"),
+        "{message}"
+    );
+    assert_eq!(error.reason(), "GitOperationFailed");
+    bed.account.memory = budget(64 << 20, 64 << 20);
+    bed.account.trees = budget(1 << 20, 2 << 20).room();
+    let (error, message) = bed.refuse(main.clone()).await;
+    assert!(
+        expected(&error) && message.contains("1 MiB is what --things-per-tenant"),
+        "{message}"
+    );
+    // What stays out of the artifact needs no room in memory.
+    let spec = json!({"url": bed.server.http_url("app"), "ref": main, "ignore": "a"});
+    bed.get_request(&bed.request_spec(spec)).await;
+    bed.assert_tidy();
+}
+
+#[tokio::test]
+async fn a_list_of_references_is_charged() {
+    let mut bed = Bed::new().await;
+    let commit = bed.repository.commit([("a", "1")], "first").await.unwrap();
+    for n in 0..20 {
+        let name = format!("refs/tags/v1.0.{n}-{}", "x".repeat(200));
+        bed.repository.set_reference(&name, &commit).await.unwrap();
+    }
+    bed.account.memory = budget((512 << 10) + 4096, 1 << 30);
+    let (error, message) = bed.refuse(json!({"semver": ">=1.0.0-0"})).await;
+    assert!(
+        matches!(error, FetchError::OverBudget(_)) && message.contains("--things-per-tenant"),
+        "{message}"
+    );
+    assert_eq!(bed.account.memory.held(), 0);
+}
+
+/// Bytes of all files below a folder.
+fn on_disk(folder: &std::path::Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata().unwrap() {
+            found if found.is_dir() => on_disk(&entry.path()),
+            found => found.len(),
+        })
+        .sum()
+}
+
+#[tokio::test]
+async fn archives_are_charged_and_old_revisions_make_room() {
+    let mut bed = Bed::new().await;
+    let disk = budget(1 << 20, 2 << 20);
+    let folder = bed.folder.path().join("charged");
+    bed.store = ArtifactStore::open(&folder, disk.clone()).unwrap();
+    let main = json!({"branch": "main"});
+    let mut last = None;
+    for n in 0..6 {
+        let files = [("a", Content::File(noise(n, 300_000)))];
+        bed.repository.commit(files, "another").await.unwrap();
+        // The pack, the archive that is written, the current one and the one before it are more than there is room for.
+        let (artifact, _) = bed.get(main.clone()).await;
+        assert_eq!(disk.held(), on_disk(&folder));
+        assert!(bed.store.contains(&source(), &artifact.digest));
+        last = Some(artifact);
+    }
+    let last = last.unwrap();
+    bed.repository
+        .commit([("b", noise(9, 900_000))], "too much")
+        .await
+        .unwrap();
+    let (error, message) = bed.refuse(main.clone()).await;
+    assert!(message.contains("--things-per-tenant"), "{error:?}: {message}");
+    assert!(
+        bed.store.contains(&source(), &last.digest),
+        "what is in use is not given up for it"
+    );
+    assert_eq!(disk.held(), on_disk(&folder));
+    assert_eq!(disk.held(), disk.held_by(""));
+
+    // Opened anew, what is there is charged to whom it belongs, and what doesn't fit is removed.
+    let disk = budget(1 << 20, 2 << 20);
+    let store = ArtifactStore::open(&folder, disk.clone()).unwrap();
+    store.adopt(&source(), &last.digest, "tenant/a").unwrap();
+    assert_eq!(disk.held_by("tenant/a"), last.size);
+    assert_eq!(on_disk(&folder), last.size);
+    store.remove(&source()).unwrap();
+    assert_eq!((disk.held(), on_disk(&folder)), (0, 0));
+}
+
+#[tokio::test]
+async fn an_archive_that_no_longer_fits_is_removed_when_it_is_found() {
+    let bed = Bed::new().await;
+    bed.repository
+        .commit([("a", noise(1, 300_000))], "first")
+        .await
+        .unwrap();
+    let (artifact, _) = bed.get(json!({"branch": "main"})).await;
+    let store = ArtifactStore::open(bed.folder.path().join("artifacts"), budget(1000, 1000)).unwrap();
+    let refused = store.adopt(&source(), &artifact.digest, "a").unwrap_err();
+    assert!(matches!(refused, StorageError::OverBudget(_)), "{refused}");
+    assert!(!store.contains(&source(), &artifact.digest));
+}
+
+#[test]
+fn what_is_left_of_sources_that_are_gone_is_removed() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = ArtifactStore::open(folder.path(), budget(1000, 1000)).unwrap();
+    let root = folder.path().join("gitrepository");
+    let archive = format!("{}.tar.gz", "a".repeat(64));
+    for place in ["team/app/u1", "team/app/u2", "team/other/u3", "gone/app/u1"] {
+        std::fs::create_dir_all(root.join(place)).unwrap();
+        std::fs::write(root.join(place).join(&archive), "x").unwrap();
+    }
+    // Of an older layout, which knew no uids.
+    std::fs::write(root.join("team/app").join(&archive), "x").unwrap();
+    store
+        .retain("GitRepository", |namespace, name, uid| {
+            (namespace, name, uid) == ("team", "app", "u2")
+        })
+        .unwrap();
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let stored = |name, uid| {
+        let source = SourceKey::new("GitRepository", "team", name, uid).unwrap();
+        store.contains(&source, &digest)
+    };
+    assert!(stored("app", "u2") && !stored("app", "u1") && !stored("other", "u3"));
+    let left: Vec<_> = std::fs::read_dir(root.join("team")).unwrap().collect();
+    assert_eq!((left.len(), on_disk(&root)), (1, 1));
+    assert!(!root.join("gone").exists());
+}
