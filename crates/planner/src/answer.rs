@@ -1,38 +1,25 @@
 //! What the cluster answered: to reads, dry-runs, writes and deletes. Facts only; what they mean is decided by the planners.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use tenure_api::ObjectId;
 
 use crate::object::Object;
 
-/// A request that failed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Failure {
-    /// HTTP status; 0 when there was no answer at all.
-    pub code: u16,
-    /// Kubernetes' Status reason: `Forbidden`, `Invalid`, `Conflict`, `NotFound`, `AlreadyExists`, …
-    pub reason: String,
-    /// Kubernetes' message, or what went wrong on the way.
-    pub message: String,
-}
-
-impl Failure {
-    /// Whether the same request may succeed later without anybody changing anything: no answer, overload, server error.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        self.code == 0 || self.code == 429 || self.code >= 500
-    }
-}
+pub use crate::refusal::{Cause, CauseKind, Failure, Reason};
 
 /// An object as read from the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Live {
-    /// It does not exist.
+    /// It does not exist: the API server knows its kind, and answered that there is no such object.
     Absent,
+    /// No version of its kind is served, by discovery that was whole and fresh: what defined it is gone, and it with that.
+    Unserved,
     /// It exists.
     Present(Object),
-    /// It could not be read.
+    /// It could not be read, so nothing is known of it.
     Failed(Failure),
 }
 
@@ -42,8 +29,14 @@ impl Live {
     pub fn object(&self) -> Option<&serde_json::Value> {
         match self {
             Self::Present(object) => Some(&object.0),
-            Self::Absent | Self::Failed(_) => None,
+            Self::Absent | Self::Unserved | Self::Failed(_) => None,
         }
+    }
+
+    /// Whether it is known that there is none.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Absent | Self::Unserved)
     }
 }
 
@@ -65,8 +58,27 @@ pub enum DeleteAnswer {
     Accepted,
     /// It did not exist (any more).
     Absent,
+    /// It was not deleted: it is not the object, or not the version of it, that was looked at.
+    Changed {
+        /// The version that was looked at.
+        resource_version: Option<String>,
+        /// How often that happened in this attempt.
+        times: u32,
+    },
     /// It was refused or failed.
     Failed(Failure),
+}
+
+impl DeleteAnswer {
+    /// Puts an answer among those of an attempt; how often an object had changed is counted.
+    pub fn put(answers: &mut BTreeMap<ObjectId, Self>, id: ObjectId, mut answer: Self) {
+        if let (Self::Changed { times, .. }, Some(Self::Changed { times: before, .. })) =
+            (&mut answer, answers.get(&id))
+        {
+            *times = before.saturating_add(*times);
+        }
+        answers.insert(id, answer);
+    }
 }
 
 /// Whether the cluster serves a kind.
@@ -75,8 +87,8 @@ pub enum DeleteAnswer {
 pub enum KindAnswer {
     /// It does.
     Served(tenure_tenancy::reach::Scope),
-    /// It does not.
+    /// It does not, by discovery that was whole and fresh.
     Unknown,
-    /// It could not be asked.
+    /// Discovery could not tell.
     Failed(Failure),
 }

@@ -4,6 +4,7 @@
 //! Refuses to touch what merely bears the right name or label: its owner is told by an ownerReference with the owner's uid.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,8 +13,38 @@ use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectMeta};
 
 use crate::answer::{DeleteAnswer, Failure, Live, WriteAnswer};
+use crate::confidential;
+use crate::digest;
+use crate::ending::later;
 use crate::object::{Object, Origin};
 use crate::plan::{Apply, Delete, Step, Watched, Withheld};
+
+/// The first and the longest pause after a refused write of one object.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// What the shell carries from plan to plan for an object with dependents: losing it costs a request for each refused one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Memory {
+    /// The dependents whose last write or deletion failed. It is not tried again before its time, whatever wakes their owner.
+    pub refused: BTreeMap<ObjectId, Refused>,
+}
+
+/// A write or a deletion that failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refused {
+    /// Generation of the owner, what it was asked for, and what was to be written: once one of them changes, it is tried at once.
+    pub asked: String,
+    /// The attempt in which it failed.
+    pub attempt: Timestamp,
+    /// How.
+    pub failure: Failure,
+    /// When it is tried again.
+    pub until: Timestamp,
+    /// How many times in a row.
+    pub times: u32,
+}
 
 /// One attempt to reconcile an object with dependents: from a trigger until [`crate::Next::Done`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -75,6 +106,7 @@ impl Wanted {
             },
             manager: TENURE_CONTROLLER.to_owned(),
             force: true,
+            confidential: confidential::is_secret(&self.id),
         })
     }
 }
@@ -95,12 +127,71 @@ pub(crate) struct Dependents<'a> {
     pub(crate) owner: &'static str,
     pub(crate) live: &'a BTreeMap<ObjectId, Live>,
     pub(crate) attempt: &'a Attempt,
+    pub(crate) memory: &'a mut Memory,
+    pub(crate) now: Timestamp,
 }
 
 impl Dependents<'_> {
+    /// The step that writes an object, unless that was done in this attempt; a failure of it, or that it has to wait for having
+    /// failed, is a problem.
+    pub(crate) fn write(&mut self, wanted: &Wanted, problems: &mut Vec<String>) -> Option<Step> {
+        let id = &wanted.id;
+        let asked = self.asked(&digest::of(&wanted.object));
+        match self.attempt.applied.get(id) {
+            Some(WriteAnswer::Done(_)) => {
+                self.memory.refused.remove(id);
+                None
+            }
+            Some(WriteAnswer::Failed(failure)) => {
+                self.remember(id, asked, failure);
+                problems.push(failed(id, "apply", failure));
+                None
+            }
+            None => match self.waits(id, &asked) {
+                Some(failure) => {
+                    problems.push(failed(id, "apply", failure));
+                    None
+                }
+                None => Some(wanted.apply(self.owner)),
+            },
+        }
+    }
+
+    /// What a request about an object is made for.
+    fn asked(&self, what: &str) -> String {
+        let generation = self.attempt.generation.unwrap_or_default();
+        let requested_at = self.attempt.requested_at.as_deref().unwrap_or_default();
+        format!("{generation} {requested_at} {what}")
+    }
+
+    /// The failure after which it is still waited.
+    fn waits(&self, id: &ObjectId, asked: &str) -> Option<&Failure> {
+        let refused = self.memory.refused.get(id)?;
+        (refused.asked == asked && self.now < refused.until).then_some(&refused.failure)
+    }
+
+    fn remember(&mut self, id: &ObjectId, asked: String, failure: &Failure) {
+        let times = match self.memory.refused.get(id) {
+            Some(before) if before.asked == asked && before.attempt == self.attempt.started => return,
+            Some(before) if before.asked == asked => before.times.saturating_add(1),
+            _ => 1,
+        };
+        let pause = PAUSES
+            .0
+            .saturating_mul(2_u32.saturating_pow(times.saturating_sub(1).min(16)));
+        let refused = Refused {
+            asked,
+            attempt: self.attempt.started,
+            failure: failure.clone(),
+            until: later(self.now, pause.min(PAUSES.1)),
+            times,
+        };
+        self.memory.refused.insert(id.clone(), refused);
+    }
+
     /// The reads that are needed first, or else the writes; what failed before is a problem.
     pub(crate) fn writes<'w>(
-        &self,
+        &mut self,
         wanted: impl Iterator<Item = &'w Wanted>,
         judge: impl Fn(&Value, &Wanted) -> Verdict,
         withheld: &mut Vec<Withheld>,
@@ -110,19 +201,21 @@ impl Dependents<'_> {
         let mut applies = Vec::new();
         for wanted in wanted {
             match (self.live.get(&wanted.id), self.attempt.applied.get(&wanted.id)) {
-                (_, Some(WriteAnswer::Failed(failure))) => problems.push(failed(&wanted.id, "apply", failure)),
-                (_, Some(WriteAnswer::Done(_))) => {}
+                (_, Some(_)) | (Some(Live::Absent | Live::Unserved), None) => {
+                    applies.extend(self.write(wanted, problems))
+                }
                 (None, None) => reads.push(Step::Read(wanted.watched())),
                 (Some(Live::Failed(failure)), None) => problems.push(failed(&wanted.id, "read", failure)),
-                (Some(Live::Absent), None) => applies.push(wanted.apply(self.owner)),
                 (Some(Live::Present(live)), None) => match judge(&live.0, wanted) {
                     Verdict::Foreign(why) => problems.push(format!("{} exists and {why}", wanted.id.subject())),
                     _ if is_ending(&live.0) => withheld.push(Withheld {
                         what: wanted.id.subject(),
                         why: "it is being deleted: made again when it is gone".to_owned(),
                     }),
-                    Verdict::Differs => applies.push(wanted.apply(self.owner)),
-                    Verdict::AsWanted => {}
+                    Verdict::Differs => applies.extend(self.write(wanted, problems)),
+                    Verdict::AsWanted => {
+                        self.memory.refused.remove(&wanted.id);
+                    }
                 },
             }
         }
@@ -135,7 +228,7 @@ impl Dependents<'_> {
 
     /// The deletions of what is there, is the owner's and is no longer wanted, in the order of their ids.
     pub(crate) fn deletions(
-        &self,
+        &mut self,
         is_wanted: impl Fn(&ObjectId) -> bool,
         is_ours: impl Fn(&Value) -> bool,
         why: &str,
@@ -147,21 +240,46 @@ impl Dependents<'_> {
             if is_wanted(id) || !is_ours(live) || is_ending(live) {
                 continue;
             }
-            match self.attempt.deleted.get(id) {
-                Some(DeleteAnswer::Failed(failure)) => problems.push(failed(id, "delete", failure)),
-                Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) => {}
-                None => deletions.push(Delete {
+            let asked = self.asked("delete");
+            match (self.attempt.deleted.get(id), self.waits(id, &asked)) {
+                (Some(DeleteAnswer::Failed(failure)), _) => {
+                    self.remember(id, asked, failure);
+                    problems.push(failed(id, "delete", failure));
+                }
+                (Some(DeleteAnswer::Accepted | DeleteAnswer::Absent), _) => {
+                    self.memory.refused.remove(id);
+                }
+                (Some(DeleteAnswer::Changed { .. }), _) => {
+                    problems.push(format!("{} was made anew meanwhile", id.subject()));
+                }
+                (None, Some(failure)) => problems.push(failed(id, "delete", failure)),
+                (None, None) => deletions.push(Delete {
                     target: Watched {
                         id: id.clone(),
                         version: "v1".to_owned(),
                     },
                     uid: live.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned),
+                    // Whose it is says an ownerReference with a uid, which doesn't change hands; its status changes often.
+                    resource_version: None,
                     propagation: "Background".to_owned(),
                     why: why.to_owned(),
                 }),
             }
         }
         deletions
+    }
+}
+
+impl Memory {
+    /// Forgets what is over: once it is due and the longest pause has passed, nothing of it counts any more.
+    pub(crate) fn forget_old(&mut self, now: Timestamp) {
+        self.refused
+            .retain(|_, refused| now < later(refused.until, PAUSES.1.saturating_mul(2)));
+    }
+
+    /// When the next of what failed is due.
+    pub(crate) fn next(&self) -> Option<Timestamp> {
+        self.refused.values().map(|refused| refused.until).min()
     }
 }
 

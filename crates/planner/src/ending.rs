@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure_api::condition::{self, Condition, ConditionStatus};
 use tenure_api::{ObjectMeta, Time};
 
-use crate::plan::{Event, EventKind};
+use crate::plan::{Event, EventKind, EventPlace};
 
 /// A condition that is to be set: its type, its status, a reason and a message.
 pub(crate) type Entry<'a> = (&'a str, ConditionStatus, &'a str, &'a str);
@@ -49,6 +49,7 @@ pub(crate) fn news(conditions: &[Condition], kind: EventKind, reason: &str, mess
         reason: reason.to_owned(),
         message: message.to_owned(),
         annotations: BTreeMap::new(),
+        place: EventPlace::default(),
     })
 }
 
@@ -76,6 +77,23 @@ pub(crate) fn subject(kind: &str, metadata: &ObjectMeta) -> String {
         metadata.namespace.as_deref().unwrap_or_default(),
         metadata.name.as_deref().unwrap_or_default()
     )
+}
+
+/// Names for a message, as many as fit into so many bytes, and how many more there are.
+pub(crate) fn name_some(names: &[String], bytes: usize) -> String {
+    let mut text = String::new();
+    for (index, name) in names.iter().enumerate() {
+        if !text.is_empty() && text.len() + name.len() + 2 > bytes {
+            let more = names.len() - index;
+            text.push_str(&format!(" and {more} more"));
+            break;
+        }
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text.push_str(name);
+    }
+    text
 }
 
 /// A time with whole seconds, as statuses have it.

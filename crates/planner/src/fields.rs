@@ -119,6 +119,16 @@ pub fn other_manager(live: &Value, difference: &Difference, ours: &str) -> Optio
     owner.or(others.last()).map(|entry| text(entry, "manager"))
 }
 
+/// The manager of the last of these entries of managedFields that names a path.
+#[must_use]
+pub fn manager_among(entries: &[Value], difference: &Difference) -> Option<String> {
+    let owner = entries.iter().rev().find(|entry| {
+        let fields = entry.get("fieldsV1");
+        fields.is_some_and(|fields| owns(fields, &difference.segments))
+    })?;
+    owner.get("manager").and_then(Value::as_str).map(str::to_owned)
+}
+
 /// Whether a FieldsV1 tree names the path, something above it as a whole, or something below it.
 fn owns(fields: &Value, segments: &[Segment]) -> bool {
     let Some((segment, rest)) = segments.split_first() else {

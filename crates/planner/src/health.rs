@@ -54,7 +54,7 @@ impl Health {
 #[must_use]
 pub fn of_live(live: &Live) -> Health {
     match live {
-        Live::Absent => Health::NotFound,
+        Live::Absent | Live::Unserved => Health::NotFound,
         Live::Present(object) => of(&object.0),
         Live::Failed(failure) => Health::Unknown(failure.message.clone()),
     }

@@ -5,9 +5,9 @@ use tenure_api::ObjectId;
 use tenure_tenancy::Identity;
 use tenure_tenancy::inventory;
 
-use crate::answer::{DeleteAnswer, Live};
+use crate::answer::{DeleteAnswer, Live, WriteAnswer};
 use crate::kustomization;
-use crate::plan::{FinalizerChange, Next, Plan, Step};
+use crate::plan::{Delete, FinalizerChange, Next, Plan, Step};
 
 /// What every plan of any kind must hold to; one line a violation.
 #[must_use]
@@ -15,7 +15,7 @@ pub fn of_any<M>(plan: &Plan<M>) -> Vec<String> {
     let mut violations = Vec::new();
     for step in &plan.steps {
         let public = match step {
-            Step::Render(_) | Step::ResolveKinds(_) => true,
+            Step::Render(_) | Step::ResolveKinds(_) | Step::Survey(_) => true,
             Step::Fetch(request) => request.secret.is_none(),
             _ => false,
         };
@@ -28,6 +28,9 @@ pub fn of_any<M>(plan: &Plan<M>) -> Vec<String> {
     }
     if plan.next != Next::Again && !plan.steps.is_empty() {
         violations.push("has steps whose answers nobody will look at".to_owned());
+    }
+    if plan.status_first && (plan.status.is_none() || plan.steps.is_empty()) {
+        violations.push("waits for a status that it doesn't have, or before nothing".to_owned());
     }
     if matches!(plan.finalizer, Some(FinalizerChange::Remove(_)))
         && (!plan.steps.is_empty() || plan.next != Next::Forget)
@@ -47,10 +50,10 @@ pub fn of_kustomization(snapshot: &kustomization::Snapshot, plan: &kustomization
     for step in &plan.steps {
         let id = match step {
             Step::Read(target) => Some(&target.id),
-            Step::DryRun(apply) | Step::Apply(apply) => Some(&apply.id),
+            Step::DryRun(apply) | Step::Try(apply) | Step::Apply(apply) => Some(&apply.id),
             Step::TakeOver(take_over) => Some(&take_over.target.id),
             Step::Delete(delete) => Some(&delete.target.id),
-            Step::ResolveKinds(_) | Step::Render(_) => None,
+            Step::ResolveKinds(_) | Step::Render(_) | Step::Survey(_) => None,
             Step::Fetch(_) => {
                 violations.push("a Kustomization fetches".to_owned());
                 None
@@ -62,12 +65,26 @@ pub fn of_kustomization(snapshot: &kustomization::Snapshot, plan: &kustomization
             violations.push(format!("reaches beyond its namespaces: {step}"));
         }
         if let Step::Delete(delete) = step {
-            violations.extend(deletes_what_is_not_ours(
-                snapshot,
-                plan,
-                &delete.target.id,
-                delete.uid.as_deref(),
-            ));
+            violations.extend(deletes_what_is_not_ours(snapshot, plan, delete));
+        }
+        if let Step::Apply(apply) = step {
+            let text = apply.id.to_string();
+            let stored_first = plan.status_first
+                && plan
+                    .status
+                    .as_ref()
+                    .is_some_and(|new| inventory_ids(new).contains(&text));
+            if !stored_first && !old_inventory(snapshot).contains(&text) {
+                violations.push(format!("applies what no stored inventory names: {step}"));
+            }
+        }
+        if let Step::Try(apply) = step
+            && apply.object.0.pointer("/metadata/name").and_then(Value::as_str) == Some(apply.id.name.as_str())
+        {
+            violations.push(format!("tries a creation under the name of what is there: {step}"));
+        }
+        if let Step::Apply(apply) = step {
+            violations.extend(takes_from_neighbours(snapshot, &apply.id));
         }
         if let Step::Apply(apply) | Step::DryRun(apply) = step {
             let (namespace, name) = owner(snapshot);
@@ -114,9 +131,9 @@ fn old_inventory(snapshot: &kustomization::Snapshot) -> Vec<String> {
 fn deletes_what_is_not_ours(
     snapshot: &kustomization::Snapshot,
     plan: &kustomization::Plan,
-    id: &ObjectId,
-    uid: Option<&str>,
+    delete: &Delete,
 ) -> Vec<String> {
+    let id = &delete.target.id;
     let mut violations = Vec::new();
     let (namespace, name) = owner(snapshot);
     let Some(Live::Present(live)) = snapshot.live.get(id) else {
@@ -125,13 +142,27 @@ fn deletes_what_is_not_ours(
     if !inventory::is_owned(&live.0, namespace, name) {
         violations.push(format!("deletes what does not say that it is ours: {}", id.subject()));
     }
-    if live.0.pointer("/metadata/uid").and_then(Value::as_str) != uid {
-        violations.push(format!("deletes without the uid that it looked at: {}", id.subject()));
+    let text = |pointer: &str| live.0.pointer(pointer).and_then(Value::as_str);
+    if text("/metadata/uid") != delete.uid.as_deref()
+        || text("/metadata/resourceVersion") != delete.resource_version.as_deref()
+    {
+        violations.push(format!(
+            "deletes without the uid and version that it looked at: {}",
+            id.subject()
+        ));
     }
     // A recreation deletes what is desired too; everything else must be named by the inventory.
     let recreated = snapshot.attempt.dry_runs.contains_key(id);
     if !recreated && !old_inventory(snapshot).contains(&id.to_string()) {
         violations.push(format!("deletes what the inventory does not name: {}", id.subject()));
+    }
+    if recreated && !matches!(snapshot.attempt.tried.get(id), Some(WriteAnswer::Done(_))) {
+        violations.push(format!("recreates what was not tried before: {}", id.subject()));
+    }
+    let deleting = snapshot.kustomization.metadata.deletion_timestamp.is_some();
+    let unwanted = |survey: &kustomization::Survey| survey.asked.contains(id) && !survey.wanted.contains_key(id);
+    if !recreated && !deleting && !snapshot.survey.as_ref().is_some_and(unwanted) {
+        violations.push(format!("prunes what others may want: {}", id.subject()));
     }
     if plan
         .memory
@@ -142,6 +173,17 @@ fn deletes_what_is_not_ours(
         violations.push(format!("recreates what is contested: {}", id.subject()));
     }
     violations
+}
+
+/// What somebody else owns may be taken by the platform only, or from one's own neighbour.
+fn takes_from_neighbours(snapshot: &kustomization::Snapshot, id: &ObjectId) -> Option<String> {
+    let rival = snapshot.rivals.get(snapshot.owners.get(id)?)?;
+    let (namespace, _) = owner(snapshot);
+    let asker = (&snapshot.placement, namespace);
+    let precedence = tenure_tenancy::owner::precedence(asker, (&rival.placement, &rival.namespace));
+    let believed = tenure_tenancy::owner::is_believed(&rival.placement, id);
+    (believed && precedence == tenure_tenancy::owner::Precedence::Owner)
+        .then(|| format!("takes what another owns: {}", id.subject()))
 }
 
 /// An entry may leave the inventory only if its object is gone, is not ours, or is given up by the spec.
@@ -159,7 +201,7 @@ fn loses_inventory(snapshot: &kustomization::Snapshot, plan: &kustomization::Pla
             continue;
         }
         let gone = match (snapshot.live.get(&id), snapshot.attempt.deleted.get(&id)) {
-            (_, Some(DeleteAnswer::Absent)) | (Some(Live::Absent), _) => true,
+            (_, Some(DeleteAnswer::Absent)) | (Some(Live::Absent | Live::Unserved), _) => true,
             (Some(Live::Present(live)), _) => {
                 let says = |key: &str, value: &str| {
                     let annotation = live

@@ -16,18 +16,24 @@
 //! the printed nor the serialised form of anything here.
 
 pub mod answer;
+pub mod confidential;
+pub mod crash;
 pub mod dependents;
 pub mod digest;
 mod ending;
 pub mod fields;
 pub mod gitrepository;
 pub mod health;
+mod immutable;
 pub mod invariants;
 pub mod jitter;
 pub mod kustomization;
+pub mod maxima;
 pub mod object;
 pub mod overlay;
 pub mod plan;
+pub mod refusal;
+pub mod restart;
 pub mod surface;
 pub mod tenant;
 
@@ -35,4 +41,4 @@ pub use answer::{Failure, Live, WriteAnswer};
 pub use ending::requested_at;
 pub use object::{Object, Origin, RenderedObject};
 pub use overlay::Overlay;
-pub use plan::{Event, EventKind, FinalizerChange, Next, Plan, Step, Withheld};
+pub use plan::{Event, EventKind, EventPlace, FinalizerChange, Next, Plan, Step, Withheld};

@@ -68,10 +68,11 @@ pub struct Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = tenure_api::text::visible_line(&self.path);
         if self.line == 0 {
-            formatter.write_str(&self.path)
+            formatter.write_str(&path)
         } else {
-            write!(formatter, "{}:{}", self.path, self.line)
+            write!(formatter, "{path}:{}", self.line)
         }
     }
 }
@@ -84,4 +85,7 @@ pub struct RenderedObject {
     /// Where it came from.
     #[serde(default)]
     pub origin: Origin,
+    /// Whether a value of a Secret may stand in it, whatever its kind.
+    #[serde(default)]
+    pub confidential: bool,
 }

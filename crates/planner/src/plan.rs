@@ -1,5 +1,6 @@
 //! The Plan: what to do next, as whom, what will follow, what the status says, when to look again, and what is not done and why.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
@@ -22,13 +23,20 @@ pub struct Plan<M> {
     /// The next stage, in order. Steps of one kind next to each other may run at the same time, except [`Step::Apply`] and
     /// [`Step::Delete`], whose order is meant.
     pub steps: Vec<Step>,
+    /// When the steps have to be done: what is not begun by then is left without an answer, and what is under way is given up, and
+    /// answered with a failure of which nobody knows whether it had an effect.
+    pub deadline: Option<Timestamp>,
     /// What is expected to follow, for people; nothing executes it.
     pub forecast: Vec<Forecast>,
     /// Change of the object's own finalizer, made by the controller itself **before** the steps. A `Remove` comes in a plan without
     /// steps.
     pub finalizer: Option<FinalizerChange>,
-    /// The object's new status, whole; nothing when it is as it should be. Written by the controller itself after the steps.
+    /// The object's new status, whole; nothing when it is as it should be. Written by the controller itself after the steps, unless
+    /// [`Plan::status_first`].
     pub status: Option<Value>,
+    /// The status is a condition of the steps: it is stored before them, and none of them is carried out, nor is anything remembered
+    /// of this plan, unless the API server has acknowledged that.
+    pub status_first: bool,
     /// Events about the object, to be emitted after the status was written.
     pub events: Vec<Event>,
     /// What is not done, and why.
@@ -53,12 +61,18 @@ pub enum Step {
     Read(Watched),
     /// Server-side apply, dry-run. Answer: the attempt's `dry_runs`.
     DryRun(Apply),
+    /// Dry-run of the creation of an object that is there already, under another name. Answer: the attempt's `tried`, by the id of the one
+    /// that is there.
+    Try(Apply),
     /// Server-side apply. Answer: the attempt's `applied`; the object also becomes its `live`.
     Apply(Apply),
     /// JSON patch of managedFields that takes fields over from other managers. Answer: the attempt's `taken_over`.
     TakeOver(TakeOver),
     /// Delete. Answer: the attempt's `deleted`.
     Delete(Delete),
+    /// Look at the other Kustomizations of the same source, from caches, now and whenever the plan is made again in this attempt.
+    /// Answer: `survey`. Needs no identity.
+    Survey(SurveyRequest),
     /// Fetch a Git repository, with a Secret read as the identity if one is named. Answer: the attempt's `fetched`.
     Fetch(Box<crate::gitrepository::FetchRequest>),
 }
@@ -74,7 +88,7 @@ pub struct KindReference {
 }
 
 /// An object, and the version to read or watch it with.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
 pub struct Watched {
     /// Which object.
     pub id: ObjectId,
@@ -109,6 +123,16 @@ pub struct RenderRequest {
     pub overlay: Overlay,
 }
 
+/// Who else of the same source wants these objects, and has everybody reached this revision?
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SurveyRequest {
+    /// Revision.
+    pub revision: String,
+    /// Objects that are to be pruned.
+    pub ids: BTreeSet<ObjectId>,
+}
+
 /// A server-side apply.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -123,6 +147,8 @@ pub struct Apply {
     pub manager: String,
     /// Whether conflicts are overruled.
     pub force: bool,
+    /// Whether the object holds what may be in no text: what is said about it is built again (see [`crate::confidential`]).
+    pub confidential: bool,
 }
 
 /// A take-over of fields.
@@ -145,6 +171,8 @@ pub struct Delete {
     pub target: Watched,
     /// Uid of the object that was examined: a precondition, so that a namesake made since is not deleted.
     pub uid: Option<String>,
+    /// Its version then: a precondition, so that what has changed since is looked at again.
+    pub resource_version: Option<String>,
     /// `Background` or `Foreground`.
     pub propagation: String,
     /// Why.
@@ -183,6 +211,28 @@ pub struct Event {
     pub message: String,
     /// Annotations, such as Flux's revision.
     pub annotations: std::collections::BTreeMap<String, String>,
+    /// Where it is written.
+    pub place: EventPlace,
+}
+
+/// Where an event is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EventPlace {
+    /// Beside the object that the plan is for, about it.
+    #[default]
+    Beside,
+    /// In the platform namespace, related to the object: its own namespace may go, and nobody but the platform can act on it.
+    Platform,
+    /// About another Kustomization, which may know of this one.
+    Kustomization {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its uid.
+        uid: String,
+    },
 }
 
 /// The type of an event.
@@ -238,9 +288,11 @@ impl<M> Plan<M> {
             subject: subject.into(),
             identity: None,
             steps: Vec::new(),
+            deadline: None,
             forecast: Vec::new(),
             finalizer: None,
             status: None,
+            status_first: false,
             events: Vec::new(),
             withheld: Vec::new(),
             watch: Vec::new(),
@@ -262,6 +314,9 @@ impl<M> fmt::Display for Plan<M> {
                 FinalizerChange::Add(name) => writeln!(formatter, "  add finalizer {name}")?,
                 FinalizerChange::Remove(name) => writeln!(formatter, "  remove finalizer {name}")?,
             }
+        }
+        if self.status_first {
+            writeln!(formatter, "  first store the status")?;
         }
         for step in &self.steps {
             writeln!(formatter, "  {step}")?;
@@ -288,9 +343,14 @@ impl<M> fmt::Display for Plan<M> {
             }
         }
         for event in &self.events {
+            let place = match &event.place {
+                EventPlace::Beside => String::new(),
+                EventPlace::Platform => " for the platform".to_owned(),
+                EventPlace::Kustomization { namespace, name, .. } => format!(" for Kustomization/{namespace}/{name}"),
+            };
             writeln!(
                 formatter,
-                "  event {} {}: {}",
+                "  event{place} {} {}: {}",
                 event.kind.as_str(),
                 event.reason,
                 event.message
@@ -321,6 +381,12 @@ impl fmt::Display for Step {
             Self::Render(request) => write!(formatter, "render {} of {}", request.path, request.revision),
             Self::Read(target) => write!(formatter, "read {}", target.id.subject()),
             Self::DryRun(apply) => write!(formatter, "dry-run {} ({})", apply.id.subject(), apply.origin),
+            Self::Try(apply) => write!(
+                formatter,
+                "try to create {} under another name ({})",
+                apply.id.subject(),
+                apply.origin
+            ),
             Self::Apply(apply) => write!(formatter, "apply {} ({})", apply.id.subject(), apply.origin),
             Self::TakeOver(take_over) => {
                 write!(
@@ -331,6 +397,7 @@ impl fmt::Display for Step {
                 )
             }
             Self::Delete(delete) => write!(formatter, "delete {}: {}", delete.target.id.subject(), delete.why),
+            Self::Survey(_) => formatter.write_str("look at the other Kustomizations of its source"),
             Self::Fetch(request) => write!(formatter, "fetch {}", request.url),
         }
     }

@@ -13,7 +13,7 @@ use tenure_api::{GitRepositoryStatus, reason};
 use super::types::{FetchFailure, Snapshot, StoredArtifact};
 use super::{Plan, pause};
 use crate::ending::{self, Entry, later, whole_seconds};
-use crate::plan::{Event, EventKind, Next, Withheld};
+use crate::plan::{Event, EventKind, EventPlace, Next, Withheld};
 
 /// Annotation on an event: digest of the artifact.
 const EVENT_DIGEST: &str = "source.toolkit.fluxcd.io/digest";
@@ -239,6 +239,7 @@ pub(super) fn succeeded(
                 (SOURCE_EVENT_REVISION.to_owned(), stored.revision.clone()),
                 (EVENT_DIGEST.to_owned(), stored.digest.clone()),
             ]),
+            place: EventPlace::default(),
         });
     }
     plan.status = changed(snapshot, &status);

@@ -193,7 +193,7 @@ fn admit(snapshot: &Snapshot) -> Result<Admitted, (String, String)> {
     };
     let known_scheme = ["http://", "https://", "ssh://"]
         .iter()
-        .any(|scheme| spec.url.starts_with(scheme));
+        .any(|scheme| spec.url.reveal().starts_with(scheme));
     if !known_scheme {
         return Err((
             reason::URL_INVALID.to_owned(),

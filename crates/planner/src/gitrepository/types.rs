@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tenure_api::GitRepository;
 use tenure_api::git_repository::GitRepositoryRef;
+use tenure_api::{GitRepository, SourceUrl};
 use tenure_tenancy::Placement;
 
 /// What is known when a plan is made.
@@ -58,8 +58,9 @@ impl Attempt {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
-    /// Address.
-    pub url: String,
+    /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
+    #[serde(serialize_with = "SourceUrl::serialize_shown")]
+    pub url: SourceUrl,
     /// Which revision, Flux's precedence: commit, name, semver, tag, branch (`master`).
     pub reference: GitRepositoryRef,
     /// Secret with the credentials, in the repository's namespace, read as the plan's identity.

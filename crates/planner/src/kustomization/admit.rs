@@ -9,9 +9,10 @@ use tenure_tenancy::{identity, reach, reference};
 
 use super::context::{Context, subject};
 use super::types::{ServiceAccountFacts, Snapshot};
-use super::{Phase, Plan, ending};
+use super::{Phase, Plan, ending, watching};
+use crate::maxima;
 use crate::overlay::Overlay;
-use crate::plan::{FinalizerChange, Next, Watched, Withheld};
+use crate::plan::{FinalizerChange, Next, Withheld};
 
 /// How soon it is asked again who may act, when nothing told that it changed.
 const IDENTITY_INTERVAL: Duration = Duration::from_secs(30);
@@ -50,6 +51,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     };
 
     let spec = &kustomization.spec;
+    // First, so that nothing walks a list that is too long.
+    maxima::of_kustomization(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let fields = unimplemented(spec);
     if !fields.is_empty() {
         return Err(stalled(
@@ -110,6 +113,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         memory.attempt = Some(snapshot.attempt.started);
         memory.changes.clear();
         memory.drift.clear();
+        memory.taken.clear();
+        memory.looked_again.clear();
     }
     let context = Context {
         snapshot,
@@ -126,13 +131,14 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         memory,
         withheld: Vec::new(),
         events: Vec::new(),
-        watch: tracked(snapshot),
+        watch: watching::tracked(snapshot),
         revision: None,
     };
     // The attempt was made for another spec or another request: its answers are about something else.
     let attempt = &snapshot.attempt;
     if attempt.generation != kustomization.metadata.generation
         || attempt.requested_at != crate::requested_at(&kustomization.metadata)
+        || newly_allowed(snapshot)
     {
         return Err(Box::new(context.finish(Next::Restart)));
     }
@@ -147,12 +153,24 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
                  Kustomization applies, or name another in spec.serviceAccountName"
             ),
         )),
-        ServiceAccountFacts::Refused(message) => Err(ending::failed(
+        ServiceAccountFacts::NamespaceEnds(message) | ServiceAccountFacts::Forbidden(message) => Err(ending::failed(
             context,
             reason::IDENTITY_MISSING,
             format!("nothing is applied: no token for {account}: {message}"),
         )),
+        ServiceAccountFacts::Unanswered(message) => Err(ending::failed_by(
+            context,
+            reason::IDENTITY_MISSING,
+            format!("nothing is applied: no token for {account}: {message}"),
+            true,
+        )),
     }
+}
+
+/// Whether a deletion was allowed since the attempt began. That the annotation was taken away again is no reason to begin anew.
+fn newly_allowed(snapshot: &Snapshot) -> bool {
+    let allowed = super::allowed_deletion(&snapshot.kustomization.metadata);
+    allowed.is_some() && allowed != snapshot.attempt.allowed
 }
 
 /// Adds the finalizer to whatever plan was made, unless the object is going or suspended.
@@ -208,17 +226,4 @@ fn normalise(path: &str) -> Result<String, String> {
     } else {
         parts.join("/")
     })
-}
-
-/// What the inventory names and may be watched: kept watched also while an attempt fails before it is known what is desired.
-fn tracked(snapshot: &Snapshot) -> Vec<Watched> {
-    let inventory = snapshot
-        .kustomization
-        .status
-        .as_ref()
-        .and_then(|status| status.inventory.as_ref());
-    super::prune::entries(inventory)
-        .into_iter()
-        .filter(|target| tenure_tenancy::inventory::entry(&snapshot.placement, &target.id).is_ok())
-        .collect()
 }

@@ -2,23 +2,27 @@
 //!
 //! A stage is applied only if every dry-run of it was accepted; all that were refused are named, not just the first.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
-use tenure_api::metadata::{FORCE, KUSTOMIZE_CONTROLLER, RECONCILE, SSA};
+use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, RECONCILE, SSA};
 use tenure_api::reason;
 
 use super::contest;
 use super::context::Context;
 use super::desired::{Desired, DesiredObject};
 use super::order::Stage;
+use super::ownership::{self, Kept, Ownership};
+use super::recreate::{self, Recreation};
 use super::takeover;
 use super::types::{DriftedField, Settled};
-use super::{Phase, ending};
-use crate::answer::{DeleteAnswer, Failure, Live, WriteAnswer};
+use super::{Phase, ending, guard};
+use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
 use crate::digest;
 use crate::ending::later;
 use crate::health::{self, Health};
+use crate::immutable;
 use crate::plan::{Apply, Delete, Forecast, Next, Step};
 
 /// How long the objects of an early stage may take to become ready (Flux's).
@@ -30,47 +34,120 @@ enum Todo {
     Skip(String),
     Read,
     DryRun,
+    Try,
     TakeOver(crate::plan::TakeOver),
-    Apply { forced_back: Vec<DriftedField> },
+    Apply {
+        forced_back: Vec<DriftedField>,
+    },
     Delete(Delete),
     WaitGone,
+    /// Its owner, named here, may be about to drop it.
+    WaitOwner(String),
+    /// Another Kustomization owns it.
+    Kept(Kept),
     Refused(Failure),
 }
 
 /// Applies all stages; returns when every object is as desired, skipped, or backed off.
+///
+/// An object that is being deleted holds up itself and what can't be without it; it is waited for when all others are applied.
 pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
     let mut waiting: Vec<String> = Vec::new();
+    let mut gone: Vec<&DesiredObject> = Vec::new();
     for stage in Stage::ALL {
-        let objects: Vec<&DesiredObject> = desired.objects.iter().filter(|object| object.stage == stage).collect();
+        let mut objects = Vec::new();
+        for object in desired.objects.iter().filter(|object| object.stage == stage) {
+            match gone.iter().find(|gone| needs(object, gone)) {
+                Some(gone) => {
+                    let why = format!(
+                        "{} is being deleted: waiting until it is gone",
+                        gone.target.id.subject()
+                    );
+                    context.withhold(object.target.id.subject(), why);
+                }
+                None => objects.push(object),
+            }
+        }
         if objects.is_empty() {
             continue;
         }
-        self::stage(context, desired, stage, &objects)?;
+        let terminating = self::stage(context, desired, stage, &objects)?;
         if stage != Stage::Rest {
+            objects.retain(|object| !terminating.iter().any(|gone| gone.target.id == object.target.id));
             wait_for_stage(context, desired, &objects, &mut waiting)?;
         }
+        gone.extend(terminating);
     }
-    Ok(())
+    wait_until_gone(context, &gone)
 }
 
-fn stage(context: &mut Context<'_>, desired: &Desired, stage: Stage, objects: &[&DesiredObject]) -> Phase<()> {
+/// Whether an object can't be applied without another: it lives in that Namespace, or is of the kind which that defines.
+fn needs(object: &DesiredObject, other: &DesiredObject) -> bool {
+    let text = |pointer: &str| other.object.0.pointer(pointer).and_then(Value::as_str);
+    match other.target.id.kind.as_str() {
+        "Namespace" => object.target.id.namespace == other.target.id.name,
+        "CustomResourceDefinition" => {
+            text("/spec/group") == Some(object.target.id.group.as_str())
+                && text("/spec/names/kind") == Some(object.target.id.kind.as_str())
+        }
+        _ => false,
+    }
+}
+
+/// Waits, within the attempt's time, until what is being deleted is gone and can be made anew.
+fn wait_until_gone(context: &mut Context<'_>, gone: &[&DesiredObject]) -> Phase<()> {
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let subjects: Vec<String> = gone.iter().map(|object| object.target.id.subject()).collect();
+    let deadline = context.deadline();
+    if context.now >= deadline {
+        let message = format!("timeout waiting for the deletion of: {}", subjects.join(", "));
+        return Err(ending::failed(context.fork(), reason::RECONCILIATION_FAILED, message));
+    }
+    for subject in subjects {
+        context.withhold(subject, "it is being deleted: waiting until it is gone");
+    }
+    Err(ending::waiting(
+        context.fork(),
+        deadline,
+        "Waiting for objects to be deleted".to_owned(),
+    ))
+}
+
+/// Applies one stage; returns, when nothing more can be done in it, the objects that are being deleted.
+fn stage<'a>(
+    context: &mut Context<'_>,
+    desired: &Desired,
+    stage: Stage,
+    objects: &[&'a DesiredObject],
+) -> Phase<Vec<&'a DesiredObject>> {
     let mut reads = Vec::new();
     let mut dry_runs = Vec::new();
+    let mut tries = Vec::new();
     let mut take_overs = Vec::new();
     let mut applies = Vec::new();
     let mut deletes = Vec::new();
     let mut gone = Vec::new();
     let mut refused: Vec<(&DesiredObject, Failure)> = Vec::new();
+    let mut kept: Vec<(&DesiredObject, Kept)> = Vec::new();
+    let mut owners: BTreeSet<String> = BTreeSet::new();
     for object in objects {
         match todo(context, object) {
             Todo::Nothing => {}
             Todo::Skip(why) => context.withhold(object.target.id.subject(), why),
             Todo::Read => reads.push(Step::Read(object.target.clone())),
             Todo::DryRun => dry_runs.push(*object),
+            Todo::Try => tries.push(Step::Try(recreate::trial(object, apply_of(object)))),
             Todo::TakeOver(step) => take_overs.push(Step::TakeOver(step)),
             Todo::Apply { forced_back } => applies.push((*object, forced_back)),
-            Todo::Delete(step) => deletes.push(Step::Delete(step)),
-            Todo::WaitGone => gone.push(object.target.id.subject()),
+            Todo::Delete(delete) => deletes.push(delete),
+            Todo::WaitGone => gone.push(*object),
+            Todo::WaitOwner(owner) => {
+                context.withhold(object.target.id.subject(), format!("{owner} may be about to drop it"));
+                owners.insert(owner);
+            }
+            Todo::Kept(why) => kept.push((object, why)),
             Todo::Refused(failure) => refused.push((object, failure)),
         }
     }
@@ -79,15 +156,19 @@ fn stage(context: &mut Context<'_>, desired: &Desired, stage: Stage, objects: &[
     }
     if !dry_runs.is_empty() {
         let steps = dry_runs.iter().map(|object| Step::DryRun(apply_of(object))).collect();
-        let created = dry_runs
-            .iter()
-            .filter(|object| matches!(context.live(&object.target.id), Some(Live::Absent)))
-            .map(|object| &object.target);
-        let status = ending::status_before_creation(context, created);
         let mut plan = context.fork().again(steps);
-        plan.status = status;
         plan.forecast = forecast(context, desired, |later| later >= stage);
         return Err(plan);
+    }
+    if !tries.is_empty() {
+        return Err(context.fork().again(tries));
+    }
+    if !kept.is_empty() {
+        let others = refused
+            .iter()
+            .map(|(object, failure)| describe(context, object, failure));
+        let others = others.collect();
+        return Err(ownership::kept_by_others(context, stage, &kept, others));
     }
     if !refused.is_empty() {
         let transient = refused.iter().all(|(_, failure)| failure.is_transient());
@@ -109,28 +190,25 @@ fn stage(context: &mut Context<'_>, desired: &Desired, stage: Stage, objects: &[
             transient,
         ));
     }
-    if !deletes.is_empty() {
-        return Err(context.fork().again(deletes));
-    }
-    if !gone.is_empty() {
+    if !owners.is_empty() {
         let deadline = context.deadline();
-        if context.now >= deadline {
-            let message = format!("timeout waiting for the deletion of: {}", gone.join(", "));
-            return Err(ending::failed(context.fork(), reason::RECONCILIATION_FAILED, message));
-        }
-        for subject in gone {
-            context.withhold(subject, "it is being deleted: waiting until it is gone");
-        }
-        return Err(ending::waiting(
-            context.fork(),
-            deadline,
-            "Waiting for objects to be deleted".to_owned(),
-        ));
+        let owners: Vec<String> = owners.into_iter().collect();
+        let message = format!("Waiting until objects may be taken over from {}", owners.join(", "));
+        return Err(ending::waiting(context.fork(), deadline, message));
+    }
+    let guarded = guard::recreation(context, deletes);
+    if !guarded.free.is_empty() {
+        let steps = guarded.free.into_iter().map(Step::Delete).collect();
+        return Err(context.fork().again(steps));
+    }
+    if let Some(message) = guarded.held {
+        return Err(ending::failed(context.fork(), reason::DELETION_GUARDED, message));
     }
     if !take_overs.is_empty() {
         return Err(context.fork().again(take_overs));
     }
     if !applies.is_empty() {
+        let status = ending::status_before_apply(context, applies.iter().map(|(object, _)| &object.target));
         let mut steps = Vec::with_capacity(applies.len());
         for (object, forced_back) in applies {
             contest::remember(context, &object.target.id, &forced_back);
@@ -153,10 +231,12 @@ fn stage(context: &mut Context<'_>, desired: &Desired, stage: Stage, objects: &[
             steps.push(Step::Apply(apply_of(object)));
         }
         let mut plan = context.fork().again(steps);
+        plan.status_first = status.is_some();
+        plan.status = status;
         plan.forecast = forecast(context, desired, |later| later > stage);
         return Err(plan);
     }
-    Ok(())
+    Ok(gone)
 }
 
 fn apply_of(object: &DesiredObject) -> Apply {
@@ -166,6 +246,7 @@ fn apply_of(object: &DesiredObject) -> Apply {
         origin: object.origin.clone(),
         manager: KUSTOMIZE_CONTROLLER.to_owned(),
         force: true,
+        confidential: object.confidential,
     }
 }
 
@@ -198,6 +279,13 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
     if live_object.is_some_and(|live| live.pointer("/metadata/deletionTimestamp").is_some()) {
         return Todo::WaitGone;
     }
+    if live_object.is_some() {
+        match ownership::of(context, id) {
+            Ownership::Free => {}
+            Ownership::Awaited(owner) => return Todo::WaitOwner(owner),
+            Ownership::Kept(kept) => return Todo::Kept(kept),
+        }
+    }
     if let Some(live) = live_object {
         if is_settled(context, object, live) {
             return Todo::Nothing;
@@ -208,6 +296,14 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
     }
     match attempt.deleted.get(id) {
         Some(DeleteAnswer::Failed(failure)) => return Todo::Refused(failure.clone()),
+        // What was found out about it is about an object that is no more as it was.
+        Some(DeleteAnswer::Changed { .. }) => {
+            return Todo::Refused(Failure {
+                reason: Reason::Conflict,
+                message: "it was changed while it was to be deleted and made anew".to_owned(),
+                ..Failure::default()
+            });
+        }
         // The object that was in the way is gone; its successor needs no dry-run, the refused one said all there was to say.
         Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) if live_object.is_none() => {
             return Todo::Apply {
@@ -217,17 +313,23 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) => return Todo::WaitGone,
         None => {}
     }
+    if let Some(WriteAnswer::Done(_)) = attempt.taken_over.get(id)
+        && context.memory.looked_again.insert(id.clone())
+    {
+        // Only now is it seen what the apply takes away of what others had added.
+        return Todo::DryRun;
+    }
     let answer = match attempt.dry_runs.get(id) {
         None => return Todo::DryRun,
         Some(WriteAnswer::Failed(failure)) => {
-            return match live_object {
-                Some(live) if may_recreate(context, object, live) && is_immutable(failure) => Todo::Delete(Delete {
-                    target: object.target.clone(),
-                    uid: live.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned),
-                    propagation: "Background".to_owned(),
-                    why: format!("recreated, because the change is refused: {}", failure.message),
-                }),
-                _ => Todo::Refused(failure.clone()),
+            let Some(live) = live_object else {
+                return Todo::Refused(failure.clone());
+            };
+            return match recreate::judge(context, object, live, failure) {
+                Recreation::Refused => Todo::Refused(failure.clone()),
+                Recreation::Try => Todo::Try,
+                Recreation::Fails(failure) => Todo::Refused(failure),
+                Recreation::Delete(delete) => Todo::Delete(delete),
             };
         }
         Some(WriteAnswer::Done(answer)) => &answer.0,
@@ -242,14 +344,13 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
     let take_over = if merge {
         None
     } else {
-        takeover::needed(object.target.clone(), live)
+        takeover::needed(object.target.clone(), live, &object.object.0)
     };
     let taken_over = attempt.taken_over.get(id);
     if let Some(WriteAnswer::Failed(failure)) = taken_over {
         return Todo::Refused(failure.clone());
     }
-    // After a take-over the dry-run does not show what the apply will now remove: it is applied in any case.
-    if taken_over.is_none() && take_over.is_none() && before == after {
+    if (taken_over.is_some() || take_over.is_none()) && before == after {
         settle(context, object, live);
         return Todo::Nothing;
     }
@@ -258,12 +359,18 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         return Todo::Skip(why);
     }
     match take_over {
-        Some(step) if taken_over.is_none() => {
-            contest::keep(context, id, &forced_back);
+        Some((step, entries)) if taken_over.is_none() => {
+            contest::keep(context, id, &forced_back, entries);
             Todo::TakeOver(step)
         }
         _ => Todo::Apply { forced_back },
     }
+}
+
+/// The version of a live object.
+pub(super) fn version(live: &Value) -> Option<String> {
+    let version = live.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    version.map(str::to_owned)
 }
 
 fn is_settled(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
@@ -302,36 +409,27 @@ pub(super) fn skipped(desired: &Value, live: Option<&Value>) -> Option<String> {
     None
 }
 
-/// Recreating deletes, so it needs what pruning needs: that it was asked for, and that the live object is not somebody else's.
-fn may_recreate(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
-    let asked = |object: &Value| annotation(object, FORCE).is_some_and(|value| value.eq_ignore_ascii_case("enabled"));
-    let owned = tenure_tenancy::inventory::is_owned(live, context.namespace, context.name);
-    (context.spec().force || asked(&object.object.0) || asked(live)) && owned
-}
-
-fn is_immutable(failure: &Failure) -> bool {
-    failure.reason == "Invalid" || failure.reason == "Conflict" || failure.message.contains("field is immutable")
-}
-
 fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) -> String {
     let id = &object.target.id;
-    let dry_run = if context.snapshot.attempt.applied.contains_key(id) {
+    let attempt = &context.snapshot.attempt;
+    let what = if attempt.applied.contains_key(id) {
         "apply"
+    } else if matches!(attempt.tried.get(id), Some(WriteAnswer::Failed(_))) {
+        "is not recreated, since its creation, tried under another name,"
     } else {
         "dry-run"
     };
-    let reason = if failure.reason.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", failure.reason)
+    let reason = match failure.reason.as_str() {
+        "" => String::new(),
+        reason => format!(" ({reason})"),
     };
-    let hint = if is_immutable(failure) && failure.reason == "Invalid" && failure.message.contains("immutable") {
+    let hint = if immutable::is_all_there_is(failure) && !attempt.tried.contains_key(id) {
         "; a field that can't be changed was changed: undo that, or let the object be recreated with spec.force"
     } else {
         ""
     };
     format!(
-        "{} {dry_run} failed{reason}: {}{hint} ({})",
+        "{} {what} failed{reason}: {}{hint} ({})",
         id.subject(),
         failure.message.trim_end(),
         object.origin

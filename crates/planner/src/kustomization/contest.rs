@@ -1,6 +1,8 @@
 //! Drift that keeps coming back. A field that was put back three times within a minute is contested: the object is left alone for a
-//! while, longer each time, and the condition names the other manager instead of the two writing for ever.
+//! while, longer each time, and the condition names the other manager instead of the two writing for ever. A field that was put back
+//! four times more slowly costs little, and is put back each time; its other writer is named all the same.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -18,6 +20,13 @@ use crate::fields;
 const WINDOW: SignedDuration = SignedDuration::from_secs(60);
 /// That many reversals make a contest.
 const REVERSALS: usize = 3;
+/// That many, however slow, are named.
+const NAMED: usize = 4;
+/// How many reversals of a field are remembered, and of how many fields of one Kustomization.
+const REMEMBERED: usize = 8;
+const FIELDS: usize = 256;
+/// How long a field is remembered at least and at most; in between, three times as long as its reversals are apart.
+const PATIENCE: (SignedDuration, SignedDuration) = (SignedDuration::from_mins(10), SignedDuration::from_hours(24));
 /// The first back-off; doubled each time up to the longest.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(60);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(600);
@@ -30,24 +39,36 @@ pub(super) fn changes(
     before: &Value,
     after: &Value,
 ) -> Vec<DriftedField> {
-    if let Some(found) = context.memory.drift.get(&object.target.id) {
-        return found.clone();
-    }
+    let id = &object.target.id;
     let was_as_desired = context
         .memory
         .settled
-        .get(&object.target.id)
+        .get(id)
         .is_some_and(|settled| settled.desired == object.digest);
-    if !was_as_desired {
-        return Vec::new();
+    let mut found: Vec<DriftedField> = match context.memory.drift.get(id) {
+        Some(found) => found.clone(),
+        None if was_as_desired => fields::differences(before, after)
+            .into_iter()
+            .map(|difference| DriftedField {
+                manager: fields::other_manager(live, &difference, KUSTOMIZE_CONTROLLER),
+                path: difference.path,
+            })
+            .collect(),
+        None => Vec::new(),
+    };
+    // What others had added is seen only after the take-over, when the object no longer tells by whom.
+    if let Some(taken) = context.memory.taken.get(id) {
+        for difference in fields::differences(before, after) {
+            let manager = fields::manager_among(taken, &difference);
+            if manager.is_some() && !found.iter().any(|found| found.path == difference.path) {
+                found.push(DriftedField {
+                    path: difference.path,
+                    manager,
+                });
+            }
+        }
     }
-    fields::differences(before, after)
-        .into_iter()
-        .map(|difference| DriftedField {
-            manager: fields::other_manager(live, &difference, KUSTOMIZE_CONTROLLER),
-            path: difference.path,
-        })
-        .collect()
+    found
 }
 
 /// The changes for a message: ` (replicas was changed by kubectl-edit)`.
@@ -131,9 +152,11 @@ fn seconds(time: jiff::Timestamp) -> String {
         .to_string()
 }
 
-/// Keeps what was found out about the drift over a take-over, after which the object no longer tells who changed it.
-pub(super) fn keep(context: &mut Context<'_>, id: &ObjectId, changes: &[DriftedField]) {
+/// Keeps what was found out about the drift over a take-over, after which the object no longer tells who changed it, and the entries
+/// that told it.
+pub(super) fn keep(context: &mut Context<'_>, id: &ObjectId, changes: &[DriftedField], entries: Vec<Value>) {
     context.memory.drift.insert(id.clone(), changes.to_vec());
+    context.memory.taken.insert(id.clone(), entries);
 }
 
 /// Remembers that these fields are being put back now.
@@ -141,21 +164,47 @@ pub(super) fn remember(context: &mut Context<'_>, id: &ObjectId, changes: &[Drif
     let now = context.now;
     for change in changes {
         let reversals = context.memory.reversals.entry(key(id, &change.path)).or_default();
-        reversals.retain(|reversal| now.duration_since(reversal.at) < WINDOW);
+        if reversals.len() >= REMEMBERED {
+            reversals.remove(0);
+        }
         reversals.push(Reversal {
             at: now,
             manager: change.manager.clone().unwrap_or_default(),
         });
     }
+    while context.memory.reversals.len() > FIELDS {
+        let last = |reversals: &[Reversal]| reversals.last().map(|reversal| reversal.at);
+        let oldest = context
+            .memory
+            .reversals
+            .iter()
+            .min_by_key(|(_, reversals)| last(reversals))
+            .map(|(key, _)| key.clone());
+        match oldest {
+            Some(oldest) => drop(context.memory.reversals.remove(&oldest)),
+            None => break,
+        }
+    }
+}
+
+/// Until when the reversals of a field count, if none is added to them.
+fn remembered_until(reversals: &[Reversal]) -> Option<jiff::Timestamp> {
+    let (first, last) = (reversals.first()?.at, reversals.last()?.at);
+    let between = i32::try_from(reversals.len().saturating_sub(1))
+        .unwrap_or(i32::MAX)
+        .max(1);
+    let apart = last.duration_since(first) / between;
+    let patience = apart.saturating_mul(3).clamp(PATIENCE.0, PATIENCE.1);
+    last.checked_add(patience).ok()
 }
 
 /// Forgets contests that are over and reversals that no longer count.
 pub(super) fn forget_old(context: &mut Context<'_>) {
     let now = context.now;
-    context.memory.reversals.retain(|_, reversals| {
-        reversals.retain(|reversal| now.duration_since(reversal.at) < WINDOW);
-        !reversals.is_empty()
-    });
+    context
+        .memory
+        .reversals
+        .retain(|_, reversals| remembered_until(reversals).is_some_and(|until| now < until));
     // Kept for a while after it ended, so that a contest that goes on is backed off longer.
     context
         .memory
@@ -163,26 +212,63 @@ pub(super) fn forget_old(context: &mut Context<'_>) {
         .retain(|_, back_off| now.duration_since(back_off.until) < WINDOW);
 }
 
-/// Why each object that is left alone now is.
+/// Why each object that is left alone now is, and which fields are put back again and again.
 pub(super) fn current(context: &Context<'_>) -> Vec<String> {
-    context
+    let mut lines: Vec<String> = context
         .memory
         .backed_off
         .iter()
         .filter(|(_, back_off)| context.now < back_off.until)
         .map(|(id, back_off)| explain(id, back_off))
-        .collect()
+        .collect();
+    lines.extend(slow(context).into_iter().map(|(id, (paths, managers))| {
+        let managers: Vec<&str> = managers.into_iter().collect();
+        let paths: Vec<&str> = paths.into_iter().collect();
+        let who = if managers.is_empty() {
+            "another writer".to_owned()
+        } else {
+            managers.join(", ")
+        };
+        format!(
+            "{}: {who} keeps changing {}, which is put back each time: let one of the two own the field",
+            id.subject(),
+            paths.join(", ")
+        )
+    }));
+    lines
 }
 
-/// When the next back-off ends.
+/// The fields that are put back again and again, though too slowly to leave their objects alone, and by whom they are changed.
+fn slow<'m>(context: &'m Context<'_>) -> BTreeMap<ObjectId, (BTreeSet<&'m str>, BTreeSet<&'m str>)> {
+    let mut found: BTreeMap<ObjectId, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    for (key, reversals) in named(context) {
+        let Some((id, path)) = key.split_once('#') else {
+            continue;
+        };
+        let Ok(id) = id.parse::<ObjectId>() else { continue };
+        if backed_off(context, &id).is_some() {
+            continue;
+        }
+        let (paths, managers) = found.entry(id).or_default();
+        paths.insert(path);
+        let who = reversals.iter().map(|reversal| reversal.manager.as_str());
+        managers.extend(who.filter(|manager| !manager.is_empty()));
+    }
+    found
+}
+
+fn named<'m>(context: &'m Context<'_>) -> impl Iterator<Item = (&'m String, &'m Vec<Reversal>)> {
+    let now = context.now;
+    context.memory.reversals.iter().filter(move |(_, reversals)| {
+        reversals.len() >= NAMED && remembered_until(reversals).is_some_and(|until| now < until)
+    })
+}
+
+/// When the next back-off ends, or what is named is over if nobody goes on with it.
 pub(super) fn next_end(context: &Context<'_>) -> Option<jiff::Timestamp> {
-    context
-        .memory
-        .backed_off
-        .values()
-        .map(|back_off| back_off.until)
-        .filter(|until| *until > context.now)
-        .min()
+    let ends = context.memory.backed_off.values().map(|back_off| back_off.until);
+    let over = named(context).filter_map(|(_, reversals)| remembered_until(reversals));
+    ends.chain(over).filter(|end| *end > context.now).min()
 }
 
 fn key(id: &ObjectId, path: &str) -> String {

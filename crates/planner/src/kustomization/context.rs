@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::kustomization::{DeletionPolicy, KustomizationStatus};
-use tenure_api::{KustomizationSpec, ObjectId};
+use tenure_api::{KustomizationSpec, ObjectId, reason};
 use tenure_tenancy::Identity;
 
 use super::Plan;
@@ -13,6 +13,9 @@ use crate::answer::Live;
 use crate::ending::later;
 use crate::overlay::Overlay;
 use crate::plan::{Event, Next, Step, Watched, Withheld};
+
+/// How long objects may be read when the attempt's time is over.
+const LAST_LOOK: Duration = Duration::from_secs(10);
 
 /// A plan in the making.
 pub(super) struct Context<'a> {
@@ -56,12 +59,31 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// A plan with these steps, to be made again with their answers.
+    /// A plan with these steps, to be made again with their answers; or the end of the attempt, if its time is over.
     pub(super) fn again(self, steps: Vec<Step>) -> Box<Plan> {
+        let deadline = later(self.began(), self.timeout);
+        let reads_only = steps.iter().all(|step| matches!(step, Step::Read(_)));
+        if self.now >= deadline && !reads_only {
+            let attempt = self.snapshot.attempt.started;
+            let mut waits = self.memory.waiting.iter().chain(&self.memory.prune_waiting);
+            if waits.any(|waiting| waiting.attempt == attempt) {
+                // It had applied everything and was waiting; what is to be done since is another attempt's, with its own time.
+                return Box::new(self.finish(Next::Restart));
+            }
+            let message = super::ending::out_of_time(&self, &steps);
+            return super::ending::failed(self, reason::RECONCILIATION_FAILED, message);
+        }
         let identity = self.identity.clone();
+        let now = self.now;
         let mut plan = self.finish(Next::Again);
         plan.identity = Some(identity);
         plan.steps = steps;
+        // What can be looked at may be looked at before it is said that something is still missing.
+        plan.deadline = Some(if reads_only {
+            deadline.max(later(now, LAST_LOOK))
+        } else {
+            deadline
+        });
         Box::new(plan)
     }
 
@@ -106,9 +128,15 @@ impl<'a> Context<'a> {
             {
                 waiting.since
             }
-            _ => self.snapshot.attempt.started,
+            _ => self.began(),
         };
         later(since, self.timeout)
+    }
+
+    /// When the attempt's own time began.
+    pub(super) fn began(&self) -> Timestamp {
+        let attempt = &self.snapshot.attempt;
+        attempt.rendered_at.unwrap_or(attempt.started)
     }
 }
 

@@ -1,4 +1,10 @@
 //! A Kustomization that is being deleted: its objects go or stay by its deletion policy, then its finalizer goes.
+//!
+//! It fails closed. In a namespace that lives, its objects are given up only when its ServiceAccount is known to be gone; whatever is
+//! merely not answered, or disputed, is waited for. Where nobody will answer any more, because the namespace is being deleted or its
+//! Tenant is gone, the wait ends, and the platform is told what stays.
+
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::kustomization::DeletionPolicy;
@@ -8,10 +14,17 @@ use tenure_tenancy::{identity, inventory};
 
 use super::context::{Context, deletes_objects, subject};
 use super::prune::{self, Verdict};
-use super::types::{ServiceAccountFacts, Snapshot};
-use super::{Plan, ending};
+use super::types::{Memory, ServiceAccountFacts, Snapshot};
+use super::{Plan, ending, retry};
+use crate::answer::{DeleteAnswer, Live};
+use crate::ending::{later, name_some};
 use crate::overlay::Overlay;
-use crate::plan::{Event, EventKind, FinalizerChange, Next, Step, Withheld};
+use crate::plan::{Event, EventKind, EventPlace, FinalizerChange, Next, Step, Withheld};
+
+/// The longest that something that ends waits for an answer, whatever `spec.timeout` says: it holds up a whole namespace.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(3600);
+/// How many bytes of names stand in an event: the rest is counted. (Kubernetes cuts the message of an event at 1024.)
+const NAMED: usize = 700;
 
 /// What to do about a Kustomization that is being deleted.
 pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
@@ -22,7 +35,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         .flatten()
         .any(|finalizer| finalizer == FLUX_FINALIZER);
     if !ours {
-        let mut plan = Plan::idle(subject(snapshot), super::Memory::default());
+        let mut plan = Plan::idle(subject(snapshot), Memory::default());
         plan.next = Next::Forget;
         return plan;
     }
@@ -42,19 +55,28 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             false,
         );
     }
+    let status = snapshot.kustomization.status.as_ref();
+    if prune::entries(status.and_then(|status| status.inventory.as_ref())).is_empty() {
+        return release(snapshot, "it has no objects", false);
+    }
+    let memory = snapshot.memory.clone();
     let identity =
         match identity::of_kustomization(&snapshot.placement, namespace, spec.service_account_name.as_deref()) {
             Ok(identity) => identity,
-            Err(denial) => return release(snapshot, &denial.message, true),
+            Err(denial) => return blocked(snapshot, now, memory, &denial.reason, &denial.message),
         };
     match &snapshot.service_account {
         ServiceAccountFacts::Usable | ServiceAccountFacts::NotLooked => {}
-        // As Flux: waiting for an identity that is gone would keep the namespace from going. What is left is named.
+        // As Flux: waiting for an identity that is gone would keep the object for ever. What is left is named.
         ServiceAccountFacts::NotFound => {
             return release(snapshot, &format!("{identity} does not exist any more"), true);
         }
-        ServiceAccountFacts::Refused(message) => {
+        ServiceAccountFacts::NamespaceEnds(message) => {
             return release(snapshot, &format!("no token for {identity}: {message}"), true);
+        }
+        ServiceAccountFacts::Forbidden(message) | ServiceAccountFacts::Unanswered(message) => {
+            let why = format!("no token for {identity}: {message}");
+            return blocked(snapshot, now, memory, reason::IDENTITY_MISSING, &why);
         }
     }
     let context = Context {
@@ -63,14 +85,12 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         namespace,
         name,
         identity,
-        interval: spec.interval.parse().unwrap_or(std::time::Duration::from_secs(60)),
-        retry_interval: spec
-            .effective_retry_interval()
-            .unwrap_or(std::time::Duration::from_secs(60)),
-        timeout: spec.effective_timeout().unwrap_or(std::time::Duration::from_secs(300)),
+        interval: spec.interval.parse().unwrap_or(Duration::from_secs(60)),
+        retry_interval: retry_interval(snapshot),
+        timeout: timeout(snapshot),
         path: String::new(),
         overlay: Overlay::default(),
-        memory: snapshot.memory.clone(),
+        memory,
         withheld: Vec::new(),
         events: Vec::new(),
         watch: Vec::new(),
@@ -81,6 +101,13 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 
 fn delete_objects(mut context: Context<'_>) -> Plan {
     let snapshot = context.snapshot;
+    let ends = snapshot.endings.own.map(|_| farewell(snapshot));
+    if ends.is_none_or(|end| context.now < end)
+        && let Some(until) = retry::waits(snapshot, context.now, &mut context.memory)
+    {
+        context.withhold("the finalizer", retry::not_due(until));
+        return context.finish(Next::Done(Some(ends.map_or(until, |end| until.min(end)))));
+    }
     let status = context.status();
     let mut reads = Vec::new();
     let mut deletes = Vec::new();
@@ -115,11 +142,22 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         return *context.again(deletes);
     }
     if !failures.is_empty() {
-        return *ending::failed(context, reason::PRUNE_FAILED, failures.join("\n"));
+        let mut plan = blocked(
+            snapshot,
+            context.now,
+            context.memory,
+            reason::PRUNE_FAILED,
+            &failures.join("\n"),
+        );
+        plan.withheld.extend(context.withheld);
+        return plan;
     }
     let waits = snapshot.kustomization.spec.deletion_policy() == Some(DeletionPolicy::WaitForTermination);
-    if waits && !terminating.is_empty() && context.now < context.deadline() {
-        let deadline = context.deadline();
+    let deadline = match snapshot.endings.own {
+        Some(_) => context.deadline().min(farewell(snapshot)),
+        None => context.deadline(),
+    };
+    if waits && !terminating.is_empty() && context.now < deadline {
         context.withhold(
             "the finalizer",
             format!("waiting until these are gone: {}", terminating.join(", ")),
@@ -135,21 +173,75 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             reason: reason::RECONCILIATION_SUCCEEDED.to_owned(),
             message: deleted.join("\n"),
             annotations: std::collections::BTreeMap::new(),
+            place: EventPlace::default(),
         });
     }
     plan
 }
 
+/// Something must be answered or settled before its objects can be deleted. In a namespace that lives it is waited for, however long
+/// that takes; where nobody will answer any more the object goes at last, at once if nothing would stay behind.
+fn blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason: &str, why: &str) -> Plan {
+    let ends = snapshot.endings.own.is_some();
+    let farewell = farewell(snapshot);
+    if ends && (now >= farewell || left_behind(snapshot).is_empty()) {
+        return release(snapshot, why, true);
+    }
+    let delay = ending::transient_pause(memory.transient_failures, retry_interval(snapshot));
+    memory.transient_failures = memory.transient_failures.saturating_add(1);
+    retry::remember(snapshot, now, &mut memory, &[], delay);
+    let message = if ends {
+        why.to_owned()
+    } else {
+        format!("{why}\nIts objects are kept until they can be deleted; with spec.deletionPolicy: Orphan they are left")
+    };
+    let mut plan = ending::deletion_waits(snapshot, now, reason, message, delay);
+    plan.memory = memory;
+    if let (true, Next::Done(Some(at))) = (ends, &plan.next) {
+        plan.next = Next::Done(Some((*at).min(farewell)));
+    }
+    plan
+}
+
+/// When something that ends has waited for long enough. It counts from the deletion, so that a restart doesn't begin anew.
+fn farewell(snapshot: &Snapshot) -> Timestamp {
+    let deleted = snapshot.kustomization.metadata.deletion_timestamp.as_ref();
+    let since = deleted.map_or(snapshot.attempt.started, |deleted| deleted.0);
+    later(since, timeout(snapshot).min(LONGEST_FAREWELL))
+}
+
+fn timeout(snapshot: &Snapshot) -> Duration {
+    let spec = &snapshot.kustomization.spec;
+    spec.effective_timeout().unwrap_or(Duration::from_secs(300))
+}
+
+fn retry_interval(snapshot: &Snapshot) -> Duration {
+    let spec = &snapshot.kustomization.spec;
+    let interval = spec.effective_retry_interval().unwrap_or(Duration::from_secs(60));
+    interval.max(Duration::from_secs(1))
+}
+
+/// What stays if the object goes now: what its inventory names, is not known to be gone, and doesn't go with its own namespace.
+fn left_behind(snapshot: &Snapshot) -> Vec<String> {
+    let status = snapshot.kustomization.status.as_ref();
+    prune::entries(status.and_then(|status| status.inventory.as_ref()))
+        .into_iter()
+        .filter(|target| !snapshot.endings.namespaces.contains(&target.id.namespace))
+        .filter(|target| {
+            let deleted = snapshot.attempt.deleted.get(&target.id);
+            !matches!(deleted, Some(DeleteAnswer::Accepted | DeleteAnswer::Absent))
+                && !snapshot.live.get(&target.id).is_some_and(Live::is_gone)
+        })
+        .map(|target| target.id.subject())
+        .collect()
+}
+
 /// Lets the object go and its objects stay.
 fn release(snapshot: &Snapshot, why: &str, warn: bool) -> Plan {
-    let mut plan = Plan::idle(subject(snapshot), super::Memory::default());
+    let mut plan = Plan::idle(subject(snapshot), Memory::default());
     plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
     plan.next = Next::Forget;
-    let status = snapshot.kustomization.status.as_ref();
-    let left: Vec<String> = prune::entries(status.and_then(|status| status.inventory.as_ref()))
-        .into_iter()
-        .map(|target| target.id.subject())
-        .collect();
+    let left = left_behind(snapshot);
     for subject in &left {
         plan.withheld.push(Withheld {
             what: format!("deletion of {subject}"),
@@ -157,11 +249,20 @@ fn release(snapshot: &Snapshot, why: &str, warn: bool) -> Plan {
         });
     }
     if warn && !left.is_empty() {
+        let mut why: String = why.chars().take(NAMED / 4).collect();
+        if snapshot.endings.own.is_some() {
+            why = format!("{}: {why}", plan.subject);
+        }
         plan.events.push(Event {
             kind: EventKind::Warning,
             reason: reason::PRUNE_FAILED.to_owned(),
-            message: format!("{why}: these are left behind: {}", left.join(", ")),
+            message: format!("{why}: these are left behind: {}", name_some(&left, NAMED)),
             annotations: std::collections::BTreeMap::new(),
+            // An event in a namespace that ends can't be written, and goes with it.
+            place: match snapshot.endings.own {
+                Some(_) => EventPlace::Platform,
+                None => EventPlace::Beside,
+            },
         });
     }
     plan

@@ -1,6 +1,6 @@
 //! From rendered to desired objects: identified, of known kinds, allowed here, labelled with their owner, in the order of their apply.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::{Value, json};
 use tenure_api::inventory::split_api_version;
@@ -11,8 +11,9 @@ use tenure_tenancy::reach::{self, Scope};
 use super::context::Context;
 use super::order::{self, Stage};
 use super::types::ArtifactFacts;
-use super::{Phase, ending};
+use super::{Phase, ending, watching};
 use crate::answer::KindAnswer;
+use crate::confidential;
 use crate::object::{Object, Origin, RenderedObject};
 use crate::plan::{KindReference, Step, Watched};
 
@@ -24,6 +25,8 @@ pub(super) struct DesiredObject {
     pub(super) origin: Origin,
     pub(super) digest: String,
     pub(super) stage: Stage,
+    /// Whether it holds what may be in no text.
+    pub(super) confidential: bool,
 }
 
 /// All objects that are to be.
@@ -35,12 +38,13 @@ pub(super) struct Desired {
     pub(super) unknown: Vec<(ObjectId, String)>,
     /// Digest of everything that was built.
     pub(super) digest: String,
+    /// The ids of both.
+    ids: HashSet<ObjectId>,
 }
 
 impl Desired {
     pub(super) fn contains(&self, id: &ObjectId) -> bool {
-        self.objects.iter().any(|desired| desired.target.id == *id)
-            || self.unknown.iter().any(|(unknown, _)| unknown == id)
+        self.ids.contains(id)
     }
 }
 
@@ -74,6 +78,7 @@ pub(super) fn desired(
                 "no matches for kind {:?} in version {:?} ({origin})",
                 kind.kind, kind.api_version
             );
+            desired.ids.insert(id.clone());
             desired.unknown.push((id, message));
             continue;
         };
@@ -94,6 +99,7 @@ pub(super) fn desired(
             return Err(ending::failed(context.fork(), reason::BUILD_FAILED, message));
         }
         label(&mut object, context.namespace, context.name);
+        desired.ids.insert(id.clone());
         let (_, version) = split_api_version(&kind.api_version);
         desired.objects.push(DesiredObject {
             target: Watched {
@@ -104,6 +110,7 @@ pub(super) fn desired(
             object: Object(object),
             origin,
             stage: Stage::of(&id),
+            confidential: rendered.confidential || confidential::is_secret(&id),
         });
     }
     if let Some((first, _)) = denials.first() {
@@ -124,7 +131,7 @@ pub(super) fn desired(
     for (id, message) in &desired.unknown {
         context.withhold(id.subject(), message.clone());
     }
-    context.watch = watched(context, &desired);
+    context.watch = watching::watched(context, &desired);
     Ok(desired)
 }
 
@@ -249,28 +256,4 @@ fn digest_of(rendered: &[RenderedObject]) -> String {
         text.push('\n');
     }
     crate::digest::of_bytes(text.as_bytes())
-}
-
-/// What is watched: everything desired, and what is in the inventory and may still be.
-fn watched(context: &Context<'_>, desired: &Desired) -> Vec<Watched> {
-    let mut watched: BTreeSet<Watched> = desired.objects.iter().map(|desired| desired.target.clone()).collect();
-    let inventory = context
-        .snapshot
-        .kustomization
-        .status
-        .as_ref()
-        .and_then(|status| status.inventory.as_ref());
-    for entry in inventory.into_iter().flat_map(|inventory| &inventory.entries) {
-        let Ok(id) = entry.id.parse::<ObjectId>() else { continue };
-        if tenure_tenancy::inventory::entry(&context.snapshot.placement, &id).is_ok() && !desired.contains(&id) {
-            watched.insert(Watched {
-                id,
-                version: entry.v.clone(),
-            });
-        }
-    }
-    for check in &context.spec().health_checks {
-        watched.extend(super::health_check::target(check));
-    }
-    watched.into_iter().collect()
 }

@@ -17,15 +17,18 @@ use super::context::{Context, subject};
 use super::desired::Desired;
 use super::history::{elapsed, go_duration, record};
 use super::prune::Pruned;
-use super::tracking::{forget_never_created, inventory_after, inventory_so_far};
+use super::tracking::{inventory_after, inventory_so_far};
 use super::types::Snapshot;
-use super::{Plan, contest};
+use super::{Plan, contest, retry};
 use crate::answer::{DeleteAnswer, WriteAnswer};
 use crate::ending::{self, Entry, later};
-use crate::plan::{Event, EventKind, Next, Watched};
+use crate::plan::{Event, EventKind, EventPlace, Next, Step, Watched};
 
 /// The first pause after a request without an answer; doubled up to the retry interval.
 const FIRST_TRANSIENT_PAUSE: Duration = Duration::from_secs(1);
+
+/// How many steps a message names that were not done in time.
+const STEPS_NAMED: usize = 5;
 
 fn set(status: &mut KustomizationStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
     ending::set(&mut status.conditions, &snapshot.kustomization.metadata, now, entry);
@@ -46,6 +49,7 @@ fn event(kind: EventKind, reason: &str, message: String, revision: Option<&str>)
         reason: reason.to_owned(),
         message,
         annotations,
+        place: EventPlace::default(),
     }
 }
 
@@ -118,24 +122,74 @@ pub(super) fn failed(context: Context<'_>, reason: &str, message: String) -> Box
     failed_until(context, reason, message, delay)
 }
 
+/// Why an attempt whose time is over does not go on with these steps.
+pub(super) fn out_of_time(context: &Context<'_>, steps: &[Step]) -> String {
+    let mut named: Vec<String> = steps.iter().take(STEPS_NAMED).map(ToString::to_string).collect();
+    if let Some(more) = steps.len().checked_sub(STEPS_NAMED).filter(|more| *more > 0) {
+        named.push(format!("{more} more"));
+    }
+    format!(
+        "timeout: not done within {} (spec.timeout): {}",
+        go_duration(context.timeout),
+        named.join(", ")
+    )
+}
+
 /// The attempt failed; soon again if it was for want of an answer.
 pub(super) fn failed_by(mut context: Context<'_>, reason: &str, message: String, transient: bool) -> Box<Plan> {
     if !transient {
         return failed(context, reason, message);
     }
-    let pause = FIRST_TRANSIENT_PAUSE.saturating_mul(2_u32.saturating_pow(context.memory.transient_failures.min(16)));
+    let delay = transient_pause(context.memory.transient_failures, context.retry_interval);
     context.memory.transient_failures = context.memory.transient_failures.saturating_add(1);
-    let delay = pause.min(context.retry_interval);
     failed_until(context, reason, message, delay)
+}
+
+/// What is being deleted can't be finished yet. Told without knowing who acts, as that may be what is wrong.
+pub(super) fn deletion_waits(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    reason: &str,
+    message: String,
+    delay: Duration,
+) -> Plan {
+    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    let mut status = snapshot.kustomization.status.clone().unwrap_or_default();
+    condition::remove(&mut status.conditions, condition::STALLED);
+    let ready = (condition::READY, ConditionStatus::False, reason, &*message);
+    set(&mut status, snapshot, now, ready);
+    let retrying = (
+        condition::RECONCILING,
+        ConditionStatus::True,
+        reason::PROGRESSING_WITH_RETRY,
+        "The last attempt failed; see Ready",
+    );
+    set(&mut status, snapshot, now, retrying);
+    handled(&mut status, snapshot);
+    plan.events.extend(warning(snapshot, reason, &message, None));
+    plan.withheld.push(crate::plan::Withheld {
+        what: "the finalizer".to_owned(),
+        why: message,
+    });
+    plan.status = changed(snapshot, &status);
+    plan.next = Next::Done(Some(later(now, delay)));
+    plan
+}
+
+/// How long is paused after so many answers in a row did not come.
+pub(super) fn transient_pause(failures: u32, longest: Duration) -> Duration {
+    FIRST_TRANSIENT_PAUSE
+        .saturating_mul(2_u32.saturating_pow(failures.min(16)))
+        .min(longest)
 }
 
 /// The attempt failed; tried again after so long.
 pub(super) fn failed_until(mut context: Context<'_>, reason: &str, message: String, delay: Duration) -> Box<Plan> {
     let snapshot = context.snapshot;
     let now = context.now;
+    retry::remember(snapshot, now, &mut context.memory, &context.watch, delay);
     let mut status = context.status();
     status.inventory = inventory_so_far(&context, std::iter::empty());
-    forget_never_created(&context, &mut status);
     set_failed(&mut status, &context, reason, &message);
     context.memory.waiting = None;
     report_changes(&mut context);
@@ -184,13 +238,13 @@ fn set_contested(status: &mut KustomizationStatus, context: &Context<'_>) {
     }
 }
 
-/// The status that is written before objects are created: the inventory names them already, so that a process that dies in between
-/// loses none. Nothing when it names them already.
-pub(super) fn status_before_creation<'w>(
+/// The status that has to be stored before these objects are applied: its inventory names them, so that whatever fails after that loses
+/// none. Nothing when the one that is stored names them already.
+pub(super) fn status_before_apply<'w>(
     context: &Context<'_>,
-    created: impl Iterator<Item = &'w Watched>,
+    applied: impl Iterator<Item = &'w Watched>,
 ) -> Option<Value> {
-    let inventory = inventory_so_far(context, created);
+    let inventory = inventory_so_far(context, applied);
     let old = context.status();
     if inventory == old.inventory {
         return None;
@@ -205,17 +259,19 @@ pub(super) fn status_before_creation<'w>(
 fn set_progressing(status: &mut KustomizationStatus, context: &Context<'_>, message: &str) {
     let (snapshot, now) = (context.snapshot, context.now);
     condition::remove(&mut status.conditions, condition::STALLED);
-    set(
-        status,
-        snapshot,
-        now,
-        (
-            condition::READY,
-            ConditionStatus::Unknown,
-            reason::PROGRESSING,
-            "Reconciliation in progress",
-        ),
-    );
+    if !failed_with_this(status, context) {
+        set(
+            status,
+            snapshot,
+            now,
+            (
+                condition::READY,
+                ConditionStatus::Unknown,
+                reason::PROGRESSING,
+                "Reconciliation in progress",
+            ),
+        );
+    }
     set(
         status,
         snapshot,
@@ -229,6 +285,15 @@ fn set_progressing(status: &mut KustomizationStatus, context: &Context<'_>, mess
     );
     set_contested(status, context);
     status.last_attempted_revision.clone_from(&context.revision);
+}
+
+/// Whether Ready says already that the same revision of the same spec failed: then it goes on saying so while that is tried again,
+/// and does not change with every attempt.
+fn failed_with_this(status: &KustomizationStatus, context: &Context<'_>) -> bool {
+    let generation = context.snapshot.kustomization.metadata.generation;
+    status.last_attempted_revision == context.revision
+        && condition::find(&status.conditions, condition::READY)
+            .is_some_and(|ready| ready.status == ConditionStatus::False && ready.observed_generation == generation)
 }
 
 /// Something has to become so before the next stage.
@@ -290,6 +355,7 @@ pub(super) fn unhealthy(mut context: Context<'_>, desired: &Desired, pruned: &Pr
         record(&mut status, &context, &desired.digest, reason::HEALTH_CHECK_FAILED);
     }
     context.memory.waiting = None;
+    context.memory.retry = None;
     report_changes(&mut context);
     warn(&mut context, reason::HEALTH_CHECK_FAILED, &message);
     context.withhold("Ready", message);
@@ -304,6 +370,7 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     let snapshot = context.snapshot;
     let now = context.now;
     context.memory.transient_failures = 0;
+    context.memory.retry = None;
     contest::forget_old(&mut context);
     context.memory.settled.retain(|id, _| desired.contains(id));
     if !desired.unknown.is_empty() {
@@ -382,6 +449,7 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
         ));
     }
     let at = next_time(&context);
+    let at = pruned.put_off.map_or(at, |put_off| at.min(put_off));
     let mut plan = context.finish(Next::Done(Some(at)));
     plan.status = changed(snapshot, &status);
     plan

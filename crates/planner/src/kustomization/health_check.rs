@@ -107,12 +107,12 @@ pub(super) fn check(context: &mut Context<'_>, desired: &Desired, pruned: &Prune
         context.memory.waiting = Some(Waiting {
             revision: context.revision.clone().unwrap_or_default(),
             generation: context.snapshot.kustomization.metadata.generation,
-            since: if was_healthy {
-                context.now
-            } else {
-                context.snapshot.attempt.started
-            },
+            since: if was_healthy { context.now } else { context.began() },
+            attempt: context.snapshot.attempt.started,
         });
+    }
+    if let Some(waiting) = &mut context.memory.waiting {
+        waiting.attempt = context.snapshot.attempt.started;
     }
     let deadline = context.deadline();
     if context.now >= deadline {
@@ -180,7 +180,7 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
                 digest::comparable(&live.0) != digest::comparable(answer) && version(&live.0) > version(answer)
             }
             // A finished Job may be removed by its own TTL.
-            Live::Absent => attempt.applied.contains_key(id) && id.kind != "Job",
+            Live::Absent | Live::Unserved => attempt.applied.contains_key(id) && id.kind != "Job",
             Live::Failed(_) => false,
         };
         if changed && super::contest::backed_off(context, id).is_none() {

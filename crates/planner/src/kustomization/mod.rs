@@ -1,8 +1,8 @@
 //! How a Kustomization is reconciled.
 //!
 //! The phases, each a file, in the order in which a plan passes them; the first that has something to do ends the plan:
-//! admit (may it, by whom, is everything that is set implemented) → prepare (source, dependencies, rendering) → desired (kinds,
-//! tenancy, labels) → apply, stage by stage → prune → health → ending (status, events, next time).
+//! admit (may it, by whom, is everything that is set implemented) → prepare (source, dependencies) → retry (is it due, if it failed
+//! before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → health → ending (status, events, next time).
 
 mod admit;
 mod apply;
@@ -11,20 +11,30 @@ mod context;
 mod deletion;
 mod desired;
 mod ending;
+mod guard;
 mod health_check;
 mod history;
 mod order;
+mod ownership;
 mod prepare;
 mod prune;
+mod recreate;
+mod retry;
+mod siblings;
 mod takeover;
 mod tracking;
 mod types;
+mod watching;
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
+pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
+pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, applied, is_idle, survey};
 pub use types::{
-    ArtifactFacts, Attempt, BackOff, DependencyFacts, DriftedField, Memory, RenderFailure, Rendered, Reversal,
-    ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting,
+    ArtifactFacts, Asked, Attempt, BackOff, DependencyFacts, DriftedField, Endings, Memory, RenderFailure, Rendered,
+    Retry, Reversal, ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, allowed_deletion,
 };
 
 /// A plan for a Kustomization.
@@ -54,8 +64,11 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
     let mut context = admit::admit(snapshot, now)?;
     let artifact = prepare::source(&context)?;
     prepare::dependencies(&context, &artifact)?;
+    retry::gate(&mut context)?;
     let rendered = prepare::render(&context, &artifact)?;
     let desired = desired::desired(&mut context, &artifact, rendered)?;
+    // Told as soon as it is known: others wait for it.
+    context.memory.turnover = Some(Arc::new(siblings::turnover(&context, &desired)));
     apply::apply(&mut context, &desired)?;
     let pruned = prune::prune(&mut context, &desired)?;
     health_check::check(&mut context, &desired, &pruned)?;

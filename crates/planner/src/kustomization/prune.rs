@@ -2,25 +2,32 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tenure_api::inventory::{ResourceInventory, ResourceRef};
 use tenure_api::metadata::{PRUNE, RECONCILE, SSA};
 use tenure_api::{ObjectId, reason};
 use tenure_tenancy::inventory;
 
-use super::apply::annotation;
+use super::apply::{annotation, version};
 use super::context::Context;
 use super::desired::Desired;
 use super::order;
-use super::{Phase, ending};
+use super::{Phase, ending, guard, siblings};
 use crate::answer::{DeleteAnswer, Live};
-use crate::plan::{Delete, Step, Watched};
+use crate::ending::name_some;
+use crate::plan::{Delete, Step, SurveyRequest, Watched, Withheld};
+
+/// How often in an attempt an object is looked at again that changes before it is deleted.
+const LOOKS: u32 = 5;
 
 /// How the prune ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pruned {
     /// What may still be there and stays in the inventory.
     pub(super) remaining: Vec<Watched>,
+    /// When it is pruned at the latest, if that had to be put off.
+    pub(super) put_off: Option<Timestamp>,
 }
 
 /// What may be done about one object of the inventory.
@@ -98,15 +105,14 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     let mut reads = Vec::new();
     let mut deletes = Vec::new();
     let mut failures = Vec::new();
+    let mut threatened = 0;
     for target in candidates {
-        match verdict(context, &target, "it is no longer in the source") {
+        let verdict = verdict(context, &target, "it is no longer in the source");
+        let goes = matches!(verdict, Verdict::Delete(_) | Verdict::Failed(_));
+        threatened += usize::from(goes || context.snapshot.attempt.deleted.contains_key(&target.id));
+        match verdict {
             Verdict::Read => reads.push(Step::Read(target)),
-            Verdict::Delete(step) => {
-                let line = format!("{} deleted", target.id.subject());
-                context.memory.changes.insert(target.id.clone(), line);
-                context.memory.settled.remove(&target.id);
-                deletes.push(Step::Delete(step));
-            }
+            Verdict::Delete(delete) => deletes.push(delete),
             Verdict::Gone => {}
             Verdict::Released(why) => context.withhold(format!("prune of {}", target.id.subject()), why),
             Verdict::Terminating => pruned.remaining.push(target),
@@ -116,17 +122,99 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     if !reads.is_empty() {
         return Err(context.fork().again(reads));
     }
-    if !deletes.is_empty() {
-        return Err(context.fork().again(deletes));
+    // What others of the source want isn't threatened by this one.
+    let before = deletes.len();
+    let deletes = left_by_siblings(context, deletes, &mut pruned)?;
+    let threatened = threatened.saturating_sub(before.saturating_sub(deletes.len()));
+    let inventory = entries(status.inventory.as_ref()).len();
+    let guarded = guard::prune(context, deletes, threatened, inventory);
+    if !guarded.free.is_empty() {
+        for delete in &guarded.free {
+            let line = format!("{} deleted", delete.target.id.subject());
+            context.memory.changes.insert(delete.target.id.clone(), line);
+            context.memory.settled.remove(&delete.target.id);
+        }
+        let steps = guarded.free.into_iter().map(Step::Delete).collect();
+        return Err(context.fork().again(steps));
     }
     if !failures.is_empty() {
+        failures.extend(guarded.held);
         return Err(ending::failed(
             context.fork(),
             reason::PRUNE_FAILED,
             failures.join("\n"),
         ));
     }
+    if let Some(message) = guarded.held {
+        return Err(ending::failed(context.fork(), reason::DELETION_GUARDED, message));
+    }
     Ok(pruned)
+}
+
+/// Of what is to be deleted, what no other Kustomization of the same source wants. Waits, at most the timeout, until all of them have
+/// reached this revision, and those that want an object have taken it over.
+fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mut Pruned) -> Phase<Vec<Delete>> {
+    if deletes.is_empty() {
+        return Ok(deletes);
+    }
+    let ids: BTreeSet<ObjectId> = deletes.iter().map(|delete| delete.target.id.clone()).collect();
+    let survey = match &context.snapshot.survey {
+        Some(survey) if ids.is_subset(&survey.asked) => survey,
+        _ => {
+            let revision = context.revision.clone().unwrap_or_default();
+            return Err(context
+                .fork()
+                .again(vec![Step::Survey(SurveyRequest { revision, ids })]));
+        }
+    };
+    let (wanted, free): (Vec<Delete>, Vec<Delete>) = deletes
+        .into_iter()
+        .partition(|delete| survey.wanted.contains_key(&delete.target.id));
+    if wanted.is_empty() && survey.behind.is_none() && survey.behind_us.is_none() {
+        context.memory.prune_waiting = None;
+        return Ok(free);
+    }
+    let sibling = |name: &str| format!("Kustomization/{}/{name}", context.namespace);
+    let mut waits_for = BTreeSet::new();
+    for delete in &wanted {
+        let id = &delete.target.id;
+        let Some(by) = survey.wanted.get(id) else { continue };
+        let why = format!("{} wants it: left for it to take over", sibling(&by.name));
+        if !by.waits_for_us {
+            waits_for.insert(sibling(&by.name));
+        }
+        context.withheld.push(Withheld {
+            what: format!("prune of {}", id.subject()),
+            why,
+        });
+    }
+    waits_for.extend(survey.behind.as_deref().filter(|_| !free.is_empty()).map(sibling));
+    let behind_us = survey.behind_us.as_deref().map(sibling);
+    let deadline = siblings::prune_deadline(context);
+    let is_over = context.now >= deadline;
+    if !is_over && !waits_for.is_empty() {
+        let revision = context.revision.as_deref().unwrap_or_default();
+        let names: Vec<String> = waits_for.into_iter().collect();
+        let message = format!(
+            "Waiting with the prune until {revision} is reached by {}",
+            name_some(&names, 500)
+        );
+        return Err(ending::waiting(context.fork(), deadline, message));
+    }
+    pruned.remaining.extend(wanted.into_iter().map(|delete| delete.target));
+    match behind_us {
+        // It can't be waited for: it waits until this one is ready.
+        Some(behind) if !is_over => {
+            for delete in free {
+                let what = format!("prune of {}", delete.target.id.subject());
+                context.withhold(what, format!("{behind} comes after this one, and may want it"));
+                pruned.remaining.push(delete.target);
+            }
+            pruned.put_off = Some(deadline);
+            Ok(Vec::new())
+        }
+        _ => Ok(free),
+    }
 }
 
 /// What may be done about one object, by its live state and the answers of this attempt.
@@ -134,7 +222,7 @@ pub(super) fn verdict(context: &Context<'_>, target: &Watched, why: &str) -> Ver
     let subject = target.id.subject();
     let live = match context.live(&target.id) {
         None => return Verdict::Read,
-        Some(Live::Absent) => return Verdict::Gone,
+        Some(Live::Absent | Live::Unserved) => return Verdict::Gone,
         Some(Live::Failed(failure)) => {
             return Verdict::Failed(format!(
                 "{subject} can't be read before its deletion ({}): {}",
@@ -144,6 +232,14 @@ pub(super) fn verdict(context: &Context<'_>, target: &Watched, why: &str) -> Ver
         Some(Live::Present(object)) => &object.0,
     };
     match context.snapshot.attempt.deleted.get(&target.id) {
+        // Looked at again: what is known may be from before the change.
+        Some(DeleteAnswer::Changed { resource_version, .. }) if *resource_version == version(live) => {
+            return Verdict::Read;
+        }
+        Some(DeleteAnswer::Changed { times, .. }) if *times >= LOOKS => {
+            return Verdict::Failed(format!("{subject} keeps changing while it is to be deleted"));
+        }
+        Some(DeleteAnswer::Changed { .. }) => {}
         Some(DeleteAnswer::Absent) => return Verdict::Gone,
         Some(DeleteAnswer::Accepted) => return Verdict::Terminating,
         Some(DeleteAnswer::Failed(failure)) => {
@@ -169,6 +265,7 @@ pub(super) fn verdict(context: &Context<'_>, target: &Watched, why: &str) -> Ver
     Verdict::Delete(Delete {
         target: target.clone(),
         uid: live.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned),
+        resource_version: version(live),
         propagation: "Background".to_owned(),
         why: why.to_owned(),
     })

@@ -1,5 +1,6 @@
 //! Taking fields over from kubectl and from what was there before the first apply, as Flux does: their entries in managedFields are
-//! merged into ours, so that the next apply removes what Git does not have.
+//! merged into ours, so that the next apply removes what Git does not have. One thing stays where it is: that pods were asked to restart,
+//! while Git is silent about it; taking that back would restart them once more.
 
 use serde_json::{Map, Value, json};
 use tenure_api::metadata::{BEFORE_FIRST_APPLY, KUBECTL_PREFIX, KUSTOMIZE_CONTROLLER};
@@ -8,10 +9,45 @@ use crate::plan::{TakeOver, Watched};
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The take-over that a live object needs, if it needs one.
-pub(super) fn needed(target: Watched, live: &Value) -> Option<TakeOver> {
+/// What `kubectl rollout restart` writes, and where. It is no setting, but a request that was carried out.
+const RESTARTED_AT: [&str; 5] = [
+    "f:spec",
+    "f:template",
+    "f:metadata",
+    "f:annotations",
+    "f:kubectl.kubernetes.io/restartedAt",
+];
+
+/// The take-over that a live object needs, if it needs one, and the entries of managedFields that it takes.
+pub(super) fn needed(target: Watched, live: &Value, desired: &Value) -> Option<(TakeOver, Vec<Value>)> {
     let entries = live.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let (theirs, mut kept): (Vec<Value>, Vec<Value>) = entries.into_iter().flatten().cloned().partition(is_taken_over);
+    let git_says = desired
+        .pointer("/spec/template/metadata/annotations")
+        .is_some_and(|annotations| annotations.get("kubectl.kubernetes.io/restartedAt").is_some());
+    let (mut theirs, mut kept) = (Vec::new(), Vec::new());
+    for entry in entries.into_iter().flatten() {
+        if !is_taken_over(entry) {
+            kept.push(entry.clone());
+            continue;
+        }
+        let mut taken = entry.clone();
+        let left = match taken.get_mut("fieldsV1") {
+            Some(fields) if !git_says => take_path(fields, &RESTARTED_AT),
+            _ => None,
+        };
+        if let Some(left) = left {
+            let mut entry = entry.clone();
+            if let Some(entry) = entry.as_object_mut() {
+                entry.insert("fieldsV1".to_owned(), left);
+            }
+            kept.push(entry);
+            let nothing_else = taken.get("fieldsV1").is_none_or(is_empty);
+            if nothing_else {
+                continue;
+            }
+        }
+        theirs.push(taken);
+    }
     let last_applied = live
         .pointer("/metadata/annotations")
         .is_some_and(|annotations| annotations.get(LAST_APPLIED).is_some());
@@ -64,11 +100,37 @@ pub(super) fn needed(target: Watched, live: &Value) -> Option<TakeOver> {
     if let Some(version) = live.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
         patch.push(json!({ "op": "replace", "path": "/metadata/resourceVersion", "value": version }));
     }
-    Some(TakeOver {
+    let take_over = TakeOver {
         target,
         from,
         patch: Value::Array(patch),
-    })
+    };
+    Some((take_over, theirs))
+}
+
+/// Takes a path out of a FieldsV1 tree, with the mark of the map that it is in and without what is empty then; returns it as a tree of
+/// its own, if it was there.
+fn take_path(fields: &mut Value, path: &[&str]) -> Option<Value> {
+    let (first, rest) = path.split_first()?;
+    let map = fields.as_object_mut()?;
+    let mut taken = Map::new();
+    if rest.is_empty() {
+        taken.insert((*first).to_owned(), map.remove(*first)?);
+        if let Some(mark) = map.remove(".") {
+            taken.insert(".".to_owned(), mark);
+        }
+    } else {
+        let below = map.get_mut(*first)?;
+        taken.insert((*first).to_owned(), take_path(below, rest)?);
+        if is_empty(below) {
+            map.remove(*first);
+        }
+    }
+    Some(Value::Object(taken))
+}
+
+fn is_empty(fields: &Value) -> bool {
+    fields.as_object().is_none_or(Map::is_empty)
 }
 
 fn is_taken_over(entry: &Value) -> bool {

@@ -1,15 +1,18 @@
-//! The inventory: what is named in it before it is created, while an attempt is under way, and when it has ended.
+//! The inventory: what is named in it before it is applied, while an attempt is under way, and when it has ended.
+//!
+//! What was named and then not created stays named until it is pruned, which finds that it isn't there: that no write of it is still
+//! under way can't be known.
 
-use tenure_api::ObjectId;
+use std::collections::HashSet;
+
 use tenure_api::inventory::{ResourceInventory, ResourceRef, split_api_version};
-use tenure_api::kustomization::KustomizationStatus;
 
 use serde_json::Value;
 
 use super::context::Context;
 use super::desired::Desired;
 use super::prune::Pruned;
-use crate::answer::{Live, WriteAnswer};
+use crate::answer::WriteAnswer;
 use crate::plan::Watched;
 
 /// The inventory while it is not known that everything of it is settled: nothing of it is lost, and what was applied is in it.
@@ -19,8 +22,9 @@ pub(super) fn inventory_so_far<'w>(
 ) -> Option<ResourceInventory> {
     let old = context.status().inventory;
     let mut entries = old.clone().map(|inventory| inventory.entries).unwrap_or_default();
+    let mut named: HashSet<String> = entries.iter().map(|entry| entry.id.clone()).collect();
     let mut add = |id: String, v: String| {
-        if !entries.iter().any(|entry| entry.id == id) {
+        if named.insert(id.clone()) {
             entries.push(ResourceRef { id, v });
         }
     };
@@ -40,18 +44,6 @@ pub(super) fn inventory_so_far<'w>(
     }
 }
 
-/// Takes out what was named before its creation and then refused: it is known not to exist, and no write of it was sent.
-pub(super) fn forget_never_created(context: &Context<'_>, status: &mut KustomizationStatus) {
-    let Some(inventory) = &mut status.inventory else { return };
-    inventory.entries.retain(|entry| {
-        let Ok(id) = entry.id.parse::<ObjectId>() else {
-            return true;
-        };
-        let absent = matches!(context.live(&id), Some(Live::Absent));
-        !absent || context.snapshot.attempt.applied.contains_key(&id)
-    });
-}
-
 /// The inventory when everything desired was applied: that, what is still being deleted, and what could not be looked at.
 pub(super) fn inventory_after(context: &Context<'_>, desired: &Desired, pruned: &Pruned) -> ResourceInventory {
     let entry = |target: &Watched| ResourceRef {
@@ -61,11 +53,7 @@ pub(super) fn inventory_after(context: &Context<'_>, desired: &Desired, pruned: 
     let mut entries: Vec<ResourceRef> = desired.objects.iter().map(|object| entry(&object.target)).collect();
     entries.extend(pruned.remaining.iter().map(entry));
     let old = context.status().inventory.unwrap_or_default();
-    entries.extend(old.entries.into_iter().filter(|entry| {
-        desired
-            .unknown
-            .iter()
-            .any(|(unknown, _)| unknown.to_string() == entry.id)
-    }));
+    let unknown: HashSet<String> = desired.unknown.iter().map(|(unknown, _)| unknown.to_string()).collect();
+    entries.extend(old.entries.into_iter().filter(|entry| unknown.contains(&entry.id)));
     ResourceInventory { entries }
 }

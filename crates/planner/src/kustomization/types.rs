@@ -1,16 +1,20 @@
 //! The Snapshot of a Kustomization: everything that its plan may depend on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tenure_api::{Condition, Kustomization, ObjectId};
-use tenure_tenancy::Placement;
+use tenure_api::metadata::ALLOW_DELETION;
+use tenure_api::{Condition, Kustomization, ObjectId, ObjectMeta};
+use tenure_tenancy::{Ending, Placement};
 
+use super::guard::{Allowed, Guards};
+use super::siblings::{Rival, Survey, Turnover};
 use crate::answer::{DeleteAnswer, KindAnswer, Live, WriteAnswer};
 use crate::object::RenderedObject;
 use crate::overlay::Overlay;
-use crate::plan::KindReference;
+use crate::plan::{KindReference, Watched};
 
 /// What is known when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +32,9 @@ pub struct Snapshot {
     /// Whether the ServiceAccount that it acts as exists.
     #[serde(default)]
     pub service_account: ServiceAccountFacts,
+    /// What is ending around it; looked at only when it is being deleted.
+    #[serde(default)]
+    pub endings: Endings,
     /// Which kinds the cluster serves: answers to [`crate::Step::ResolveKinds`]. Those `Unknown` are to be forgotten between attempts.
     #[serde(default, with = "kinds_as_list")]
     pub kinds: BTreeMap<KindReference, KindAnswer>,
@@ -35,6 +42,18 @@ pub struct Snapshot {
     /// this attempt must not be here.
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
+    /// What is not deleted unasked.
+    #[serde(default)]
+    pub guards: Guards,
+    /// The objects of `live` whose labels name another Kustomization that has them in its inventory: by whom, a key of `rivals`.
+    #[serde(default)]
+    pub owners: BTreeMap<ObjectId, String>,
+    /// Those Kustomizations.
+    #[serde(default)]
+    pub rivals: BTreeMap<String, Rival>,
+    /// The answer to [`crate::Step::Survey`], kept up to date in this attempt.
+    #[serde(default)]
+    pub survey: Option<Survey>,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
     /// What the last plan left.
@@ -54,12 +73,21 @@ pub struct Attempt {
     /// Value of the annotation `reconcile.fluxcd.io/requestedAt` when it began.
     #[serde(default)]
     pub requested_at: Option<String>,
+    /// Value of the annotation `tenure.dev/allow-deletion` when it began.
+    #[serde(default)]
+    pub allowed: Option<String>,
     /// What was rendered.
     #[serde(default)]
     pub rendered: Option<Rendered>,
+    /// When that was there: `spec.timeout` counts from then. Renderings of one tenant wait for each other, which is nobody's fault.
+    #[serde(default)]
+    pub rendered_at: Option<Timestamp>,
     /// Answers to dry-runs.
     #[serde(default)]
     pub dry_runs: BTreeMap<ObjectId, WriteAnswer>,
+    /// Answers to trials of a creation, by the object that is to be made anew.
+    #[serde(default)]
+    pub tried: BTreeMap<ObjectId, WriteAnswer>,
     /// Answers to applies.
     #[serde(default)]
     pub applied: BTreeMap<ObjectId, WriteAnswer>,
@@ -79,13 +107,22 @@ impl Attempt {
             started: now,
             generation: kustomization.metadata.generation,
             requested_at: crate::requested_at(&kustomization.metadata),
+            allowed: allowed_deletion(&kustomization.metadata),
             rendered: None,
+            rendered_at: None,
             dry_runs: BTreeMap::new(),
+            tried: BTreeMap::new(),
             applied: BTreeMap::new(),
             taken_over: BTreeMap::new(),
             deleted: BTreeMap::new(),
         }
     }
+}
+
+/// The value of the annotation `tenure.dev/allow-deletion`.
+#[must_use]
+pub fn allowed_deletion(metadata: &ObjectMeta) -> Option<String> {
+    metadata.annotations.as_ref()?.get(ALLOW_DELETION).cloned()
 }
 
 /// What is known of the source.
@@ -164,10 +201,24 @@ pub enum ServiceAccountFacts {
     NotLooked,
     /// It exists and a token was given.
     Usable,
-    /// It does not exist.
+    /// The API server said that it does not exist.
     NotFound,
-    /// It exists, but no token was given.
-    Refused(String),
+    /// No token is given any more, as its namespace is being deleted: that is not taken back.
+    NamespaceEnds(String),
+    /// A token was refused; somebody may allow it again.
+    Forbidden(String),
+    /// It isn't known: no answer, overload, or an answer that says nothing about it.
+    Unanswered(String),
+}
+
+/// What is known to be ending around a Kustomization that is being deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Endings {
+    /// Its own namespace, or the Tenant that it belongs to.
+    pub own: Option<Ending>,
+    /// The namespaces named in its inventory that are being deleted: what is in them goes without it.
+    pub namespaces: BTreeSet<String>,
 }
 
 /// What was rendered.
@@ -209,12 +260,67 @@ pub struct Memory {
     pub changes: BTreeMap<ObjectId, String>,
     /// Fields that were found changed in that attempt, before a take-over made it impossible to tell by whom.
     pub drift: BTreeMap<ObjectId, Vec<DriftedField>>,
+    /// The entries of managedFields that were taken over in that attempt: afterwards the object no longer tells whose they were.
+    pub taken: BTreeMap<ObjectId, Vec<serde_json::Value>>,
+    /// Objects that were dry-run once more after a take-over, to see what the apply will take away.
+    pub looked_again: BTreeSet<ObjectId>,
     /// When the attempt began that [`Memory::changes`] is about.
     pub attempt: Option<Timestamp>,
     /// Since when these objects are waited for; a restart of the attempt does not restart the clock.
     pub waiting: Option<Waiting>,
+    /// What was last allowed to be deleted, so that an attempt that fails half-way goes on.
+    pub allowed: Option<Allowed>,
+    /// Since when a prune waits for other Kustomizations of the same source.
+    pub prune_waiting: Option<Waiting>,
+    /// What it gains and drops with the revision at hand: for others to know, not for itself.
+    #[serde(skip)]
+    pub turnover: Option<Arc<Turnover>>,
     /// How many attempts in a row ended for want of an answer.
     pub transient_failures: u32,
+    /// The last attempt failed: when it is tried again, and what for.
+    pub retry: Option<Retry>,
+    /// When the attempt began that is under way: one that was found to be due goes on to its end.
+    pub trying: Option<Timestamp>,
+}
+
+/// A failed attempt, and when the next one is due.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// When it began.
+    pub attempt: Timestamp,
+    /// What it was made for: once that changes, the next is due at once.
+    pub asked: Asked,
+    /// Digest of what it met besides objects.
+    pub surroundings: String,
+    /// The state of every object that it looked at.
+    pub live: BTreeMap<ObjectId, String>,
+    /// What is watched meanwhile.
+    pub watch: Vec<Watched>,
+    /// When the next is due if something that it met has changed.
+    pub soon: Timestamp,
+    /// When the next is due otherwise.
+    pub until: Timestamp,
+    /// How many in a row have failed that were made for the same.
+    pub times: u32,
+}
+
+/// What an attempt is made for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Asked {
+    /// Uid of the Kustomization: a namesake owes nothing to the one before.
+    pub uid: Option<String>,
+    /// Generation of the Kustomization.
+    pub generation: Option<i64>,
+    /// Value of the annotation `reconcile.fluxcd.io/requestedAt`.
+    pub requested_at: Option<String>,
+    /// Value of the annotation `tenure.dev/allow-deletion`.
+    pub allowed: Option<String>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// What the source holds.
+    pub artifact: Option<ArtifactFacts>,
 }
 
 /// A field that somebody else changed.
@@ -236,6 +342,8 @@ pub struct Waiting {
     pub generation: Option<i64>,
     /// Since when.
     pub since: Timestamp,
+    /// When the attempt began that waits now: everything was applied in it.
+    pub attempt: Timestamp,
 }
 
 /// A pair of digests: this live object was found to be as this desired one wants it.

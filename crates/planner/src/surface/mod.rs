@@ -20,12 +20,12 @@ use tenure_tenancy::surface::tier;
 use tenure_tenancy::{Identity, Placement, identity};
 
 use crate::answer::Live;
-pub use crate::dependents::Attempt;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
+pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Step};
 
-/// A plan for a Surface; nothing is remembered.
-pub type Plan = crate::plan::Plan<()>;
+/// A plan for a Surface.
+pub type Plan = crate::plan::Plan<Memory>;
 
 /// How soon it is asked again who may act, when nothing told that it changed.
 const IDENTITY_INTERVAL: Duration = Duration::from_secs(30);
@@ -46,6 +46,9 @@ pub struct Snapshot {
     pub live: BTreeMap<ObjectId, Live>,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
+    /// What the last plan left.
+    #[serde(default)]
+    pub memory: Memory,
 }
 
 /// What to do about a Surface.
@@ -53,7 +56,8 @@ pub struct Snapshot {
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let metadata = &snapshot.surface.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    let mut plan = Plan::idle(subject(snapshot), ());
+    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    plan.memory.forget_old(now);
     if metadata.deletion_timestamp.is_some() {
         plan.next = Next::Forget;
         return plan;
@@ -96,7 +100,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let children = children::children(&snapshot.surface, tier, account.name());
     plan.identity = Some(Identity::Controller);
     plan.watch = children.iter().map(|child| child.wanted.watched()).collect();
-    match write(snapshot, &children, &mut plan) {
+    match write(snapshot, now, &children, &mut plan) {
         Err(problems) => status::not_written(snapshot, now, tier, &identity, &children, plan, problems),
         Ok(()) if !plan.steps.is_empty() => {
             plan.next = Next::Again;
@@ -107,12 +111,19 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 }
 
 /// What to write and delete; an error names what cannot be.
-fn write(snapshot: &Snapshot, children: &[children::Child], plan: &mut Plan) -> Result<(), Vec<String>> {
+fn write(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    children: &[children::Child],
+    plan: &mut Plan,
+) -> Result<(), Vec<String>> {
     let mut problems = Vec::new();
-    let dependents = Dependents {
+    let mut dependents = Dependents {
         owner: "Surface",
         live: &snapshot.live,
         attempt: &snapshot.attempt,
+        memory: &mut plan.memory,
+        now,
     };
     let judge = |live: &Value, wanted: &Wanted| {
         if !is_child(snapshot, live) {

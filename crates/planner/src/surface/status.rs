@@ -56,7 +56,7 @@ pub(super) fn refused(
     message: String,
     again: Option<Duration>,
 ) -> Plan {
-    let mut plan = Plan::idle(subject(snapshot), ());
+    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
     let mut status = snapshot.surface.status.clone().unwrap_or_default();
     place(&mut status, tier, None);
     condition::remove(&mut status.conditions, condition::RECONCILING);
@@ -136,7 +136,8 @@ pub(super) fn not_written(
     }
     plan.steps.clear();
     plan.status = changed(snapshot, &status);
-    plan.next = Next::Done(Some(later(now, RETRY_INTERVAL)));
+    let at = later(now, RETRY_INTERVAL);
+    plan.next = Next::Done(Some(plan.memory.next().map_or(at, |next| next.min(at))));
     plan
 }
 

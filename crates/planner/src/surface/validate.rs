@@ -8,11 +8,13 @@ use tenure_api::{Surface, reason};
 use tenure_tenancy::{Denial, Placement, reach};
 
 use super::children::kustomization_names;
+use crate::maxima;
 
 /// Checks the spec.
 pub(super) fn validate(surface: &Surface, placement: &Placement) -> Result<(), Denial> {
     let invalid = |message: String| Denial::because(reason::INVALID_SPEC, message);
     let sources = &surface.spec.sources;
+    maxima::of_surface(surface).map_err(invalid)?;
     if sources.is_empty() {
         return Err(invalid(
             "spec.sources is empty: name at least one repository".to_owned(),

@@ -20,13 +20,13 @@ use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 use tenure_api::{ObjectId, Tenant};
 use tenure_tenancy::{Identity, Realm, TenantFacts};
 
-use crate::answer::{Live, WriteAnswer};
-pub use crate::dependents::Attempt;
+use crate::answer::Live;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
+pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Step};
 
-/// A plan for a Tenant; nothing is remembered.
-pub type Plan = crate::plan::Plan<()>;
+/// A plan for a Tenant.
+pub type Plan = crate::plan::Plan<Memory>;
 
 /// The kind that wants them.
 const OWNER: &str = "Tenant";
@@ -47,6 +47,9 @@ pub struct Snapshot {
     pub live: BTreeMap<ObjectId, Live>,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
+    /// What the last plan left.
+    #[serde(default)]
+    pub memory: Memory,
 }
 
 /// What to do about a Tenant.
@@ -54,7 +57,8 @@ pub struct Snapshot {
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let metadata = &snapshot.tenant.metadata;
     let facts = TenantFacts::from(&snapshot.tenant);
-    let mut plan = Plan::idle(format!("Tenant/{}", facts.name), ());
+    let mut plan = Plan::idle(format!("Tenant/{}", facts.name), snapshot.memory.clone());
+    plan.memory.forget_old(now);
     if metadata.deletion_timestamp.is_some() {
         plan.next = Next::Forget;
         return plan;
@@ -68,14 +72,12 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 
     // Namespaces first: what is in them needs them.
     let taken = namespaces::take(snapshot, &facts, &mut plan, &mut problems);
-    let mut steps = Vec::new();
-    for wanted in &taken.wanted {
-        match snapshot.attempt.applied.get(&wanted.id) {
-            None => steps.push(wanted.apply(OWNER)),
-            Some(WriteAnswer::Done(_)) => {}
-            Some(WriteAnswer::Failed(failure)) => problems.push(dependents::failed(&wanted.id, "apply", failure)),
-        }
-    }
+    let mut dependents = dependents(snapshot, now, &mut plan.memory);
+    let steps: Vec<Step> = taken
+        .wanted
+        .iter()
+        .filter_map(|wanted| dependents.write(wanted, &mut problems))
+        .collect();
     if !steps.is_empty() {
         plan.steps = steps;
         plan.next = Next::Again;
@@ -84,7 +86,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 
     let wanted = bindings::wanted(snapshot, &facts, &taken, &mut problems);
     plan.watch = wanted.iter().map(Wanted::watched).collect();
-    let steps = write(snapshot, &wanted, &mut plan, &mut problems);
+    let steps = write(snapshot, now, &wanted, &mut plan, &mut problems);
     if !steps.is_empty() {
         plan.steps = steps;
         plan.next = Next::Again;
@@ -94,12 +96,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 }
 
 /// What to read, write and delete so that what is wanted is there and nothing besides.
-fn write(snapshot: &Snapshot, wanted: &[Wanted], plan: &mut Plan, problems: &mut Vec<String>) -> Vec<Step> {
-    let dependents = Dependents {
-        owner: OWNER,
-        live: &snapshot.live,
-        attempt: &snapshot.attempt,
-    };
+fn write(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    wanted: &[Wanted],
+    plan: &mut Plan,
+    problems: &mut Vec<String>,
+) -> Vec<Step> {
+    let mut dependents = dependents(snapshot, now, &mut plan.memory);
     let judge = |live: &Value, wanted: &Wanted| {
         let role_is_another =
             live.get("roleRef").is_some() && live.pointer("/roleRef/name") != wanted.object.pointer("/roleRef/name");
@@ -123,6 +127,16 @@ fn write(snapshot: &Snapshot, wanted: &[Wanted], plan: &mut Plan, problems: &mut
     );
     steps.extend(stale.into_iter().map(Step::Delete));
     steps
+}
+
+fn dependents<'a>(snapshot: &'a Snapshot, now: Timestamp, memory: &'a mut Memory) -> Dependents<'a> {
+    Dependents {
+        owner: OWNER,
+        live: &snapshot.live,
+        attempt: &snapshot.attempt,
+        memory,
+        now,
+    }
 }
 
 /// Whether an object was made for this very Tenant: labels, and an ownerReference with its uid.

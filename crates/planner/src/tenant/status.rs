@@ -91,7 +91,8 @@ pub(super) fn end(snapshot: &Snapshot, now: Timestamp, taken: &Taken, problems: 
     plan.next = if problems.is_empty() {
         Next::Done(None)
     } else {
-        Next::Done(Some(later(now, RETRY_INTERVAL)))
+        let at = later(now, RETRY_INTERVAL);
+        Next::Done(Some(plan.memory.next().map_or(at, |next| next.min(at))))
     };
     for problem in problems {
         plan.withheld.push(Withheld {

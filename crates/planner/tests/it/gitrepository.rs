@@ -217,3 +217,26 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
     torn.repository.spec.secret_ref = None;
     assert!(matches!(planned(&torn, start()).steps.as_slice(), [Step::Fetch(_)]));
 }
+
+#[test]
+fn a_password_in_the_url_is_in_no_plan() {
+    let url = "https://user:sesame@example.com/r.git";
+    let snapshot = snapshot(json!({ "url": url, "interval": "10m" }));
+    let plan = planned(&snapshot, start());
+    let [Step::Fetch(request)] = plan.steps.as_slice() else {
+        panic!("{plan}");
+    };
+    assert_eq!(request.url.reveal(), url, "who fetches is told all of it");
+    let printed = [
+        plan.to_string(),
+        format!("{plan:?}"),
+        json!(plan).to_string(),
+        format!("{:?}", snapshot.repository.spec),
+    ];
+    for printed in printed {
+        assert!(
+            printed.contains("https://example.com/r.git") && !printed.contains("sesame"),
+            "{printed}"
+        );
+    }
+}

@@ -11,7 +11,9 @@
 
 mod gitrepository;
 mod health;
+mod maxima;
 mod scenarios;
+mod siblings;
 mod surface;
 mod tenant;
 mod world;

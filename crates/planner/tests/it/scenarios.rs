@@ -10,15 +10,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_api::condition::{self, Condition};
 use tenure_api::{Kustomization, KustomizationStatus, ObjectId};
+use tenure_planner::answer::DeleteAnswer;
 use tenure_planner::kustomization::{
-    ArtifactFacts, Attempt, DependencyFacts, Memory, RenderFailure, Rendered, ServiceAccountFacts, Snapshot,
-    SourceFacts, plan,
+    ArtifactFacts, Attempt, DependencyFacts, Endings, Guards, Memory, RenderFailure, Rendered, Rival,
+    ServiceAccountFacts, Snapshot, SourceFacts, Survey, plan,
 };
-use tenure_planner::object::{Origin, RenderedObject};
-use tenure_planner::{FinalizerChange, Next, Step, invariants};
+use tenure_planner::{FinalizerChange, Live, Next, Step, invariants};
 use tenure_tenancy::{Placement, Realm};
 
-use crate::world::{Refusal, World};
+use crate::world::{Refusal, World, rendered};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -32,6 +32,8 @@ struct Scenario {
     revisions: BTreeMap<String, Build>,
     #[serde(default)]
     unknown_kinds: Vec<String>,
+    #[serde(default)]
+    guards: Guards,
     script: Vec<Act>,
 }
 
@@ -58,24 +60,42 @@ enum Act {
         id: ObjectId,
         patch: Value,
         manager: String,
+        /// The watch hasn't told of it yet.
+        #[serde(default)]
+        unseen: bool,
     },
     /// Somebody deletes.
     Remove(ObjectId),
     Refuse(Refusal),
     /// No more refusals.
     Allow,
-    /// These kinds are not served.
+    /// These kinds are not served, and no objects of them are left.
     UnknownKinds(Vec<String>),
     /// A merge patch of the Kustomization's spec.
     Spec(Value),
     /// The annotation `reconcile.fluxcd.io/requestedAt`.
     Request(String),
+    /// The annotation `tenure.dev/allow-deletion`: the digest that the Ready condition names.
+    AllowDeletion,
     /// The Kustomization is deleted.
     Delete,
     /// The process dies: its memory and the attempt are lost.
     Crash,
     /// The ServiceAccount, or that it is gone.
     ServiceAccount(ServiceAccountFacts),
+    /// Another Kustomization owns an object, by its labels and its own inventory.
+    Owner {
+        id: ObjectId,
+        rival: Box<Rival>,
+    },
+    /// What a look at the other Kustomizations of its source shows.
+    Siblings(Survey),
+    /// The status can't be written that often.
+    StatusFails(u32),
+    /// Tenants and namespaces are these now.
+    Realm(Realm),
+    /// What is ending around it.
+    Endings(Endings),
     /// A dependency's state: whether it is ready.
     Dependency {
         name: String,
@@ -85,6 +105,16 @@ enum Act {
     Forge(Vec<String>),
     /// That many writes may have happened since the last of these.
     Writes(u64),
+    /// Something wakes it that often in a row: it is planned each time, and nothing of that is told.
+    Wakes(u32),
+    /// That many requests were made since the last of these.
+    Requests(u64),
+    /// That many events were emitted since the last of these.
+    Events(u64),
+    /// Every request takes that many seconds.
+    Slow(i64),
+    /// These are what the last plan watches.
+    Watches(Vec<ObjectId>),
 }
 
 struct Player {
@@ -95,6 +125,13 @@ struct Player {
     account: String,
     keep_attempt: bool,
     counted_writes: u64,
+    status_fails: u32,
+    requests: u64,
+    events: u64,
+    request_takes: SignedDuration,
+    watched: Vec<ObjectId>,
+    begun: bool,
+    siblings: Survey,
 }
 
 #[test]
@@ -139,8 +176,13 @@ fn play(name: &str, scenario: Scenario) -> String {
         source: SourceFacts::NotFound,
         dependencies: BTreeMap::new(),
         service_account: ServiceAccountFacts::Usable,
+        endings: Endings::default(),
+        owners: BTreeMap::new(),
+        rivals: BTreeMap::new(),
+        survey: None,
         kinds: BTreeMap::new(),
         live: BTreeMap::new(),
+        guards: scenario.guards,
         attempt: Attempt::begin(now, &kustomization),
         memory: Memory::default(),
         kustomization,
@@ -155,6 +197,13 @@ fn play(name: &str, scenario: Scenario) -> String {
         account: String::new(),
         keep_attempt: false,
         counted_writes: 0,
+        status_fails: 0,
+        requests: 0,
+        events: 0,
+        request_takes: SignedDuration::ZERO,
+        watched: Vec::new(),
+        begun: false,
+        siblings: Survey::default(),
     };
     for act in scenario.script {
         player.act(name, act);
@@ -194,10 +243,17 @@ impl Player {
                 writeln!(self.account, "# {seconds}s pass").unwrap();
                 self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
             }
-            Act::Change { id, patch, manager } => {
+            Act::Change {
+                id,
+                patch,
+                manager,
+                unseen,
+            } => {
                 writeln!(self.account, "# {manager} changes {}: {patch}", id.subject()).unwrap();
                 self.world.change(&id, &patch, &manager, self.now);
-                self.watch();
+                if !unseen {
+                    self.watch();
+                }
             }
             Act::Remove(id) => {
                 writeln!(self.account, "# somebody deletes {}", id.subject()).unwrap();
@@ -206,7 +262,7 @@ impl Player {
             }
             Act::Refuse(refusal) => self.world.refusals.push(refusal),
             Act::Allow => self.world.refusals.clear(),
-            Act::UnknownKinds(kinds) => self.world.unknown_kinds = kinds,
+            Act::UnknownKinds(kinds) => self.world.undefine(kinds),
             Act::Spec(patch) => {
                 writeln!(self.account, "# spec changes: {patch}").unwrap();
                 let mut object = serde_json::to_value(&self.snapshot.kustomization).unwrap();
@@ -220,6 +276,14 @@ impl Player {
                 let annotations = self.snapshot.kustomization.metadata.annotations.get_or_insert_default();
                 annotations.insert("reconcile.fluxcd.io/requestedAt".to_owned(), token);
             }
+            Act::AllowDeletion => {
+                let status = self.snapshot.kustomization.status.clone().unwrap_or_default();
+                let ready = condition::find(&status.conditions, condition::READY).unwrap();
+                let (_, digest) = ready.message.rsplit_once("tenure.dev/allow-deletion=").unwrap();
+                writeln!(self.account, "# the deletion is allowed").unwrap();
+                let annotations = self.snapshot.kustomization.metadata.annotations.get_or_insert_default();
+                annotations.insert("tenure.dev/allow-deletion".to_owned(), digest.to_owned());
+            }
             Act::Delete => {
                 writeln!(self.account, "# the Kustomization is deleted").unwrap();
                 self.snapshot.kustomization.metadata.deletion_timestamp = Some(tenure_api::Time(self.now));
@@ -230,7 +294,48 @@ impl Player {
                 self.snapshot.live.clear();
                 self.keep_attempt = false;
             }
-            Act::ServiceAccount(facts) => self.snapshot.service_account = facts,
+            Act::ServiceAccount(facts) => {
+                writeln!(self.account, "# the ServiceAccount: {facts:?}").unwrap();
+                self.snapshot.service_account = facts;
+            }
+            Act::Owner { id, rival } => {
+                let key = format!("{}/{}", rival.namespace, rival.name);
+                writeln!(self.account, "# {} is owned by {key}", id.subject()).unwrap();
+                let labels = json!({
+                    "kustomize.toolkit.fluxcd.io/name": rival.name, "kustomize.toolkit.fluxcd.io/namespace": rival.namespace,
+                });
+                let patch = json!({ "metadata": { "labels": labels } });
+                self.world.change(&id, &patch, "kustomize-controller", self.now);
+                self.watch();
+                self.snapshot.owners.insert(id, key.clone());
+                self.snapshot.rivals.insert(key, *rival);
+            }
+            Act::Siblings(survey) => {
+                writeln!(
+                    self.account,
+                    "# siblings: {:?}, {:?}, {:?}",
+                    survey.wanted, survey.behind, survey.behind_us
+                )
+                .unwrap();
+                if let Some(known) = &mut self.snapshot.survey {
+                    let asked = std::mem::take(&mut known.asked);
+                    *known = Survey {
+                        asked,
+                        ..survey.clone()
+                    };
+                }
+                self.siblings = survey;
+            }
+            Act::StatusFails(times) => self.status_fails = times,
+            Act::Realm(realm) => {
+                writeln!(self.account, "# Tenants and namespaces change").unwrap();
+                let namespace = self.snapshot.kustomization.metadata.namespace.clone().unwrap();
+                self.snapshot.placement = realm.place(&namespace);
+            }
+            Act::Endings(endings) => {
+                writeln!(self.account, "# {endings:?}").unwrap();
+                self.snapshot.endings = endings;
+            }
             Act::Dependency { name, ready } => {
                 let status = if ready { "True" } else { "False" };
                 let conditions: Vec<Condition> = serde_json::from_value(json!([{
@@ -257,6 +362,27 @@ impl Player {
                 let written = self.world.writes - self.counted_writes;
                 assert_eq!(written, expected, "{name}: writes to the cluster\n{}", self.account);
                 self.counted_writes = self.world.writes;
+            }
+            Act::Wakes(times) => {
+                writeln!(self.account, "# woken {times} times").unwrap();
+                let told = self.account.len();
+                for _ in 0..times {
+                    self.now = self.now.checked_add(SignedDuration::from_millis(1)).unwrap();
+                    self.reconcile(name);
+                    self.account.truncate(told);
+                }
+            }
+            Act::Requests(expected) => {
+                let made = std::mem::take(&mut self.requests);
+                assert_eq!(made, expected, "{name}: requests\n{}", self.account);
+            }
+            Act::Slow(seconds) => self.request_takes = SignedDuration::from_secs(seconds),
+            Act::Watches(expected) => {
+                assert_eq!(self.watched, expected, "{name}: watches\n{}", self.account);
+            }
+            Act::Events(expected) => {
+                let emitted = std::mem::take(&mut self.events);
+                assert_eq!(emitted, expected, "{name}: events\n{}", self.account);
             }
         }
     }
@@ -292,14 +418,25 @@ impl Player {
             if let Some(FinalizerChange::Add(finalizer)) = &plan.finalizer {
                 self.snapshot.kustomization.metadata.finalizers = Some(vec![finalizer.clone()]);
             }
+            // As the shell: a status that is a condition is stored first, and whatever can't be stored is planned again.
+            if plan.status_first && !self.store_status(name, &plan) {
+                continue;
+            }
+            self.events += u64::try_from(plan.events.len()).unwrap();
+            self.watched = plan.watch.iter().map(|watched| watched.id.clone()).collect();
             for step in &plan.steps {
+                if !matches!(step, Step::Render(_) | Step::ResolveKinds(_)) {
+                    // What is not begun in time has no answer.
+                    if plan.deadline.is_some_and(|deadline| self.now >= deadline) {
+                        break;
+                    }
+                    self.requests += 1;
+                    self.now = self.now.checked_add(self.request_takes).unwrap();
+                }
                 self.execute(step);
             }
-            if let Some(status) = &plan.status {
-                let status: KustomizationStatus = serde_json::from_value(status.clone()).unwrap();
-                self.check_conditions(name, &status);
-                self.account_status(&status);
-                self.snapshot.kustomization.status = Some(status);
+            if !plan.status_first && !self.store_status(name, &plan) {
+                continue;
             }
             self.snapshot.memory = plan.memory.clone();
             match plan.next {
@@ -311,10 +448,10 @@ impl Player {
                 }
                 Next::Done(_) | Next::Forget => {
                     self.keep_attempt = false;
-                    // What is no longer watched is no longer known.
-                    self.snapshot
-                        .live
-                        .retain(|id, _| plan.watch.iter().any(|watched| watched.id == *id));
+                    // What is no longer watched, or could not be, is no longer known.
+                    self.snapshot.live.retain(|id, live| {
+                        !matches!(live, Live::Failed(_)) && plan.watch.iter().any(|watched| watched.id == *id)
+                    });
                     return;
                 }
             }
@@ -322,9 +459,30 @@ impl Player {
         panic!("{name}: it never ends\n{}", self.account);
     }
 
+    /// Whether the plan's status, if it has one, was stored.
+    fn store_status(&mut self, name: &str, plan: &tenure_planner::kustomization::Plan) -> bool {
+        let Some(status) = &plan.status else { return true };
+        if self.status_fails > 0 {
+            self.status_fails -= 1;
+            writeln!(self.account, "# the status can't be written").unwrap();
+            return false;
+        }
+        let status: KustomizationStatus = serde_json::from_value(status.clone()).unwrap();
+        self.check_conditions(name, &status);
+        self.account_status(&status);
+        self.snapshot.kustomization.status = Some(status);
+        true
+    }
+
     fn begin(&mut self) {
-        self.snapshot.attempt = Attempt::begin(self.now, &self.snapshot.kustomization);
+        // No two attempts begin at the same time.
+        let at_once = self.snapshot.attempt.started >= self.now && self.begun;
+        let now = self.snapshot.attempt.started.max(self.now);
+        let now = now + SignedDuration::from_nanos(i64::from(at_once));
+        self.begun = true;
+        self.snapshot.attempt = Attempt::begin(now, &self.snapshot.kustomization);
         self.snapshot.kinds.clear();
+        self.snapshot.survey = None;
     }
 
     fn check_conditions(&self, name: &str, status: &KustomizationStatus) {
@@ -395,13 +553,19 @@ impl Player {
                 let answer = self.world.dry_run(apply);
                 self.snapshot.attempt.dry_runs.insert(apply.id.clone(), answer);
             }
+            Step::Try(apply) => {
+                let answer = self.world.try_creation(apply);
+                self.snapshot.attempt.tried.insert(apply.id.clone(), answer);
+            }
             Step::Apply(apply) => {
                 let answer = self.world.apply(apply, self.now);
                 self.snapshot.attempt.applied.insert(apply.id.clone(), answer);
                 self.watch();
             }
             Step::TakeOver(take_over) => {
-                let answer = self.world.take_over(&take_over.target.id, &take_over.from, self.now);
+                let answer = self
+                    .world
+                    .take_over(&take_over.target.id, &take_over.from, &take_over.patch, self.now);
                 self.snapshot
                     .attempt
                     .taken_over
@@ -409,27 +573,17 @@ impl Player {
                 self.watch();
             }
             Step::Delete(delete) => {
-                let answer = self.world.delete(&delete.target.id, delete.uid.as_deref());
-                self.snapshot.attempt.deleted.insert(delete.target.id.clone(), answer);
+                let answer = self.world.delete(delete);
+                DeleteAnswer::put(&mut self.snapshot.attempt.deleted, delete.target.id.clone(), answer);
                 self.watch();
+            }
+            Step::Survey(request) => {
+                self.snapshot.survey = Some(Survey {
+                    asked: request.ids.clone(),
+                    ..self.siblings.clone()
+                });
             }
             Step::Fetch(_) => panic!("a Kustomization fetches nothing"),
         }
-    }
-}
-
-fn rendered(object: &Value, index: usize, target_namespace: Option<&str>) -> RenderedObject {
-    let mut object = object.clone();
-    let cluster =
-        ["Namespace", "ClusterRole", "CustomResourceDefinition"].contains(&object["kind"].as_str().unwrap_or_default());
-    if let Some(namespace) = target_namespace.filter(|_| !cluster) {
-        object["metadata"]["namespace"] = json!(namespace);
-    }
-    RenderedObject {
-        object: tenure_planner::Object(object),
-        origin: Origin {
-            path: "app.yaml".to_owned(),
-            line: u32::try_from(index * 10 + 1).unwrap(),
-        },
     }
 }

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_planner::surface::{Attempt, Plan, Snapshot, plan};
+use tenure_planner::answer::{Failure, Reason};
+use tenure_planner::surface::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Step, WriteAnswer, invariants};
 use tenure_tenancy::Realm;
 
@@ -31,6 +32,7 @@ fn snapshot(namespace: &str, spec: Value) -> Snapshot {
         placement: realm.place(namespace),
         live: std::collections::BTreeMap::new(),
         attempt: Attempt::begin(now(), &surface.metadata),
+        memory: Memory::default(),
         surface,
     }
 }
@@ -258,4 +260,57 @@ fn the_status_says_what_the_failing_source_says() {
         ready.contains("Ready=True ReconciliationSucceeded: 1 source is applied"),
         "{ready}"
     );
+}
+
+#[test]
+fn a_refused_write_waits_for_its_time_whatever_wakes_the_surface() {
+    let spec = json!({ "sources": [{ "name": "base", "url": "https://example.com/base.git", "path": "deploy" }] });
+    let mut snapshot = snapshot("blue", spec);
+    let start = now();
+    let mut writes = 0;
+    let mut events = 0;
+    // A wake every ten milliseconds for a minute; every write is refused.
+    for wake in 0..6_000_i64 {
+        let at = start.checked_add(jiff::SignedDuration::from_millis(wake * 10)).unwrap();
+        snapshot.attempt = Attempt::begin(at, &snapshot.surface.metadata);
+        loop {
+            let plan = plan(&snapshot, at);
+            assert_eq!(invariants::of_any(&plan), Vec::<String>::new(), "{plan}");
+            snapshot.memory = plan.memory.clone();
+            events += plan.events.len();
+            if let Some(status) = plan.status {
+                snapshot.surface.status = serde_json::from_value(status).unwrap();
+            }
+            if plan.next != Next::Again {
+                break;
+            }
+            for step in &plan.steps {
+                match step {
+                    Step::Read(target) => drop(snapshot.live.insert(target.id.clone(), Live::Absent)),
+                    Step::Apply(apply) => {
+                        writes += 1;
+                        let failure = Failure {
+                            code: 403,
+                            reason: Reason::Forbidden,
+                            message: "exceeded quota".to_owned(),
+                            ..Failure::default()
+                        };
+                        snapshot
+                            .attempt
+                            .applied
+                            .insert(apply.id.clone(), WriteAnswer::Failed(failure));
+                    }
+                    other => panic!("{other}"),
+                }
+            }
+        }
+    }
+    // Two objects; pauses of 0.5, 1, 2, 4, 8, 16 and 30 seconds.
+    assert_eq!((writes, events), (2 * 7, 1));
+
+    // What is wanted changed: at once.
+    snapshot.surface.metadata.generation = Some(2);
+    snapshot.attempt = Attempt::begin(start, &snapshot.surface.metadata);
+    let plan = planned(&snapshot);
+    assert_eq!(plan.steps.len(), 2, "{plan}");
 }

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_planner::answer::DeleteAnswer;
-use tenure_planner::tenant::{Attempt, Plan, Snapshot, plan};
+use tenure_planner::answer::{DeleteAnswer, Failure, Reason};
+use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Step, WriteAnswer, invariants};
 
 fn now() -> Timestamp {
@@ -22,6 +22,7 @@ fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
             .unwrap(),
         live: std::collections::BTreeMap::new(),
         attempt: Attempt::begin(now(), &tenant.metadata),
+        memory: Memory::default(),
         tenant,
     }
 }
@@ -177,4 +178,38 @@ fn an_administrators_service_account_takes_the_place_of_the_generated_one() {
         "{steps:?}"
     );
     assert!(plan.to_string().contains("Ready=True"), "{plan}");
+}
+
+#[test]
+fn a_refused_write_waits_for_its_time_whatever_wakes_the_tenant() {
+    let mut snapshot = snapshot(json!({ "owners": [{ "kind": "User", "name": "alice" }] }), json!([]));
+    let mut writes = 0;
+    // Namespaces come and go elsewhere, a hundred times a second for a minute; the home namespace may not be made.
+    for wake in 0..6_000_i64 {
+        let at = now().checked_add(jiff::SignedDuration::from_millis(wake * 10)).unwrap();
+        snapshot.attempt = Attempt::begin(at, &snapshot.tenant.metadata);
+        loop {
+            let plan = plan(&snapshot, at);
+            assert_eq!(invariants::of_any(&plan), Vec::<String>::new(), "{plan}");
+            snapshot.memory = plan.memory.clone();
+            if plan.next != Next::Again {
+                break;
+            }
+            for step in &plan.steps {
+                let Step::Apply(apply) = step else { panic!("{step}") };
+                writes += 1;
+                let failure = Failure {
+                    code: 403,
+                    reason: Reason::Forbidden,
+                    message: "cannot create namespaces".to_owned(),
+                    ..Failure::default()
+                };
+                snapshot
+                    .attempt
+                    .applied
+                    .insert(apply.id.clone(), WriteAnswer::Failed(failure));
+            }
+        }
+    }
+    assert_eq!(writes, 7, "pauses of 0.5, 1, 2, 4, 8, 16 and 30 seconds");
 }

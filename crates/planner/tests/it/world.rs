@@ -7,15 +7,15 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectId;
 use tenure_planner::answer::{DeleteAnswer, Failure, KindAnswer, Live, WriteAnswer};
-use tenure_planner::object::Object;
-use tenure_planner::plan::{Apply, KindReference};
+use tenure_planner::object::{Object, Origin, RenderedObject};
+use tenure_planner::plan::{Apply, Delete, KindReference};
 use tenure_tenancy::reach::Scope;
 
 /// What a request is refused with.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Refusal {
-    /// `read`, `dryRun`, `apply` or `delete`.
+    /// `read`, `dryRun`, `try`, `apply` or `delete`.
     pub(crate) verb: String,
     pub(crate) id: ObjectId,
     pub(crate) failure: Failure,
@@ -67,6 +67,7 @@ impl World {
         }
         match self.objects.get(id) {
             Some(stored) => Live::Present(Object(stored.value.clone())),
+            None if self.unknown_kinds.contains(&id.kind) => Live::Unserved,
             None => Live::Absent,
         }
     }
@@ -79,6 +80,13 @@ impl World {
         WriteAnswer::Done(Object(stored.value))
     }
 
+    pub(crate) fn try_creation(&mut self, apply: &Apply) -> WriteAnswer {
+        match self.refused("try", &apply.id) {
+            Some(failure) => WriteAnswer::Failed(failure),
+            None => WriteAnswer::Done(apply.object.clone()),
+        }
+    }
+
     pub(crate) fn apply(&mut self, apply: &Apply, now: Timestamp) -> WriteAnswer {
         if let Some(failure) = self.refused("apply", &apply.id) {
             return WriteAnswer::Failed(failure);
@@ -87,7 +95,7 @@ impl World {
         WriteAnswer::Done(Object(self.store(&apply.id, stored)))
     }
 
-    pub(crate) fn take_over(&mut self, id: &ObjectId, from: &[String], now: Timestamp) -> WriteAnswer {
+    pub(crate) fn take_over(&mut self, id: &ObjectId, from: &[String], patch: &Value, now: Timestamp) -> WriteAnswer {
         let Some(mut stored) = self.objects.get(id).cloned() else {
             panic!("take-over of what is not there")
         };
@@ -102,8 +110,26 @@ impl World {
             .filter(|(name, _)| from.contains(name))
             .cloned()
             .collect();
+        let still = |manager: &str| {
+            let operations = patch.as_array().unwrap().iter();
+            let mut entries = operations.flat_map(|operation| operation["value"].as_array().into_iter().flatten());
+            entries.any(|entry| entry["manager"] == manager)
+        };
         for key in theirs {
-            let (other, _) = stored.managers.remove(&key).unwrap();
+            let (mut other, time) = stored.managers.remove(&key).unwrap();
+            if still(&key.0) {
+                // The one thing that is ever left to somebody.
+                let annotations = other.pointer_mut("/spec/template/metadata/annotations").unwrap();
+                let left = annotations
+                    .as_object_mut()
+                    .unwrap()
+                    .remove("kubectl.kubernetes.io/restartedAt")
+                    .unwrap();
+                let left = json!({ "spec": { "template": { "metadata": { "annotations": {
+                    "kubectl.kubernetes.io/restartedAt": left
+                } } } } });
+                stored.managers.insert(key, (left, time));
+            }
             merge(&mut config, &other);
         }
         stored.managers.insert(ours, (config, now.to_string()));
@@ -117,18 +143,21 @@ impl World {
         WriteAnswer::Done(Object(self.store(id, stored)))
     }
 
-    pub(crate) fn delete(&mut self, id: &ObjectId, uid: Option<&str>) -> DeleteAnswer {
+    pub(crate) fn delete(&mut self, delete: &Delete) -> DeleteAnswer {
+        let id = &delete.target.id;
         if let Some(failure) = self.refused("delete", id) {
             return DeleteAnswer::Failed(failure);
         }
         let Some(stored) = self.objects.get(id) else {
             return DeleteAnswer::Absent;
         };
-        assert_eq!(
-            stored.value["metadata"]["uid"].as_str(),
-            uid,
-            "a delete must carry the uid that was looked at"
-        );
+        let found = |key: &str| stored.value["metadata"][key].as_str();
+        if found("uid") != delete.uid.as_deref() || found("resourceVersion") != delete.resource_version.as_deref() {
+            return DeleteAnswer::Changed {
+                resource_version: delete.resource_version.clone(),
+                times: 1,
+            };
+        }
         self.writes += 1;
         if stored.value.pointer("/metadata/finalizers").is_some() {
             let mut stored = stored.clone();
@@ -164,6 +193,12 @@ impl World {
     /// Somebody deletes.
     pub(crate) fn remove(&mut self, id: &ObjectId) {
         assert!(self.objects.remove(id).is_some(), "{id} is not there");
+    }
+
+    /// What defined these kinds goes, and with it their objects.
+    pub(crate) fn undefine(&mut self, kinds: Vec<String>) {
+        self.objects.retain(|id, _| !kinds.contains(&id.kind));
+        self.unknown_kinds = kinds;
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -307,5 +342,23 @@ fn fields(config: &Value) -> Value {
             Value::Object(entries)
         }
         _ => json!({}),
+    }
+}
+
+/// An object as a build gives it.
+pub(crate) fn rendered(object: &Value, index: usize, target_namespace: Option<&str>) -> RenderedObject {
+    let mut object = object.clone();
+    let cluster =
+        ["Namespace", "ClusterRole", "CustomResourceDefinition"].contains(&object["kind"].as_str().unwrap_or_default());
+    if let Some(namespace) = target_namespace.filter(|_| !cluster) {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    RenderedObject {
+        confidential: false,
+        object: Object(object),
+        origin: Origin {
+            path: "app.yaml".to_owned(),
+            line: u32::try_from(index * 10 + 1).unwrap(),
+        },
     }
 }

@@ -1,0 +1,424 @@
+//! What is said about an object that holds what nobody may read: a Secret, or what was rendered from one.
+//!
+//! The API server quotes values when it refuses them, and so do webhooks and policies. So nothing that they say about such an object is
+//! repeated. The refusal is built again from what can't hold a value: its code and reason, the types of its causes, the fields that they name
+//! as far as the object itself has them, and what is wrong with the object as it can be seen from here. No text is searched for values:
+//! that fails on short ones, and tells by what it leaves out.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use tenure_api::ObjectId;
+use tenure_tenancy::Identity;
+
+use crate::answer::{Cause, CauseKind, Failure, Reason};
+use crate::immutable;
+
+/// What takes the place of the API server's words.
+const NOT_REPEATED: &str = "what the API server says of it is not repeated, since that can quote what the object holds";
+
+/// The most problems that are named.
+const NAMED: usize = 10;
+
+/// Whether an object of this id is a Secret.
+#[must_use]
+pub fn is_secret(id: &ObjectId) -> bool {
+    id.kind == "Secret" && id.group.is_empty()
+}
+
+/// A refused request about a confidential object.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Which object.
+    pub id: &'a ObjectId,
+    /// Who asked.
+    pub identity: &'a Identity,
+    /// What was sent, if it was the object itself.
+    pub object: Option<&'a Value>,
+}
+
+/// The failure without anything that could quote the object.
+#[must_use]
+pub fn rebuilt(failure: Failure, request: Request<'_>) -> Failure {
+    if is_ours(&failure.reason) {
+        return failure;
+    }
+    let causes: Vec<Cause> = failure
+        .causes
+        .iter()
+        .map(|cause| rebuilt_cause(cause, request))
+        .collect();
+    let message = message(&failure, &causes, request);
+    Failure {
+        // A word that isn't known could be anything.
+        reason: match failure.reason {
+            Reason::Other(_) => Reason::Unknown,
+            known => known,
+        },
+        causes,
+        message,
+        ..failure
+    }
+}
+
+/// Whether the message was made here, before or instead of an answer.
+fn is_ours(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Unreachable
+            | Reason::Unanswered
+            | Reason::BadAnswer
+            | Reason::BadObject
+            | Reason::IdentityMissing
+            | Reason::NoKindMatch
+            | Reason::DiscoveryIncomplete
+    )
+}
+
+fn rebuilt_cause(cause: &Cause, request: Request<'_>) -> Cause {
+    let message = if immutable::says_so(cause) {
+        immutable::PLAIN
+    } else {
+        match cause.kind {
+            CauseKind::NotFound => "names what is not there",
+            CauseKind::Required => "has to be set",
+            CauseKind::Duplicate => "is there twice",
+            CauseKind::Invalid => "is not valid",
+            CauseKind::NotSupported => "has none of the values that there are",
+            CauseKind::Forbidden => "is not allowed",
+            CauseKind::TooLong => "is too long",
+            CauseKind::TooMany => "has too many elements",
+            CauseKind::TypeInvalid => "has another type than the field",
+            CauseKind::FieldManagerConflict => "is owned by another field manager",
+            _ => "is refused",
+        }
+    };
+    Cause {
+        kind: match &cause.kind {
+            CauseKind::Other(_) => CauseKind::Unknown,
+            known => known.clone(),
+        },
+        field: request
+            .object
+            .map_or_else(String::new, |object| known_path(object, &cause.field)),
+        message: message.to_owned(),
+    }
+}
+
+fn message(failure: &Failure, causes: &[Cause], request: Request<'_>) -> String {
+    if failure.reason == Reason::Forbidden
+        && let Some(message) = missing_right(failure, request)
+    {
+        return message;
+    }
+    let mut problems: Vec<String> = causes
+        .iter()
+        .filter(|cause| !cause.field.is_empty())
+        .map(|cause| format!("{}: {}", cause.field, cause.message))
+        .collect();
+    if problems.is_empty()
+        && let Some(object) = request.object.filter(|_| is_secret(request.id))
+    {
+        problems = faults(object);
+    }
+    let mut text = String::new();
+    for problem in problems.iter().take(NAMED) {
+        let _written = write!(text, "{problem}; ");
+    }
+    if problems.len() > NAMED {
+        let _written = write!(text, "and {} more; ", problems.len() - NAMED);
+    }
+    text.push_str(NOT_REPEATED);
+    text
+}
+
+/// The authorizer's words, made here: those of the answer are compared with them and not repeated, so that a webhook's can't be among them.
+fn missing_right(failure: &Failure, request: Request<'_>) -> Option<String> {
+    let id = request.id;
+    let account = request.identity.service_account()?;
+    if !is_secret(id) {
+        return None;
+    }
+    ["patch", "create", "get", "delete", "update"].iter().find_map(|verb| {
+        let expected = format!(
+            "secrets \"{}\" is forbidden: User \"system:serviceaccount:{}:{}\" cannot {verb} resource \"secrets\" in API group \"\" in the namespace \"{}\"",
+            id.name,
+            account.namespace(),
+            account.name(),
+            id.namespace,
+        );
+        failure.message.starts_with(&expected).then_some(expected)
+    })
+}
+
+/// The part of a path that the object itself has, or that every Secret has: names of fields and keys, never what stands in them.
+fn known_path(object: &Value, field: &str) -> String {
+    const FIELDS: [&str; 10] = [
+        "metadata",
+        "name",
+        "namespace",
+        "labels",
+        "annotations",
+        "finalizers",
+        "data",
+        "stringData",
+        "type",
+        "immutable",
+    ];
+    let mut path = String::new();
+    let mut at = Some(object);
+    let mut rest = field.trim_start_matches('.');
+    while !rest.is_empty() {
+        if let Some((inner, after)) = rest.strip_prefix('[').and_then(|inside| inside.split_once(']')) {
+            let next = match at {
+                Some(Value::Array(items)) => inner.parse::<usize>().ok().and_then(|index| items.get(index)),
+                Some(Value::Object(fields)) => fields.get(inner),
+                _ => None,
+            };
+            if next.is_none() {
+                break;
+            }
+            let _written = write!(path, "[{inner}]");
+            (at, rest) = (next, after);
+            continue;
+        }
+        rest = rest.trim_start_matches('.');
+        let ends = |name: &str| {
+            rest.strip_prefix(name)
+                .is_some_and(|after| after.is_empty() || after.starts_with(['.', '[']))
+        };
+        // Keys can have dots in them.
+        let fields = at.and_then(Value::as_object);
+        let names = fields.into_iter().flat_map(|fields| fields.keys().map(String::as_str));
+        let Some(name) = names
+            .chain(FIELDS)
+            .filter(|name| ends(name))
+            .max_by_key(|name| name.len())
+        else {
+            break;
+        };
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(name);
+        at = fields.and_then(|fields| fields.get(name));
+        rest = rest.strip_prefix(name).unwrap_or_default();
+    }
+    path
+}
+
+/// What is wrong with a Secret, as can be seen from its own shape.
+fn faults(secret: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut expect = |path: String, value: &Value, wanted: &str| {
+        let found = type_of(value);
+        if found != wanted && found != "null" {
+            faults.push(format!("{path} must be {} and is {}", article(wanted), article(found)));
+        }
+    };
+    for field in ["data", "stringData"] {
+        let Some(value) = secret.get(field) else { continue };
+        expect(field.to_owned(), value, "object");
+        for (key, value) in value.as_object().into_iter().flatten() {
+            expect(format!("{field}.{key}"), value, "string");
+        }
+    }
+    for (pointer, wanted) in [("/type", "string"), ("/immutable", "boolean"), ("/metadata", "object")] {
+        if let Some(value) = secret.pointer(pointer) {
+            expect(pointer.trim_start_matches('/').to_owned(), value, wanted);
+        }
+    }
+    for field in ["labels", "annotations"] {
+        let Some(value) = secret.get("metadata").and_then(|metadata| metadata.get(field)) else {
+            continue;
+        };
+        expect(format!("metadata.{field}"), value, "object");
+        for (key, value) in value.as_object().into_iter().flatten() {
+            expect(format!("metadata.{field}.{key}"), value, "string");
+        }
+    }
+    for (key, value) in secret.get("data").and_then(Value::as_object).into_iter().flatten() {
+        if value.as_str().is_some_and(|text| !is_base64(text)) {
+            faults.push(format!("data.{key} must be base64; stringData takes plain text"));
+        }
+    }
+    faults
+}
+
+fn is_base64(text: &str) -> bool {
+    let digits: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
+    let body = digits.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    let (body, padding) = digits.split_at(body);
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    digits.len().is_multiple_of(4) && padding.len() <= 2 && body.iter().all(is_digit)
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "list",
+        Value::Object(_) => "object",
+    }
+}
+
+fn article(type_: &str) -> String {
+    let article = if type_ == "object" { "an" } else { "a" };
+    format!("{article} {type_}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tenure_tenancy::{Placement, identity};
+
+    use super::*;
+
+    /// What must be in no text.
+    const VALUE: &str = "hunter2";
+
+    fn account() -> Identity {
+        let nobody = Placement::Unclaimed {
+            default_service_account: "default".to_owned(),
+        };
+        identity::of_kustomization(&nobody, "team", None).unwrap()
+    }
+
+    fn secret(object: &Value, failure: Failure) -> Failure {
+        let id: ObjectId = "team_s__Secret".parse().unwrap();
+        let told = rebuilt(
+            failure,
+            Request {
+                id: &id,
+                identity: &account(),
+                object: Some(object),
+            },
+        );
+        assert!(!format!("{told:?}").contains(VALUE), "{told:?}");
+        told
+    }
+
+    fn failure(code: u16, reason: &str, message: &str, causes: &[(&str, &str, &str)]) -> Failure {
+        Failure {
+            code,
+            reason: reason.into(),
+            message: message.to_owned(),
+            causes: causes
+                .iter()
+                .map(|(kind, field, message)| Cause {
+                    kind: (*kind).into(),
+                    field: (*field).to_owned(),
+                    message: (*message).to_owned(),
+                })
+                .collect(),
+            retry_after: None,
+        }
+    }
+
+    #[test]
+    fn a_wrong_type_is_named_without_its_value() {
+        let object = json!({ "data": { "tls.crt": 7, "ok": "aGk=", "plain": "hunter2!" }, "stringData": ["hunter2"] });
+        let said = ".data.tls.crt: expected string, got &value.valueUnstructured{Value:hunter2}";
+        let told = secret(&object, failure(500, "InternalError", said, &[]));
+        assert!(
+            told.message.contains("data.tls.crt must be a string and is a number"),
+            "{}",
+            told.message
+        );
+        assert!(
+            told.message.contains("stringData must be an object and is a list"),
+            "{}",
+            told.message
+        );
+        assert!(told.message.contains("data.plain must be base64"), "{}", told.message);
+        assert!(told.is_transient());
+    }
+
+    #[test]
+    fn causes_keep_their_type_and_the_field_that_the_object_has() {
+        let object = json!({ "data": { "a.b": "x" }, "metadata": { "labels": { "l": "y" } } });
+        let causes = [
+            ("FieldValueInvalid", "data[a.b]", "Invalid value: \"hunter2\""),
+            ("FieldValueInvalid", "metadata.labels", "Invalid value: \"hunter2\""),
+            ("FieldValueInvalid", ".data.a.b", "Invalid value: \"hunter2\""),
+            ("hunter2", "data[hunter2]", "hunter2"),
+            ("FieldValueForbidden", "hunter2", "Forbidden: hunter2"),
+        ];
+        let told = secret(
+            &object,
+            failure(422, "Invalid", "Secret \"s\" is invalid: hunter2", &causes),
+        );
+        let fields: Vec<&str> = told.causes.iter().map(|cause| cause.field.as_str()).collect();
+        assert_eq!(fields, ["data[a.b]", "metadata.labels", "data.a.b", "data", ""]);
+        assert!(
+            told.message
+                .starts_with("data[a.b]: is not valid; metadata.labels: is not valid"),
+            "{}",
+            told.message
+        );
+    }
+
+    #[test]
+    fn that_a_field_is_immutable_is_still_known() {
+        let object = json!({ "data": { "a": "x" }, "type": "hunter2" });
+        let causes = [
+            (
+                "FieldValueForbidden",
+                "data",
+                "Forbidden: field is immutable when `immutable` is set",
+            ),
+            (
+                "FieldValueInvalid",
+                "type",
+                "Invalid value: \"hunter2\": field is immutable",
+            ),
+        ];
+        let told = secret(&object, failure(422, "Invalid", "hunter2", &causes));
+        assert!(immutable::is_all_there_is(&told), "{told:?}");
+    }
+
+    #[test]
+    fn a_missing_right_is_told_and_a_webhook_that_copies_its_words_is_not() {
+        let words = "secrets \"s\" is forbidden: User \"system:serviceaccount:team:default\" cannot patch resource \"secrets\" in API group \"\" in the namespace \"team\"";
+        let told = secret(&json!({}), failure(403, "Forbidden", &format!("{words}: hunter2"), &[]));
+        assert_eq!(told.message, words);
+        let webhook = "admission webhook \"w\" denied the request: hunter2";
+        let told = secret(&json!({}), failure(403, "Forbidden", webhook, &[]));
+        assert_eq!(told.message, NOT_REPEATED);
+    }
+
+    #[test]
+    fn what_was_rendered_from_a_secret_is_told_in_the_same_way() {
+        let id: ObjectId = "team_d_apps_Deployment".parse().unwrap();
+        let object = json!({ "spec": { "containers": [{ "env": [{ "name": "A", "value": VALUE }] }] } });
+        let causes = [(
+            "FieldValueInvalid",
+            "spec.containers[0].env[0].value",
+            "Invalid value: \"hunter2\"",
+        )];
+        let request = Request {
+            id: &id,
+            identity: &account(),
+            object: Some(&object),
+        };
+        let told = rebuilt(failure(422, "Invalid", "hunter2", &causes), request);
+        assert!(!format!("{told:?}").contains(VALUE), "{told:?}");
+        assert!(
+            told.message
+                .starts_with("spec.containers[0].env[0].value: is not valid; "),
+            "{}",
+            told.message
+        );
+    }
+
+    #[test]
+    fn what_was_made_here_stays() {
+        let told = secret(
+            &json!({}),
+            failure(0, "Unreachable", "the API server can't be reached", &[]),
+        );
+        assert_eq!(told.message, "the API server can't be reached");
+    }
+}

@@ -1,0 +1,126 @@
+//! Whether an object may be applied, as far as other Kustomizations are concerned; and what is said when it may not. Whose it is decides
+//! tenancy; this adds what follows for Kustomizations of one source, between which objects move.
+
+use std::collections::BTreeMap;
+
+use tenure_api::{ObjectId, reason};
+use tenure_tenancy::owner::{self, Precedence};
+
+use super::context::{Context, subject};
+use super::desired::DesiredObject;
+use super::ending;
+use super::order::Stage;
+use crate::ending::name_some;
+use crate::plan::{Event, EventKind, EventPlace};
+
+/// What another owner means for an object that is to be applied.
+pub(super) enum Ownership {
+    /// Nobody else owns it, or this one goes first, or the owner drops it.
+    Free,
+    /// It may become free: the owner, named here, hasn't reached this revision yet.
+    Awaited(String),
+    /// Somebody else keeps it.
+    Kept(Kept),
+}
+
+/// That another Kustomization keeps an object.
+pub(super) struct Kept {
+    /// Why, for who wants it.
+    why: String,
+    /// Namespace, name and uid of the owner, if it may know who wants it.
+    tell: Option<(String, String, String)>,
+}
+
+/// Whether an object may be applied, as far as other Kustomizations are concerned.
+pub(super) fn of(context: &Context<'_>, id: &ObjectId) -> Ownership {
+    let snapshot = context.snapshot;
+    let Some(rival) = snapshot.owners.get(id).and_then(|owner| snapshot.rivals.get(owner)) else {
+        return Ownership::Free;
+    };
+    if !owner::is_believed(&rival.placement, id) {
+        return Ownership::Free;
+    }
+    let asker = (&snapshot.placement, context.namespace);
+    match owner::precedence(asker, (&rival.placement, &rival.namespace)) {
+        Precedence::Asker => return Ownership::Free,
+        Precedence::Owner => {
+            let message = "another owner has it: rename yours, or have the owner give it up".to_owned();
+            return Ownership::Kept(Kept {
+                why: message,
+                tell: None,
+            });
+        }
+        Precedence::OwnerByName => {}
+    }
+    let named = format!("Kustomization/{}/{}", rival.namespace, rival.name);
+    let source = &context.spec().source_ref;
+    let one_source = rival.namespace == context.namespace
+        && (rival.source.0.as_str(), rival.source.1.as_str()) == (source.kind.as_str(), source.name.as_str());
+    if one_source {
+        let revision = context.revision.as_deref().unwrap_or_default();
+        let told = rival.turnover.as_ref().filter(|turnover| turnover.revision == revision);
+        if told.is_some_and(|turnover| turnover.drops.contains(id)) {
+            return Ownership::Free;
+        }
+        let reached = told.is_some() || rival.applied.as_deref() == Some(revision);
+        if !reached && rival.waits_for_us {
+            // It can't tell before this one is ready. Nothing is lost by taking over: it then finds the object labelled for another.
+            return Ownership::Free;
+        }
+        if !reached && !rival.idle && context.now < context.deadline() {
+            return Ownership::Awaited(named);
+        }
+    }
+    let tell = (rival.namespace.clone(), rival.name.clone(), rival.uid.clone());
+    let message = format!("{named} owns it and keeps it: leave it to one of the two");
+    Ownership::Kept(Kept {
+        why: message,
+        tell: Some(tell),
+    })
+}
+
+/// Some objects of the stage are others'; `others` is what else is wrong with it, line by line. The condition says so, and owners that may know are told by whom theirs are wanted.
+pub(super) fn kept_by_others(
+    context: &mut Context<'_>,
+    stage: Stage,
+    kept: &[(&DesiredObject, Kept)],
+    others: Vec<String>,
+) -> Box<super::Plan> {
+    let mut lines: Vec<String> = kept
+        .iter()
+        .map(|(object, kept)| format!("{}: {} ({})", object.target.id.subject(), kept.why, object.origin))
+        .collect();
+    lines.extend(others);
+    let message = lines.join("\n");
+    context.withhold(format!("stage {}", stage.as_str()), "others own objects of it");
+    let mut told: BTreeMap<&(String, String, String), Vec<String>> = BTreeMap::new();
+    for (object, kept) in kept {
+        if let Some(owner) = &kept.tell {
+            told.entry(owner).or_default().push(object.target.id.subject());
+        }
+    }
+    let subject = subject(context.snapshot);
+    let mut events = Vec::new();
+    for ((namespace, name, uid), objects) in told {
+        events.push(Event {
+            kind: EventKind::Warning,
+            reason: reason::OWNED_BY_ANOTHER.to_owned(),
+            message: format!(
+                "{subject} wants these, too, which this Kustomization keeps: {}",
+                name_some(&objects, 700)
+            ),
+            annotations: BTreeMap::new(),
+            place: EventPlace::Kustomization {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                uid: uid.clone(),
+            },
+        });
+    }
+    let mut plan = ending::failed(context.fork(), reason::OWNED_BY_ANOTHER, message);
+    // Said once, as the warning about itself is.
+    if !plan.events.is_empty() {
+        plan.events.extend(events);
+    }
+    plan
+}

@@ -1,0 +1,167 @@
+//! Recreation: an object is deleted and made anew, since the change that is wanted can't be made to it.
+//!
+//! What is deleted must be able to come back: before, the creation is tried under another name and without what the API server gave to the
+//! object that is there, as a dry-run. Owns what that trial is made of; refuses to try what is bound to its name or to one incarnation.
+
+use serde_json::Value;
+use tenure_api::ObjectId;
+use tenure_api::metadata::FORCE;
+
+use super::apply::{annotation, version};
+use super::context::Context;
+use super::desired::DesiredObject;
+use crate::answer::{Failure, WriteAnswer};
+use crate::digest;
+use crate::immutable;
+use crate::object::Object;
+use crate::plan::{Apply, Delete};
+
+/// The longest part of a name that its trial keeps, so that with what is added it suits the kinds with the shortest names.
+const NAME_KEPT: usize = 43;
+
+/// What is to be done about a change that was refused.
+pub(super) enum Recreation {
+    /// Nothing: the refusal stands.
+    Refused,
+    /// Its creation is tried first.
+    Try,
+    /// Its creation was tried, and refused too.
+    Fails(Failure),
+    /// It is deleted, and made anew when it is gone.
+    Delete(Delete),
+}
+
+/// What is to be done about a refused change of an object that is there.
+pub(super) fn judge(context: &Context<'_>, object: &DesiredObject, live: &Value, failure: &Failure) -> Recreation {
+    if !is_asked_for(context, object, live) || !immutable::is_all_there_is(failure) {
+        return Recreation::Refused;
+    }
+    match context.snapshot.attempt.tried.get(&object.target.id) {
+        None => Recreation::Try,
+        Some(WriteAnswer::Failed(failure)) => Recreation::Fails(failure.clone()),
+        Some(WriteAnswer::Done(_)) => Recreation::Delete(Delete {
+            target: object.target.clone(),
+            uid: live.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned),
+            resource_version: version(live),
+            propagation: "Background".to_owned(),
+            why: format!("recreated, because these can't be changed: {}", fields(failure)),
+        }),
+    }
+}
+
+/// Recreating deletes, so it needs what pruning needs: that it was asked for, and that the live object is not somebody else's. What names
+/// one incarnation of an object can't become another.
+fn is_asked_for(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
+    let asked = |object: &Value| annotation(object, FORCE).is_some_and(|value| value.eq_ignore_ascii_case("enabled"));
+    let owned = tenure_tenancy::inventory::is_owned(live, context.namespace, context.name);
+    let metadata = object.object.0.get("metadata");
+    let bound = ["uid", "resourceVersion"]
+        .iter()
+        .any(|field| metadata.is_some_and(|metadata| metadata.get(field).is_some()));
+    (context.spec().force || asked(&object.object.0) || asked(live)) && owned && !bound
+}
+
+/// The fields that a refusal names.
+fn fields(failure: &Failure) -> String {
+    let names: Vec<&str> = failure.causes.iter().map(|cause| cause.field.as_str()).collect();
+    names.join(", ")
+}
+
+/// The creation to try: the object under a name that is free, without what the API server gave to the one that is there.
+pub(super) fn trial(object: &DesiredObject, apply: Apply) -> Apply {
+    let mut tried = object.object.0.clone();
+    if let Some(metadata) = tried.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("name".to_owned(), Value::String(trial_name(&object.target.id)));
+        for field in [
+            "generation",
+            "creationTimestamp",
+            "managedFields",
+            "selfLink",
+            "generateName",
+        ] {
+            metadata.remove(field);
+        }
+    }
+    if let Some(fields) = tried.as_object_mut() {
+        fields.remove("status");
+    }
+    let id = &object.target.id;
+    if id.group.is_empty() && id.kind == "Service" {
+        remove_allocated(&mut tried);
+    }
+    Apply {
+        object: Object(tried),
+        ..apply
+    }
+}
+
+/// Addresses and ports are given to one Service at a time; that it is headless is its own choice.
+fn remove_allocated(service: &mut Value) {
+    let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let headless = |value: &Value| value == "None" || value.get(0).is_some_and(|first| first == "None");
+    for field in ["clusterIP", "clusterIPs"] {
+        if spec.get(field).is_some_and(|value| !headless(value)) {
+            spec.remove(field);
+        }
+    }
+    spec.remove("healthCheckNodePort");
+    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+        port.remove("nodePort");
+    }
+}
+
+fn trial_name(id: &ObjectId) -> String {
+    let kept: String = id.name.chars().take(NAME_KEPT).collect();
+    let digest = digest::of_bytes(id.to_string().as_bytes());
+    let digits: String = digest
+        .chars()
+        .skip_while(|character| *character != ':')
+        .skip(1)
+        .take(8)
+        .collect();
+    format!("{}-{digits}", kept.trim_end_matches(['-', '.']))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_trial_of_a_service_has_nothing_that_the_other_holds() {
+        let mut service = json!({ "spec": {
+            "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "healthCheckNodePort": 30_001, "type": "NodePort",
+            "ports": [{ "port": 80, "nodePort": 30_000 }, { "port": 81 }] } });
+        remove_allocated(&mut service);
+        assert_eq!(
+            service,
+            json!({ "spec": { "type": "NodePort", "ports": [{ "port": 80 }, { "port": 81 }] } })
+        );
+        let mut headless = json!({ "spec": { "clusterIP": "None", "clusterIPs": ["None"] } });
+        remove_allocated(&mut headless);
+        assert_eq!(
+            headless,
+            json!({ "spec": { "clusterIP": "None", "clusterIPs": ["None"] } })
+        );
+    }
+
+    #[test]
+    fn the_name_of_a_trial_is_another_and_short() {
+        for name in ["a", "a.b", &"x".repeat(253), &format!("{}.{}", "y".repeat(42), "z")] {
+            let id = ObjectId {
+                namespace: "team".to_owned(),
+                name: name.to_owned(),
+                group: String::new(),
+                kind: "Service".to_owned(),
+            };
+            let tried = trial_name(&id);
+            assert_ne!(tried, name);
+            assert!(tried.len() <= 52, "{tried}");
+            assert!(!tried.contains(".-"), "{tried}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! When what failed is tried again. A failed attempt is not repeated because something woke its Kustomization: it waits for its time,
+//! unless what it was made for has changed since (generation, request, source). What else it met (objects, dependencies, whose the
+//! namespace is) may have changed for the better: then it is tried sooner, after pauses that double, so that whoever can change a
+//! neighbour's object at will can't make its applier try at will.
+//!
+//! It refuses to judge failures: how long the pause is, each phase's ending says.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_api::ObjectId;
+
+use super::Phase;
+use super::context::Context;
+use super::types::{Asked, DependencyFacts, Memory, Retry, Snapshot, SourceFacts, allowed_deletion};
+use crate::answer::{Live, WriteAnswer};
+use crate::digest;
+use crate::ending::later;
+use crate::plan::{Next, Watched};
+
+/// The first pause of an attempt that is made because something around it changed; doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Ends the plan while a failed attempt waits for its time; otherwise an attempt may be made, and is made to its end.
+pub(super) fn gate(context: &mut Context<'_>) -> Phase<()> {
+    let Some(until) = waits(context.snapshot, context.now, &mut context.memory) else {
+        return Ok(());
+    };
+    context.withhold("everything", not_due(until));
+    let mut context = context.fork();
+    if let Some(retry) = &context.memory.retry {
+        context.watch.clone_from(&retry.watch);
+    }
+    Err(Box::new(context.finish(Next::Done(Some(until)))))
+}
+
+/// Why nothing is done.
+pub(super) fn not_due(until: Timestamp) -> String {
+    format!("the last attempt failed; the next one is due at {until}")
+}
+
+/// Until when a failed attempt waits for the next; if it does not, this one is let through to its end.
+pub(super) fn waits(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory) -> Option<Timestamp> {
+    let attempt = snapshot.attempt.started;
+    if memory.trying == Some(attempt) {
+        return None;
+    }
+    let until = memory
+        .retry
+        .as_ref()
+        .filter(|retry| retry.asked == asked(snapshot))
+        .map(|retry| {
+            if met_another(retry, snapshot) {
+                retry.soon
+            } else {
+                retry.until
+            }
+        })
+        .filter(|until| now < *until);
+    if until.is_none() {
+        memory.trying = Some(attempt);
+    }
+    until
+}
+
+/// Remembers that this attempt failed, when the next is due, and what is watched meanwhile.
+pub(super) fn remember(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory, watch: &[Watched], delay: Duration) {
+    let attempt = snapshot.attempt.started;
+    if memory.trying != Some(attempt) {
+        // Nothing was tried: what is missing (a source, a dependency) is looked for whenever something tells of it.
+        return;
+    }
+    let asked = asked(snapshot);
+    let times = match &memory.retry {
+        // Planned once more, because its status could not be written.
+        Some(before) if before.attempt == attempt => return,
+        // What was put right before it failed is worth an attempt.
+        Some(before) if before.asked == asked && !did_something(snapshot) => before.times.saturating_add(1),
+        _ => 1,
+    };
+    let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(times.saturating_sub(1).min(16)));
+    memory.retry = Some(Retry {
+        attempt,
+        asked,
+        surroundings: surroundings(snapshot),
+        live: snapshot
+            .live
+            .iter()
+            .filter_map(|(id, live)| Some((id.clone(), version(live)?)))
+            .collect(),
+        watch: watch.to_vec(),
+        soon: later(now, pause.min(delay)),
+        until: later(now, delay),
+        times,
+    });
+}
+
+fn did_something(snapshot: &Snapshot) -> bool {
+    let mut applied = snapshot.attempt.applied.values();
+    applied.any(|answer| matches!(answer, WriteAnswer::Done(_)))
+}
+
+/// What an attempt is made for.
+fn asked(snapshot: &Snapshot) -> Asked {
+    let metadata = &snapshot.kustomization.metadata;
+    Asked {
+        uid: metadata.uid.clone(),
+        generation: metadata.generation,
+        requested_at: crate::requested_at(metadata),
+        allowed: allowed_deletion(metadata),
+        deleting: metadata.deletion_timestamp.is_some(),
+        artifact: match &snapshot.source {
+            SourceFacts::Found {
+                artifact: Some(artifact),
+                ..
+            } => Some(artifact.clone()),
+            SourceFacts::Found { artifact: None, .. } | SourceFacts::NotFound => None,
+        },
+    }
+}
+
+/// What an attempt meets besides objects: whose the namespace is, whether it ends, what its dependencies applied, and who else owns what it
+/// wants.
+fn surroundings(snapshot: &Snapshot) -> String {
+    let applied: BTreeMap<&str, Option<&str>> = snapshot
+        .dependencies
+        .iter()
+        .map(|(name, facts)| {
+            let revision = match facts {
+                DependencyFacts::NotFound => None,
+                DependencyFacts::Found {
+                    last_applied_revision, ..
+                } => last_applied_revision.as_deref(),
+            };
+            (name.as_str(), revision)
+        })
+        .collect();
+    let owners = json!([snapshot.owners, snapshot.rivals]);
+    digest::of(&json!([snapshot.placement, snapshot.endings, applied, owners]))
+}
+
+/// Whether something that the failed attempt met is another now. What isn't known now has not changed.
+fn met_another(retry: &Retry, snapshot: &Snapshot) -> bool {
+    let another = |(id, before): (&ObjectId, &String)| {
+        let now = snapshot.live.get(id).and_then(version);
+        now.is_some_and(|now| now != *before)
+    };
+    retry.surroundings != surroundings(snapshot) || retry.live.iter().any(another)
+}
+
+/// Which state of an object was seen; nothing when it could not be read.
+fn version(live: &Live) -> Option<String> {
+    let text = |object: &Value, pointer: &str| {
+        let text = object.pointer(pointer).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    match live {
+        Live::Absent | Live::Unserved => Some(String::new()),
+        Live::Present(object) => {
+            let uid = text(&object.0, "/metadata/uid");
+            Some(format!("{uid} {}", text(&object.0, "/metadata/resourceVersion")))
+        }
+        Live::Failed(_) => None,
+    }
+}

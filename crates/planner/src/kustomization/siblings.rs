@@ -1,0 +1,194 @@
+//! The Kustomizations of one source, and what they may know of each other: so that a commit that moves an object from one of them to
+//! another deletes nothing.
+//!
+//! Each tells what it gains and what it drops with a revision as soon as it knows. Who drops an object waits with the prune until the
+//! others have reached that revision, at most its timeout; who gains it takes it over as soon as the owner is known to drop it. Nobody
+//! waits for one that waits for him. It refuses to know anything of Kustomizations of another namespace.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tenure_api::kustomization::KustomizationStatus;
+use tenure_api::{Kustomization, ObjectId, condition};
+use tenure_tenancy::Placement;
+
+use super::context::Context;
+use super::desired::Desired;
+use super::prune;
+use super::types::Waiting;
+use crate::ending::later;
+
+/// What a Kustomization is about to gain and to drop with a revision; the shell tells it to the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Turnover {
+    /// Revision.
+    pub revision: String,
+    /// What it wants and its stored inventory doesn't name.
+    pub gains: BTreeSet<ObjectId>,
+    /// What its stored inventory names and it doesn't want any more.
+    pub drops: BTreeSet<ObjectId>,
+}
+
+/// Another Kustomization that owns an object which this one wants: by the object's labels, and by its own inventory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rival {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    #[serde(default)]
+    pub uid: String,
+    /// Whose its namespace is.
+    pub placement: Placement,
+    /// Kind and name of its source.
+    pub source: (String, String),
+    /// Whether it will do nothing by itself: suspended, stalled or being deleted.
+    #[serde(default)]
+    pub idle: bool,
+    /// Whether it waits for this one, by `dependsOn`, directly or not.
+    #[serde(default)]
+    pub waits_for_us: bool,
+    /// The revision that it has reached: nothing more will be gained or dropped by it.
+    #[serde(default)]
+    pub applied: Option<String>,
+    /// What it gains and drops.
+    #[serde(default)]
+    pub turnover: Option<Turnover>,
+}
+
+/// Another Kustomization of the same source.
+#[derive(Clone, Copy, Debug)]
+pub struct Sibling<'a> {
+    /// It.
+    pub kustomization: &'a Kustomization,
+    /// What it gains and drops, if it has told.
+    pub turnover: Option<&'a Turnover>,
+    /// Whether it waits for this one, by `dependsOn`, directly or not.
+    pub waits_for_us: bool,
+}
+
+/// What the siblings' states come to, for a prune.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Survey {
+    /// The objects that it was asked about.
+    pub asked: BTreeSet<ObjectId>,
+    /// Who wants which of them.
+    pub wanted: BTreeMap<ObjectId, WantedBy>,
+    /// One that has not reached the revision yet and is waited for.
+    pub behind: Option<String>,
+    /// One that has not reached the revision yet and itself waits for this one.
+    pub behind_us: Option<String>,
+}
+
+/// Who wants an object that is to be pruned.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WantedBy {
+    /// Its name.
+    pub name: String,
+    /// Whether it waits for this one, by `dependsOn`, directly or not.
+    pub waits_for_us: bool,
+}
+
+/// Looks at the siblings: who has not reached the revision yet, and who wants what. `claims` are those that name an object in their
+/// inventory or gain it, by object.
+#[must_use]
+pub fn survey<'a>(
+    revision: &str,
+    claims: &BTreeMap<ObjectId, BTreeSet<String>>,
+    siblings: impl Iterator<Item = Sibling<'a>>,
+) -> Survey {
+    let mut survey = Survey {
+        asked: claims.keys().cloned().collect(),
+        ..Survey::default()
+    };
+    for sibling in siblings {
+        let name = sibling.kustomization.metadata.name.as_deref().unwrap_or_default();
+        for (id, claimed_by) in claims {
+            let dropped = sibling.turnover.is_some_and(|turnover| turnover.drops.contains(id));
+            if claimed_by.contains(name) && !dropped {
+                survey.wanted.entry(id.clone()).or_insert_with(|| WantedBy {
+                    name: name.to_owned(),
+                    waits_for_us: sibling.waits_for_us,
+                });
+            }
+        }
+        let reached = sibling.turnover.is_some_and(|turnover| turnover.revision == revision)
+            || applied(sibling.kustomization) == Some(revision);
+        if reached || is_idle(sibling.kustomization) {
+            continue;
+        }
+        let one = if sibling.waits_for_us {
+            &mut survey.behind_us
+        } else {
+            &mut survey.behind
+        };
+        one.get_or_insert_with(|| name.to_owned());
+    }
+    survey
+}
+
+/// Whether a Kustomization does nothing by itself: nobody waits for it.
+#[must_use]
+pub fn is_idle(kustomization: &Kustomization) -> bool {
+    let conditions = kustomization.status.as_ref().map(|status| status.conditions.as_slice());
+    kustomization.spec.suspend
+        || kustomization.metadata.deletion_timestamp.is_some()
+        || condition::is_true(conditions.unwrap_or_default(), condition::STALLED)
+}
+
+/// The revision that a Kustomization has applied in full, if its status says so of its present spec.
+#[must_use]
+pub fn applied(kustomization: &Kustomization) -> Option<&str> {
+    let status: &KustomizationStatus = kustomization.status.as_ref()?;
+    let is_present = status.observed_generation == kustomization.metadata.generation
+        && condition::is_true(&status.conditions, condition::READY);
+    status.last_applied_revision.as_deref().filter(|_| is_present)
+}
+
+/// What this Kustomization gains and drops with the revision.
+pub(super) fn turnover(context: &Context<'_>, desired: &Desired) -> Turnover {
+    let status = context.snapshot.kustomization.status.as_ref();
+    let stored: BTreeSet<&str> = status
+        .and_then(|status| status.inventory.as_ref())
+        .into_iter()
+        .flat_map(|inventory| &inventory.entries)
+        .map(|entry| entry.id.as_str())
+        .collect();
+    Turnover {
+        revision: context.revision.clone().unwrap_or_default(),
+        gains: desired
+            .objects
+            .iter()
+            .map(|object| &object.target.id)
+            .filter(|id| !stored.contains(id.to_string().as_str()))
+            .cloned()
+            .collect(),
+        drops: prune::candidates(context, desired)
+            .into_iter()
+            .map(|target| target.id)
+            .collect(),
+    }
+}
+
+/// Until when a prune waits for siblings: its timeout, counted from when it first waited with this revision.
+pub(super) fn prune_deadline(context: &mut Context<'_>) -> Timestamp {
+    let generation = context.snapshot.kustomization.metadata.generation;
+    let revision = context.revision.clone().unwrap_or_default();
+    let since = match &context.memory.prune_waiting {
+        Some(waiting) if waiting.revision == revision && waiting.generation == generation => waiting.since,
+        _ => context.now,
+    };
+    context.memory.prune_waiting = Some(Waiting {
+        revision,
+        generation,
+        since,
+        attempt: context.snapshot.attempt.started,
+    });
+    later(since, context.timeout)
+}

@@ -1,0 +1,115 @@
+//! What was under way when the process ended without being told to: how long it waits before it is begun again, and how it says so.
+//!
+//! Whatever ended the process may do it again. So what was not under way comes first, and what was begins alone, after a pause that
+//! grows with the number of times that this happened.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::{ObjectMeta, reason};
+
+use crate::ending;
+
+/// The pause after the first time; four times as long each time.
+const FIRST: Duration = Duration::from_secs(1);
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(300);
+/// How long one that began alone may keep the next from beginning.
+pub const ALONE: Duration = Duration::from_secs(10);
+
+/// How long an object waits that was under way so many times in a row when the process ended.
+#[must_use]
+pub fn pause(crashes: u32) -> Duration {
+    match crashes.checked_sub(1) {
+        None => Duration::ZERO,
+        Some(before) => 4_u32
+            .checked_pow(before)
+            .and_then(|factor| FIRST.checked_mul(factor))
+            .map_or(LONGEST, |pause| pause.min(LONGEST)),
+    }
+}
+
+/// What it waits for, in words.
+#[must_use]
+pub fn message(crashes: u32, until: Timestamp) -> String {
+    let times = match crashes {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        more => format!("{more} times in a row"),
+    };
+    format!(
+        "Waiting until {} at least: the controllers ended unexpectedly {times} while this was being reconciled, so others begin first",
+        ending::whole_seconds(until).0
+    )
+}
+
+/// The status while it waits: what was Ready stays so, since nothing of it is touched.
+#[must_use]
+pub fn waiting_status(status: &Value, metadata: &ObjectMeta, now: Timestamp, message: &str) -> Value {
+    let conditions = status.get("conditions").cloned().unwrap_or_else(|| json!([]));
+    let mut conditions: Vec<Condition> = serde_json::from_value(conditions).unwrap_or_default();
+    if !condition::is_true(&conditions, condition::READY) {
+        let entry = (condition::READY, ConditionStatus::Unknown, reason::PROGRESSING, message);
+        ending::set(&mut conditions, metadata, now, entry);
+    }
+    let entry = (
+        condition::RECONCILING,
+        ConditionStatus::True,
+        reason::PROGRESSING_WITH_RETRY,
+        message,
+    );
+    ending::set(&mut conditions, metadata, now, entry);
+    let mut status = status.as_object().cloned().unwrap_or_default();
+    if let Ok(conditions) = serde_json::to_value(conditions) {
+        status.insert("conditions".to_owned(), conditions);
+    }
+    Value::Object(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_grows_to_minutes() {
+        let seconds: Vec<u64> = [0, 1, 2, 3, 4, 5, 40, u32::MAX]
+            .into_iter()
+            .map(|crashes| pause(crashes).as_secs())
+            .collect();
+        assert_eq!(seconds, [0, 1, 4, 16, 64, 256, 300, 300]);
+    }
+
+    #[test]
+    fn the_wait_is_said_and_what_is_ready_stays_ready() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let until = ending::later(now, pause(2));
+        let message = message(2, until);
+        assert!(
+            message.contains("2026-01-01T00:00:04Z") && message.contains("twice"),
+            "{message}"
+        );
+        let metadata = ObjectMeta {
+            generation: Some(3),
+            ..ObjectMeta::default()
+        };
+        let fresh = waiting_status(&Value::Null, &metadata, now, &message);
+        assert_eq!(fresh["conditions"][0]["type"], "Ready");
+        assert_eq!(fresh["conditions"][0]["status"], "Unknown");
+        let ready = json!({
+            "observedGeneration": 3,
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "message": "Applied revision: x",
+                "lastTransitionTime": "2025-01-01T00:00:00Z",
+            }],
+        });
+        let waiting = waiting_status(&ready, &metadata, now, &message);
+        assert_eq!(waiting["observedGeneration"], 3);
+        assert_eq!(waiting["conditions"][0]["message"], "Applied revision: x");
+        assert_eq!(waiting["conditions"][1]["type"], "Reconciling");
+        assert_eq!(waiting["conditions"][1]["message"], message.as_str());
+        // Said once: the same wait writes nothing more.
+        assert_eq!(waiting_status(&waiting, &metadata, now, &message), waiting);
+    }
+}

@@ -1,0 +1,175 @@
+//! The longest lists of a spec: as many entries as are allowed are admitted, one more is Stalled and says what to do.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use tenure_api::{Kustomization, Surface};
+use tenure_planner::kustomization::{self, ServiceAccountFacts, SourceFacts};
+use tenure_planner::{maxima, surface};
+use tenure_tenancy::Realm;
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn realm() -> Realm {
+    serde_json::from_value(json!({ "namespaces": [{ "name": "team" }, { "name": "tenure-system" }] })).unwrap()
+}
+
+fn list(count: usize, entry: impl Fn(usize) -> Value) -> Value {
+    Value::Array((0..count).map(entry).collect())
+}
+
+fn pairs(count: usize) -> Value {
+    Value::Object(
+        (0..count)
+            .map(|at| (format!("k{at}"), json!("v")))
+            .collect::<Map<_, _>>(),
+    )
+}
+
+/// The conditions `Ready` and `Stalled` of a status: their reason and message.
+fn conditions(status: &Value) -> BTreeMap<String, (String, String)> {
+    let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+    status["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|condition| {
+            (
+                text(condition, "type"),
+                (text(condition, "reason"), text(condition, "message")),
+            )
+        })
+        .collect()
+}
+
+fn of_kustomization(field: &str, value: &Value) -> BTreeMap<String, (String, String)> {
+    let mut spec = json!({
+        "interval": "1m", "prune": true, "path": "./", "sourceRef": { "kind": "GitRepository", "name": "app" },
+    });
+    spec[field] = value.clone();
+    let kustomization: Kustomization = serde_json::from_value(json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+        "metadata": { "name": "apps", "namespace": "team", "uid": "u", "generation": 1 },
+        "spec": spec,
+    }))
+    .unwrap();
+    // What isn't named here is as if nobody had looked.
+    let snapshot: kustomization::Snapshot = serde_json::from_value(json!({
+        "placement": realm().place("team"),
+        "source": SourceFacts::NotFound,
+        "serviceAccount": ServiceAccountFacts::Usable,
+        "attempt": kustomization::Attempt::begin(now(), &kustomization),
+        "kustomization": kustomization,
+    }))
+    .unwrap();
+    let plan = kustomization::plan(&snapshot, now());
+    conditions(&serde_json::to_value(&plan.status).unwrap())
+}
+
+fn of_surface(sources: &Value) -> BTreeMap<String, (String, String)> {
+    let surface: Surface = serde_json::from_value(json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
+        "metadata": { "name": "s", "namespace": "tenure-system", "uid": "u", "generation": 1 },
+        "spec": { "serviceAccountName": "admin", "sources": sources },
+    }))
+    .unwrap();
+    let plan = surface::plan(
+        &surface::Snapshot {
+            placement: realm().place("tenure-system"),
+            live: BTreeMap::new(),
+            attempt: surface::Attempt::begin(now(), &surface.metadata),
+            memory: Default::default(),
+            surface,
+        },
+        now(),
+    );
+    conditions(&serde_json::to_value(&plan.status).unwrap())
+}
+
+fn is_too_long(conditions: &BTreeMap<String, (String, String)>, field: &str, maximum: usize) -> bool {
+    let wanted = format!("{field} has {} entries, and {maximum} is the most", maximum + 1);
+    let stalled = conditions
+        .get("Stalled")
+        .is_some_and(|(reason, _)| reason == "InvalidSpec");
+    stalled && conditions.values().any(|(_, message)| message.contains(&wanted))
+}
+
+fn is_long(conditions: &BTreeMap<String, (String, String)>) -> bool {
+    conditions.values().any(|(_, message)| message.contains("is the most"))
+}
+
+#[test]
+fn lists_of_a_kustomization_have_a_longest() {
+    type Entries = fn(usize) -> Value;
+    let cases: [(&str, &str, usize, Entries); 8] = [
+        ("dependsOn", "spec.dependsOn", maxima::DEPENDENCIES, |count| {
+            list(count, |at| json!({ "name": format!("d{at}") }))
+        }),
+        ("healthChecks", "spec.healthChecks", maxima::HEALTH_CHECKS, |count| {
+            list(
+                count,
+                |at| json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": format!("d{at}"), "namespace": "team" }),
+            )
+        }),
+        ("patches", "spec.patches", maxima::PATCHES, |count| {
+            list(count, |_| json!({ "patch": "[]", "target": { "kind": "Pod" } }))
+        }),
+        ("images", "spec.images", maxima::IMAGES, |count| {
+            list(count, |at| json!({ "name": format!("i{at}"), "newTag": "v1" }))
+        }),
+        ("components", "spec.components", maxima::COMPONENTS, |count| {
+            list(count, |at| json!(format!("c{at}")))
+        }),
+        ("buildMetadata", "spec.buildMetadata", maxima::BUILD_METADATA, |count| {
+            list(count, |_| json!("originAnnotations"))
+        }),
+        (
+            "commonMetadata",
+            "spec.commonMetadata.labels",
+            maxima::COMMON_METADATA,
+            |count| json!({ "labels": pairs(count) }),
+        ),
+        (
+            "commonMetadata",
+            "spec.commonMetadata.annotations",
+            maxima::COMMON_METADATA,
+            |count| json!({ "annotations": pairs(count) }),
+        ),
+    ];
+    for (name, field, maximum, entries) in cases {
+        let allowed = of_kustomization(name, &entries(maximum));
+        assert!(!is_long(&allowed), "{field}: {allowed:?}");
+        let refused = of_kustomization(name, &entries(maximum + 1));
+        assert!(is_too_long(&refused, field, maximum), "{field}: {refused:?}");
+    }
+}
+
+#[test]
+fn lists_of_a_surface_have_a_longest() {
+    let source = |name: String, paths: usize, dependencies: usize| {
+        json!({
+            "name": name, "url": "https://example.org/r.git",
+            "paths": list(paths, |at| json!({ "name": format!("p{at}"), "path": "./" })),
+            "dependsOn": list(dependencies, |at| json!({ "name": format!("s{at}") })),
+        })
+    };
+    let sources = |count: usize| list(count, |at| source(format!("s{at}"), 0, 0));
+    assert!(!is_long(&of_surface(&sources(maxima::SOURCES))));
+    let refused = of_surface(&sources(maxima::SOURCES + 1));
+    assert!(is_too_long(&refused, "spec.sources", maxima::SOURCES), "{refused:?}");
+    let of = |paths, dependencies| of_surface(&json!([source("a".to_owned(), paths, dependencies)]));
+    assert!(!is_long(&of(maxima::PATHS, maxima::DEPENDENCIES)));
+    let refused = of(maxima::PATHS + 1, 0);
+    assert!(
+        is_too_long(&refused, "spec.sources[a].paths", maxima::PATHS),
+        "{refused:?}"
+    );
+    let refused = of(0, maxima::DEPENDENCIES + 1);
+    assert!(
+        is_too_long(&refused, "spec.sources[a].dependsOn", maxima::DEPENDENCIES),
+        "{refused:?}"
+    );
+}
