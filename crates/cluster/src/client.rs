@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use tenure_api::inventory::split_api_version;
 
 use crate::clients::Shared;
+use crate::discovery::{Resource, Sought};
 use crate::error::ClusterError;
-use crate::mapping::{Mapping, Resource};
+use crate::mapping::Mapping;
 use crate::path::{path, query};
 use crate::transport::{Answer, Call, JSON};
 use tenure_tenancy::Identity;
@@ -104,12 +105,19 @@ impl Client {
         self.look_up(group, Some(version), kind).await
     }
 
-    /// The resource of a kind in the version that the server prefers.
+    /// The resource of a kind in that `apiVersion` if it is served, else in the version that the server prefers: an object has the same
+    /// name in all of them.
     ///
     /// # Errors
-    /// [`ClusterError::NoKindMatch`], or what discovery fails with.
-    pub async fn resource_in_any_version(&self, group: &str, kind: &str) -> Result<Resource, ClusterError> {
-        self.look_up(group, None, kind).await
+    /// [`ClusterError::NoKindMatch`] when no version is served, or what discovery fails with.
+    pub async fn resource_in_any_version(&self, api_version: &str, kind: &str) -> Result<Resource, ClusterError> {
+        let (group, version) = split_api_version(api_version);
+        match self.look_up(group, Some(version), kind).await {
+            Err(ClusterError::NoKindMatch { .. } | ClusterError::DiscoveryIncomplete { .. }) => {
+                self.look_up(group, None, kind).await
+            }
+            other => other,
+        }
     }
 
     /// The resource of an object.
@@ -123,7 +131,7 @@ impl Client {
     async fn look_up(&self, group: &str, version: Option<&str>, kind: &str) -> Result<Resource, ClusterError> {
         let mapping = &self.shared.mapping;
         let asked = Instant::now();
-        if let Some(resource) = mapping.find(group, version, kind) {
+        if let Sought::Served(resource) = mapping.find(group, version, kind) {
             return Ok(resource);
         }
         let guard = mapping.refreshing().await;
@@ -136,16 +144,21 @@ impl Client {
             mapping.replace(&documents, read)?;
         }
         drop(guard);
-        mapping
-            .find(group, version, kind)
-            .ok_or_else(|| ClusterError::NoKindMatch {
+        match mapping.find(group, version, kind) {
+            Sought::Served(resource) => Ok(resource),
+            Sought::Unknown => Err(ClusterError::DiscoveryIncomplete {
+                group: group.to_owned(),
+                kind: kind.to_owned(),
+            }),
+            Sought::Unserved => Err(ClusterError::NoKindMatch {
                 api_version: match version {
                     Some(version) if group.is_empty() => version.to_owned(),
                     Some(version) => format!("{group}/{version}"),
                     None => group.to_owned(),
                 },
                 kind: kind.to_owned(),
-            })
+            }),
+        }
     }
 
     /// Reads one object.
@@ -157,7 +170,7 @@ impl Client {
         Ok(self.send(resource, &Call::get(path)).await?.value)
     }
 
-    /// Reads one object; nothing when it, or its kind, is not there.
+    /// Reads one object; nothing when it is not there.
     ///
     /// # Errors
     /// Any other refusal.
@@ -219,7 +232,7 @@ impl Client {
     /// Server-side apply.
     ///
     /// # Errors
-    /// [`ClusterError::ApplyConflict`] without force, [`ClusterError::Immutable`], [`ClusterError::Invalid`] and the rest.
+    /// [`ClusterError::ApplyConflict`] without force, [`ClusterError::Invalid`] and the rest.
     pub async fn apply(&self, object: &Value, options: &ApplyOptions<'_>) -> Result<Applied, ClusterError> {
         let resource = self.resource_of(object).await?;
         let mut parameters = vec![("fieldManager", options.manager)];
@@ -250,18 +263,23 @@ impl Client {
     /// # Errors
     /// [`ClusterError::AlreadyExists`], [`ClusterError::Invalid`] and the rest.
     pub async fn create(&self, object: &Value, manager: &str) -> Result<Applied, ClusterError> {
+        self.post(object, manager, false).await
+    }
+
+    /// Answers what creating an object would come to.
+    ///
+    /// # Errors
+    /// As [`Client::create`].
+    pub async fn try_creation(&self, object: &Value, manager: &str) -> Result<Applied, ClusterError> {
+        self.post(object, manager, true).await
+    }
+
+    async fn post(&self, object: &Value, manager: &str, dry_run: bool) -> Result<Applied, ClusterError> {
         let resource = self.resource_of(object).await?;
         let path = path(&resource, resource.scope(namespace_of(object)), None, None)?;
-        self.write(
-            &resource,
-            Method::POST,
-            &path,
-            vec![("fieldManager", manager)],
-            false,
-            JSON,
-            object,
-        )
-        .await
+        let parameters = vec![("fieldManager", manager)];
+        self.write(&resource, Method::POST, &path, parameters, dry_run, JSON, object)
+            .await
     }
 
     /// A JSON merge patch (RFC 7386) of an object or of a subresource of it.
@@ -366,14 +384,12 @@ impl Client {
         self.notice_gone(resource, answer)
     }
 
-    /// A path that is gone means that the kind is: the server then answers without naming an object.
+    /// A 404 that names no object is about the path: what discovery said of the kind has changed.
     fn notice_gone<T>(&self, resource: &Resource, answer: Result<T, ClusterError>) -> Result<T, ClusterError> {
         match answer {
-            Err(ClusterError::NotFound { message })
-                if message == "404 page not found" || message == "the server could not find the requested resource" =>
-            {
+            Err(ClusterError::Refused { code: 404, .. }) => {
                 self.shared.mapping.forget(resource);
-                Err(ClusterError::NoKindMatch {
+                Err(ClusterError::PathGone {
                     api_version: resource.api_version(),
                     kind: resource.kind.clone(),
                 })

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use http::Method;
 use serde_json::{Value, json};
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
 
 use crate::client::Client;
-use crate::connection::{Connection, ControllerCredentials};
+use crate::connection::{Connection, ControllerCredentials, Issue};
 use crate::error::ClusterError;
 use crate::mapping::Mapping;
 use crate::path::path;
@@ -23,6 +23,11 @@ const TOKEN_SECONDS: u64 = 3600;
 /// How often a request is sent again when it was throttled or no answer came, before the caller hears of it.
 const RETRIES: u32 = 2;
 
+/// How long after one refused token no other is made for the same identity; twice as long after each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 /// The longest that a throttled request waits for its retry.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -35,6 +40,8 @@ pub struct Clients {
 pub(crate) struct Shared {
     connection: Connection,
     tokens: Mutex<HashMap<Identity, Arc<tokio::sync::Mutex<Option<Token>>>>>,
+    /// Whose credentials were refused although they were new, how often, and until when they are not made anew.
+    refused: Mutex<HashMap<Identity, (u32, Instant)>>,
     pub(crate) mapping: Mapping,
 }
 
@@ -43,7 +50,7 @@ impl Clients {
     #[must_use]
     pub fn new(connection: Connection) -> Self {
         let mut tokens = HashMap::new();
-        if let ControllerCredentials::Token(token) = &connection.controller {
+        if let ControllerCredentials::Token(token, _) = &connection.controller {
             tokens.insert(
                 Identity::Controller,
                 Arc::new(tokio::sync::Mutex::new(Some(token.clone()))),
@@ -53,6 +60,7 @@ impl Clients {
             shared: Arc::new(Shared {
                 connection,
                 tokens: Mutex::new(tokens),
+                refused: Mutex::default(),
                 mapping: Mapping::default(),
             }),
         }
@@ -67,8 +75,8 @@ impl Clients {
     /// The client of an identity, after making sure that there is a token for it.
     ///
     /// # Errors
-    /// [`ClusterError::IdentityMissing`] when the ServiceAccount does not exist; whatever else TokenRequest can fail with. It
-    /// never falls back to another identity.
+    /// [`ClusterError::IdentityMissing`] when the API server says that the ServiceAccount does not exist; whatever else TokenRequest can
+    /// fail with. It never falls back to another identity.
     pub async fn for_identity(&self, identity: &Identity) -> Result<Client, ClusterError> {
         self.shared.token(identity).await?;
         Ok(Client::new(Arc::clone(&self.shared), identity.clone()))
@@ -91,11 +99,52 @@ impl Shared {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn transport(&self, identity: &Identity) -> &kube::Client {
+    fn transport(&self, identity: &Identity) -> kube::Client {
         match (&self.connection.controller, identity) {
-            (ControllerCredentials::Transport(transport), Identity::Controller) => transport,
-            _ => &self.connection.bare,
+            (ControllerCredentials::Transport(transport), Identity::Controller) => transport.client(),
+            _ => self.connection.bare.clone(),
         }
+    }
+
+    /// Notes what the answer to a request says of its credentials.
+    fn heed<T>(&self, identity: &Identity, answer: &Result<T, ClusterError>) {
+        let accepted = match answer {
+            Err(ClusterError::Unauthorized { .. }) => false,
+            // These say nothing of them.
+            Err(
+                ClusterError::Unreachable { .. }
+                | ClusterError::Timeout { .. }
+                | ClusterError::Throttled { .. }
+                | ClusterError::Request { .. },
+            ) => return,
+            _ => true,
+        };
+        if accepted {
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            if !refused.is_empty() {
+                refused.remove(identity);
+            }
+        }
+        if *identity == Identity::Controller {
+            self.connection.health.set(accepted);
+        }
+    }
+
+    async fn ask_once(&self, identity: &Identity, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
+        let answer = transport::ask(&self.transport(identity), identity, token, call).await;
+        self.heed(identity, &answer);
+        answer
+    }
+
+    async fn open_once(
+        &self,
+        identity: &Identity,
+        token: Option<&Token>,
+        call: &Call,
+    ) -> Result<http::Response<kube::client::Body>, ClusterError> {
+        let opened = transport::open(&self.transport(identity), identity, token, call).await;
+        self.heed(identity, &opened);
+        opened
     }
 
     /// The token to send; none when the controller's transport brings its own credentials.
@@ -118,10 +167,21 @@ impl Shared {
                 let credentials = Box::pin(self.token(&Identity::Controller)).await?;
                 let minted = self
                     .mint(account.namespace(), account.name(), credentials.as_ref())
-                    .await?;
+                    .await;
+                let minted = match minted {
+                    Err(ClusterError::Unauthorized { .. })
+                        if self.renewable(&Identity::Controller, credentials.as_ref()).await =>
+                    {
+                        let credentials = Box::pin(self.token(&Identity::Controller)).await?;
+                        self.mint(account.namespace(), account.name(), credentials.as_ref())
+                            .await?
+                    }
+                    minted => minted?,
+                };
                 *held = Some(minted.clone());
                 Ok(Some(minted))
             }
+            (Identity::Controller, old) if self.issuer().is_some() => self.issue(&mut held, old, now),
             (Identity::Controller, Some(old)) => {
                 match self
                     .mint(PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT, Some(&old))
@@ -145,8 +205,44 @@ impl Shared {
         }
     }
 
+    fn issuer(&self) -> Option<&Issue> {
+        match &self.connection.controller {
+            ControllerCredentials::Token(_, issuer) => issuer.as_ref(),
+            ControllerCredentials::Transport(_) => None,
+        }
+    }
+
+    /// Takes the controller's next token from where they are made.
+    fn issue(
+        &self,
+        held: &mut Option<Token>,
+        old: Option<Token>,
+        now: SystemTime,
+    ) -> Result<Option<Token>, ClusterError> {
+        let issued = self
+            .issuer()
+            .map_or_else(|| Err("there is no token for it".to_owned()), |issue| issue());
+        match (issued, old.filter(|old| !old.ended(now))) {
+            (Ok(issued), _) => {
+                *held = Some(issued.clone());
+                Ok(Some(issued))
+            }
+            (Err(problem), Some(old)) => {
+                tracing::warn!(%problem, "the controller's own token could not be renewed");
+                Ok(Some(old))
+            }
+            (Err(message), None) => {
+                self.connection.health.set(false);
+                Err(ClusterError::Unauthorized {
+                    identity: Identity::Controller,
+                    message,
+                })
+            }
+        }
+    }
+
     async fn mint(&self, namespace: &str, name: &str, credentials: Option<&Token>) -> Result<Token, ClusterError> {
-        let resource = crate::mapping::Resource {
+        let resource = crate::discovery::Resource {
             group: String::new(),
             version: "v1".to_owned(),
             kind: "ServiceAccount".to_owned(),
@@ -161,9 +257,9 @@ impl Shared {
             "spec": { "expirationSeconds": TOKEN_SECONDS }
         });
         let call = Call::with_body(Method::POST, path, JSON, &request);
-        let transport = self.transport(&Identity::Controller);
-        let answer = transport::ask(transport, &Identity::Controller, credentials, &call).await;
+        let answer = self.ask_once(&Identity::Controller, credentials, &call).await;
         let answer = answer.map_err(|error| match error {
+            // Named in the answer: the account, or its namespace.
             ClusterError::NotFound { .. } => ClusterError::IdentityMissing {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
@@ -184,14 +280,41 @@ impl Shared {
         Ok(Token::new(token, expires))
     }
 
-    /// Forgets a token that the API server refused; answers whether another one can be had.
-    async fn renewable(&self, identity: &Identity) -> bool {
-        if *identity == Identity::Controller {
-            return false;
-        }
+    /// Forgets the token `used`, which the API server refused, and answers whether another one can be had now. Where even new
+    /// ones are refused there is a pause, longer each time, in which none is made.
+    async fn renewable(&self, identity: &Identity, used: Option<&Token>) -> bool {
         let slot = Arc::clone(self.slots().entry(identity.clone()).or_default());
-        *slot.lock().await = None;
-        true
+        let mut held = slot.lock().await;
+        if let (Some(used), Some(held)) = (used, held.as_ref())
+            && !held.is(used)
+        {
+            // Another request has seen to it already.
+            return true;
+        }
+        {
+            let now = Instant::now();
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            let (count, until) = refused.entry(identity.clone()).or_insert((0, now));
+            if now < *until {
+                return false;
+            }
+            let pause = FIRST_PAUSE.saturating_mul(1 << (*count).min(6)).min(LONGEST_PAUSE);
+            (*count, *until) = (*count + 1, now + pause);
+        }
+        match (identity, &self.connection.controller) {
+            (Identity::ServiceAccount(_), _) | (_, ControllerCredentials::Token(_, Some(_))) => {
+                *held = None;
+                true
+            }
+            (Identity::Controller, ControllerCredentials::Token(_, None)) => false,
+            (Identity::Controller, ControllerCredentials::Transport(transport)) => {
+                let read = transport.read_again();
+                if let Err(error) = &read {
+                    tracing::warn!(%error, "the controller's credentials could not be read again");
+                }
+                read.is_ok()
+            }
+        }
     }
 
     /// Sends a request as an identity: again with a new token when the old one is refused (its ServiceAccount was made anew), and
@@ -201,12 +324,14 @@ impl Shared {
         let mut retries = 0;
         loop {
             let token = self.token(identity).await?;
-            let error = match transport::ask(self.transport(identity), identity, token.as_ref(), call).await {
+            let error = match self.ask_once(identity, token.as_ref(), call).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             match &error {
-                ClusterError::Unauthorized { .. } if !renewed && self.renewable(identity).await => renewed = true,
+                ClusterError::Unauthorized { .. } if !renewed && self.renewable(identity, token.as_ref()).await => {
+                    renewed = true;
+                }
                 ClusterError::Throttled { .. } | ClusterError::Unreachable { .. }
                     if retries < RETRIES && call.method != Method::POST =>
                 {
@@ -232,11 +357,10 @@ impl Shared {
         call: &Call,
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
         let token = self.token(identity).await?;
-        let opened = transport::open(self.transport(identity), identity, token.as_ref(), call).await;
-        match opened {
-            Err(ClusterError::Unauthorized { .. }) if self.renewable(identity).await => {
+        match self.open_once(identity, token.as_ref(), call).await {
+            Err(ClusterError::Unauthorized { .. }) if self.renewable(identity, token.as_ref()).await => {
                 let token = self.token(identity).await?;
-                transport::open(self.transport(identity), identity, token.as_ref(), call).await
+                self.open_once(identity, token.as_ref(), call).await
             }
             other => other,
         }

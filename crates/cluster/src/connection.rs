@@ -1,5 +1,8 @@
 //! How the API server is reached. Owns the transports; refuses to let a kubeconfig's own credentials travel with another identity's request.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
 use bytes::Bytes;
 use http::{Request, Response};
 use kube::client::{AuthError, Body, ClientBuilder};
@@ -14,15 +17,68 @@ pub struct Connection {
     pub(crate) bare: kube::Client,
     /// What the controller's own requests are made with.
     pub(crate) controller: ControllerCredentials,
+    pub(crate) health: CredentialHealth,
 }
+
+/// Makes a token of the controller's ServiceAccount, or says why there is none.
+pub(crate) type Issue = Arc<dyn Fn() -> Result<Token, String> + Send + Sync>;
 
 /// What the controller authenticates with.
 #[derive(Clone)]
 pub(crate) enum ControllerCredentials {
-    /// A token to begin with; it is renewed by TokenRequest, as the controller, for the same ServiceAccount.
-    Token(Token),
+    /// A token to begin with. The next ones come from whoever can make them, or else by TokenRequest, as the controller: then
+    /// one that has ended is the last one.
+    Token(Token, Option<Issue>),
     /// A transport that adds the credentials itself (a kubeconfig's, or the mounted token in a Pod).
-    Transport(kube::Client),
+    Transport(Arc<OwnTransport>),
+}
+
+/// A transport with credentials of its own, which can be read again.
+pub(crate) struct OwnTransport {
+    configuration: kube::Config,
+    client: RwLock<kube::Client>,
+}
+
+impl OwnTransport {
+    pub(crate) fn client(&self) -> kube::Client {
+        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads what the configuration names (a mounted token, a certificate, a program's answer) once more: what was read when
+    /// the clock stood elsewhere may count as fresh for a long time yet.
+    pub(crate) fn read_again(&self) -> Result<(), ConnectionError> {
+        let client = client(self.configuration.clone())?;
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        Ok(())
+    }
+}
+
+/// Whether the API server accepts what the controller authenticates with, as far as its last answers tell.
+#[derive(Clone, Debug)]
+pub struct CredentialHealth(Arc<AtomicBool>);
+
+impl CredentialHealth {
+    fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// Whether the controller has credentials that are accepted.
+    #[must_use]
+    pub fn usable(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, usable: bool) {
+        if self.0.swap(usable, Ordering::Relaxed) != usable {
+            if usable {
+                tracing::warn!("the controller's credentials are accepted again");
+            } else {
+                tracing::error!(
+                    "the controller has no credentials that are accepted: nothing is reconciled until it has"
+                );
+            }
+        }
+    }
 }
 
 /// Why a connection could not be made.
@@ -49,8 +105,25 @@ impl Connection {
     {
         Self {
             bare: kube::Client::new(service, "default"),
-            controller: ControllerCredentials::Token(token),
+            controller: ControllerCredentials::Token(token, None),
+            health: CredentialHealth::new(),
         }
+    }
+
+    /// Where the controller's next tokens come from, in place of a request that needs the last one: after a jump of the clock,
+    /// or a sleep of the machine, that one has ended.
+    #[must_use]
+    pub fn issued_by(mut self, issue: impl Fn() -> Result<Token, String> + Send + Sync + 'static) -> Self {
+        if let ControllerCredentials::Token(_, issuer) = &mut self.controller {
+            *issuer = Some(Arc::new(issue));
+        }
+        self
+    }
+
+    /// Whether the controller's credentials are accepted; it goes on telling after the connection is used up.
+    #[must_use]
+    pub fn health(&self) -> CredentialHealth {
+        self.health.clone()
     }
 
     /// Reaches an API server over the network. The controller uses the configuration's credentials; requests of other identities
@@ -65,7 +138,11 @@ impl Connection {
         without.headers.clear();
         Ok(Self {
             bare: client(without)?,
-            controller: ControllerCredentials::Transport(client(configuration)?),
+            controller: ControllerCredentials::Transport(Arc::new(OwnTransport {
+                client: RwLock::new(client(configuration.clone())?),
+                configuration,
+            })),
+            health: CredentialHealth::new(),
         })
     }
 }

@@ -4,18 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use tenure_planner::refusal::{Cause, CauseKind, Failure, Reason};
 use tenure_tenancy::Identity;
-
-/// One field that the API server names as a cause.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    /// Kubernetes' word, as `FieldValueInvalid` or `FieldManagerConflict`.
-    pub reason: String,
-    /// What is wrong.
-    pub message: String,
-    /// The field, as `.spec.replicas`; empty when none is named.
-    pub field: String,
-}
 
 /// Why a request had no success. The messages are the API server's where it gave one.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -25,6 +15,8 @@ pub enum ClusterError {
     Forbidden {
         /// The API server's message; it names user, verb, resource and namespace.
         message: String,
+        /// What it names besides, as a namespace that is being deleted.
+        causes: Vec<Cause>,
     },
     /// The API server does not accept the token (401).
     #[error("the API server does not accept the credentials of {identity}: {message}")]
@@ -44,16 +36,33 @@ pub enum ClusterError {
         /// Its name.
         name: String,
     },
-    /// The object, or its namespace, does not exist (404).
+    /// The object, or its namespace, does not exist: the API server says so of this very name (404).
     #[error("{message}")]
     NotFound {
         /// The API server's message.
         message: String,
     },
-    /// The API server knows no such kind.
+    /// The API server knows no such kind: discovery that was whole and fresh does not have it.
     #[error("no matches for kind {kind:?} in version {api_version:?}: its CustomResourceDefinition is not installed")]
     NoKindMatch {
         /// `group/version`, or `version` of the core group; only a group when any version would do.
+        api_version: String,
+        /// The kind.
+        kind: String,
+    },
+    /// Discovery can't tell whether the kind is served: the server that serves its group does not answer.
+    #[error("discovery can't tell whether kind {kind:?} is served: what it knows of group {group:?} is stale")]
+    DiscoveryIncomplete {
+        /// The group.
+        group: String,
+        /// The kind.
+        kind: String,
+    },
+    /// The address that discovery gave for the kind is not served any more. Discovery is read again with the next look-up; it alone says
+    /// whether another version is served.
+    #[error("kind {kind:?} is not served as {api_version:?} any more")]
+    PathGone {
+        /// `group/version`, or `version` of the core group.
         api_version: String,
         /// The kind.
         kind: String,
@@ -63,6 +72,8 @@ pub enum ClusterError {
     Conflict {
         /// The API server's message.
         message: String,
+        /// What it names, as the uid that is another one.
+        causes: Vec<Cause>,
     },
     /// Another field manager owns fields that an apply without force would change (409).
     #[error("{message}")]
@@ -78,17 +89,11 @@ pub enum ClusterError {
         /// The API server's message.
         message: String,
     },
-    /// A field that can't change was changed (422, or as a webhook words it).
-    #[error("{message}")]
-    Immutable {
-        /// The API server's message.
-        message: String,
-        /// One cause a field.
-        causes: Vec<Cause>,
-    },
-    /// The object is not valid (400, 422).
+    /// The object is not valid (422), or the request is not (400).
     #[error("{message}")]
     Invalid {
+        /// The HTTP status code.
+        code: u16,
         /// The API server's message.
         message: String,
         /// One cause a field.
@@ -142,9 +147,13 @@ pub enum ClusterError {
         /// The HTTP status code.
         code: u16,
         /// Kubernetes' word, as `InternalError`.
-        reason: String,
+        reason: Reason,
         /// The API server's message.
         message: String,
+        /// What it names besides.
+        causes: Vec<Cause>,
+        /// How long it asks to wait, if it said so.
+        retry_after: Option<Duration>,
     },
 }
 
@@ -153,7 +162,12 @@ impl ClusterError {
     #[must_use]
     pub fn transient(&self) -> bool {
         match self {
-            Self::Throttled { .. } | Self::Unreachable { .. } | Self::Timeout { .. } | Self::Expired { .. } => true,
+            Self::Throttled { .. }
+            | Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Expired { .. }
+            | Self::DiscoveryIncomplete { .. }
+            | Self::PathGone { .. } => true,
             Self::Refused { code, .. } => *code >= 500,
             _ => false,
         }
@@ -167,87 +181,200 @@ impl ClusterError {
             Self::Unauthorized { .. } => 401,
             Self::IdentityMissing { .. } | Self::NotFound { .. } | Self::NoKindMatch { .. } => 404,
             Self::Conflict { .. } | Self::ApplyConflict { .. } | Self::AlreadyExists { .. } => 409,
-            Self::Immutable { .. } | Self::Invalid { .. } => 422,
+            Self::Invalid { code, .. } | Self::Refused { code, .. } => *code,
             Self::Expired { .. } => 410,
             Self::Throttled { .. } => 429,
-            Self::Refused { code, .. } => *code,
+            Self::DiscoveryIncomplete { .. } | Self::PathGone { .. } => 503,
             Self::Request { .. } => 400,
             Self::Unreachable { .. } | Self::Timeout { .. } | Self::Decode { .. } => 0,
         }
     }
 
-    /// Kubernetes' word for what happened, as it stands in a `Status`.
+    /// Why, in one word.
     #[must_use]
-    pub fn reason(&self) -> &str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::Forbidden { .. } => "Forbidden",
-            Self::Unauthorized { .. } => "Unauthorized",
-            Self::IdentityMissing { .. } | Self::NotFound { .. } => "NotFound",
-            Self::NoKindMatch { .. } => "NoKindMatch",
-            Self::Conflict { .. } | Self::ApplyConflict { .. } => "Conflict",
-            Self::AlreadyExists { .. } => "AlreadyExists",
-            Self::Immutable { .. } | Self::Invalid { .. } => "Invalid",
-            Self::Expired { .. } => "Expired",
-            Self::Throttled { .. } => "TooManyRequests",
-            Self::Refused { reason, .. } => reason,
-            Self::Request { .. } => "BadRequest",
-            Self::Unreachable { .. } => "Unreachable",
-            Self::Timeout { .. } => "Timeout",
-            Self::Decode { .. } => "BadAnswer",
+            Self::Forbidden { .. } => Reason::Forbidden,
+            Self::Unauthorized { .. } => Reason::Unauthorized,
+            Self::IdentityMissing { .. } => Reason::IdentityMissing,
+            Self::NotFound { .. } => Reason::NotFound,
+            Self::NoKindMatch { .. } => Reason::NoKindMatch,
+            Self::DiscoveryIncomplete { .. } | Self::PathGone { .. } => Reason::DiscoveryIncomplete,
+            Self::Conflict { .. } | Self::ApplyConflict { .. } => Reason::Conflict,
+            Self::AlreadyExists { .. } => Reason::AlreadyExists,
+            Self::Invalid { code: 422, .. } => Reason::Invalid,
+            Self::Invalid { .. } => Reason::BadRequest,
+            Self::Expired { .. } => Reason::Expired,
+            Self::Throttled { .. } => Reason::TooManyRequests,
+            Self::Refused { reason, .. } => reason.clone(),
+            Self::Request { .. } => Reason::BadObject,
+            Self::Unreachable { .. } => Reason::Unreachable,
+            Self::Timeout { .. } => Reason::Unanswered,
+            Self::Decode { .. } => Reason::BadAnswer,
         }
     }
 
-    /// Whether the object, or its kind, is not there.
+    /// What the API server names as wrong.
+    #[must_use]
+    pub fn causes(&self) -> &[Cause] {
+        match self {
+            Self::Forbidden { causes, .. }
+            | Self::Conflict { causes, .. }
+            | Self::ApplyConflict { causes, .. }
+            | Self::Invalid { causes, .. }
+            | Self::Refused { causes, .. } => causes,
+            _ => &[],
+        }
+    }
+
+    /// How long the API server asks to wait, if it said so.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Throttled { retry_after, .. } | Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    /// Whether it is known that the object is not there. A kind that is not served, or of which nothing is known, is another answer.
     #[must_use]
     pub fn absent(&self) -> bool {
-        matches!(self, Self::NotFound { .. } | Self::NoKindMatch { .. })
+        matches!(self, Self::NotFound { .. })
     }
 
     /// Maps an answer with a status code of 400 or more.
     pub(crate) fn from_answer(identity: &Identity, code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let status: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-        let text = |key: &str| status.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut message = text("message");
+        let text = |pointer: &str| status.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let mut message = text("/message").to_owned();
         if message.is_empty() {
             message = String::from_utf8_lossy(body).trim().chars().take(500).collect();
         }
         if message.is_empty() {
             message = format!("the API server answered {code}");
         }
-        let reason = text("reason");
+        let reason = Reason::from(text("/reason"));
         let causes: Vec<Cause> = status
             .pointer("/details/causes")
             .and_then(Value::as_array)
             .map(|causes| causes.iter().map(cause).collect())
             .unwrap_or_default();
-        // Flux's test: a change that is refused for ever says "immutable", whatever the code (webhooks choose their own).
-        let immutable = matches!(code, 409 | 422) && message.contains("immutable");
-        match (code, reason.as_str()) {
-            (_, _) if immutable => Self::Immutable { message, causes },
-            (401, _) => Self::Unauthorized {
+        let seconds = status.pointer("/details/retryAfterSeconds").and_then(Value::as_u64);
+        let retry_after = retry_after.or(seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs));
+        match code {
+            401 => Self::Unauthorized {
                 identity: identity.clone(),
                 message,
             },
-            (403, _) => Self::Forbidden { message },
-            (404, _) => Self::NotFound { message },
-            (409, "AlreadyExists") => Self::AlreadyExists { message },
-            (409, _) if causes.iter().any(|cause| cause.reason == "FieldManagerConflict") => {
+            403 => Self::Forbidden { message, causes },
+            // Anything on the way can answer 404; that an object is not there is said by naming it.
+            404 if !text("/details/name").is_empty() => Self::NotFound { message },
+            409 if reason == Reason::AlreadyExists => Self::AlreadyExists { message },
+            409 if causes.iter().any(|cause| cause.kind == CauseKind::FieldManagerConflict) => {
                 Self::ApplyConflict { message, causes }
             }
-            (409, _) => Self::Conflict { message },
-            (410, _) => Self::Expired { message },
-            (400 | 422, _) => Self::Invalid { message, causes },
-            (429, _) => Self::Throttled { message, retry_after },
-            _ => Self::Refused { code, reason, message },
+            409 => Self::Conflict { message, causes },
+            410 => Self::Expired { message },
+            400 | 422 => Self::Invalid { code, message, causes },
+            429 => Self::Throttled { message, retry_after },
+            _ => Self::Refused {
+                code,
+                reason,
+                message,
+                causes,
+                retry_after,
+            },
+        }
+    }
+}
+
+impl From<&ClusterError> for Failure {
+    fn from(error: &ClusterError) -> Self {
+        Self {
+            code: error.code(),
+            reason: error.reason(),
+            causes: error.causes().to_vec(),
+            retry_after: error.retry_after().map(|pause| pause.as_secs()),
+            message: error.to_string(),
         }
     }
 }
 
 fn cause(cause: &Value) -> Cause {
-    let text = |key: &str| cause.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |key: &str| cause.get(key).and_then(Value::as_str).unwrap_or_default();
     Cause {
-        reason: text("reason"),
-        message: text("message"),
-        field: text("field"),
+        kind: CauseKind::from(text("reason")),
+        message: text("message").to_owned(),
+        field: text("field").to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(code: u16, body: &Value) -> Failure {
+        let error = ClusterError::from_answer(&Identity::Controller, code, None, body.to_string().as_bytes());
+        Failure::from(&error)
+    }
+
+    #[test]
+    fn a_status_becomes_a_typed_refusal() {
+        let status = |reason: &str, details: Value| json!({ "kind": "Status", "message": "no", "reason": reason, "details": details });
+        for (code, reason, details, expected) in [
+            (401, "Unauthorized", json!({}), Reason::Unauthorized),
+            (403, "Forbidden", json!({ "name": "a" }), Reason::Forbidden),
+            (404, "NotFound", json!({ "name": "a" }), Reason::NotFound),
+            (409, "AlreadyExists", json!({ "name": "a" }), Reason::AlreadyExists),
+            (409, "Conflict", json!({ "name": "a" }), Reason::Conflict),
+            (410, "Expired", json!({}), Reason::Expired),
+            (400, "BadRequest", json!({}), Reason::BadRequest),
+            (422, "Invalid", json!({ "name": "a" }), Reason::Invalid),
+            (
+                429,
+                "TooManyRequests",
+                json!({ "retryAfterSeconds": 7 }),
+                Reason::TooManyRequests,
+            ),
+            (500, "InternalError", json!({}), Reason::InternalError),
+            (504, "Timeout", json!({ "retryAfterSeconds": 7 }), Reason::Timeout),
+            (418, "Teapot", json!({}), Reason::Other("Teapot".to_owned())),
+        ] {
+            let failure = answer(code, &status(reason, details.clone()));
+            assert_eq!((failure.code, &failure.reason), (code, &expected), "{reason}");
+            assert!(failure.message.ends_with("no"), "{reason}: {}", failure.message);
+            let pause = details.get("retryAfterSeconds").and_then(Value::as_u64);
+            assert_eq!(failure.retry_after, pause, "{reason}");
+        }
+    }
+
+    #[test]
+    fn causes_keep_their_field_and_their_type() {
+        let causes = json!([{ "reason": "FieldValueInvalid", "message": "Invalid value: 1: field is immutable", "field": "spec.a" }, {}]);
+        let failure = answer(
+            422,
+            &json!({ "message": "no", "reason": "Invalid", "details": { "causes": causes } }),
+        );
+        let first = Cause {
+            kind: CauseKind::Invalid,
+            field: "spec.a".to_owned(),
+            message: "Invalid value: 1: field is immutable".to_owned(),
+        };
+        assert_eq!(failure.causes, [first, Cause::default()]);
+    }
+
+    #[test]
+    fn only_a_404_that_names_the_object_says_that_it_is_not_there() {
+        let absent = |body: &str| ClusterError::from_answer(&Identity::Controller, 404, None, body.as_bytes()).absent();
+        assert!(absent(
+            r#"{"kind":"Status","reason":"NotFound","details":{"name":"a","kind":"configmaps"}}"#
+        ));
+        assert!(!absent("404 page not found"));
+        assert!(!absent("<html>no route</html>"));
+        assert!(!absent(
+            r#"{"kind":"Status","reason":"NotFound","message":"the server could not find the requested resource","details":{}}"#
+        ));
     }
 }

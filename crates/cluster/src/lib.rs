@@ -15,6 +15,7 @@
 mod client;
 mod clients;
 mod connection;
+pub mod discovery;
 mod error;
 mod events;
 mod mapping;
@@ -26,11 +27,11 @@ mod watches;
 
 pub use client::{Applied, ApplyOptions, Client, DeleteOptions, ListOptions, Preconditions};
 pub use clients::Clients;
-pub use connection::{Connection, ConnectionError};
-pub use error::{Cause, ClusterError};
-pub use events::{EventKind, EventRecorder, ObjectEvent};
-pub use mapping::Resource;
+pub use connection::{Connection, ConnectionError, CredentialHealth};
+pub use discovery::Resource;
+pub use error::ClusterError;
+pub use events::{EventHistory, EventKind, EventRecorder, ObjectEvent};
 pub use tenure_tenancy::Identity;
 pub use token::Token;
 pub use watch::{WatchEvent, watch};
-pub use watches::{Signal, WatchKey, Watches};
+pub use watches::{OpenWatch, WatchKey};

@@ -2,8 +2,8 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::discovery::Resource;
 use crate::error::ClusterError;
-use crate::mapping::Resource;
 
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')

@@ -31,6 +31,16 @@ impl Token {
         self.expires.is_some_and(|expires| now + MARGIN >= expires)
     }
 
+    /// Whether it has ended, as far as it says when.
+    pub(crate) fn ended(&self, now: SystemTime) -> bool {
+        self.expires.is_some_and(|expires| now >= expires)
+    }
+
+    /// Whether it is this one and not a newer one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+
     pub(crate) fn header(&self) -> Option<http::HeaderValue> {
         let mut value = http::HeaderValue::from_str(&format!("Bearer {}", self.text)).ok()?;
         value.set_sensitive(true);

@@ -1,17 +1,20 @@
 //! One watch: list, follow, list again when the history is gone, begin again with growing pauses when it breaks.
-//! It delivers each change once and also what vanished while it was not looking. Refuses to give up.
+//! It delivers each change once and also what vanished while it was not looking. Refuses to give up, also when whoever reads its events
+//! panics: then everything is told once more.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::time::{Duration, SystemTime};
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant, SystemTime};
 
+use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::Value;
 
 use crate::client::{Client, ListOptions, namespace_of, typed};
+use crate::discovery::Resource;
 use crate::error::ClusterError;
-use crate::mapping::Resource;
 
 /// How long the server is asked to keep a watch open.
 const OPEN_SECONDS: u64 = 290;
@@ -19,6 +22,8 @@ const OPEN_SECONDS: u64 = 290;
 const SILENCE: Duration = Duration::from_secs(OPEN_SECONDS + 30);
 /// First and longest pause after a failure.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// A round that ended sooner than this is followed by a pause, however it ended.
+const SHORT: Duration = Duration::from_secs(1);
 /// The longest single event that is read.
 const LONGEST_EVENT: usize = 64 << 20;
 
@@ -72,19 +77,46 @@ pub async fn watch(
     };
     let mut pause = PAUSES.0;
     loop {
-        let error = match round(client, resource, namespace, labels, &mut known, &mut sink).await {
-            Ok(()) => {
-                pause = PAUSES.0;
-                continue;
-            }
-            Err(error) => error,
-        };
-        if let ClusterError::Expired { .. } = error {
-            known.resource_version.clear();
-            continue;
+        let began = Instant::now();
+        let ended = AssertUnwindSafe(round(client, resource, namespace, labels, &mut known, &mut sink))
+            .catch_unwind()
+            .await;
+        let lasted = began.elapsed() >= SHORT;
+        if lasted {
+            pause = PAUSES.0;
         }
-        sink(WatchEvent::Failed(error));
-        tokio::time::sleep(jittered(pause)).await;
+        let error = match ended {
+            Ok(Ok(())) if lasted => continue,
+            Ok(Ok(())) => None,
+            Ok(Err(ClusterError::Expired { .. })) => {
+                known.resource_version.clear();
+                if lasted {
+                    continue;
+                }
+                None
+            }
+            Ok(Err(error)) => Some(error),
+            Err(_) => {
+                // What it was told and what it made of that can't be known: it is all told again.
+                known.resource_version.clear();
+                known.versions.values_mut().for_each(String::clear);
+                tracing::error!(resource = %resource.plural, namespace, "the reader of a watch panicked; it begins again");
+                Some(broken(resource, "its reader panicked".to_owned()))
+            }
+        };
+        let longest = match error {
+            Some(error) => {
+                // Whoever panics at this, too, still gets its watch again.
+                let told = std::panic::catch_unwind(AssertUnwindSafe(|| sink(WatchEvent::Failed(error))));
+                if told.is_err() {
+                    known.resource_version.clear();
+                }
+                PAUSES.1
+            }
+            // It goes on where it was, and nobody is told that it pauses.
+            None => SHORT,
+        };
+        tokio::time::sleep(jittered(pause.min(longest))).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }
@@ -104,23 +136,23 @@ async fn round(
             fields: None,
         };
         let listed = client.list_pages(resource, namespace, &options).await?;
-        let mut before = std::mem::take(&mut known.versions);
+        // What is known is replaced only when all of it has been told: who reads it may panic in between.
+        let mut versions = HashMap::with_capacity(listed.items.len());
         for object in listed.items {
             let (key, version) = key_and_version(&object);
-            let changed = before.remove(&key).is_none_or(|old| old != version);
-            known.versions.insert(key, version);
-            if changed {
+            if known.versions.get(&key) != Some(&version) {
                 sink(WatchEvent::Changed(object));
             }
+            versions.insert(key, version);
         }
-        for (namespace, name) in before.into_keys() {
-            let revision = listed.resource_version.clone();
+        for (namespace, name) in known.versions.keys().filter(|key| !versions.contains_key(*key)) {
             sink(WatchEvent::Deleted {
-                namespace,
-                name,
-                revision,
+                namespace: namespace.clone(),
+                name: name.clone(),
+                revision: listed.resource_version.clone(),
             });
         }
+        known.versions = versions;
         known.resource_version = listed.resource_version;
         sink(WatchEvent::Synced {
             revision: known.resource_version.clone(),
@@ -208,12 +240,10 @@ fn event(
             Some(410) => ClusterError::Expired { message },
             code => ClusterError::Refused {
                 code: code.unwrap_or(500),
-                reason: object
-                    .get("reason")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    .to_owned(),
+                reason: object.get("reason").and_then(Value::as_str).unwrap_or_default().into(),
                 message,
+                causes: Vec::new(),
+                retry_after: None,
             },
         });
     }

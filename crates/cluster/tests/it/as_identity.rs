@@ -43,7 +43,7 @@ async fn set_up(admin: &Admin, namespace: &str) {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": { "name": "editor", "namespace": namespace },
-            "rules": [{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"] }]
+            "rules": [{ "apiGroups": ["", "clusterit.example.com"], "resources": ["configmaps", "jars"], "verbs": ["*"] }]
         }),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
@@ -204,4 +204,121 @@ async fn a_service_account_made_anew_gets_a_new_token() {
     }
     set_up(&cluster.admin, "cluster-it-b").await;
     until_allowed(&editor, "cluster-it-b").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_that_is_no_longer_served_is_not_absence() {
+    let cluster = Cluster::start().await.unwrap();
+    let clients = clients(&cluster).await;
+    let admin = &cluster.admin;
+    set_up(admin, "cluster-it-c").await;
+    let editor = clients.for_identity(&account("cluster-it-c", "editor")).await.unwrap();
+    until_allowed(&editor, "cluster-it-c").await;
+    let definition = |old_is_served: bool| {
+        let version = |name: &str, served: bool, storage: bool| {
+            json!({
+                "name": name, "served": served, "storage": storage,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } }
+            })
+        };
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "jars.clusterit.example.com" },
+            "spec": {
+                "group": "clusterit.example.com", "scope": "Namespaced",
+                "names": { "kind": "Jar", "plural": "jars", "singular": "jar", "listKind": "JarList" },
+                "versions": [version("v1beta1", old_is_served, false), version("v1", true, true)]
+            }
+        })
+    };
+    let object = json!({
+        "apiVersion": "clusterit.example.com/v1beta1", "kind": "Jar",
+        "metadata": { "name": "a", "namespace": "cluster-it-c" }
+    });
+    admin.apply(definition(true)).await.unwrap();
+    // A CustomResourceDefinition is served some time after it was written.
+    let (old, new) = ("clusterit.example.com/v1beta1", "clusterit.example.com/v1");
+    let served = async |api_version: &str| editor.resource(api_version, "Jar").await;
+    until(async || served(old).await.is_ok() && admin.apply(object.clone()).await.is_ok()).await;
+    let resource = served(old).await.unwrap();
+
+    admin.apply(definition(false)).await.unwrap();
+    // Asked at its old address, the server says nothing of the object, and discovery is read again.
+    until(async || {
+        let found = editor.find(&resource, "cluster-it-c", "a").await;
+        match found {
+            Err(ClusterError::PathGone { .. }) => true,
+            Ok(Some(_)) => false,
+            other => panic!("{other:?}"),
+        }
+    })
+    .await;
+    until(async || matches!(served(old).await, Err(ClusterError::NoKindMatch { .. }))).await;
+    let any = editor.resource_in_any_version(old, "Jar").await.unwrap();
+    assert_eq!(any.api_version(), new);
+    assert!(editor.find(&any, "cluster-it-c", "a").await.unwrap().is_some());
+
+    admin
+        .delete(
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+            ("", "jars.clusterit.example.com"),
+        )
+        .await
+        .unwrap();
+    until(async || {
+        clients.kinds_changed();
+        let any = editor.resource_in_any_version(old, "Jar").await;
+        matches!(any, Err(ClusterError::NoKindMatch { .. }))
+            || matches!(
+                editor.find(&any.unwrap(), "cluster-it-c", "a").await,
+                Err(ClusterError::PathGone { .. })
+            )
+    })
+    .await;
+}
+
+async fn until(holds: impl AsyncFn() -> bool) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while !holds().await {
+        assert!(std::time::Instant::now() < deadline, "it did not come to that");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_reads_a_watch_may_panic_and_is_told_everything_again() {
+    let cluster = Cluster::start().await.unwrap();
+    set_up(&cluster.admin, "cluster-it-panic").await;
+    let clients = clients(&cluster).await;
+    let editor = clients
+        .for_identity(&account("cluster-it-panic", "editor"))
+        .await
+        .unwrap();
+    until_allowed(&editor, "cluster-it-panic").await;
+    for name in ["one", "two"] {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": "cluster-it-panic" }
+        });
+        editor.apply(&map, &OPTIONS).await.unwrap();
+    }
+    let resource = editor.resource("v1", "ConfigMap").await.unwrap();
+    let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
+    let mut panics = true;
+    let watching = tokio::spawn(async move {
+        watch(&editor, &resource, Some("cluster-it-panic"), None, move |event| {
+            let WatchEvent::Changed(object) = event else { return };
+            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            assert!(name != "two" || !std::mem::take(&mut panics), "on purpose");
+            if ["one", "two"].contains(&name.as_str()) {
+                send.send(name).unwrap();
+            }
+        })
+        .await;
+    });
+    let mut told = Vec::new();
+    while told.len() < 3 {
+        told.push(receive.recv().await.unwrap());
+    }
+    assert_eq!(told, ["one", "one", "two"]);
+    watching.abort();
 }

@@ -10,3 +10,4 @@
 )]
 
 mod as_identity;
+mod credentials;

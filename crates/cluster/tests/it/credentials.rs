@@ -1,0 +1,222 @@
+//! Credentials that are refused: a jump of the clock, a sleep of the machine, a token that was read too early. What is made
+//! anew, how often, and who is told.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use kube::client::Body;
+use tenure_cluster::{Clients, ClusterError, Connection, Identity, Resource, Token};
+use tenure_tenancy::{Placement, identity};
+
+/// An API server that knows nothing but who may ask.
+#[derive(Clone, Default)]
+struct Door {
+    /// The `Authorization` headers that are accepted.
+    accepted: Arc<Mutex<Vec<String>>>,
+    asked: Arc<AtomicUsize>,
+    token_requests: Arc<AtomicUsize>,
+}
+
+impl Door {
+    fn accept(&self, tokens: &[&str]) {
+        *self.accepted.lock().unwrap() = tokens.iter().map(|token| format!("Bearer {token}")).collect();
+    }
+}
+
+impl tower::Service<Request<Body>> for Door {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let sent = request
+            .headers()
+            .get("authorization")
+            .and_then(|sent| sent.to_str().ok());
+        let accepted = sent.is_some_and(|sent| self.accepted.lock().unwrap().iter().any(|known| known == sent));
+        let (code, body) = if !accepted {
+            (
+                401,
+                r#"{"kind":"Status","reason":"Unauthorized","message":"Unauthorized","code":401}"#.to_owned(),
+            )
+        } else if request.uri().path().ends_with("/token") {
+            let count = self.token_requests.fetch_add(1, Ordering::SeqCst);
+            (201, format!(r#"{{"status":{{"token":"minted-{count}"}}}}"#))
+        } else {
+            (200, r#"{"kind":"Namespace","metadata":{"name":"a"}}"#.to_owned())
+        };
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
+        ready(Ok(response))
+    }
+}
+
+async fn ask(clients: &Clients, identity: &Identity) -> Result<(), ClusterError> {
+    let client = match identity {
+        Identity::Controller => clients.controller(),
+        account => clients.for_identity(account).await?,
+    };
+    let namespaces = Resource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: "Namespace".to_owned(),
+        plural: "namespaces".to_owned(),
+        namespaced: false,
+        watchable: true,
+    };
+    client.get(&namespaces, "", "a").await.map(|_| ())
+}
+
+/// A token that says when it ends.
+fn ending(at: u64) -> String {
+    format!("t.{}.s", URL_SAFE_NO_PAD.encode(format!(r#"{{"exp":{at}}}"#)))
+}
+
+#[tokio::test]
+async fn a_controller_whose_token_has_ended_gets_another_from_where_they_are_made() {
+    for old in [ending(1000), "not yet valid, since the clock went back".to_owned()] {
+        let door = Door::default();
+        door.accept(&["new"]);
+        let issued = Arc::new(AtomicUsize::new(0));
+        let connection = Connection::in_process(door.clone(), Token::new(old.clone(), None)).issued_by({
+            let issued = issued.clone();
+            move || {
+                issued.fetch_add(1, Ordering::SeqCst);
+                Ok(Token::new("new", None))
+            }
+        });
+        let health = connection.health();
+        let clients = Clients::new(connection);
+        for _ in 0..5 {
+            ask(&clients, &Identity::Controller).await.unwrap();
+        }
+        assert_eq!(issued.load(Ordering::SeqCst), 1, "{old}");
+        assert!(health.usable());
+    }
+    // With none to be had, that is told, and nobody pretends with the old one.
+    let door = Door::default();
+    let connection = Connection::in_process(door.clone(), Token::new(ending(1000), None))
+        .issued_by(|| Err("the ServiceAccount is gone".to_owned()));
+    let health = connection.health();
+    assert!(health.usable());
+    let error = ask(&Clients::new(connection), &Identity::Controller).await.unwrap_err();
+    assert!(error.to_string().contains("the ServiceAccount is gone"), "{error}");
+    assert_eq!(door.asked.load(Ordering::SeqCst), 0);
+    assert!(!health.usable());
+}
+
+#[tokio::test]
+async fn refused_credentials_are_told_and_so_is_their_end() {
+    let door = Door::default();
+    let connection =
+        Connection::in_process(door.clone(), Token::new("a", None)).issued_by(|| Ok(Token::new("b", None)));
+    let health = connection.health();
+    let clients = Clients::new(connection);
+    for _ in 0..50 {
+        ask(&clients, &Identity::Controller).await.unwrap_err();
+    }
+    assert!(!health.usable());
+    // A new one is tried once, and not for each request.
+    assert_eq!(door.asked.load(Ordering::SeqCst), 51);
+    door.accept(&["b"]);
+    ask(&clients, &Identity::Controller).await.unwrap();
+    assert!(health.usable());
+}
+
+#[tokio::test]
+async fn a_refused_token_of_a_service_account_is_made_anew_once() {
+    let door = Door::default();
+    let connection = Connection::in_process(door.clone(), Token::new("controller", None));
+    let health = connection.health();
+    let clients = Clients::new(connection);
+    let nobody = Placement::Unclaimed {
+        default_service_account: "default".to_owned(),
+    };
+    let account = identity::of_kustomization(&nobody, "shop", Some("bot")).unwrap();
+    door.accept(&["controller", "minted-0"]);
+    ask(&clients, &account).await.unwrap();
+    // The clock jumps: the old one is refused, the next one is good.
+    door.accept(&["controller", "minted-1"]);
+    for _ in 0..3 {
+        ask(&clients, &account).await.unwrap();
+    }
+    assert_eq!(door.token_requests.load(Ordering::SeqCst), 2);
+    // None is good: one more is made, and then not for each request.
+    door.accept(&["controller"]);
+    for _ in 0..50 {
+        let error = ask(&clients, &account).await.unwrap_err();
+        assert!(matches!(error, ClusterError::Unauthorized { .. }), "{error}");
+    }
+    assert_eq!(door.token_requests.load(Ordering::SeqCst), 3);
+    assert!(
+        health.usable(),
+        "what a tenant's token is refused for is no fault of the controller's"
+    );
+}
+
+/// A server that answers 200 to who brings `token`, and 401 to all others.
+fn server(token: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let head: Vec<String> = lines
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty())
+                .collect();
+            let accepted = head
+                .iter()
+                .any(|line| line.to_lowercase() == format!("authorization: bearer {token}"));
+            let (status, body) = if accepted {
+                ("200 OK", "{}")
+            } else {
+                ("401 Unauthorized", "")
+            };
+            let _ended = write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_mounted_token_that_is_refused_is_read_again() {
+    let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "old").unwrap();
+    let mut config = kube::Config::new(server("new").parse().unwrap());
+    config.auth_info.token_file = Some(file.path().to_str().unwrap().to_owned());
+    let connection = Connection::over_network(config).unwrap();
+    let health = connection.health();
+    let clients = Clients::new(connection);
+    ask(&clients, &Identity::Controller).await.unwrap_err();
+    assert!(!health.usable());
+    std::fs::write(file.path(), "new").unwrap();
+    // Not for each refusal: there is a pause after one, and it ends.
+    let mut tries = 0;
+    while ask(&clients, &Identity::Controller).await.is_err() {
+        tries += 1;
+        assert!(tries < 600, "it is never read again");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(health.usable());
+}
