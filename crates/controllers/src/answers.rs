@@ -1,41 +1,90 @@
 //! What the cluster answered, as the planner's facts. Translates; judges nothing.
 
 use serde_json::Value;
-use tenure_cluster::{Applied, ClusterError};
+use tenure_api::ObjectId;
+use tenure_cluster::{Applied, Client, ClusterError};
 use tenure_planner::answer::DeleteAnswer;
+use tenure_planner::confidential::{self, Request};
+use tenure_planner::kustomization::ServiceAccountFacts;
+use tenure_planner::plan::{Apply, Delete};
+use tenure_planner::refusal::{Cause, CauseKind};
 use tenure_planner::{Failure, Live, Object, WriteAnswer};
 
-/// A refused or failed request.
+/// A refused or failed request that is about no object of a user's.
 pub(crate) fn failure(error: &ClusterError) -> Failure {
-    Failure {
-        code: error.code(),
-        reason: error.reason().to_owned(),
-        message: error.to_string(),
+    Failure::from(error)
+}
+
+/// How much of a refusal is told: of what the API server says about a confidential object, only what can't quote it.
+pub(crate) struct Told<'a>(Option<Request<'a>>);
+
+impl<'a> Told<'a> {
+    /// Of the refusal of an object that was sent.
+    pub(crate) fn of(client: &'a Client, apply: &'a Apply) -> Self {
+        Self(apply.confidential.then(|| Request {
+            id: &apply.id,
+            identity: client.identity(),
+            object: Some(&apply.object.0),
+        }))
+    }
+
+    /// Of the refusal of a request about an object.
+    pub(crate) fn about(client: &'a Client, id: &'a ObjectId) -> Self {
+        Self(confidential::is_secret(id).then(|| Request {
+            id,
+            identity: client.identity(),
+            object: None,
+        }))
+    }
+
+    fn failure(&self, error: &ClusterError) -> Failure {
+        match self.0 {
+            Some(request) => confidential::rebuilt(failure(error), request),
+            None => failure(error),
+        }
     }
 }
 
-/// The answer to a read.
-pub(crate) fn live(answer: Result<Option<Value>, ClusterError>) -> Live {
+/// Why there is no token for a ServiceAccount. Only what the API server said about the account, or its namespace, is knowledge.
+pub(crate) fn service_account(error: &ClusterError) -> ServiceAccountFacts {
+    let namespace_ends = |causes: &[Cause]| causes.iter().any(|cause| cause.kind == CauseKind::NamespaceTerminating);
+    match error {
+        ClusterError::IdentityMissing { .. } => ServiceAccountFacts::NotFound,
+        ClusterError::Forbidden { causes, .. } if namespace_ends(causes) => {
+            ServiceAccountFacts::NamespaceEnds(error.to_string())
+        }
+        ClusterError::Forbidden { .. } => ServiceAccountFacts::Forbidden(error.to_string()),
+        _ => ServiceAccountFacts::Unanswered(error.to_string()),
+    }
+}
+
+/// The answer to a read: that there is none, and that its kind is not served at all, are known only from an answer that says so.
+pub(crate) fn live(answer: Result<Option<Value>, ClusterError>, told: &Told<'_>) -> Live {
     match answer {
         Ok(Some(object)) => Live::Present(Object(object)),
         Ok(None) => Live::Absent,
-        Err(error) => Live::Failed(failure(&error)),
+        Err(ClusterError::NoKindMatch { .. }) => Live::Unserved,
+        Err(error) => Live::Failed(told.failure(&error)),
     }
 }
 
 /// The answer to a write, or to a dry-run of one.
-pub(crate) fn write(answer: Result<Applied, ClusterError>) -> WriteAnswer {
+pub(crate) fn write(answer: Result<Applied, ClusterError>, told: &Told<'_>) -> WriteAnswer {
     match answer {
         Ok(applied) => WriteAnswer::Done(Object(applied.object)),
-        Err(error) => WriteAnswer::Failed(failure(&error)),
+        Err(error) => WriteAnswer::Failed(told.failure(&error)),
     }
 }
 
 /// The answer to a delete: gone already counts as absent.
-pub(crate) fn delete(answer: Result<(), ClusterError>) -> DeleteAnswer {
+pub(crate) fn delete(answer: Result<(), ClusterError>, delete: &Delete, told: &Told<'_>) -> DeleteAnswer {
     match answer {
         Ok(()) => DeleteAnswer::Accepted,
+        Err(ClusterError::Conflict { .. }) => DeleteAnswer::Changed {
+            resource_version: delete.resource_version.clone(),
+            times: 1,
+        },
         Err(error) if error.absent() => DeleteAnswer::Absent,
-        Err(error) => DeleteAnswer::Failed(failure(&error)),
+        Err(error) => DeleteAnswer::Failed(told.failure(&error)),
     }
 }

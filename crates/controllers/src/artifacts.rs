@@ -1,19 +1,19 @@
-//! What the artifact store holds for each source, and the file trees that are being rendered from.
+//! What the artifact store holds for each source.
 //!
 //! A status can be forged by whoever may write it, so what a source has fetched is remembered here, in a record beside the archive.
-//! Refuses to serve another source's artifact: a record is found by the source's own name, and names a digest in its own folder.
+//! Refuses to serve another source's artifact: a record is found by the source's own name and uid, and names a digest in its own
+//! folder. Who bears the name of a source that is gone finds nothing.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tenure_planner::gitrepository::StoredArtifact;
-use tenure_sources::{Artifact, ArtifactStore, Limits, SourceKey, StorageError, Tree};
+use tenure_sources::{Account, Artifact, ArtifactStore, ByteBudget, Limits, SourceKey, StorageError, remove_leftovers};
 
-/// How long a tree that nothing renders from is kept.
-const TREE_KEPT: Duration = Duration::from_secs(30);
+use crate::budgets::{self, Budgets};
+use crate::trees::{TreeInUse, Trees};
 
 /// A record: what to tell the planner, and what to hand to the next fetch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,8 +22,6 @@ pub(crate) struct Record {
     pub(crate) artifact: Artifact,
 }
 
-type TreeSlot = Arc<tokio::sync::OnceCell<Arc<Tree>>>;
-
 /// The store, the records and the trees.
 #[derive(Debug)]
 pub(crate) struct Artifacts {
@@ -31,30 +29,45 @@ pub(crate) struct Artifacts {
     pub(crate) limits: Limits,
     records: PathBuf,
     known: Mutex<HashMap<SourceKey, Option<Record>>>,
-    trees: Mutex<HashMap<(SourceKey, String), (TreeSlot, Instant)>>,
+    trees: Arc<Trees>,
+    fetches: ByteBudget,
+    unpacking: ByteBudget,
+    budgets: Budgets,
 }
 
 impl Artifacts {
     /// Opens the store below a folder.
-    pub(crate) fn open(folder: &Path, limits: Limits) -> Result<Self, StorageError> {
-        let store = ArtifactStore::open(folder.join("store"))?;
-        Ok(Self {
-            store,
-            limits,
-            records: folder.join("records"),
-            known: Mutex::new(HashMap::new()),
-            trees: Mutex::new(HashMap::new()),
-        })
+    pub(crate) fn open(folder: &Path, limits: Limits, budgets: Budgets) -> Result<Self, StorageError> {
+        let store = ArtifactStore::open(folder.join("store"), budgets.archives())?;
+        Ok(Self::of(folder, store, limits, budgets))
     }
 
     /// Looks into the store below a folder that the controllers may be using: for reading only.
     pub(crate) fn look_into(folder: &Path, limits: Limits) -> Self {
+        let store = ArtifactStore::look_into(folder.join("store"));
+        Self::of(folder, store, limits, Budgets::default())
+    }
+
+    fn of(folder: &Path, store: ArtifactStore, limits: Limits, budgets: Budgets) -> Self {
         Self {
-            store: ArtifactStore::look_into(folder.join("store")),
+            trees: Trees::new(store.clone(), limits, budgets.trees()),
+            store,
             limits,
             records: folder.join("records"),
-            known: Mutex::new(HashMap::new()),
-            trees: Mutex::new(HashMap::new()),
+            known: Mutex::default(),
+            fetches: budgets.fetches(),
+            unpacking: budgets::unpacking(),
+            budgets,
+        }
+    }
+
+    /// What the fetches of a lane are charged to.
+    pub(crate) fn account(&self, lane: &str) -> Account {
+        Account {
+            lane: lane.to_owned(),
+            memory: self.fetches.clone(),
+            unpacking: self.unpacking.clone(),
+            trees: self.budgets.trees().room(),
         }
     }
 
@@ -91,63 +104,46 @@ impl Artifacts {
     pub(crate) fn remove(&self, source: &SourceKey) -> Result<(), StorageError> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(source);
         // A record without an archive says nothing, so it does no harm if it stays.
-        let _ = std::fs::remove_file(self.file(source));
+        let file = self.file(source);
+        let _ = std::fs::remove_file(&file);
+        let _ = file.parent().map(std::fs::remove_dir);
         self.store.remove(source)
     }
 
-    /// The files of an artifact. Those who ask at the same time share one loading.
-    pub(crate) async fn tree(&self, source: &SourceKey, digest: &str) -> Result<Arc<Tree>, StorageError> {
-        let slot = {
-            let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = Instant::now();
-            let (slot, used) = trees
-                .entry((source.clone(), digest.to_owned()))
-                .or_insert_with(|| (TreeSlot::default(), now));
-            *used = now;
-            Arc::clone(slot)
-        };
-        let load = || async {
-            let (store, limits) = (self.store.clone(), self.limits);
-            let (source, digest) = (source.clone(), digest.to_owned());
-            let loading = tokio::task::spawn_blocking(move || store.load(&source, &digest, &limits));
-            let tree = loading.await.map_err(|problem| StorageError::InvalidArchive {
-                digest: String::new(),
-                problem: problem.to_string(),
-            })??;
-            Ok(Arc::new(tree))
-        };
-        slot.get_or_try_init(load).await.cloned()
+    /// The files of an artifact, charged to a lane, as soon as there is room for them.
+    pub(crate) async fn tree(
+        &self,
+        artifact: (&SourceKey, &str),
+        lane: &str,
+        deadline: tokio::time::Instant,
+    ) -> Result<TreeInUse, StorageError> {
+        self.trees.load(artifact, lane, deadline).await
     }
 
-    /// Namespaces and names of the sources of a kind that there are records of.
-    pub(crate) fn recorded(&self, kind: &str) -> Vec<(String, String)> {
-        let names = |folder: &Path| -> Vec<String> {
-            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-            entries
-                .filter_map(|entry| entry.file_name().into_string().ok())
-                .collect()
-        };
-        let folder = self.records.join(kind.to_ascii_lowercase());
-        let mut found = Vec::new();
-        for namespace in names(&folder) {
-            for file in names(&folder.join(&namespace)) {
-                if let Some(name) = file.strip_suffix(".json") {
-                    found.push((namespace.clone(), name.to_owned()));
-                }
-            }
+    /// Removes what belongs to no source of a kind that `keep` knows by namespace, name and uid.
+    pub(crate) fn retain(&self, kind: &str, keep: impl Fn(&str, &str, &str) -> bool) -> Result<(), StorageError> {
+        let records = self.records.join(kind.to_ascii_lowercase());
+        // A record without an archive says nothing, so it does no harm if it stays.
+        let _ = remove_leftovers(&records, &keep);
+        self.store.retain(kind, keep)
+    }
+
+    /// Charges what is stored for a source from before to a lane; what there is no room for is fetched again when it is wanted.
+    pub(crate) fn adopt(&self, source: &SourceKey, lane: &str) -> Result<(), StorageError> {
+        match self.record(source) {
+            Some(record) => self.store.adopt(source, &record.artifact.digest, lane),
+            None => Ok(()),
         }
-        found
     }
 
     /// Drops the trees that were not used lately.
     pub(crate) fn sweep(&self) {
-        let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
-        trees.retain(|_, (_, used)| used.elapsed() < TREE_KEPT);
+        self.trees.sweep();
     }
 
     fn file(&self, source: &SourceKey) -> PathBuf {
-        let folder = self.records.join(source.kind()).join(source.namespace());
-        folder.join(format!("{}.json", source.name()))
+        let folder = self.records.join(source.folder());
+        folder.with_file_name(format!("{}.json", source.uid()))
     }
 }
 

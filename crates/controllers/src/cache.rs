@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kube::{Resource, ResourceExt as _};
@@ -13,12 +14,14 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(crate) struct Cache<K> {
     objects: RwLock<BTreeMap<(String, String), Arc<K>>>,
+    removals: AtomicU64,
 }
 
 impl<K> Default for Cache<K> {
     fn default() -> Self {
         Self {
             objects: RwLock::new(BTreeMap::new()),
+            removals: AtomicU64::new(0),
         }
     }
 }
@@ -56,9 +59,7 @@ impl<K: Resource> Cache<K> {
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let key = key(&object);
         let old = objects.get(&key).cloned();
-        let newer = old
-            .as_ref()
-            .is_none_or(|old| uid(old.as_ref()) != uid(&object) || revision(old.as_ref()) < revision(&object));
+        let newer = old.as_ref().is_none_or(|old| is_newer(&object, old.as_ref()));
         if newer {
             objects.insert(key, Arc::new(object));
         }
@@ -77,11 +78,38 @@ impl<K: Resource> Cache<K> {
         }
     }
 
-    /// Forgets an object that a watch found gone.
-    pub(crate) fn remove(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+    /// Forgets an object that a watch found gone at a revision; one that was made since stays.
+    pub(crate) fn remove(&self, namespace: &str, name: &str, gone: u64) -> Option<Arc<K>> {
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-        objects.remove(&(namespace.to_owned(), name.to_owned()))
+        let key = (namespace.to_owned(), name.to_owned());
+        if objects.get(&key).is_some_and(|object| revision(object.as_ref()) > gone) {
+            return None;
+        }
+        self.removals.fetch_add(1, Ordering::AcqRel);
+        objects.remove(&key)
     }
+
+    /// How often something was removed: who reads an object beside the watch asks before it reads.
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Acquire)
+    }
+
+    /// Takes an object that was read beside the watch, unless something was removed since: it may have been just that.
+    pub(crate) fn found(&self, object: K, removals: u64) {
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        if self.removals() != removals {
+            return;
+        }
+        let key = key(&object);
+        if objects.get(&key).is_none_or(|old| is_newer(&object, old.as_ref())) {
+            objects.insert(key, Arc::new(object));
+        }
+    }
+}
+
+/// Whether an object is newer than another of its name. Revisions grow across all objects of a kind, so they tell of namesakes too.
+fn is_newer<K: Resource>(object: &K, old: &K) -> bool {
+    revision(old) < revision(object) || (uid(old) != uid(object) && revision(old) == revision(object))
 }
 
 fn key<K: Resource>(object: &K) -> (String, String) {
@@ -124,4 +152,38 @@ pub(crate) fn read<K: DeserializeOwned>(mut object: Value) -> Option<K> {
     }
     tracing::warn!(%error, kind, "an object can't be read; it is left alone");
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Namespace;
+    use serde_json::json;
+
+    use super::*;
+
+    fn namespace(uid: &str, revision: u64) -> Namespace {
+        let metadata = json!({ "name": "team", "uid": uid, "resourceVersion": revision.to_string() });
+        serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    }
+
+    #[test]
+    fn a_cache_never_goes_back() {
+        let cache: Cache<Namespace> = Cache::default();
+        let check = |expected: Option<&str>| {
+            let found = cache.get("", "team");
+            assert_eq!(found.as_ref().and_then(|found| uid(found.as_ref())), expected);
+        };
+        cache.observe(namespace("one", 5));
+        // Made anew, and read beside the watch, which tells of the old one's end later.
+        cache.found(namespace("two", 9), cache.removals());
+        check(Some("two"));
+        cache.observe(namespace("one", 6));
+        cache.remove("", "team", 8);
+        check(Some("two"));
+        // What was read before the watch told that it is gone does not bring it back.
+        let before = cache.removals();
+        cache.remove("", "team", 10);
+        cache.found(namespace("two", 9), before);
+        check(None);
+    }
 }

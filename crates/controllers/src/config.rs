@@ -1,11 +1,14 @@
 //! What the controllers need to be told. Owns no defaults of the product's flags beyond those that every way of running shares.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use tenure_cluster::Connection;
+use tenure_planner::kustomization::Guards;
 use tenure_sources::{Limits, Policy};
 use tenure_tenancy::Settings;
+
+use crate::budgets::Budgets;
+use crate::render::RenderLimits;
 
 /// What the controllers need to be told.
 #[derive(Clone, Debug)]
@@ -22,10 +25,14 @@ pub struct Config {
     pub tenant_sources: Policy,
     /// The bounds of a fetch and of an artifact.
     pub limits: Limits,
+    /// What fetches, files and artifacts may take of memory and disk.
+    pub budgets: Budgets,
     /// How many objects of one tenant are worked on at the same time.
     pub lane_width: usize,
-    /// How long a rendering may take.
-    pub render_timeout: Duration,
+    /// How long a rendering may take, and how much it may make.
+    pub rendering: RenderLimits,
+    /// What is not deleted before somebody has said so.
+    pub guards: Guards,
 }
 
 impl Config {
@@ -39,8 +46,10 @@ impl Config {
             platform_sources: Policy::default(),
             tenant_sources: Policy::default(),
             limits: Limits::default(),
+            budgets: Budgets::default(),
             lane_width: 16,
-            render_timeout: Duration::from_secs(60),
+            rendering: RenderLimits::default(),
+            guards: Guards::default(),
         }
     }
 }

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_api::{ObjectId, ObjectMeta};
-use tenure_cluster::ClusterError;
-use tenure_planner::dependents::Attempt;
+use tenure_cluster::{ClusterError, EventHistory};
+use tenure_planner::answer::DeleteAnswer;
+use tenure_planner::dependents::{Attempt, Memory};
 use tenure_planner::{Live, Plan, WriteAnswer};
 
 use crate::execute::{Answer, execute};
@@ -41,9 +42,9 @@ impl Answered {
                 attempt.applied.insert(id, answer);
             }
             Answer::Deleted(id, answer) => {
-                attempt.deleted.insert(id, answer);
+                DeleteAnswer::put(&mut attempt.deleted, id, answer);
             }
-            Answer::Kind(..) | Answer::DryRun(..) | Answer::TakenOver(..) => {}
+            Answer::Kind(..) | Answer::DryRun(..) | Answer::Tried(..) | Answer::TakenOver(..) => {}
         }
     }
 
@@ -58,7 +59,8 @@ pub(crate) async fn carry_out(
     key: &Key,
     metadata: &ObjectMeta,
     status: &impl Serialize,
-    plan: &Plan<()>,
+    plan: &Plan<Memory>,
+    said: &mut EventHistory,
     take: impl FnMut(Answer),
 ) -> Result<(), ClusterError> {
     let own = Own::new(key, metadata, serde_json::to_value(status).unwrap_or(Value::Null));
@@ -67,12 +69,12 @@ pub(crate) async fn carry_out(
     }
     if let (false, Some(identity)) = (plan.steps.is_empty(), &plan.identity) {
         let client = world.clients.for_identity(identity).await?;
-        let answers = execute(&world.clients, &client, &plan.steps).await;
+        let answers = execute(&world.clients, &client, &plan.steps, plan.deadline).await;
         answers.into_iter().for_each(take);
     }
     if let Some(status) = &plan.status {
         own.write_status(world, status).await?;
     }
-    own.write_events(world, &plan.events).await;
+    own.write_events(world, said, &plan.events).await;
     Ok(())
 }

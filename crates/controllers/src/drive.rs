@@ -7,14 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tenure_api::ObjectId;
+use serde_json::Value;
+use tenure_api::{ObjectId, ObjectMeta};
 use tenure_cluster::ClusterError;
-use tenure_planner::Next;
+use tenure_planner::{Next, restart};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::key::Key;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Mailbox, Mailboxes};
+use crate::own::Own;
+use crate::under_way::Turn;
 use crate::world::World;
 
 /// First and longest pause after the controller's own bookkeeping failed.
@@ -35,11 +38,26 @@ pub(crate) trait Reconciler: Send + 'static {
     /// Observes, plans, executes the plan's steps, writes status and events. Nothing when the object is gone.
     fn round(&mut self) -> impl Future<Output = Result<Option<Next>, ClusterError>> + Send;
 
-    /// Forgets the attempt: the next round begins a new one.
+    /// Where its attempts are marked while they are under way: those that read what others wrote.
+    fn marks(&self) -> Option<&Arc<World>> {
+        None
+    }
+
+    /// Its metadata and status as they are now, while it is there, of a kind whose attempts are marked.
+    fn status(&self) -> Option<(ObjectMeta, Value)> {
+        None
+    }
+
+    /// Forgets the attempt and begins a new one, whose time counts from now.
     fn restart(&mut self);
 
     /// Whether what changed is a reason to begin a new attempt, after the last one is done.
     fn triggered(&mut self, changed: &HashSet<ObjectId>) -> impl Future<Output = bool> + Send;
+
+    /// Whether something that it waits for may change without a watch telling of it.
+    fn unwatched(&self) -> bool {
+        false
+    }
 
     /// Looks for changes that no watch tells of, before the next round of a waiting attempt.
     fn look_again(&mut self) {}
@@ -54,28 +72,49 @@ pub(crate) trait Reconciler: Send + 'static {
 /// Drives one object until it is gone or the controllers end.
 pub(crate) async fn drive<R: Reconciler>(
     mut reconciler: R,
-    world: Arc<World>,
-    mailbox: Arc<Mailbox>,
-    end: CancellationToken,
+    mailboxes: &Mailboxes,
+    mailbox: &Mailbox,
+    end: &CancellationToken,
 ) {
     let mut pause = PAUSES.0;
+    let mut complaint = String::new();
+    let mut fresh = false;
+    let marks = reconciler.marks().cloned();
+    let (mut first, mut turn) = (None, None);
+    if let Some(world) = &marks {
+        let crashes = world.under_way.crashes(reconciler.key());
+        if crashes == 0 {
+            first = Some(world.under_way.first());
+        } else {
+            tokio::select! {
+                taken = wait_for_turn(&reconciler, world, crashes) => turn = Some(taken),
+                () = end.cancelled() => return,
+            }
+        }
+    }
     while !end.is_cancelled() {
         let permits = reconciler.permits().await;
         let permit = tokio::select! {
             permit = permits.acquire_owned() => permit,
             () = end.cancelled() => return,
         };
-        let next = attempt(&mut reconciler, &end).await;
+        // Not before there is room for it in its lane: time that passes in the queue is not the attempt's.
+        if std::mem::take(&mut fresh) {
+            reconciler.restart();
+        }
+        let marked = marks.as_ref().map(|world| world.under_way.begin(reconciler.key()));
+        let next = attempt(&mut reconciler, end).await;
+        drop((marked, first.take(), turn.take()));
         drop(permit);
         match next {
             Ok(None | Some(Next::Forget)) => {
                 reconciler.forget();
                 let key = reconciler.key().clone();
-                if world.mailboxes.remove_unless(&key, || reconciler.exists()) {
+                if mailboxes.remove_unless(&key, || reconciler.exists()) {
                     return;
                 }
                 // Made anew, or kept by its finalizer: wait for whatever changes it.
-                reconciler.restart();
+                fresh = true;
                 tokio::select! {
                     () = mailbox.notified() => {}
                     () = end.cancelled() => return,
@@ -83,10 +122,17 @@ pub(crate) async fn drive<R: Reconciler>(
             }
             Ok(Some(next)) => {
                 pause = PAUSES.0;
-                sleep(&mut reconciler, &world, &mailbox, &end, next).await;
+                complaint.clear();
+                fresh = sleep(&mut reconciler, mailbox, end, next).await == Wake::NewAttempt;
             }
             Err(error) => {
-                tracing::warn!(object = %reconciler.key(), %error, "bookkeeping failed; it is tried again");
+                let said = error.to_string();
+                if said == complaint {
+                    tracing::debug!(object = %reconciler.key(), %error, "bookkeeping failed once more");
+                } else {
+                    tracing::warn!(object = %reconciler.key(), %error, "bookkeeping failed; it is tried again");
+                    complaint = said;
+                }
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
                     () = end.cancelled() => return,
@@ -95,6 +141,30 @@ pub(crate) async fn drive<R: Reconciler>(
             }
         }
     }
+}
+
+/// What a reconciler woke up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wake {
+    NewAttempt,
+    SameAttempt,
+}
+
+/// Waits before the first attempt of an object that was under way when an earlier process ended, and says so in its status.
+async fn wait_for_turn<R: Reconciler>(reconciler: &R, world: &World, crashes: u32) -> Turn {
+    let now = Timestamp::now();
+    let wait = restart::pause(crashes);
+    let until = now.checked_add(wait).unwrap_or(now);
+    let message = restart::message(crashes, until);
+    if let Some((metadata, status)) = reconciler.status() {
+        let waiting = restart::waiting_status(&status, &metadata, now, &message);
+        let own = Own::new(reconciler.key(), &metadata, status);
+        if let Err(error) = own.write_status(world, &waiting).await {
+            tracing::debug!(object = %reconciler.key(), %error, "that it waits could not be said");
+        }
+    }
+    tokio::time::sleep(wait).await;
+    world.under_way.turn().await
 }
 
 /// Rounds until the plan wants to wait.
@@ -119,21 +189,16 @@ async fn attempt<R: Reconciler>(reconciler: &mut R, end: &CancellationToken) -> 
 }
 
 /// Sleeps until the plan's time, or until something happened that it waits for.
-async fn sleep<R: Reconciler>(
-    reconciler: &mut R,
-    world: &World,
-    mailbox: &Mailbox,
-    end: &CancellationToken,
-    next: Next,
-) {
+async fn sleep<R: Reconciler>(reconciler: &mut R, mailbox: &Mailbox, end: &CancellationToken, next: Next) -> Wake {
     let (until, waiting) = match next {
         Next::Wait(until) => (Some(delay(until)), true),
         Next::Done(at) => (at.map(delay), false),
-        Next::Again | Next::Restart | Next::Forget => return,
+        Next::Again | Next::Restart | Next::Forget => return Wake::SameAttempt,
     };
+    let woken = if waiting { Wake::SameAttempt } else { Wake::NewAttempt };
     let deadline = until.map(|until| tokio::time::Instant::now() + until);
     loop {
-        let unwatched = waiting && !world.live.all_synced(reconciler.key());
+        let unwatched = waiting && reconciler.unwatched();
         let wake = match (deadline, unwatched) {
             (Some(deadline), true) => Some(deadline.min(tokio::time::Instant::now() + UNWATCHED)),
             (deadline, _) => deadline,
@@ -145,25 +210,17 @@ async fn sleep<R: Reconciler>(
             }
         };
         tokio::select! {
-            () = end.cancelled() => return,
+            () = end.cancelled() => return woken,
             () = timer => {
-                if !waiting {
-                    reconciler.restart();
-                } else if unwatched {
+                if unwatched {
                     reconciler.look_again();
                 }
-                return;
+                return woken;
             }
             () = mailbox.notified() => {
                 let changed = mailbox.take_changed();
-                if waiting && !changed.is_empty() {
-                    return;
-                }
-                if reconciler.triggered(&changed).await {
-                    if !waiting {
-                        reconciler.restart();
-                    }
-                    return;
+                if (waiting && !changed.is_empty()) || reconciler.triggered(&changed).await {
+                    return woken;
                 }
             }
         }
@@ -172,4 +229,83 @@ async fn sleep<R: Reconciler>(
 
 fn delay(until: Timestamp) -> Duration {
     Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::key::OwnKind;
+
+    /// A reconciler that writes down what is done with it.
+    struct Noted {
+        key: Key,
+        permits: Arc<Semaphore>,
+        notes: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl Noted {
+        fn note(&self, what: &'static str) {
+            self.notes.lock().unwrap().push(what);
+        }
+    }
+
+    impl Reconciler for Noted {
+        fn key(&self) -> &Key {
+            &self.key
+        }
+
+        async fn permits(&self) -> Arc<Semaphore> {
+            self.note("queues");
+            Arc::clone(&self.permits)
+        }
+
+        async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+            self.note("works");
+            Ok(Some(Next::Done(None)))
+        }
+
+        fn restart(&mut self) {
+            self.note("begins");
+        }
+
+        async fn triggered(&mut self, _: &HashSet<ObjectId>) -> bool {
+            true
+        }
+
+        fn forget(&mut self) {}
+
+        fn exists(&self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn an_attempt_begins_when_there_is_room_for_it() {
+        let (permits, notes) = (Arc::new(Semaphore::new(1)), Arc::new(Mutex::new(Vec::new())));
+        let reconciler = Noted {
+            key: Key::new(OwnKind::Kustomization, "team", "apps"),
+            permits: Arc::clone(&permits),
+            notes: Arc::clone(&notes),
+        };
+        let (mailboxes, mailbox, end) = (Mailboxes::default(), Mailbox::default(), CancellationToken::new());
+        let noted = || notes.lock().unwrap().clone();
+        let script = async {
+            let reached = async |what: &[&str]| {
+                while noted() != what {
+                    tokio::task::yield_now().await;
+                }
+            };
+            reached(&["queues", "works"]).await;
+            // Others of its lane take the room, and it is woken.
+            let others = Arc::clone(&permits).acquire_owned().await.unwrap();
+            mailbox.wake();
+            reached(&["queues", "works", "queues"]).await;
+            drop(others);
+            reached(&["queues", "works", "queues", "begins", "works"]).await;
+            end.cancel();
+        };
+        tokio::join!(drive(reconciler, &mailboxes, &mailbox, &end), script);
+    }
 }

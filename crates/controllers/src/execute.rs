@@ -1,17 +1,20 @@
 //! Executes the steps of a plan that are requests to the cluster, as the plan's identity. Chooses nothing: no step is left out, added,
 //! reordered or tried again; whatever the cluster answers goes back to the planner.
 
+use std::time::Duration;
+
 use futures::{FutureExt as _, StreamExt as _};
+use jiff::Timestamp;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_api::inventory::split_api_version;
-use tenure_cluster::{ApplyOptions, Client, Clients, ClusterError, DeleteOptions, Preconditions};
-use tenure_planner::answer::{DeleteAnswer, KindAnswer};
+use tenure_cluster::{ApplyOptions, Client, Clients, ClusterError, DeleteOptions, Preconditions, Resource};
+use tenure_planner::answer::{DeleteAnswer, KindAnswer, Reason};
 use tenure_planner::plan::{Apply, Delete, KindReference, TakeOver, Watched};
-use tenure_planner::{Live, Step, WriteAnswer};
+use tenure_planner::{Failure, Live, Step, WriteAnswer};
 use tenure_tenancy::reach::Scope;
+use tokio::time::Instant;
 
-use crate::answers;
+use crate::answers::{self, Told};
 
 /// How many requests of one plan are under way at the same time.
 const CONCURRENT: usize = 8;
@@ -22,20 +25,30 @@ pub(crate) enum Answer {
     Kind(KindReference, KindAnswer),
     Live(ObjectId, Live),
     DryRun(ObjectId, WriteAnswer),
+    Tried(ObjectId, WriteAnswer),
     Applied(ObjectId, WriteAnswer),
     TakenOver(ObjectId, WriteAnswer),
     Deleted(ObjectId, DeleteAnswer),
 }
 
 /// Executes the steps in their order: reads and dry-runs next to each other at the same time, writes one after the other.
-/// Steps that are not requests to the cluster are not for here and are passed over.
-pub(crate) async fn execute(clients: &Clients, client: &Client, steps: &[Step]) -> Vec<Answer> {
+/// Steps that are not requests to the cluster are not for here and are passed over. What is not begun by the deadline has no answer.
+pub(crate) async fn execute(
+    clients: &Clients,
+    client: &Client,
+    steps: &[Step],
+    deadline: Option<Timestamp>,
+) -> Vec<Answer> {
+    let deadline = deadline.map(|deadline| {
+        let left = Duration::try_from(deadline.duration_since(Timestamp::now())).unwrap_or_default();
+        Instant::now() + left
+    });
     let mut answered = Vec::new();
     for group in steps.chunk_by(|one, other| concurrent(one) && concurrent(other)) {
         let answers = futures::stream::iter(
             group
                 .iter()
-                .map(|step| perform(clients, client, step).boxed())
+                .map(|step| in_time(clients, client, step, deadline).boxed())
                 .collect::<Vec<_>>(),
         );
         let answers: Vec<Vec<Answer>> = answers.buffered(CONCURRENT).collect().await;
@@ -44,10 +57,51 @@ pub(crate) async fn execute(clients: &Clients, client: &Client, steps: &[Step]) 
     answered
 }
 
+/// Performs a step before the deadline; what is under way then is given up, and nobody knows whether it had an effect.
+async fn in_time(clients: &Clients, client: &Client, step: &Step, deadline: Option<Instant>) -> Vec<Answer> {
+    let Some(deadline) = deadline else {
+        return perform(clients, client, step).await;
+    };
+    if Instant::now() >= deadline {
+        return Vec::new();
+    }
+    match tokio::time::timeout_at(deadline, perform(clients, client, step)).await {
+        Ok(answers) => answers,
+        Err(_) => given_up(step),
+    }
+}
+
+fn given_up(step: &Step) -> Vec<Answer> {
+    let failure = || Failure {
+        reason: Reason::Unanswered,
+        message: "no answer came before spec.timeout was over".to_owned(),
+        ..Failure::default()
+    };
+    match step {
+        Step::ResolveKinds(kinds) => kinds
+            .iter()
+            .map(|kind| Answer::Kind(kind.clone(), KindAnswer::Failed(failure())))
+            .collect(),
+        Step::Read(target) => vec![Answer::Live(target.id.clone(), Live::Failed(failure()))],
+        Step::DryRun(apply) => vec![Answer::DryRun(apply.id.clone(), WriteAnswer::Failed(failure()))],
+        Step::Try(apply) => vec![Answer::Tried(apply.id.clone(), WriteAnswer::Failed(failure()))],
+        Step::Apply(apply) => vec![Answer::Applied(apply.id.clone(), WriteAnswer::Failed(failure()))],
+        Step::TakeOver(take_over) => vec![Answer::TakenOver(
+            take_over.target.id.clone(),
+            WriteAnswer::Failed(failure()),
+        )],
+        Step::Delete(delete) => vec![Answer::Deleted(
+            delete.target.id.clone(),
+            DeleteAnswer::Failed(failure()),
+        )],
+        Step::Render(_) | Step::Fetch(_) | Step::Survey(_) => Vec::new(),
+    }
+}
+
 fn concurrent(step: &Step) -> bool {
     matches!(
         step,
-        Step::Read(_) | Step::DryRun(_) | Step::TakeOver(_) | Step::ResolveKinds(_)
+        Step::Read(_) | Step::DryRun(_) | Step::Try(_) | Step::TakeOver(_) | Step::ResolveKinds(_)
     )
 }
 
@@ -60,14 +114,25 @@ async fn perform(clients: &Clients, client: &Client, step: &Step) -> Vec<Answer>
             }
             answers
         }
-        Step::Read(target) => vec![Answer::Live(
-            target.id.clone(),
-            answers::live(read(client, target).await),
-        )],
+        Step::Read(target) => {
+            let told = Told::about(client, &target.id);
+            vec![Answer::Live(
+                target.id.clone(),
+                answers::live(read(client, target).await, &told),
+            )]
+        }
         Step::DryRun(apply) => {
+            let answer = send(client, apply, true).await;
             vec![Answer::DryRun(
                 apply.id.clone(),
-                answers::write(send(client, apply, true).await),
+                answers::write(answer, &Told::of(client, apply)),
+            )]
+        }
+        Step::Try(apply) => {
+            let answer = client.try_creation(&apply.object.0, &apply.manager).await;
+            vec![Answer::Tried(
+                apply.id.clone(),
+                answers::write(answer, &Told::of(client, apply)),
             )]
         }
         Step::Apply(apply) => {
@@ -75,17 +140,28 @@ async fn perform(clients: &Clients, client: &Client, step: &Step) -> Vec<Answer>
             if answer.is_ok() && apply.id.kind == "CustomResourceDefinition" {
                 clients.kinds_changed();
             }
-            vec![Answer::Applied(apply.id.clone(), answers::write(answer))]
+            vec![Answer::Applied(
+                apply.id.clone(),
+                answers::write(answer, &Told::of(client, apply)),
+            )]
         }
         Step::TakeOver(take_over) => {
             let answer = patch(client, take_over).await;
-            vec![Answer::TakenOver(take_over.target.id.clone(), answers::write(answer))]
+            let id = &take_over.target.id;
+            vec![Answer::TakenOver(
+                id.clone(),
+                answers::write(answer, &Told::about(client, id)),
+            )]
         }
         Step::Delete(delete) => {
             let answer = remove(client, delete).await;
-            vec![Answer::Deleted(delete.target.id.clone(), answers::delete(answer))]
+            let id = &delete.target.id;
+            vec![Answer::Deleted(
+                id.clone(),
+                answers::delete(answer, delete, &Told::about(client, id)),
+            )]
         }
-        Step::Render(_) | Step::Fetch(_) => Vec::new(),
+        Step::Render(_) | Step::Fetch(_) | Step::Survey(_) => Vec::new(),
     }
 }
 
@@ -98,13 +174,21 @@ async fn resolve(client: &Client, kind: &KindReference) -> KindAnswer {
     }
 }
 
+/// A version that is no longer served is no reason to lose an object: any other version of its kind names the same one.
 async fn read(client: &Client, target: &Watched) -> Result<Option<Value>, ClusterError> {
-    let resource = match client.resource(&target.api_version(), &target.id.kind).await {
-        Ok(resource) => resource,
-        Err(error) if error.absent() => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    client.find(&resource, &target.id.namespace, &target.id.name).await
+    let find = async |resource: Resource| client.find(&resource, &target.id.namespace, &target.id.name).await;
+    match find(served(client, target).await?).await {
+        // It went after discovery was read, which is now read again.
+        Err(ClusterError::PathGone { .. }) => find(served(client, target).await?).await,
+        other => other,
+    }
+}
+
+/// The resource by which an object can be reached now.
+async fn served(client: &Client, target: &Watched) -> Result<Resource, ClusterError> {
+    client
+        .resource_in_any_version(&target.api_version(), &target.id.kind)
+        .await
 }
 
 async fn send(client: &Client, apply: &Apply, dry_run: bool) -> Result<tenure_cluster::Applied, ClusterError> {
@@ -127,23 +211,12 @@ async fn patch(client: &Client, take_over: &TakeOver) -> Result<tenure_cluster::
         .await
 }
 
-/// A version that is no longer served is no reason to leave an object: any other version of its kind names the same object.
 async fn remove(client: &Client, delete: &Delete) -> Result<(), ClusterError> {
     let target = &delete.target;
-    let api_version = target.api_version();
-    let resource = match client.resource(&api_version, &target.id.kind).await {
-        Err(ClusterError::NoKindMatch { .. }) => {
-            let (group, _) = split_api_version(&api_version);
-            client
-                .resource_in_any_version(if api_version.contains('/') { group } else { "" }, &target.id.kind)
-                .await?
-        }
-        other => other?,
-    };
     let options = DeleteOptions {
         preconditions: Preconditions {
             uid: delete.uid.clone(),
-            resource_version: None,
+            resource_version: delete.resource_version.clone(),
         },
         propagation: match delete.propagation.as_str() {
             "Foreground" => Some("Foreground"),
@@ -151,7 +224,13 @@ async fn remove(client: &Client, delete: &Delete) -> Result<(), ClusterError> {
             _ => Some("Background"),
         },
     };
-    client
-        .delete(&resource, &target.id.namespace, &target.id.name, &options)
-        .await
+    let remove = async |resource: Resource| {
+        client
+            .delete(&resource, &target.id.namespace, &target.id.name, &options)
+            .await
+    };
+    match remove(served(client, target).await?).await {
+        Err(ClusterError::PathGone { .. }) => remove(served(client, target).await?).await,
+        other => other,
+    }
 }

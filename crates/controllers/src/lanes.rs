@@ -9,12 +9,13 @@ use tokio::sync::Semaphore;
 /// The bounds of one lane.
 #[derive(Debug)]
 pub(crate) struct Lane {
+    /// What its bytes are charged to.
+    pub(crate) name: String,
     /// Reconciliations at the same time.
     pub(crate) work: Arc<Semaphore>,
     /// Fetches at the same time.
     pub(crate) fetches: Arc<Semaphore>,
-    /// Renderings at the same time. A rendering can't be stopped, so it holds its permit until it really ends: one that never
-    /// does costs its own lane a thread, and nobody else anything.
+    /// Renderings at the same time. One holds its permit until its thread really ends, which it does soon after nobody waits for it.
     pub(crate) renderings: Arc<Semaphore>,
 }
 
@@ -51,8 +52,9 @@ impl Lanes {
     fn named(&self, name: String) -> Arc<Lane> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let width = self.width;
-        let lane = lanes.entry(name).or_insert_with(|| {
+        let lane = lanes.entry(name).or_insert_with_key(|name| {
             Arc::new(Lane {
+                name: name.clone(),
                 work: Arc::new(Semaphore::new(width)),
                 fetches: Arc::new(Semaphore::new(width.div_ceil(2))),
                 renderings: Arc::new(Semaphore::new(2)),

@@ -12,12 +12,14 @@
 
 mod answers;
 mod artifacts;
+mod budgets;
 mod cache;
 mod config;
 mod dependents;
 mod drive;
 mod execute;
 mod git_repository;
+mod inventories;
 mod key;
 mod kustomization;
 mod lanes;
@@ -28,10 +30,17 @@ mod origin;
 mod own;
 mod realm;
 mod render;
+mod supervise;
 mod surface;
 mod tenant;
+mod trees;
+mod turnovers;
+mod under_way;
 mod world;
 
+pub use budgets::{Budgets, Share};
 pub use config::Config;
 pub use manager::{RunError, run};
 pub use origin::{OriginError, built_object};
+pub use render::RenderLimits;
+pub use tenure_planner::kustomization::Guards;

@@ -1,77 +1,167 @@
 //! The applied objects as watches see them, and who wants to hear of which.
 //!
-//! Each Kustomization watches as its own identity; the objects of one watch are never offered to another identity. Kept as JSON text,
-//! an eighth of the size of a parsed tree, and only for objects that somebody watches or that carry an owner label.
+//! Each Kustomization watches as its own identity; the objects of one watch are never offered to another identity. Each stream has a lock
+//! of its own, and what all share is a table of streams that is locked only to find, add or drop one. Objects are kept as JSON text, an
+//! eighth of the size of a parsed tree, and only those that somebody watches or that carry an owner label.
+//!
 //! Refuses to answer when it does not know: an object that no synced watch has told of is not absent, it has to be read.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod stream;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_api::metadata::OWNER_NAME;
-use tenure_cluster::{Clients, Identity, Signal, WatchEvent, WatchKey, Watches};
+use tenure_cluster::{Clients, Identity, OpenWatch, WatchKey};
+use tenure_planner::Live;
 use tenure_planner::plan::Watched;
-use tenure_planner::{Live, Object};
 
-use crate::cache::number;
 use crate::key::Key;
 use crate::mailbox::Mailboxes;
 
-/// The applied objects as watches see them.
+pub(crate) use stream::revision_of;
+use stream::{Entry, Stream, feed, lock, read, text};
+
+/// The streams that are open.
 #[derive(Debug)]
 pub(crate) struct LiveObjects {
-    state: Arc<Mutex<State>>,
-    watches: Watches,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    streams: HashMap<WatchKey, Stream>,
-    /// What each reconciler watches, and by which stream.
-    held: HashMap<Key, BTreeMap<ObjectId, WatchKey>>,
-}
-
-#[derive(Debug, Default)]
-struct Stream {
-    synced: bool,
-    /// Everything up to this revision has been delivered.
-    revision: u64,
-    objects: HashMap<String, Entry>,
-    interested: HashMap<String, HashSet<Key>>,
+    clients: Clients,
+    mailboxes: Arc<Mailboxes>,
+    open: Mutex<HashMap<WatchKey, Slot>>,
 }
 
 #[derive(Debug)]
-struct Entry {
-    revision: u64,
-    /// Nothing when the object is known to be absent.
-    json: Option<Box<[u8]>>,
+struct Slot {
+    stream: Arc<Mutex<Stream>>,
+    holders: usize,
+    /// Opened when the first holder has said what it is interested in: so the first list tells it what is absent.
+    watch: Option<OpenWatch>,
+}
+
+/// What one reconciler watches, and by which stream. It lets go of everything when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    live: Arc<LiveObjects>,
+    key: Key,
+    objects: BTreeMap<ObjectId, Arc<WatchKey>>,
+    streams: HashMap<Arc<WatchKey>, HeldStream>,
+}
+
+#[derive(Debug)]
+struct HeldStream {
+    stream: Arc<Mutex<Stream>>,
+    objects: usize,
 }
 
 impl LiveObjects {
     pub(crate) fn new(clients: Clients, mailboxes: Arc<Mailboxes>) -> Self {
-        let state = Arc::new(Mutex::new(State::default()));
-        let sink = {
-            let state = Arc::clone(&state);
-            move |signal: Signal| {
-                let told = lock(&state).signal(signal);
-                for (key, id) in told {
-                    mailboxes.object_changed(&key, &id);
-                }
-            }
-        };
         Self {
-            state,
-            watches: Watches::new(clients, sink),
+            clients,
+            mailboxes,
+            open: Mutex::default(),
         }
     }
 
-    /// Sets what a reconciler watches, as whom. Kinds that the cluster does not serve are left out.
-    pub(crate) async fn hold(&self, key: &Key, clients: &Clients, identity: &Identity, watched: &[Watched]) {
-        if self.holds_exactly(key, identity, watched) {
+    fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<WatchKey, Slot>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stream of a watch, which is kept until it is released as often.
+    fn acquire(&self, watch: &WatchKey) -> Arc<Mutex<Stream>> {
+        let mut slots = self.slots();
+        let slot = slots.entry(watch.clone()).or_insert_with(|| Slot {
+            stream: Arc::default(),
+            holders: 0,
+            watch: None,
+        });
+        slot.holders += 1;
+        Arc::clone(&slot.stream)
+    }
+
+    /// Opens the watch that feeds a stream, if it is not open.
+    fn open(&self, watch: &WatchKey) {
+        if let Some(slot) = self.slots().get_mut(watch)
+            && slot.watch.is_none()
+        {
+            let (stream, mailboxes, key) = (Arc::clone(&slot.stream), Arc::clone(&self.mailboxes), watch.clone());
+            let sink = move |event| feed(&stream, &key, event, &mailboxes);
+            slot.watch = Some(OpenWatch::open(self.clients.clone(), watch.clone(), sink));
+        }
+    }
+
+    fn release(&self, watch: &WatchKey) {
+        let mut slots = self.slots();
+        let unused = slots.get_mut(watch).is_some_and(|slot| {
+            slot.holders = slot.holders.saturating_sub(1);
+            slot.holders == 0
+        });
+        let closed = if unused { slots.remove(watch) } else { None };
+        drop(slots);
+        // All that it holds is freed without the lock.
+        drop(closed);
+    }
+}
+
+impl Held {
+    /// Nothing yet, for this reconciler.
+    pub(crate) fn new(live: Arc<LiveObjects>, key: Key) -> Self {
+        Self {
+            live,
+            key,
+            objects: BTreeMap::new(),
+            streams: HashMap::new(),
+        }
+    }
+
+    /// Sets what is watched, as whom. Kinds that the cluster does not serve are left out.
+    pub(crate) async fn hold(&mut self, identity: &Identity, watched: &[Watched]) {
+        if self.objects.len() == watched.len() && self.holds_all(identity, watched) {
             return;
         }
-        let controller = clients.controller();
+        let wanted = self.resolve(identity, watched).await;
+        self.change(wanted, |_| false);
+    }
+
+    /// Watches these too. An attempt that is under way closes no watch: it would be opened again before the attempt ends.
+    pub(crate) async fn hold_too(&mut self, identity: &Identity, watched: &[Watched]) {
+        if self.holds_all(identity, watched) {
+            return;
+        }
+        let wanted = self.resolve(identity, watched).await;
+        // What another identity saw is not for this one.
+        self.change(wanted, |watch| watch.identity == *identity);
+    }
+
+    /// Watches what is wanted, and of the rest what is kept.
+    fn change(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, is_kept: impl Fn(&WatchKey) -> bool) {
+        let (kept, dropped) = std::mem::take(&mut self.objects)
+            .into_iter()
+            .partition::<BTreeMap<_, _>, _>(|(id, watch)| match wanted.get(id) {
+                Some(wanted) => wanted == watch.as_ref(),
+                None => is_kept(watch),
+            });
+        self.objects = kept;
+        self.add(wanted);
+        self.remove(dropped);
+    }
+
+    /// Watches nothing any more.
+    pub(crate) fn release(&mut self) {
+        let dropped = std::mem::take(&mut self.objects);
+        self.remove(dropped);
+    }
+
+    fn holds_all(&self, identity: &Identity, watched: &[Watched]) -> bool {
+        watched.iter().all(|watched| {
+            self.objects
+                .get(&watched.id)
+                .is_some_and(|watch| watch.identity == *identity && watch.resource.version == watched.version)
+        })
+    }
+
+    async fn resolve(&self, identity: &Identity, watched: &[Watched]) -> BTreeMap<ObjectId, WatchKey> {
+        let controller = self.live.clients.controller();
         let mut wanted = BTreeMap::new();
         for watched in watched {
             let Ok(resource) = controller.resource(&watched.api_version(), &watched.id.kind).await else {
@@ -89,223 +179,127 @@ impl LiveObjects {
             };
             wanted.insert(watched.id.clone(), watch);
         }
-        let watches: HashSet<WatchKey> = wanted.values().cloned().collect();
-        lock(&self.state).hold(key, wanted);
-        // The streams exist before the watches that feed them.
-        self.watches.hold(&key.to_string(), watches);
-        lock(&self.state).drop_unused();
+        wanted
     }
 
-    /// Watches nothing any more for a reconciler.
-    pub(crate) fn release(&self, key: &Key) {
-        lock(&self.state).hold(key, BTreeMap::new());
-        self.watches.hold(&key.to_string(), HashSet::new());
-        lock(&self.state).drop_unused();
+    /// Adds what is not held yet. Streams first, then the watches that feed them.
+    fn add(&mut self, wanted: BTreeMap<ObjectId, WatchKey>) {
+        let mut new = Vec::new();
+        for (id, watch) in wanted {
+            if self.objects.get(&id).is_some_and(|held| **held == watch) {
+                continue;
+            }
+            let watch = match self.streams.get_key_value(&watch) {
+                Some((held, _)) => Arc::clone(held),
+                None => {
+                    let watch = Arc::new(watch);
+                    let held = HeldStream {
+                        stream: self.live.acquire(&watch),
+                        objects: 0,
+                    };
+                    self.streams.insert(Arc::clone(&watch), held);
+                    new.push(Arc::clone(&watch));
+                    watch
+                }
+            };
+            if let Some(held) = self.streams.get_mut(&watch) {
+                held.objects += 1;
+                lock(&held.stream)
+                    .interested
+                    .entry(id.name.clone())
+                    .or_default()
+                    .insert(self.key.clone());
+            }
+            self.objects.insert(id, watch);
+        }
+        for watch in new {
+            self.live.open(&watch);
+        }
     }
 
-    fn holds_exactly(&self, key: &Key, identity: &Identity, watched: &[Watched]) -> bool {
-        let state = lock(&self.state);
-        let held = state.held.get(key);
-        let count = held.map_or(0, BTreeMap::len);
-        count == watched.len()
-            && watched.iter().all(|watched| {
-                held.and_then(|held| held.get(&watched.id))
-                    .is_some_and(|watch| watch.identity == *identity && watch.resource.version == watched.version)
-            })
+    /// Lets go of these, which are no longer among the objects, or are there by another stream.
+    fn remove(&mut self, dropped: BTreeMap<ObjectId, Arc<WatchKey>>) {
+        for (id, watch) in dropped {
+            let Some(held) = self.streams.get_mut(&watch) else {
+                continue;
+            };
+            held.objects = held.objects.saturating_sub(1);
+            let mut stream = lock(&held.stream);
+            if let Some(keys) = stream.interested.get_mut(&id.name) {
+                keys.remove(&self.key);
+                if keys.is_empty() {
+                    stream.interested.remove(&id.name);
+                }
+            }
+            drop(stream);
+            if held.objects == 0 {
+                self.streams.remove(&watch);
+                self.live.release(&watch);
+            }
+        }
     }
 
-    /// What is known of an object that a reconciler watches, unless `than` is a revision that the watch has not reached yet: then
-    /// an answer of that revision is newer.
-    pub(crate) fn newer(&self, key: &Key, id: &ObjectId, than: Option<u64>) -> Option<Live> {
+    fn stream(&self, id: &ObjectId) -> Option<&Mutex<Stream>> {
+        let watch = self.objects.get(id)?;
+        self.streams.get(watch).map(|held| held.stream.as_ref())
+    }
+
+    /// What is known of a watched object, unless `than` is a revision that the watch has not reached yet: then an answer of that
+    /// revision is newer.
+    pub(crate) fn newer(&self, id: &ObjectId, than: Option<u64>) -> Option<Live> {
         let json = {
-            let state = lock(&self.state);
-            let watch = state.held.get(key)?.get(id)?;
-            let stream = state.streams.get(watch).filter(|stream| stream.synced)?;
-            let entry = stream.objects.get(&id.name)?;
+            let stream = lock(self.stream(id)?);
+            let entry = stream.objects.get(&id.name).filter(|_| stream.synced)?;
             if than.is_some_and(|than| stream.revision.max(entry.revision) < than) {
                 return None;
             }
             entry.json.clone()
         };
-        match json {
-            None => Some(Live::Absent),
-            Some(json) => serde_json::from_slice(&json)
-                .ok()
-                .map(|object| Live::Present(Object(object))),
-        }
+        read(json)
     }
 
-    /// The ids that a reconciler watches.
-    pub(crate) fn watched(&self, key: &Key) -> Vec<ObjectId> {
-        lock(&self.state)
-            .held
-            .get(key)
-            .map(|held| held.keys().cloned().collect())
-            .unwrap_or_default()
-    }
-
-    /// Whether every watch of a reconciler works: if not, changes have to be looked for.
-    pub(crate) fn all_synced(&self, key: &Key) -> bool {
-        let state = lock(&self.state);
-        state.held.get(key).is_none_or(|held| {
-            held.values()
-                .all(|watch| state.streams.get(watch).is_some_and(|stream| stream.synced))
-        })
-    }
-
-    /// Takes over an object that was read or written by a reconciler, for objects that its watch tells of only when they change.
-    pub(crate) fn seed(&self, key: &Key, id: &ObjectId, object: &Value) {
-        let mut state = lock(&self.state);
-        let Some(watch) = state.held.get(key).and_then(|held| held.get(id)).cloned() else {
-            return;
+    /// What a watched object was when its stream last told of it, whether the stream is still whole or not: enough to say that
+    /// something changed, not enough to act on.
+    pub(crate) fn noticed(&self, id: &ObjectId) -> Option<Live> {
+        let json = {
+            let stream = lock(self.stream(id)?);
+            stream.objects.get(&id.name)?.json.clone()
         };
-        let Some(stream) = state.streams.get_mut(&watch) else {
-            return;
-        };
+        read(json)
+    }
+
+    /// The ids that are watched.
+    pub(crate) fn watched(&self) -> impl Iterator<Item = &ObjectId> {
+        self.objects.keys()
+    }
+
+    /// Whether every watch works: if not, changes have to be looked for.
+    pub(crate) fn all_synced(&self) -> bool {
+        self.streams.values().all(|held| lock(&held.stream).synced)
+    }
+
+    /// Takes over an object that was read or written, for objects that the watch tells of only when they change.
+    pub(crate) fn seed(&self, id: &ObjectId, object: &Value) {
+        let Some(stream) = self.stream(id) else { return };
         let revision = revision_of(object);
-        let newer = stream
-            .objects
-            .get(&id.name)
-            .is_none_or(|entry| entry.revision < revision);
-        if newer {
-            let json = object.to_string().into_bytes().into_boxed_slice();
-            stream.objects.insert(
-                id.name.clone(),
-                Entry {
-                    revision,
-                    json: Some(json),
-                },
-            );
+        if !lock(stream).is_news(&id.name, revision) {
+            return;
+        }
+        let json = text(object);
+        let mut stream = lock(stream);
+        if stream.is_news(&id.name, revision) {
+            let entry = Entry {
+                revision,
+                json: Some(json),
+                told: false,
+            };
+            stream.objects.insert(id.name.clone(), entry);
         }
     }
 }
 
-impl State {
-    fn hold(&mut self, key: &Key, wanted: BTreeMap<ObjectId, WatchKey>) {
-        for (id, watch) in self.held.remove(key).unwrap_or_default() {
-            if let Some(stream) = self.streams.get_mut(&watch)
-                && let Some(keys) = stream.interested.get_mut(&id.name)
-            {
-                keys.remove(key);
-                if keys.is_empty() {
-                    stream.interested.remove(&id.name);
-                }
-            }
-        }
-        for (id, watch) in &wanted {
-            let stream = self.streams.entry(watch.clone()).or_default();
-            stream
-                .interested
-                .entry(id.name.clone())
-                .or_default()
-                .insert(key.clone());
-        }
-        if !wanted.is_empty() {
-            self.held.insert(key.clone(), wanted);
-        }
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.release();
     }
-
-    fn drop_unused(&mut self) {
-        self.streams.retain(|_, stream| !stream.interested.is_empty());
-    }
-
-    /// Takes what a watch saw; answers who has to be told of which object.
-    fn signal(&mut self, signal: Signal) -> Vec<(Key, ObjectId)> {
-        let Some(stream) = self.streams.get_mut(signal.key.as_ref()) else {
-            return Vec::new();
-        };
-        let resource = &signal.key.resource;
-        let id = |namespace: &str, name: &str| ObjectId {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            group: resource.group.clone(),
-            kind: resource.kind.clone(),
-        };
-        let namespace = signal.key.namespace.clone().unwrap_or_default();
-        match signal.event {
-            WatchEvent::Changed(object) => {
-                let revision = revision_of(&object);
-                stream.revision = stream.revision.max(revision);
-                let name = object
-                    .pointer("/metadata/name")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    .to_owned();
-                let owned = object
-                    .pointer("/metadata/labels")
-                    .and_then(|labels| labels.get(OWNER_NAME))
-                    .is_some();
-                let interested = stream.interested.get(&name);
-                if !owned && interested.is_none() {
-                    stream.objects.remove(&name);
-                    return Vec::new();
-                }
-                let told = tell(interested, &id(&namespace, &name));
-                let json = Some(object.to_string().into_bytes().into_boxed_slice());
-                stream.objects.insert(name, Entry { revision, json });
-                told
-            }
-            WatchEvent::Deleted { name, revision, .. } => {
-                let revision = number(&revision);
-                stream.revision = stream.revision.max(revision);
-                let interested = stream.interested.get(&name);
-                let told = tell(interested, &id(&namespace, &name));
-                if interested.is_some() {
-                    stream.objects.insert(name, Entry { revision, json: None });
-                } else {
-                    stream.objects.remove(&name);
-                }
-                told
-            }
-            WatchEvent::Synced { revision } => {
-                let revision = number(&revision);
-                stream.revision = stream.revision.max(revision);
-                stream.synced = true;
-                let mut told = Vec::new();
-                // What was asked for and not listed is absent.
-                for (name, keys) in &stream.interested {
-                    if !stream.objects.contains_key(name) {
-                        stream.objects.insert(name.clone(), Entry { revision, json: None });
-                        told.extend(tell(Some(keys), &id(&namespace, name)));
-                    }
-                }
-                told
-            }
-            WatchEvent::Resumed => {
-                stream.synced = true;
-                Vec::new()
-            }
-            WatchEvent::Progress { revision } => {
-                stream.revision = stream.revision.max(number(&revision));
-                Vec::new()
-            }
-            WatchEvent::Failed(error) => {
-                tracing::debug!(%error, identity = %signal.key.identity, resource = %resource.plural, "a watch broke");
-                stream.synced = false;
-                Vec::new()
-            }
-        }
-    }
-}
-
-fn tell(interested: Option<&HashSet<Key>>, id: &ObjectId) -> Vec<(Key, ObjectId)> {
-    interested
-        .into_iter()
-        .flatten()
-        .map(|key| (key.clone(), id.clone()))
-        .collect()
-}
-
-/// The revision of an object.
-pub(crate) fn revision_of(object: &Value) -> u64 {
-    number(
-        object
-            .pointer("/metadata/resourceVersion")
-            .and_then(Value::as_str)
-            .unwrap_or_default(),
-    )
-}
-
-fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

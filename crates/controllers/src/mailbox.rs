@@ -1,12 +1,12 @@
 //! What wakes a reconciler: that something changed, and which of the objects that it watches. Never what to do about it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tenure_api::ObjectId;
 use tokio::sync::Notify;
 
-use crate::key::{Key, OwnKind};
+use crate::key::Key;
 
 /// One reconciler's mailbox. Notices that arrive while it works are kept until it looks.
 #[derive(Debug, Default)]
@@ -38,20 +38,28 @@ impl Mailbox {
     }
 }
 
-/// The mailboxes of all reconcilers.
+/// The mailboxes of all reconcilers. Waking never waits for waking, however many are woken: only a reconciler that is new, or that
+/// ends, has the table to itself, for as long as one entry takes.
 #[derive(Debug, Default)]
 pub(crate) struct Mailboxes {
-    boxes: Mutex<HashMap<Key, Arc<Mailbox>>>,
+    boxes: RwLock<HashMap<Key, Arc<Mailbox>>>,
 }
 
 impl Mailboxes {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<Mailbox>>> {
-        self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Key, Arc<Mailbox>>> {
+        self.boxes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn table(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Key, Arc<Mailbox>>> {
+        self.boxes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The mailbox of a reconciler, and whether it is new: then the reconciler has yet to be started.
     pub(crate) fn get_or_add(&self, key: &Key) -> (Arc<Mailbox>, bool) {
-        let mut boxes = self.lock();
+        if let Some(mailbox) = self.known().get(key) {
+            return (Arc::clone(mailbox), false);
+        }
+        let mut boxes = self.table();
         match boxes.get(key) {
             Some(mailbox) => (Arc::clone(mailbox), false),
             None => {
@@ -64,7 +72,7 @@ impl Mailboxes {
 
     /// Removes a mailbox if its reconciler may end: `still_wanted` is asked under the lock, so that no notice is lost in between.
     pub(crate) fn remove_unless(&self, key: &Key, still_wanted: impl FnOnce() -> bool) -> bool {
-        let mut boxes = self.lock();
+        let mut boxes = self.table();
         if still_wanted() {
             return false;
         }
@@ -74,29 +82,20 @@ impl Mailboxes {
 
     /// Wakes one reconciler, if there is one.
     pub(crate) fn wake(&self, key: &Key) {
-        if let Some(mailbox) = self.lock().get(key) {
+        if let Some(mailbox) = self.known().get(key) {
             mailbox.wake();
         }
     }
 
     /// Tells one reconciler of an object that it watches.
     pub(crate) fn object_changed(&self, key: &Key, id: &ObjectId) {
-        if let Some(mailbox) = self.lock().get(key) {
+        if let Some(mailbox) = self.known().get(key) {
             mailbox.object_changed(id.clone());
         }
     }
 
-    /// Wakes all reconcilers of a kind.
-    pub(crate) fn wake_kind(&self, kind: OwnKind) {
-        let boxes = self.lock();
-        boxes
-            .iter()
-            .filter(|(key, _)| key.kind == kind)
-            .for_each(|(_, mailbox)| mailbox.wake());
-    }
-
     /// Wakes all reconcilers.
     pub(crate) fn wake_all(&self) {
-        self.lock().values().for_each(|mailbox| mailbox.wake());
+        self.known().values().for_each(|mailbox| mailbox.wake());
     }
 }

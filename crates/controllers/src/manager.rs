@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Resource;
+use kube::core::DynamicObject;
+use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_api::Tenant;
 use tenure_api::metadata::TENANT_LABEL;
-use tenure_cluster::{ClusterError, WatchEvent, watch};
+use tenure_cluster::{ClusterError, EventHistory, WatchEvent, watch};
 use tenure_sources::StorageError;
 use tenure_tenancy::{NamespaceFacts, TenantFacts};
 use tokio::sync::watch as signal;
@@ -22,6 +23,9 @@ use crate::drive::drive;
 use crate::git_repository::GitRepositoryReconciler;
 use crate::key::{Key, OwnKind};
 use crate::kustomization::KustomizationReconciler;
+use crate::mailbox::Mailbox;
+use crate::own;
+use crate::supervise::{self, supervise};
 use crate::surface::SurfaceReconciler;
 use crate::tenant::TenantReconciler;
 use crate::world::{World, git_source};
@@ -92,12 +96,12 @@ impl Manager {
             self.watch(
                 ("rbac.authorization.k8s.io/v1", "RoleBinding", Some(TENANT_LABEL)),
                 |world| &world.role_bindings,
-                |manager, _| manager.world.mailboxes.wake_kind(OwnKind::Tenant),
+                Manager::tenant_object_changed,
             ),
             self.watch(
                 ("v1", "ServiceAccount", Some(TENANT_LABEL)),
                 |world| &world.service_accounts,
-                |manager, _| manager.world.mailboxes.wake_kind(OwnKind::Tenant),
+                Manager::tenant_object_changed,
             ),
             self.watch::<Tenant>(
                 of(OwnKind::Tenant),
@@ -138,22 +142,45 @@ impl Manager {
                 () = self.end.cancelled() => return,
             }
         }
+        self.take_stock().await;
         self.world.ready.cancel();
         self.world.realm_changed();
-        self.remove_what_is_left();
     }
 
-    /// Removes the artifacts of sources that were deleted while nobody looked.
-    fn remove_what_is_left(&self) {
+    /// Removes the artifacts of sources that were deleted while nobody looked, those whose name another object has taken among
+    /// them, and charges the others to their lanes.
+    async fn take_stock(&self) {
         let world = &self.world;
-        for (namespace, name) in world.artifacts.recorded(OwnKind::GitRepository.kind()) {
-            if world.repositories.get(&namespace, &name).is_some() {
-                continue;
+        world.under_way.forget_gone(|kind, namespace, name| {
+            (kind == OwnKind::GitRepository.kind() && world.repositories.get(namespace, name).is_some())
+                || (kind == OwnKind::Kustomization.kind() && world.kustomizations.get(namespace, name).is_some())
+        });
+        let mut kept = Vec::new();
+        for repository in self.world.repositories.all() {
+            let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
+            let lane = self.world.lanes.of(&self.world.place(namespace).await, namespace);
+            if let Ok(source) = git_source(&repository.metadata) {
+                kept.push((source, lane));
             }
-            let removed = git_source(&namespace, &name).and_then(|source| world.artifacts.remove(&source));
-            if let Err(error) = removed {
-                tracing::warn!(%error, namespace, name, "the artifacts of a source that is gone could not be removed");
+        }
+        let world = Arc::clone(&self.world);
+        let looking = tokio::task::spawn_blocking(move || {
+            let known = |namespace: &str, name: &str, uid: &str| {
+                let repository = world.repositories.get(namespace, name);
+                repository.is_some_and(|repository| repository.metadata.uid.as_deref() == Some(uid))
+            };
+            if let Err(error) = world.artifacts.retain(OwnKind::GitRepository.kind(), known) {
+                tracing::warn!(%error, "the artifacts of sources that are gone could not be removed");
             }
+            for (source, lane) in kept {
+                if let Err(error) = world.artifacts.adopt(&source, &lane.name) {
+                    let (namespace, name) = (source.namespace(), source.name());
+                    tracing::warn!(%error, namespace, name, "a stored artifact can't be kept; it is fetched again");
+                }
+            }
+        });
+        if let Err(error) = looking.await {
+            tracing::warn!(%error, "what is stored could not be looked through");
         }
     }
 
@@ -171,11 +198,18 @@ impl Manager {
         let manager = self.clone();
         let following = async move {
             let controller = &manager.world.controller;
+            let mut complaint = String::new();
             let resource = loop {
                 match controller.resource(api_version, kind).await {
                     Ok(resource) => break resource,
                     Err(ClusterError::NoKindMatch { .. }) => tracing::debug!(kind, "not served yet"),
-                    Err(error) => tracing::warn!(kind, %error, "the API server can't be asked"),
+                    Err(error) => {
+                        let said = error.to_string();
+                        if said != complaint {
+                            tracing::warn!(kind, %error, "the API server can't be asked");
+                            complaint = said;
+                        }
+                    }
                 }
                 tokio::time::sleep(ABSENT).await;
             };
@@ -185,8 +219,13 @@ impl Manager {
                         changed(&manager, change);
                     }
                 }
-                WatchEvent::Deleted { namespace, name, .. } => {
-                    let old = cache(&manager.world).remove(&namespace, &name);
+                WatchEvent::Deleted {
+                    namespace,
+                    name,
+                    revision,
+                } => {
+                    let gone = cache::number(&revision);
+                    let old = cache(&manager.world).remove(&namespace, &name, gone);
                     changed(
                         &manager,
                         Change {
@@ -218,6 +257,15 @@ impl Manager {
         }
     }
 
+    /// An object that bears the label of a Tenant changed: that Tenant is told, and the one whose label it bore before.
+    fn tenant_object_changed(&self, change: Change<DynamicObject>) {
+        let tenant = |object: &Option<Arc<DynamicObject>>| object.as_ref()?.labels().get(TENANT_LABEL).cloned();
+        let (old, new) = (tenant(&change.old), tenant(&change.new));
+        for tenant in new.iter().chain(old.iter().filter(|old| Some(*old) != new.as_ref())) {
+            self.world.mailboxes.wake(&Key::new(OwnKind::Tenant, "", tenant));
+        }
+    }
+
     /// An object of a reconciled kind changed: its own reconciler is told, and those that look at it.
     fn own_changed<K>(&self, kind: OwnKind, change: &Change<K>) {
         let (namespace, name) = (change.namespace.as_str(), change.name.as_str());
@@ -226,7 +274,7 @@ impl Manager {
         let (mailbox, new) = world.mailboxes.get_or_add(&key);
         mailbox.wake();
         if new {
-            self.spawn(key);
+            self.spawn(key.clone());
         }
         match kind {
             OwnKind::Tenant | OwnKind::Surface => {}
@@ -239,6 +287,7 @@ impl Manager {
                 self.wake_surfaces(namespace);
             }
             OwnKind::Kustomization => {
+                world.kustomization_changed(&key);
                 for kustomization in world.kustomizations.in_namespace(namespace) {
                     if kustomization
                         .spec
@@ -275,14 +324,29 @@ impl Manager {
                 () = world.ready.cancelled() => {}
                 () = end.cancelled() => return,
             }
-            let shared = Arc::clone(&world);
-            match key.kind {
-                OwnKind::GitRepository => drive(GitRepositoryReconciler::new(shared, key), world, mailbox, end).await,
-                OwnKind::Kustomization => drive(KustomizationReconciler::new(shared, key), world, mailbox, end).await,
-                OwnKind::Surface => drive(SurfaceReconciler::new(shared, key), world, mailbox, end).await,
-                OwnKind::Tenant => drive(TenantReconciler::new(shared, key), world, mailbox, end).await,
-            }
+            let said = tokio::sync::Mutex::new(EventHistory::default());
+            let start = || reconcile(&world, &key, &mailbox, &end);
+            let crashed = async |times, pause| {
+                tracing::error!(object = %key, times, ?pause, "its reconciler panicked and is started again after a pause");
+                let mut said = said.lock().await;
+                if let Err(error) = own::tell_of_crash(&world, &key, &mut said, times).await {
+                    tracing::warn!(object = %key, %error, "that its reconciler panicked could not be written into its status");
+                }
+            };
+            supervise(supervise::PAUSES, &end, start, crashed).await;
         });
+    }
+}
+
+/// Drives one object until it is gone, or the controllers end.
+async fn reconcile(world: &Arc<World>, key: &Key, mailbox: &Mailbox, end: &CancellationToken) {
+    let (shared, own) = (Arc::clone(world), key.clone());
+    let boxes = world.mailboxes.as_ref();
+    match key.kind {
+        OwnKind::GitRepository => drive(GitRepositoryReconciler::new(shared, own), boxes, mailbox, end).await,
+        OwnKind::Kustomization => drive(KustomizationReconciler::new(shared, own), boxes, mailbox, end).await,
+        OwnKind::Surface => drive(SurfaceReconciler::new(shared, own), boxes, mailbox, end).await,
+        OwnKind::Tenant => drive(TenantReconciler::new(shared, own), boxes, mailbox, end).await,
     }
 }
 

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use kustomize::BuiltResource;
-use tenure_api::{Kustomization, ObjectId};
+use tenure_api::{Kustomization, ObjectId, ObjectMeta};
 use tenure_planner::Overlay;
 use tenure_sources::{Limits, StorageError};
 
@@ -36,14 +36,14 @@ pub enum OriginError {
     NotBuilt(String),
 }
 
-/// The object as it was built when the Kustomization applied it; [`BuiltResource::locate`] then says where each field was written.
+/// The object as it was built when the Kustomization applied it from its source, of which the metadata are given; [`BuiltResource::locate`] then says where each field was written.
 /// `artifacts` is the folder of [`crate::Config::artifacts`], which the controllers may be using. It reads and renders, so it blocks.
 ///
 /// # Errors
 /// [`OriginError`].
 pub fn built_object(
     artifacts: &Path,
-    kustomization: &Kustomization,
+    (kustomization, source): (&Kustomization, &ObjectMeta),
     object: &ObjectId,
 ) -> Result<BuiltResource, OriginError> {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
@@ -53,7 +53,7 @@ pub fn built_object(
     let applied = status
         .and_then(|status| status.last_applied_revision.clone())
         .ok_or_else(nothing)?;
-    let source = git_source(namespace, &kustomization.spec.source_ref.name)?;
+    let source = git_source(source)?;
     let artifacts = Artifacts::look_into(artifacts, Limits::default());
     let record = artifacts.record(&source).ok_or_else(nothing)?;
     if record.stored.revision != applied {
@@ -68,7 +68,8 @@ pub fn built_object(
     let path = kustomization.spec.path.as_deref().unwrap_or_default();
     let path = path.trim_start_matches("./");
     let overlay = Overlay::of(&kustomization.spec).map_err(OriginError::NotBuilt)?;
-    let built = render::build(&tree, path, &overlay).map_err(OriginError::NotBuilt)?;
+    let built = render::build(&tree, path, &overlay, render::Bounds::default())
+        .map_err(|unbuilt| OriginError::NotBuilt(unbuilt.message))?;
     let is_it = |resource: &BuiltResource| {
         ObjectId::of(&resource.object).is_ok_and(|found| {
             // A namespace that the file does not say may still have been given when it was applied.

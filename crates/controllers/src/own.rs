@@ -1,16 +1,26 @@
 //! Writes to a reconciled object itself: its finalizer, its status, events about it; always as the controller.
 //! Refuses to write what is there already.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER_STATUS, SOURCE_CONTROLLER_STATUS, TENURE_CONTROLLER};
-use tenure_cluster::{ClusterError, EventKind, ObjectEvent, Resource};
-use tenure_planner::{Event, FinalizerChange};
+use tenure_cluster::{ClusterError, EventHistory, EventKind, ObjectEvent, Resource};
+use tenure_planner::{Event, EventPlace, FinalizerChange, crash};
 
 use crate::key::{Key, OwnKind};
 use crate::world::World;
 
-/// How often a finalizer is tried again when the object changed meanwhile.
+/// How often a write is tried again when the object changed meanwhile.
 const ATTEMPTS: u32 = 4;
+
+/// What became of a write to the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// The API server has it.
+    Stored,
+    /// The object is gone: there is nobody to write it to, and nothing more to do for it.
+    Gone,
+}
 
 /// A reconciled object as it was when its plan was made.
 #[derive(Clone, Debug)]
@@ -53,18 +63,22 @@ impl Own {
     }
 
     /// Adds or removes a finalizer. That the object is gone is no error.
-    pub(crate) async fn change_finalizer(&self, world: &World, change: &FinalizerChange) -> Result<(), ClusterError> {
+    pub(crate) async fn change_finalizer(
+        &self,
+        world: &World,
+        change: &FinalizerChange,
+    ) -> Result<Written, ClusterError> {
         let resource = self.resource(world).await?;
         let (mut version, mut finalizers) = (self.resource_version.clone(), self.finalizers.clone());
         for attempt in 1.. {
             let mut wanted = finalizers.clone();
             match change {
                 FinalizerChange::Add(name) if !wanted.contains(name) => wanted.push(name.clone()),
-                FinalizerChange::Add(_) => return Ok(()),
+                FinalizerChange::Add(_) => return Ok(Written::Stored),
                 FinalizerChange::Remove(name) => wanted.retain(|finalizer| finalizer != name),
             }
             if wanted == finalizers {
-                return Ok(());
+                return Ok(Written::Stored);
             }
             // With the resourceVersion, or a finalizer that somebody else added meanwhile would be lost.
             let patch = json!({ "metadata": { "uid": self.uid, "resourceVersion": version, "finalizers": wanted } });
@@ -75,17 +89,13 @@ impl Own {
             match patched {
                 Ok(applied) => {
                     world.written(self.key.kind, applied.object);
-                    return Ok(());
+                    return Ok(Written::Stored);
                 }
-                Err(error) if error.absent() => return Ok(()),
+                Err(ClusterError::NotFound { .. }) => return Ok(Written::Gone),
                 Err(ClusterError::Conflict { .. }) if attempt < ATTEMPTS => {
-                    let (namespace, name) = self.target();
-                    let Some(fresh) = world.controller.find(&resource, namespace, name).await? else {
-                        return Ok(());
+                    let Some(fresh) = self.fresh(world, &resource).await? else {
+                        return Ok(Written::Gone);
                     };
-                    if fresh.pointer("/metadata/uid").and_then(Value::as_str) != Some(self.uid.as_str()) {
-                        return Ok(());
-                    }
                     let text = fresh.pointer("/metadata/resourceVersion").and_then(Value::as_str);
                     version = text.unwrap_or_default().to_owned();
                     finalizers = strings(fresh.pointer("/metadata/finalizers"));
@@ -93,36 +103,59 @@ impl Own {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(Written::Stored)
     }
 
     /// Writes the status: only what differs, and nothing when nothing does. That the object is gone is no error.
-    pub(crate) async fn write_status(&self, world: &World, status: &Value) -> Result<(), ClusterError> {
-        let Some(difference) = difference(&self.status, status) else {
-            return Ok(());
-        };
+    pub(crate) async fn write_status(&self, world: &World, status: &Value) -> Result<Written, ClusterError> {
         let resource = self.resource(world).await?;
-        let patch = json!({ "metadata": { "uid": self.uid }, "status": difference });
-        let target = self.target();
+        let mut old = self.status.clone();
+        for attempt in 1.. {
+            let Some(difference) = difference(&old, status) else {
+                return Ok(Written::Stored);
+            };
+            let patch = json!({ "metadata": { "uid": self.uid }, "status": difference });
+            let patched = world
+                .controller
+                .merge_patch(&resource, self.target(), Some("status"), self.manager(), &patch)
+                .await;
+            match patched {
+                Ok(applied) => {
+                    world.written(self.key.kind, applied.object);
+                    return Ok(Written::Stored);
+                }
+                Err(ClusterError::NotFound { .. }) => return Ok(Written::Gone),
+                // Either a namesake was made meanwhile, whose status this is not, or many wrote at once: only its uid tells.
+                Err(ClusterError::Conflict { .. }) if attempt < ATTEMPTS => {
+                    let Some(mut fresh) = self.fresh(world, &resource).await? else {
+                        return Ok(Written::Gone);
+                    };
+                    old = fresh.get_mut("status").map(Value::take).unwrap_or_default();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Written::Stored)
+    }
+
+    /// The object as it is now; nothing when it is gone, or when what bears its name is another.
+    async fn fresh(&self, world: &World, resource: &Resource) -> Result<Option<Value>, ClusterError> {
         match world
             .controller
-            .merge_patch(&resource, target, Some("status"), self.manager(), &patch)
+            .get(resource, &self.key.namespace, &self.key.name)
             .await
         {
-            Ok(applied) => {
-                world.written(self.key.kind, applied.object);
-                Ok(())
+            Ok(fresh) if fresh.pointer("/metadata/uid").and_then(Value::as_str) == Some(self.uid.as_str()) => {
+                Ok(Some(fresh))
             }
-            // The uid did not match: a namesake was made meanwhile, whose status this is not.
-            Err(ClusterError::Conflict { .. }) => Ok(()),
-            Err(error) if error.absent() => Ok(()),
+            Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Writes events about the object.
-    pub(crate) async fn write_events(&self, world: &World, events: &[Event]) {
-        let object = json!({
+    pub(crate) async fn write_events(&self, world: &World, said: &mut EventHistory, events: &[Event]) {
+        let itself = json!({
             "apiVersion": self.key.kind.api_version(),
             "kind": self.key.kind.kind(),
             "metadata": {
@@ -132,7 +165,31 @@ impl Own {
                 "resourceVersion": self.resource_version,
             }
         });
+        // An event is where the object is that it is about: for the platform, that is its own namespace.
+        let platform = world.settings.platform_namespace.as_str();
+        let platform =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "namespace": platform, "name": platform } });
+        let related = json!({
+            "apiVersion": self.key.kind.api_version(),
+            "kind": self.key.kind.kind(),
+            "namespace": self.key.namespace,
+            "name": self.key.name,
+            "uid": self.uid,
+        });
         for event in events {
+            let other;
+            let (object, related) = match &event.place {
+                EventPlace::Beside => (&itself, None),
+                EventPlace::Platform => (&platform, Some(related.clone())),
+                EventPlace::Kustomization { namespace, name, uid } => {
+                    let kind = OwnKind::Kustomization;
+                    other = json!({
+                        "apiVersion": kind.api_version(), "kind": kind.kind(),
+                        "metadata": { "namespace": namespace, "name": name, "uid": uid },
+                    });
+                    (&other, Some(related.clone()))
+                }
+            };
             let event = ObjectEvent {
                 kind: match event.kind {
                     tenure_planner::EventKind::Normal => EventKind::Normal,
@@ -141,10 +198,37 @@ impl Own {
                 reason: event.reason.clone(),
                 message: event.message.clone(),
                 annotations: event.annotations.clone(),
+                related,
             };
-            world.events(self.key.kind).record(&object, &event).await;
+            world.events(self.key.kind).record(said, object, &event).await;
         }
     }
+}
+
+/// Says of a reconciled object, in its status and as an event, that its reconciler panicked.
+pub(crate) async fn tell_of_crash(
+    world: &World,
+    key: &Key,
+    said: &mut EventHistory,
+    times: u32,
+) -> Result<(), ClusterError> {
+    let Some((metadata, status)) = world.own(key) else {
+        return Ok(());
+    };
+    let conditions = status.get("conditions").cloned().unwrap_or(Value::Null);
+    let conditions = serde_json::from_value(conditions).unwrap_or_default();
+    let (conditions, event) = crash::told(&metadata, conditions, Timestamp::now(), times);
+    let mut new = status.clone();
+    if !new.is_object() {
+        new = json!({});
+    }
+    if let Some(new) = new.as_object_mut() {
+        new.insert("conditions".to_owned(), json!(conditions));
+    }
+    let own = Own::new(key, &metadata, status);
+    own.write_status(world, &new).await?;
+    own.write_events(world, said, &[event]).await;
+    Ok(())
 }
 
 fn strings(value: Option<&Value>) -> Vec<String> {

@@ -1,24 +1,26 @@
 //! Whose a namespace is, as far as the controller has seen. Keeps tenancy's answers until a Tenant or a namespace changes.
+//! Refuses to work under a lock that tenants share: what is known now is exchanged as a whole, and made by whoever needs it first.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use k8s_openapi::api::core::v1::Namespace;
 use tenure_api::Tenant;
-use tenure_tenancy::{NamespaceFacts, Placement, Realm, Settings, TenantFacts};
+use tenure_tenancy::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts};
 
 use crate::cache::Cache;
 
 /// Placements by namespace, and the realm that they were made from.
 #[derive(Debug, Default)]
 pub(crate) struct Placements {
-    kept: Mutex<Kept>,
+    current: Mutex<Arc<Generation>>,
 }
 
+/// What was found between two changes.
 #[derive(Debug, Default)]
-struct Kept {
-    realm: Option<Arc<Realm>>,
-    placements: HashMap<String, Placement>,
+struct Generation {
+    atlas: OnceLock<Atlas>,
+    placements: Mutex<HashMap<String, Arc<Placement>>>,
 }
 
 impl Placements {
@@ -30,13 +32,13 @@ impl Placements {
         tenants: &Cache<Tenant>,
         namespaces: &Cache<Namespace>,
     ) -> Placement {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(placement) = kept.placements.get(namespace) {
-            return placement.clone();
+        let generation = self.current();
+        if let Some(placement) = generation.kept().get(namespace).cloned() {
+            return placement.as_ref().clone();
         }
-        let realm = realm(&mut kept, settings, tenants, namespaces);
-        let placement = realm.place(namespace);
-        kept.placements.insert(namespace.to_owned(), placement.clone());
+        let placement = generation.atlas(settings, tenants, namespaces).place(namespace);
+        let kept = Arc::new(placement.clone());
+        generation.kept().insert(namespace.to_owned(), kept);
         placement
     }
 
@@ -47,31 +49,44 @@ impl Placements {
         tenants: &Cache<Tenant>,
         namespaces: &Cache<Namespace>,
     ) -> Arc<Realm> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        realm(&mut kept, settings, tenants, namespaces)
+        Arc::clone(self.current().atlas(settings, tenants, namespaces).realm())
     }
 
     /// A Tenant or a namespace changed.
     pub(crate) fn forget(&self) {
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Kept::default();
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::take(&mut *current);
+        drop(current);
+        // Freed without the lock.
+        drop(old);
+    }
+
+    fn current(&self) -> Arc<Generation> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn realm(kept: &mut Kept, settings: &Settings, tenants: &Cache<Tenant>, namespaces: &Cache<Namespace>) -> Arc<Realm> {
-    let made = kept.realm.get_or_insert_with(|| {
-        Arc::new(Realm {
-            settings: settings.clone(),
-            tenants: tenants
-                .all()
-                .iter()
-                .map(|tenant| TenantFacts::from(tenant.as_ref()))
-                .collect(),
-            namespaces: namespaces
-                .all()
-                .iter()
-                .map(|namespace| NamespaceFacts::from(&namespace.metadata))
-                .collect(),
+impl Generation {
+    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Placement>>> {
+        self.placements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Made once: those who need it at the same time wait for the first of them.
+    fn atlas(&self, settings: &Settings, tenants: &Cache<Tenant>, namespaces: &Cache<Namespace>) -> &Atlas {
+        self.atlas.get_or_init(|| {
+            Atlas::new(Arc::new(Realm {
+                settings: settings.clone(),
+                tenants: tenants
+                    .all()
+                    .iter()
+                    .map(|tenant| TenantFacts::from(tenant.as_ref()))
+                    .collect(),
+                namespaces: namespaces
+                    .all()
+                    .iter()
+                    .map(|namespace| NamespaceFacts::from(&namespace.metadata))
+                    .collect(),
+            }))
         })
-    });
-    Arc::clone(made)
+    }
 }

@@ -1,83 +1,272 @@
-//! Rendering: kustomize over an artifact's files, on a thread of its own and within a time. Owns the bounds; what is
-//! built is kustomize's. Nothing is fetched while rendering, and nothing outside the artifact is read.
+//! Rendering: kustomize over an artifact's files, on a thread of its own, within a time, a budget of what it may make and do, and room
+//! for it among others. Owns the bounds; what is built is kustomize's. Nothing is fetched while rendering, and nothing outside the
+//! artifact is read.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kustomize::{Build, FileTree, ImageOverride, Options, Overrides, PatchOverride, PatchTarget};
+use kustomize::{Budget, Build, Error, FileTree, ImageOverride, Options, Overrides, PatchOverride, PatchTarget, Stop};
+use serde_json::Value;
 use tenure_api::selector::Selector;
+use tenure_api::text::visible_line;
 use tenure_planner::kustomization::{RenderFailure, Rendered};
 use tenure_planner::plan::RenderRequest;
 use tenure_planner::{Object, Origin, Overlay, RenderedObject};
-use tenure_sources::{SourceKey, StorageError, Tree};
-use tokio::sync::Semaphore;
+use tenure_sources::{ByteBudget, Held, Room, SourceKey, StorageError, Tree};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use crate::artifacts::Artifacts;
+use crate::lanes::Lane;
+use crate::trees::TreeInUse;
 
-/// Renders what a plan asks for. A failure is part of the answer: it becomes a status.
-pub(crate) async fn render(
-    artifacts: &Artifacts,
-    source: &SourceKey,
-    request: &RenderRequest,
-    permits: &Arc<Semaphore>,
-    timeout: Duration,
-) -> Rendered {
-    let outcome = objects(artifacts, source, request, permits, timeout).await;
-    Rendered {
-        artifact_digest: request.artifact_digest.clone(),
-        path: request.path.clone(),
-        overlay: request.overlay.clone(),
-        outcome,
+/// How much renderings may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenderLimits {
+    /// How long one may take, waiting for room not counted.
+    pub timeout: Duration,
+    /// Bytes that one may make, as [`Budget::bytes`] counts them.
+    pub bytes: u64,
+    /// Steps that one may do, as [`Budget::steps`] counts them.
+    pub steps: u64,
+    /// Bytes that all renderings which run at the same time may make together.
+    pub all_bytes: u64,
+}
+
+impl Default for RenderLimits {
+    /// A minute, 64 MiB, 500 million steps; 256 MiB for all.
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(60),
+            bytes: 64 << 20,
+            steps: 500_000_000,
+            all_bytes: 256 << 20,
+        }
     }
 }
 
-async fn objects(
-    artifacts: &Artifacts,
-    source: &SourceKey,
-    request: &RenderRequest,
-    permits: &Arc<Semaphore>,
-    timeout: Duration,
-) -> Result<Vec<RenderedObject>, RenderFailure> {
-    let tree = artifacts
-        .tree(source, &request.artifact_digest)
-        .await
-        .map_err(|error| RenderFailure {
-            artifact_missing: matches!(
-                error,
-                StorageError::Missing { .. } | StorageError::DigestMismatch { .. }
-            ),
-            message: error.to_string(),
-        })?;
-    let failure = |message: String| RenderFailure {
-        message,
-        artifact_missing: false,
-    };
-    let late = || {
-        failure(format!(
-            "rendering {} took longer than {} s",
-            request.path,
-            timeout.as_secs()
-        ))
-    };
-    let permit = tokio::time::timeout(timeout, Arc::clone(permits).acquire_owned()).await;
-    let permit = permit.map_err(|_| {
-        failure(format!(
-            "rendering {} had to wait longer than {} s for others of the same tenant",
-            request.path,
-            timeout.as_secs()
-        ))
-    })?;
-    let (path, overlay) = (request.path.clone(), request.overlay.clone());
-    let rendering = tokio::task::spawn_blocking(move || {
-        let outcome = build(&tree, &path, &overlay).map(rendered);
-        // Held until here, also when nobody waits for the outcome any more.
-        drop(permit);
-        outcome
-    });
-    match tokio::time::timeout(timeout, rendering).await {
-        Err(_) => Err(late()),
-        Ok(Err(problem)) => Err(failure(format!("rendering {} ended early: {problem}", request.path))),
-        Ok(Ok(outcome)) => outcome.map_err(failure),
+/// What most renderings stay far below: they share room of their own, so that large ones never keep them waiting.
+const SMALL: u64 = 4 << 20;
+/// Bytes of rendered objects that a lane, and all lanes, may keep for the next reconciliation; others are rendered again.
+const KEPT: (u64, u64) = (8 << 20, 32 << 20);
+const WHAT: &str = "renderings";
+const ONE_SETTING: &str = "--rendering-bytes";
+const STEPS_SETTING: &str = "--rendering-steps";
+const ALL_SETTING: &str = "--renderings-bytes";
+
+/// The room that renderings share.
+#[derive(Debug)]
+pub(crate) struct Renderings {
+    limits: RenderLimits,
+    small: ByteBudget,
+    large: ByteBudget,
+    kept: ByteBudget,
+}
+
+/// A rendering, and the room that its objects take.
+#[derive(Debug)]
+pub(crate) struct Roomy {
+    pub(crate) rendered: Rendered,
+    pub(crate) room: Option<Held>,
+}
+
+impl Renderings {
+    pub(crate) fn new(limits: RenderLimits) -> Self {
+        let room = |lane: u64, all: u64| {
+            ByteBudget::new(Room {
+                what: WHAT,
+                lane,
+                all,
+                lane_setting: ONE_SETTING,
+                all_setting: ALL_SETTING,
+            })
+        };
+        // A quarter is for the small ones; with less than one large rendering needs, there is room for one.
+        let all_small = (limits.all_bytes / 4).max(SMALL);
+        let all_large = limits.all_bytes.saturating_sub(all_small).max(limits.bytes);
+        Self {
+            limits,
+            small: room((all_small / 2).max(SMALL), all_small),
+            large: room(limits.bytes, all_large),
+            kept: room(KEPT.0, KEPT.1),
+        }
+    }
+
+    /// Renders what a plan asks for. A failure is part of the answer: it becomes a status.
+    pub(crate) async fn render(
+        &self,
+        artifacts: &Artifacts,
+        source: &SourceKey,
+        request: &RenderRequest,
+        lane: &Lane,
+    ) -> Roomy {
+        let outcome = self.objects(artifacts, source, request, lane).await;
+        let (outcome, room) = match outcome {
+            Ok((objects, room)) => (Ok(objects), Some(room)),
+            Err(failure) => (Err(failure), None),
+        };
+        Roomy {
+            rendered: Rendered {
+                artifact_digest: request.artifact_digest.clone(),
+                path: request.path.clone(),
+                overlay: request.overlay.clone(),
+                outcome,
+            },
+            room,
+        }
+    }
+
+    /// Room for objects that are kept while nobody works with them; nothing when there is none, and they are to be rendered again.
+    pub(crate) fn keep(&self, lane: &Lane, room: Option<Held>) -> Option<Held> {
+        // Given back first: it may be the same room.
+        let bytes = room?.bytes();
+        self.kept.try_acquire(&lane.name, bytes).ok()
+    }
+
+    async fn objects(
+        &self,
+        artifacts: &Artifacts,
+        source: &SourceKey,
+        request: &RenderRequest,
+        lane: &Lane,
+    ) -> Result<(Vec<RenderedObject>, Held), RenderFailure> {
+        let failure = |message: String| RenderFailure {
+            message,
+            artifact_missing: false,
+        };
+        let timeout = self.limits.timeout;
+        let deadline = Instant::now() + timeout;
+        let waiting = tokio::time::timeout_at(deadline, Arc::clone(&lane.renderings).acquire_owned());
+        let Ok(Ok(permit)) = waiting.await else {
+            return Err(failure(format!(
+                "rendering {} had to wait longer than {} s for others of the same tenant",
+                request.path,
+                timeout.as_secs()
+            )));
+        };
+        // Nothing is loaded for who still waits.
+        let tree = artifacts
+            .tree((source, &request.artifact_digest), &lane.name, deadline)
+            .await
+            .map_err(|error| RenderFailure {
+                artifact_missing: matches!(
+                    error,
+                    StorageError::Missing { .. } | StorageError::DigestMismatch { .. }
+                ),
+                message: error.to_string(),
+            })?;
+        let held = Arc::new((tree, permit));
+        self.within_room(&held, request, lane).await.map_err(failure)
+    }
+
+    /// Renders in little room, and in all that one may have when that is too little.
+    async fn within_room(
+        &self,
+        held: &Arc<(TreeInUse, OwnedSemaphorePermit)>,
+        request: &RenderRequest,
+        lane: &Lane,
+    ) -> Result<(Vec<RenderedObject>, Held), String> {
+        let timeout = self.limits.timeout;
+        let little = SMALL.min(self.limits.bytes);
+        for (room, bytes) in [(&self.small, little), (&self.large, self.limits.bytes)] {
+            let room = room.acquire(&lane.name, bytes, Instant::now() + timeout).await;
+            let mut room = room.map_err(|over| format!("rendering {} has to wait: {over}", request.path))?;
+            match self.on_a_thread(Arc::clone(held), request, bytes).await {
+                Ok((objects, bytes)) => {
+                    room.shrink_to(bytes);
+                    return Ok((objects, room));
+                }
+                Err(Unbuilt { is_too_large, .. }) if is_too_large && bytes < self.limits.bytes => {}
+                Err(Unbuilt { message, .. }) => return Err(message),
+            }
+        }
+        Err(format!("rendering {} needs more room than there is", request.path))
+    }
+
+    /// Renders on a thread of its own, which ends when the time is over or nobody waits for it any more.
+    async fn on_a_thread(
+        &self,
+        held: Arc<(TreeInUse, OwnedSemaphorePermit)>,
+        request: &RenderRequest,
+        bytes: u64,
+    ) -> Result<(Vec<RenderedObject>, u64), Unbuilt> {
+        let stopping = Stopping(Stop::new());
+        let bounds = Bounds {
+            budget: Budget {
+                bytes,
+                steps: self.limits.steps,
+            },
+            stop: stopping.0.clone(),
+        };
+        let (path, overlay) = (request.path.clone(), request.overlay.clone());
+        let rendering = tokio::task::spawn_blocking(move || {
+            let outcome = build(&held.0, &path, &overlay, bounds).map(|built| {
+                let objects = rendered(built);
+                let bytes = objects.iter().map(|object| weight(&object.object.0)).sum();
+                (objects, bytes)
+            });
+            // Held until here, also when nobody waits for the outcome any more.
+            drop(held);
+            outcome
+        });
+        let failure = |what: String| Unbuilt {
+            message: format!("rendering {} {what}", request.path),
+            is_too_large: false,
+        };
+        let timeout = self.limits.timeout;
+        match tokio::time::timeout(timeout, rendering).await {
+            Err(_) => Err(failure(format!(
+                "took longer than {} s and was stopped",
+                timeout.as_secs()
+            ))),
+            Ok(Err(problem)) => Err(failure(format!("ended early: {problem}"))),
+            Ok(Ok(outcome)) => outcome,
+        }
+    }
+}
+
+/// Stops a rendering when it is dropped: nobody waits for it then, or it has ended.
+struct Stopping(Stop);
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// What a rendering may make and do, and what stops it.
+#[derive(Default)]
+pub(crate) struct Bounds {
+    budget: Budget,
+    stop: Stop,
+}
+
+/// Why nothing was built.
+pub(crate) struct Unbuilt {
+    pub(crate) message: String,
+    /// It would have made more than its budget.
+    is_too_large: bool,
+}
+
+impl Unbuilt {
+    fn of(message: String) -> Self {
+        Self {
+            message,
+            is_too_large: false,
+        }
+    }
+}
+
+impl From<Error> for Unbuilt {
+    fn from(error: Error) -> Self {
+        let hint = match error {
+            Error::Budget { .. } => format!(" (an administrator sets it with {ONE_SETTING} and {STEPS_SETTING})"),
+            _ => String::new(),
+        };
+        Self {
+            is_too_large: matches!(error, Error::Budget { .. }),
+            message: lines(&error).join("\n") + &hint,
+        }
     }
 }
 
@@ -85,23 +274,45 @@ async fn objects(
 /// YAML file below it.
 ///
 /// # Errors
-/// A message with file and line where there is one.
-pub(crate) fn build(tree: &Tree, path: &str, overlay: &Overlay) -> Result<Build, String> {
+/// [`Unbuilt`], its message with file and line where there is one.
+pub(crate) fn build(tree: &Tree, path: &str, overlay: &Overlay, bounds: Bounds) -> Result<Build, Unbuilt> {
     let folder = path.trim_matches('/');
     let folder = if folder == "." { "" } else { folder };
     let files = Files(tree);
     match files.entry(folder) {
         Some(kustomize::Entry::Directory) => {}
-        Some(_) => return Err(format!("kustomization path {path:?} is not a folder of the source")),
-        None => return Err(format!("kustomization path not found: {path:?} is not in the source")),
+        Some(_) => {
+            return Err(Unbuilt::of(format!(
+                "kustomization path {path:?} is not a folder of the source"
+            )));
+        }
+        None => {
+            return Err(Unbuilt::of(format!(
+                "kustomization path not found: {path:?} is not in the source"
+            )));
+        }
     }
-    kustomize::build(&files, folder, &options(overlay)).map_err(|error| error.to_string())
+    Ok(kustomize::build(&files, folder, &options(overlay, bounds))?)
+}
+
+/// What went wrong, one line each: a name or a text of the repository can't make another.
+fn lines(error: &kustomize::Error) -> Vec<String> {
+    match error {
+        kustomize::Error::Several(errors) => errors.iter().flat_map(lines).collect(),
+        kustomize::Error::InBase { chain, source } => {
+            let chain = visible_line(&chain.join(" -> ")).into_owned();
+            let through = |line| format!("{line} (reached through {chain})");
+            lines(source).into_iter().map(through).collect()
+        }
+        other => vec![visible_line(&other.to_string()).into_owned()],
+    }
 }
 
 fn rendered(built: Build) -> Vec<RenderedObject> {
     let resources = built.resources.into_iter();
     resources
         .map(|resource| RenderedObject {
+            confidential: resource.is_confidential(),
             object: Object(resource.object),
             origin: Origin {
                 path: resource.origin.location.path,
@@ -111,7 +322,21 @@ fn rendered(built: Build) -> Vec<RenderedObject> {
         .collect()
 }
 
-fn options(overlay: &Overlay) -> Options {
+/// The bytes that a value takes, about.
+fn weight(value: &Value) -> u64 {
+    let own = size_of::<Value>() as u64;
+    own + match value {
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| 40 + key.len() as u64 + weight(value))
+            .sum(),
+        _ => 0,
+    }
+}
+
+fn options(overlay: &Overlay, bounds: Bounds) -> Options {
     let common = overlay.common_metadata.clone().unwrap_or_default();
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let target = |selector: &Selector| PatchTarget {
@@ -135,6 +360,8 @@ fn options(overlay: &Overlay) -> Options {
     });
     Options {
         generate_missing: true,
+        budget: bounds.budget,
+        stop: bounds.stop,
         overrides: Overrides {
             namespace: overlay.target_namespace.clone(),
             name_prefix: overlay.name_prefix.clone(),

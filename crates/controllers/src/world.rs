@@ -7,8 +7,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use serde_json::Value;
-use tenure_api::{GitRepository, Kustomization, Surface, Tenant};
+use tenure_api::{GitRepository, Kustomization, ObjectMeta, Surface, Tenant};
 use tenure_cluster::{Client, Clients, EventRecorder};
+use tenure_planner::kustomization::{Guards, Turnover};
 use tenure_sources::{Policy, SourceKey, StorageError};
 use tenure_tenancy::{Placement, Realm, Settings};
 use tokio_util::sync::CancellationToken;
@@ -16,11 +17,15 @@ use tokio_util::sync::CancellationToken;
 use crate::artifacts::Artifacts;
 use crate::cache::{self, Cache};
 use crate::config::Config;
-use crate::key::OwnKind;
+use crate::inventories::Inventories;
+use crate::key::{Key, OwnKind};
 use crate::lanes::Lanes;
 use crate::live::LiveObjects;
 use crate::mailbox::Mailboxes;
 use crate::realm::Placements;
+use crate::render::Renderings;
+use crate::turnovers::Turnovers;
+use crate::under_way::UnderWay;
 
 /// How long changes of Tenants and namespaces are gathered before everybody is told.
 const GATHERED: Duration = Duration::from_millis(10);
@@ -33,7 +38,8 @@ pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) platform_sources: Policy,
     pub(crate) tenant_sources: Policy,
-    pub(crate) render_timeout: Duration,
+    pub(crate) renderings: Renderings,
+    pub(crate) guards: Guards,
     pub(crate) repositories: Cache<GitRepository>,
     pub(crate) kustomizations: Cache<Kustomization>,
     pub(crate) surfaces: Cache<Surface>,
@@ -44,7 +50,12 @@ pub(crate) struct World {
     /// Those that bear the label of a Tenant.
     pub(crate) service_accounts: Cache<DynamicObject>,
     pub(crate) artifacts: Artifacts,
-    pub(crate) live: LiveObjects,
+    pub(crate) live: Arc<LiveObjects>,
+    /// Which Kustomizations name which objects.
+    pub(crate) inventories: Inventories,
+    /// What Kustomizations of one source tell each other.
+    pub(crate) turnovers: Turnovers,
+    pub(crate) under_way: UnderWay,
     pub(crate) lanes: Lanes,
     pub(crate) mailboxes: Arc<Mailboxes>,
     /// Cancelled once everything that is there has been seen.
@@ -63,8 +74,9 @@ impl World {
         let controller = clients.controller();
         let mailboxes = Arc::new(Mailboxes::default());
         Ok(Self {
-            live: LiveObjects::new(clients.clone(), Arc::clone(&mailboxes)),
-            artifacts: Artifacts::open(&config.artifacts, config.limits)?,
+            live: Arc::new(LiveObjects::new(clients.clone(), Arc::clone(&mailboxes))),
+            artifacts: Artifacts::open(&config.artifacts, config.limits, config.budgets)?,
+            under_way: UnderWay::open(config.artifacts.join("under-way")),
             lanes: Lanes::new(config.lane_width),
             source_events: EventRecorder::new(controller.clone(), "source-controller"),
             kustomize_events: EventRecorder::new(controller.clone(), "kustomize-controller"),
@@ -74,7 +86,10 @@ impl World {
             settings: config.settings,
             platform_sources: config.platform_sources,
             tenant_sources: config.tenant_sources,
-            render_timeout: config.render_timeout,
+            renderings: Renderings::new(config.rendering),
+            guards: config.guards,
+            inventories: Inventories::default(),
+            turnovers: Turnovers::default(),
             repositories: Cache::default(),
             kustomizations: Cache::default(),
             surfaces: Cache::default(),
@@ -91,12 +106,13 @@ impl World {
 
     /// Whose a namespace is. One that no watch has told of yet is asked for, so that what is created right after it is not refused.
     pub(crate) async fn place(&self, namespace: &str) -> Placement {
+        let removals = self.namespaces.removals();
         if self.namespaces.get("", namespace).is_none()
             && let Ok(resource) = self.controller.resource("v1", "Namespace").await
             && let Ok(Some(found)) = self.controller.find(&resource, "", namespace).await
             && let Ok(found) = serde_json::from_value::<Namespace>(found)
         {
-            self.namespaces.observe(found);
+            self.namespaces.found(found, removals);
             self.placements.forget();
         }
         self.placements
@@ -133,6 +149,59 @@ impl World {
         }
     }
 
+    /// Metadata and status of an object of a reconciled kind.
+    pub(crate) fn own(&self, key: &Key) -> Option<(ObjectMeta, Value)> {
+        fn parts<K: kube::Resource, S: serde::Serialize>(object: &K, status: &S) -> (ObjectMeta, Value) {
+            (
+                object.meta().clone(),
+                serde_json::to_value(status).unwrap_or(Value::Null),
+            )
+        }
+        let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+        Some(match key.kind {
+            OwnKind::GitRepository => {
+                let object = self.repositories.get(namespace, name)?;
+                parts(object.as_ref(), &object.status)
+            }
+            OwnKind::Kustomization => {
+                let object = self.kustomizations.get(namespace, name)?;
+                parts(object.as_ref(), &object.status)
+            }
+            OwnKind::Surface => {
+                let object = self.surfaces.get(namespace, name)?;
+                parts(object.as_ref(), &object.status)
+            }
+            OwnKind::Tenant => {
+                let object = self.tenants.get(namespace, name)?;
+                parts(object.as_ref(), &object.status)
+            }
+        })
+    }
+
+    /// A Kustomization is another in the cache, or gone from it: those that look at it are told.
+    pub(crate) fn kustomization_changed(&self, key: &Key) {
+        self.inventories
+            .refresh(key, || self.kustomizations.get(&key.namespace, &key.name));
+        for listener in self.turnovers.listeners(key) {
+            self.mailboxes.wake(&listener);
+        }
+    }
+
+    /// Takes what a Kustomization gains and drops with a revision, and tells those that wait for it. Of what it gains, only that counts
+    /// which another one has.
+    pub(crate) fn tell_turnover(&self, key: &Key, turnover: &Turnover) {
+        let told = Turnover {
+            revision: turnover.revision.clone(),
+            gains: self.inventories.named_by_others(key, &turnover.gains),
+            drops: turnover.drops.clone(),
+        };
+        if self.turnovers.tell(key, told) {
+            for listener in self.turnovers.listeners(key) {
+                self.mailboxes.wake(&listener);
+            }
+        }
+    }
+
     /// Takes an object of a reconciled kind from the answer to a write.
     pub(crate) fn written(&self, kind: OwnKind, object: Value) {
         fn take<K: kube::Resource + serde::de::DeserializeOwned>(objects: &Cache<K>, object: Value) {
@@ -142,14 +211,21 @@ impl World {
         }
         match kind {
             OwnKind::GitRepository => take(&self.repositories, object),
-            OwnKind::Kustomization => take(&self.kustomizations, object),
+            OwnKind::Kustomization => {
+                let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+                let key = Key::new(kind, text("/metadata/namespace"), text("/metadata/name"));
+                take(&self.kustomizations, object);
+                self.kustomization_changed(&key);
+            }
             OwnKind::Surface => take(&self.surfaces, object),
             OwnKind::Tenant => take(&self.tenants, object),
         }
     }
 }
 
-/// The key of a GitRepository in the artifact store.
-pub(crate) fn git_source(namespace: &str, name: &str) -> Result<SourceKey, StorageError> {
-    SourceKey::new("GitRepository", namespace, name)
+/// The key of a GitRepository in the artifact store: another object of the same name has another.
+pub(crate) fn git_source(metadata: &tenure_api::ObjectMeta) -> Result<SourceKey, StorageError> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));
+    SourceKey::new("GitRepository", &namespace, &name, &text(&metadata.uid))
 }

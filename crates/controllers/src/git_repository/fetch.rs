@@ -13,11 +13,11 @@ use crate::world::World;
 /// Fetches what a plan asks for. A failure is part of the answer: it becomes a status.
 pub(super) async fn perform(
     world: &World,
-    source: &SourceKey,
+    (source, lane): (&SourceKey, &str),
     identity: Option<&Identity>,
     request: &FetchRequest,
 ) -> FetchOutcome {
-    match attempt(world, source, identity, request).await {
+    match attempt(world, (source, lane), identity, request).await {
         Ok(outcome) => outcome,
         Err(failure) => FetchOutcome::Failed(failure),
     }
@@ -25,7 +25,7 @@ pub(super) async fn perform(
 
 async fn attempt(
     world: &World,
-    source: &SourceKey,
+    (source, lane): (&SourceKey, &str),
     identity: Option<&Identity>,
     request: &FetchRequest,
 ) -> Result<FetchOutcome, FetchFailure> {
@@ -45,7 +45,8 @@ async fn attempt(
         .filter(|record| request.known_revision.as_ref() == Some(&record.stored.revision))
         .map(|record| record.artifact);
     let artifacts = &world.artifacts;
-    let fetched = fetch(&git, policy, &artifacts.limits, &artifacts.store, previous.as_ref()).await;
+    let (limits, store, account) = (&artifacts.limits, &artifacts.store, artifacts.account(lane));
+    let fetched = fetch(&git, policy, limits, store, previous.as_ref(), &account).await;
     match fetched.map_err(|error| failed(&error))? {
         Fetched::Unchanged { revision } => Ok(FetchOutcome::Unchanged { revision }),
         Fetched::New { artifact, commit } => {
@@ -78,7 +79,7 @@ async fn attempt(
 /// The request as the spec of a GitRepository: sources reads nothing else.
 fn spec(request: &FetchRequest) -> Value {
     let mut spec = Map::new();
-    spec.insert("url".to_owned(), json!(request.url));
+    spec.insert("url".to_owned(), json!(request.url.reveal()));
     spec.insert("ref".to_owned(), json!(request.reference));
     spec.insert(
         "timeout".to_owned(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tenure_api::{GitRepository, ObjectId};
-use tenure_cluster::ClusterError;
+use tenure_api::{GitRepository, ObjectId, ObjectMeta};
+use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::gitrepository::{Attempt, FetchOutcome, Memory, Snapshot, plan};
 use tenure_planner::{Next, Step, requested_at};
 use tenure_sources::SourceKey;
@@ -23,6 +23,9 @@ pub(crate) struct GitRepositoryReconciler {
     world: Arc<World>,
     key: Key,
     snapshot: Option<Snapshot>,
+    said: EventHistory,
+    /// What was fetched for, to remove what is left of it when another object has taken the name.
+    source: Option<SourceKey>,
 }
 
 impl GitRepositoryReconciler {
@@ -31,6 +34,8 @@ impl GitRepositoryReconciler {
             world,
             key,
             snapshot: None,
+            said: EventHistory::default(),
+            source: None,
         }
     }
 
@@ -39,7 +44,7 @@ impl GitRepositoryReconciler {
     }
 
     fn source(&self) -> Option<SourceKey> {
-        git_source(&self.key.namespace, &self.key.name).ok()
+        git_source(&self.current()?.metadata).ok()
     }
 
     async fn observe(&mut self, repository: &GitRepository) -> &mut Snapshot {
@@ -59,6 +64,15 @@ impl GitRepositoryReconciler {
         snapshot.placement = placement;
         snapshot.stored = stored;
         snapshot
+    }
+
+    /// Removes what was stored for the object that had this name, and has gone.
+    fn remove_what_is_left(&mut self) {
+        if let Some(source) = self.source.take()
+            && let Err(error) = self.world.artifacts.remove(&source)
+        {
+            tracing::warn!(%error, source = %self.key, "the artifacts of a source that is gone could not be removed");
+        }
     }
 
     /// Wakes those who apply from this source.
@@ -90,6 +104,10 @@ impl Reconciler for GitRepositoryReconciler {
             return Ok(None);
         };
         let Some(source) = self.source() else { return Ok(None) };
+        if self.source.as_ref() != Some(&source) {
+            self.remove_what_is_left();
+            self.source = Some(source.clone());
+        }
         // observe
         let snapshot = self.observe(&repository).await;
         // plan
@@ -98,6 +116,8 @@ impl Reconciler for GitRepositoryReconciler {
         snapshot.memory = plan.memory.clone();
         // execute
         let status = serde_json::to_value(&repository.status).unwrap_or(Value::Null);
+        let placement = snapshot.placement.clone();
+        let lane = self.world.lanes.of(&placement, &self.key.namespace);
         let own = Own::new(&self.key, &repository.metadata, status);
         if let Some(change) = &plan.finalizer {
             own.change_finalizer(&self.world, change).await?;
@@ -108,7 +128,7 @@ impl Reconciler for GitRepositoryReconciler {
         }
         for step in &plan.steps {
             if let Step::Fetch(request) = step {
-                let outcome = fetch::perform(&self.world, &source, plan.identity.as_ref(), request).await;
+                let outcome = fetch::perform(&self.world, (&source, &lane.name), plan.identity.as_ref(), request).await;
                 let new = matches!(outcome, FetchOutcome::Stored { .. });
                 if let Some(snapshot) = &mut self.snapshot {
                     snapshot.attempt.fetched = Some(outcome);
@@ -119,8 +139,18 @@ impl Reconciler for GitRepositoryReconciler {
             }
         }
         // write
-        own.write_events(&self.world, &plan.events).await;
+        own.write_events(&self.world, &mut self.said, &plan.events).await;
         Ok(Some(plan.next))
+    }
+
+    fn marks(&self) -> Option<&Arc<World>> {
+        Some(&self.world)
+    }
+
+    fn status(&self) -> Option<(ObjectMeta, Value)> {
+        let repository = self.current()?;
+        let status = serde_json::to_value(&repository.status).unwrap_or(Value::Null);
+        Some((repository.metadata.clone(), status))
     }
 
     fn restart(&mut self) {
@@ -147,11 +177,7 @@ impl Reconciler for GitRepositoryReconciler {
         if self.current().is_some() {
             return;
         }
-        if let Some(source) = self.source()
-            && let Err(error) = self.world.artifacts.remove(&source)
-        {
-            tracing::warn!(%error, source = %self.key, "the artifacts of a source that is gone could not be removed");
-        }
+        self.remove_what_is_left();
     }
 
     fn exists(&self) -> bool {

@@ -1,27 +1,36 @@
 //! What is known about a Kustomization: from caches, from the artifact store, and from watches as its own identity.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use tenure_api::Kustomization;
-use tenure_planner::kustomization::{ArtifactFacts, DependencyFacts, SourceFacts};
+use tenure_api::{Kustomization, ObjectId};
+use tenure_planner::Live;
+use tenure_planner::kustomization::{
+    ArtifactFacts, DependencyFacts, Endings, Rival, Sibling, SourceFacts, Survey, Turnover, applied, is_idle, survey,
+};
+use tenure_planner::maxima;
+use tenure_planner::plan::SurveyRequest;
 use tenure_sources::SourceKey;
+use tenure_tenancy::owner;
 
+use crate::key::{Key, OwnKind};
 use crate::world::{World, git_source};
 
-/// The artifact store's key of the source that a Kustomization names, if it names one of its own namespace.
-pub(super) fn source_key(kustomization: &Kustomization) -> Option<SourceKey> {
+/// The artifact store's key of the source that a Kustomization names, if it is there and in its own namespace.
+pub(super) fn source_key(world: &World, kustomization: &Kustomization) -> Option<SourceKey> {
     let namespace = kustomization.metadata.namespace.as_deref()?;
     let reference = &kustomization.spec.source_ref;
     let own = reference.namespace.as_deref().is_none_or(|other| other == namespace);
     if reference.kind != "GitRepository" || !own {
         return None;
     }
-    git_source(namespace, &reference.name).ok()
+    let repository = world.repositories.get(namespace, &reference.name)?;
+    git_source(&repository.metadata).ok()
 }
 
 /// What is known of the source.
 pub(super) fn source(world: &World, kustomization: &Kustomization) -> SourceFacts {
-    let Some(key) = source_key(kustomization) else {
+    let Some(key) = source_key(world, kustomization) else {
         return SourceFacts::NotFound;
     };
     let Some(repository) = world.repositories.get(key.namespace(), key.name()) else {
@@ -46,12 +55,148 @@ pub(super) fn dependencies(world: &World, kustomization: &Kustomization) -> BTre
         .spec
         .depends_on
         .iter()
+        // One that names more is refused, whatever they are.
+        .take(maxima::DEPENDENCIES)
         .map(|dependency| {
             let found = world.kustomizations.get(namespace, &dependency.name);
             let facts = found.map_or(DependencyFacts::NotFound, |found| DependencyFacts::from(found.as_ref()));
             (dependency.name.clone(), facts)
         })
         .collect()
+}
+
+/// Of these objects, those whose labels name another Kustomization that has them in its inventory, and these Kustomizations.
+pub(super) async fn owners(
+    world: &World,
+    key: &Key,
+    live: &BTreeMap<ObjectId, Live>,
+) -> (BTreeMap<ObjectId, String>, BTreeMap<String, Rival>) {
+    let mut owners = BTreeMap::new();
+    let mut found: BTreeMap<String, (Key, Arc<Kustomization>)> = BTreeMap::new();
+    for (id, live) in live {
+        let Some((namespace, name)) = live.object().and_then(owner::labelled) else {
+            continue;
+        };
+        if namespace == key.namespace && name == key.name {
+            continue;
+        }
+        let other = Key::new(OwnKind::Kustomization, namespace, name);
+        if !world.inventories.names(&other, id) {
+            continue;
+        }
+        if let Some(kustomization) = world.kustomizations.get(namespace, name) {
+            let label = format!("{namespace}/{name}");
+            found.entry(label.clone()).or_insert((other, kustomization));
+            owners.insert(id.clone(), label);
+        }
+    }
+    let mut rivals = BTreeMap::new();
+    let mut dependents: Option<BTreeSet<String>> = None;
+    for (label, (other, kustomization)) in found {
+        let waits_for_us = other.namespace == key.namespace
+            && dependents
+                .get_or_insert_with(|| depending(&world.kustomizations.in_namespace(&key.namespace), &key.name))
+                .contains(&other.name);
+        let source = &kustomization.spec.source_ref;
+        let rival = Rival {
+            placement: world.place(&other.namespace).await,
+            uid: kustomization.metadata.uid.clone().unwrap_or_default(),
+            source: (source.kind.clone(), source.name.clone()),
+            idle: is_idle(&kustomization),
+            waits_for_us,
+            applied: applied(&kustomization).map(str::to_owned),
+            turnover: world.turnovers.of(&other).as_deref().cloned(),
+            namespace: other.namespace,
+            name: other.name,
+        };
+        rivals.insert(label, rival);
+    }
+    (owners, rivals)
+}
+
+/// The other Kustomizations of the same source: who has not reached a revision, and who wants what.
+pub(super) fn siblings(world: &World, kustomization: &Kustomization, request: &SurveyRequest) -> Survey {
+    let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
+    let own = kustomization.metadata.name.as_deref().unwrap_or_default();
+    let source = |kustomization: &Kustomization| {
+        let source = &kustomization.spec.source_ref;
+        (source.kind.clone(), source.name.clone())
+    };
+    let all = world.kustomizations.in_namespace(namespace);
+    let dependents = depending(&all, own);
+    let others: BTreeMap<&str, (&Arc<Kustomization>, Option<Arc<Turnover>>)> = all
+        .iter()
+        .filter_map(|other| {
+            let name = other.metadata.name.as_deref()?;
+            let key = Key::new(OwnKind::Kustomization, namespace, name);
+            (name != own && source(other) == source(kustomization)).then(|| (name, (other, world.turnovers.of(&key))))
+        })
+        .collect();
+    let mut claims: BTreeMap<ObjectId, BTreeSet<String>> = BTreeMap::new();
+    for id in &request.ids {
+        let named = world.inventories.naming(id);
+        let named = named
+            .iter()
+            .filter(|key| key.namespace == namespace && others.contains_key(key.name.as_str()));
+        claims.insert(id.clone(), named.map(|key| key.name.clone()).collect());
+    }
+    for (name, (_, turnover)) in &others {
+        for id in turnover.iter().flat_map(|turnover| &turnover.gains) {
+            if let Some(claim) = claims.get_mut(id) {
+                claim.insert((*name).to_owned());
+            }
+        }
+    }
+    let siblings = others.iter().map(|(name, (kustomization, turnover))| Sibling {
+        kustomization: kustomization.as_ref(),
+        turnover: turnover.as_deref(),
+        waits_for_us: dependents.contains(*name),
+    });
+    survey(&request.revision, &claims, siblings)
+}
+
+/// Those that depend on one, directly or not.
+fn depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<String> {
+    let mut direct: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for kustomization in all {
+        let name = kustomization.metadata.name.as_deref().unwrap_or_default();
+        for dependency in &kustomization.spec.depends_on {
+            direct.entry(dependency.name.as_str()).or_default().push(name);
+        }
+    }
+    let mut found = BTreeSet::new();
+    let mut next = vec![on];
+    while let Some(name) = next.pop() {
+        for dependent in direct.get(name).into_iter().flatten() {
+            if found.insert((*dependent).to_owned()) {
+                next.push(*dependent);
+            }
+        }
+    }
+    found
+}
+
+/// What is ending around a Kustomization; looked at only when it is being deleted.
+pub(super) fn endings(world: &World, kustomization: &Kustomization) -> Endings {
+    if kustomization.metadata.deletion_timestamp.is_none() {
+        return Endings::default();
+    }
+    let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
+    let status = kustomization.status.as_ref();
+    let inventory = status.and_then(|status| status.inventory.as_ref());
+    let named: BTreeSet<String> = inventory
+        .into_iter()
+        .flat_map(|inventory| &inventory.entries)
+        .filter_map(|entry| Some(entry.id.parse::<ObjectId>().ok()?.namespace))
+        .collect();
+    let is_ending = |namespace: &String| {
+        let found = world.namespaces.get("", namespace);
+        found.is_some_and(|found| found.metadata.deletion_timestamp.is_some())
+    };
+    Endings {
+        own: world.realm().ending(namespace),
+        namespaces: named.into_iter().filter(is_ending).collect(),
+    }
 }
 
 /// Whether a source changed so that another attempt could end otherwise: its conditions matter only while it has no artifact.

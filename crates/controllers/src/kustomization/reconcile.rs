@@ -1,26 +1,30 @@
 //! One Kustomization's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tenure_api::{Kustomization, ObjectId};
-use tenure_cluster::{Client, ClusterError, Identity};
-use tenure_planner::answer::KindAnswer;
-use tenure_planner::kustomization::{Attempt, Memory, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, plan};
-use tenure_planner::plan::RenderRequest;
+use tenure_api::{Kustomization, ObjectId, ObjectMeta};
+use tenure_cluster::{Client, ClusterError, EventHistory, Identity};
+use tenure_planner::answer::{DeleteAnswer, KindAnswer};
+use tenure_planner::kustomization::{
+    Attempt, Endings, Memory, RenderFailure, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, allowed_deletion,
+    plan,
+};
+use tenure_planner::plan::{RenderRequest, SurveyRequest};
 use tenure_planner::{FinalizerChange, Live, Next, Step, WriteAnswer, digest, requested_at};
+use tenure_sources::Held as HeldBytes;
 use tokio::sync::Semaphore;
 
 use super::observe;
-use crate::cache::number;
+use crate::answers;
 use crate::drive::Reconciler;
 use crate::execute::{Answer, execute};
-use crate::key::Key;
-use crate::live::revision_of;
-use crate::own::Own;
-use crate::render;
+use crate::key::{Key, OwnKind};
+use crate::live::{Held, revision_of};
+use crate::own::{Own, Written};
+use crate::render::Roomy;
 use crate::world::World;
 
 /// One Kustomization's reconciler.
@@ -28,20 +32,33 @@ pub(crate) struct KustomizationReconciler {
     world: Arc<World>,
     key: Key,
     snapshot: Option<Snapshot>,
+    held: Held,
+    said: EventHistory,
     /// What this attempt read or wrote, with its revision: watches may be behind it, or not tell of it at all.
     answered: BTreeMap<ObjectId, (Option<u64>, Live)>,
-    /// What was rendered last: the same artifact, path and namespace render to the same.
+    /// What is asked about the others of its source in this attempt.
+    asked: Option<SurveyRequest>,
+    /// What was rendered last: the same artifact, path and namespace render to the same. It moves into an attempt that asks for it.
     rendered: Option<Rendered>,
+    /// The room that what is rendered takes.
+    room: Option<HeldBytes>,
+    /// What this attempt has rendered, when its objects were not kept while it waits.
+    begun: Option<Rendered>,
 }
 
 impl KustomizationReconciler {
     pub(crate) fn new(world: Arc<World>, key: Key) -> Self {
         Self {
+            held: Held::new(Arc::clone(&world.live), key.clone()),
+            said: EventHistory::default(),
             world,
             key,
             snapshot: None,
             answered: BTreeMap::new(),
+            asked: None,
             rendered: None,
+            room: None,
+            begun: None,
         }
     }
 
@@ -55,26 +72,35 @@ impl KustomizationReconciler {
         let placement = world.place(&self.key.namespace).await;
         let source = observe::source(world, kustomization);
         let dependencies = observe::dependencies(world, kustomization);
+        let endings = observe::endings(world, kustomization);
         let mut live: BTreeMap<ObjectId, Live> = BTreeMap::new();
-        for id in world.live.watched(&self.key) {
-            if let Some(found) = world.live.newer(&self.key, &id, None) {
-                live.insert(id, found);
+        for id in self.held.watched() {
+            if let Some(found) = self.held.newer(id, None) {
+                live.insert(id.clone(), found);
             }
         }
         for (id, (revision, answer)) in &self.answered {
-            let overtaken = live.contains_key(id) && world.live.newer(&self.key, id, *revision).is_some();
+            let overtaken = live.contains_key(id) && self.held.newer(id, *revision).is_some();
             if !overtaken {
                 live.insert(id.clone(), answer.clone());
             }
         }
+        let (owners, rivals) = observe::owners(world, &self.key, &live).await;
+        let survey = self.asked.as_ref();
+        let survey = survey.map(|request| observe::siblings(world, kustomization, request));
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             kustomization: kustomization.clone(),
             placement: placement.clone(),
             source: SourceFacts::NotFound,
             dependencies: BTreeMap::new(),
             service_account: ServiceAccountFacts::NotLooked,
+            endings: Endings::default(),
             kinds: BTreeMap::new(),
             live: BTreeMap::new(),
+            guards: world.guards.clone(),
+            owners: BTreeMap::new(),
+            rivals: BTreeMap::new(),
+            survey: None,
             attempt: Attempt::begin(Timestamp::now(), kustomization),
             memory: Memory::default(),
         });
@@ -82,7 +108,11 @@ impl KustomizationReconciler {
         snapshot.placement = placement;
         snapshot.source = source;
         snapshot.dependencies = dependencies;
+        snapshot.endings = endings;
         snapshot.live = live;
+        snapshot.owners = owners;
+        snapshot.rivals = rivals;
+        snapshot.survey = survey;
         snapshot
     }
 
@@ -93,7 +123,7 @@ impl KustomizationReconciler {
             // No plan says so. If one did, what a repository contains would be applied with the controller's rights.
             if let Some(snapshot) = &mut self.snapshot {
                 snapshot.service_account =
-                    ServiceAccountFacts::Refused("the controller applies nothing as itself".to_owned());
+                    ServiceAccountFacts::Forbidden("the controller applies nothing as itself".to_owned());
             }
             return None;
         }
@@ -104,8 +134,7 @@ impl KustomizationReconciler {
                 }
                 return Some(client);
             }
-            Err(ClusterError::IdentityMissing { .. }) => ServiceAccountFacts::NotFound,
-            Err(error) => ServiceAccountFacts::Refused(error.to_string()),
+            Err(error) => answers::service_account(&error),
         };
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.service_account = facts;
@@ -114,28 +143,55 @@ impl KustomizationReconciler {
     }
 
     async fn render(&mut self, request: &RenderRequest, kustomization: &Kustomization) {
-        let same = |rendered: &&Rendered| {
-            rendered.artifact_digest == request.artifact_digest
-                && rendered.path == request.path
-                && rendered.overlay == request.overlay
-                && rendered.outcome.is_ok()
-        };
-        let rendered = match self.rendered.as_ref().filter(same) {
-            Some(rendered) => rendered.clone(),
-            None => {
-                let Some(source) = observe::source_key(kustomization) else {
-                    return;
-                };
-                let Some(snapshot) = &self.snapshot else { return };
-                let world = &self.world;
-                let permits = &world.lanes.of(&snapshot.placement, &self.key.namespace).renderings;
-                let rendered = render::render(&world.artifacts, &source, request, permits, world.render_timeout).await;
-                self.rendered = Some(rendered.clone());
-                rendered
-            }
-        };
-        if let Some(snapshot) = &mut self.snapshot {
+        let Some(snapshot) = &mut self.snapshot else { return };
+        // What was rendered before makes room first, whether it is taken or not.
+        if let Some(rendered) = self.rendered.take().filter(|rendered| is_of(rendered, request)) {
             snapshot.attempt.rendered = Some(rendered);
+            snapshot.attempt.rendered_at.get_or_insert_with(Timestamp::now);
+            return;
+        }
+        self.room = None;
+        if let Some(begun) = self.begun.take().filter(|begun| !is_of(begun, request)) {
+            // The attempt has applied something else already; the plan sees that and begins anew.
+            snapshot.attempt.rendered = Some(begun);
+            return;
+        }
+        let Some(source) = observe::source_key(&self.world, kustomization) else {
+            return;
+        };
+        let world = &self.world;
+        let lane = world.lanes.of(&snapshot.placement, &self.key.namespace);
+        let Roomy { rendered, room } = world.renderings.render(&world.artifacts, &source, request, &lane).await;
+        self.room = room;
+        snapshot.attempt.rendered = Some(rendered);
+        snapshot.attempt.rendered_at.get_or_insert_with(Timestamp::now);
+    }
+
+    /// Keeps what was rendered while nobody works with it, if there is room for it; it is rendered again otherwise.
+    fn keep_rendered(&mut self, next: &Next) {
+        let Some(snapshot) = &mut self.snapshot else { return };
+        if matches!(next, Next::Done(_)) {
+            // A failure is nothing that the next attempt could use.
+            let rendered = snapshot.attempt.rendered.take();
+            if let Some(rendered) = rendered.filter(|rendered| rendered.outcome.is_ok()) {
+                self.rendered = Some(rendered);
+            }
+        }
+        let lane = self.world.lanes.of(&snapshot.placement, &self.key.namespace);
+        self.room = self.world.renderings.keep(&lane, self.room.take());
+        if self.room.is_some() {
+            return;
+        }
+        self.rendered = None;
+        // A failure takes no room, and is the answer that the attempt waits with.
+        if let Some(rendered) = &mut snapshot.attempt.rendered
+            && rendered.outcome.is_ok()
+        {
+            rendered.outcome = Err(RenderFailure {
+                message: "what was rendered is not kept".to_owned(),
+                artifact_missing: false,
+            });
+            self.begun = snapshot.attempt.rendered.take();
         }
     }
 
@@ -148,6 +204,9 @@ impl KustomizationReconciler {
             Answer::Live(id, answer) => self.answered(id, answer),
             Answer::DryRun(id, answer) => {
                 snapshot.attempt.dry_runs.insert(id, answer);
+            }
+            Answer::Tried(id, answer) => {
+                snapshot.attempt.tried.insert(id, answer);
             }
             Answer::Applied(id, answer) => {
                 snapshot.attempt.applied.insert(id.clone(), answer.clone());
@@ -168,7 +227,7 @@ impl KustomizationReconciler {
                 }
             }
             Answer::Deleted(id, answer) => {
-                snapshot.attempt.deleted.insert(id, answer);
+                DeleteAnswer::put(&mut snapshot.attempt.deleted, id, answer);
             }
         }
     }
@@ -176,10 +235,10 @@ impl KustomizationReconciler {
     fn answered(&mut self, id: ObjectId, answer: Live) {
         let revision = match &answer {
             Live::Present(object) => {
-                self.world.live.seed(&self.key, &id, &object.0);
+                self.held.seed(&id, &object.0);
                 Some(revision_of(&object.0))
             }
-            Live::Absent | Live::Failed(_) => None,
+            Live::Absent | Live::Unserved | Live::Failed(_) => None,
         };
         self.answered.insert(id, (revision, answer));
     }
@@ -205,36 +264,62 @@ impl Reconciler for KustomizationReconciler {
         // plan
         let plan = plan(snapshot, Timestamp::now());
         tracing::debug!(plan = %plan, "planned");
-        snapshot.memory = plan.memory.clone();
+        let heard = heard(&key, snapshot);
+        self.world.turnovers.listen(&key, heard);
+        if let Some(turnover) = &plan.memory.turnover {
+            self.world.tell_turnover(&key, turnover);
+        }
         // execute
         let status = serde_json::to_value(&kustomization.status).unwrap_or(Value::Null);
         let own = Own::new(&key, &kustomization.metadata, status);
         if let Some(change) = &plan.finalizer {
-            own.change_finalizer(&self.world, change).await?;
             if matches!(change, FinalizerChange::Remove(_)) {
-                own.write_events(&self.world, &plan.events).await;
+                // What is said about its end is said while it is there: a process that dies in between says it again.
+                own.write_events(&self.world, &mut self.said, &plan.events).await;
+            }
+            let written = own.change_finalizer(&self.world, change).await?;
+            if matches!(change, FinalizerChange::Remove(_)) {
                 return Ok(Some(plan.next));
             }
+            if written == Written::Gone {
+                return Ok(None);
+            }
         }
-        let ends = matches!(plan.next, Next::Wait(_) | Next::Done(_));
-        // Before anything is applied: a watch that others hold already tells of a change once, to whom it knows then.
-        if (ends || !plan.watch.is_empty())
-            && let Some(identity) = &plan.identity
+        if let Some(identity) = &plan.identity {
+            if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
+                self.held.hold(identity, &plan.watch).await;
+            } else if !plan.watch.is_empty() {
+                // Before anything is applied: a watch that others hold already tells of a change once, to whom it knows then.
+                self.held.hold_too(identity, &plan.watch).await;
+            }
+        }
+        if plan.status_first
+            && let Some(status) = &plan.status
+            && own.write_status(&self.world, status).await? == Written::Gone
         {
-            self.world
-                .live
-                .hold(&key, &self.world.clients, identity, &plan.watch)
-                .await;
+            return Ok(None);
+        }
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.memory = plan.memory.clone();
         }
         for step in &plan.steps {
             if let Step::Render(request) = step {
                 self.render(request, &kustomization).await;
             }
         }
-        if plan.steps.iter().any(|step| !matches!(step, Step::Render(_))) {
+        for step in &plan.steps {
+            if let Step::Survey(request) = step {
+                self.asked = Some(request.clone());
+            }
+        }
+        if plan
+            .steps
+            .iter()
+            .any(|step| !matches!(step, Step::Render(_) | Step::Survey(_)))
+        {
             match self.client(plan.identity.as_ref()).await {
                 Some(client) => {
-                    for answer in execute(&self.world.clients, &client, &plan.steps).await {
+                    for answer in execute(&self.world.clients, &client, &plan.steps, plan.deadline).await {
                         self.take(answer);
                     }
                 }
@@ -243,20 +328,41 @@ impl Reconciler for KustomizationReconciler {
             }
         }
         // write
-        if let Some(status) = &plan.status {
+        if !plan.status_first
+            && let Some(status) = &plan.status
+        {
             own.write_status(&self.world, status).await?;
         }
-        own.write_events(&self.world, &plan.events).await;
+        own.write_events(&self.world, &mut self.said, &plan.events).await;
+        if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
+            self.keep_rendered(&plan.next);
+        }
         Ok(Some(plan.next))
+    }
+
+    fn marks(&self) -> Option<&Arc<World>> {
+        Some(&self.world)
+    }
+
+    fn status(&self) -> Option<(ObjectMeta, Value)> {
+        let kustomization = self.current()?;
+        let status = serde_json::to_value(&kustomization.status).unwrap_or(Value::Null);
+        Some((kustomization.metadata.clone(), status))
     }
 
     fn restart(&mut self) {
         self.answered.clear();
+        self.asked = None;
+        self.begun = None;
         let Some(kustomization) = self.current() else {
             self.snapshot = None;
             return;
         };
         if let Some(snapshot) = &mut self.snapshot {
+            let rendered = snapshot.attempt.rendered.take();
+            if let Some(rendered) = rendered.filter(|rendered| rendered.outcome.is_ok()) {
+                self.rendered = Some(rendered);
+            }
             snapshot.attempt = Attempt::begin(Timestamp::now(), &kustomization);
             snapshot.service_account = ServiceAccountFacts::NotLooked;
             // Asking again costs no request, and a definition may have gone.
@@ -271,28 +377,53 @@ impl Reconciler for KustomizationReconciler {
         let metadata = &kustomization.metadata;
         if snapshot.attempt.generation != metadata.generation
             || snapshot.attempt.requested_at != requested_at(metadata)
+            || snapshot.attempt.allowed != allowed_deletion(metadata)
             || snapshot.kustomization.metadata.uid != metadata.uid
             || snapshot.kustomization.metadata.deletion_timestamp != metadata.deletion_timestamp
             || observe::source_changed(&snapshot.source, &observe::source(&self.world, &kustomization))
             || snapshot.dependencies != observe::dependencies(&self.world, &kustomization)
+            || snapshot.endings != observe::endings(&self.world, &kustomization)
             || snapshot.placement != self.world.place(&self.key.namespace).await
         {
             return true;
         }
+        if let (Some(request), Some(_)) = (&self.asked, &snapshot.survey)
+            && snapshot.survey.as_ref() != Some(&observe::siblings(&self.world, &kustomization, request))
+        {
+            return true;
+        }
+        if !snapshot.owners.is_empty() {
+            let (owners, rivals) = observe::owners(&self.world, &self.key, &snapshot.live).await;
+            if snapshot.owners != owners || snapshot.rivals != rivals {
+                return true;
+            }
+        }
         // Health is looked at only if it was asked for; otherwise a status that changes is nobody's drift.
         let health = kustomization.spec.wait || !kustomization.spec.health_checks.is_empty();
         changed.iter().any(|id| {
-            let settled = snapshot.memory.settled.get(id).map(|settled| settled.live.as_str());
-            match self.world.live.newer(&self.key, id, None) {
-                Some(Live::Present(object)) if settled.is_some() => {
-                    let same = settled == Some(digest::of(&digest::comparable(&object.0)).as_str());
-                    let known = self.answered.get(id).and_then(|(revision, _)| *revision);
-                    !same || (health && known != Some(number_of(&object.0)))
+            // What is told is compared with what the last plan was made of: that a watch was opened is no change, nor is an echo of
+            // what was written here. A change counts that was told before its stream broke, too.
+            let Some(now) = self.held.noticed(id) else {
+                return false;
+            };
+            match (snapshot.live.get(id), &now) {
+                (Some(Live::Absent), Live::Absent) => false,
+                (Some(Live::Present(before)), Live::Present(now)) => {
+                    digest::comparable(&before.0) != digest::comparable(&now.0)
+                        || (health && revision_of(&before.0) != revision_of(&now.0))
                 }
-                Some(_) => true,
-                None => false,
+                (Some(_), _) => true,
+                // What the last plan did not look at can't have misled it, unless an earlier one had, and failed.
+                (None, _) => {
+                    let retry = snapshot.memory.retry.as_ref();
+                    retry.is_some_and(|retry| retry.live.contains_key(id))
+                }
             }
         })
+    }
+
+    fn unwatched(&self) -> bool {
+        !self.held.all_synced()
     }
 
     fn look_again(&mut self) {
@@ -300,9 +431,13 @@ impl Reconciler for KustomizationReconciler {
     }
 
     fn forget(&mut self) {
-        self.world.live.release(&self.key);
+        self.held.release();
+        self.world.turnovers.forget(&self.key);
+        self.asked = None;
         self.snapshot = None;
         self.rendered = None;
+        self.room = None;
+        self.begun = None;
         self.answered.clear();
     }
 
@@ -311,11 +446,24 @@ impl Reconciler for KustomizationReconciler {
     }
 }
 
-fn number_of(object: &Value) -> u64 {
-    number(
-        object
-            .pointer("/metadata/resourceVersion")
-            .and_then(Value::as_str)
-            .unwrap_or_default(),
-    )
+/// Whose changes may change what is planned: owners of what it wants, and the others of its source that it waits for.
+fn heard(key: &Key, snapshot: &Snapshot) -> BTreeSet<Key> {
+    let named = |namespace: &str, name: &str| Key::new(OwnKind::Kustomization, namespace, name);
+    let rivals = snapshot
+        .rivals
+        .values()
+        .map(|rival| named(&rival.namespace, &rival.name));
+    let survey = snapshot.survey.iter();
+    let siblings = survey.flat_map(|survey| {
+        let wanted = survey.wanted.values().map(|by| &by.name);
+        survey.behind.iter().chain(&survey.behind_us).chain(wanted)
+    });
+    rivals.chain(siblings.map(|name| named(&key.namespace, name))).collect()
+}
+
+/// Whether something was rendered from what is asked for.
+fn is_of(rendered: &Rendered, request: &RenderRequest) -> bool {
+    rendered.artifact_digest == request.artifact_digest
+        && rendered.path == request.path
+        && rendered.overlay == request.overlay
 }

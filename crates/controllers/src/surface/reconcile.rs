@@ -8,8 +8,8 @@ use kube::ResourceExt as _;
 use serde_json::Value;
 use tenure_api::metadata::SURFACE_LABEL;
 use tenure_api::{ObjectId, Surface};
-use tenure_cluster::ClusterError;
-use tenure_planner::surface::{Attempt, Snapshot, plan};
+use tenure_cluster::{ClusterError, EventHistory};
+use tenure_planner::surface::{Attempt, Memory, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, requested_at};
 use tokio::sync::Semaphore;
 
@@ -23,6 +23,7 @@ pub(crate) struct SurfaceReconciler {
     world: Arc<World>,
     key: Key,
     snapshot: Option<Snapshot>,
+    said: EventHistory,
     answered: Answered,
     /// What the surface generated, when the last attempt ended.
     seen: BTreeMap<ObjectId, Live>,
@@ -34,6 +35,7 @@ impl SurfaceReconciler {
             world,
             key,
             snapshot: None,
+            said: EventHistory::default(),
             answered: Answered::default(),
             seen: BTreeMap::new(),
         }
@@ -76,6 +78,7 @@ impl SurfaceReconciler {
             placement: placement.clone(),
             live: BTreeMap::new(),
             attempt: Attempt::begin(Timestamp::now(), &surface.metadata),
+            memory: Memory::default(),
         });
         snapshot.surface = surface.clone();
         snapshot.placement = placement;
@@ -101,6 +104,7 @@ impl Reconciler for SurfaceReconciler {
         // plan
         let plan = plan(snapshot, Timestamp::now());
         tracing::debug!(plan = %plan, "planned");
+        snapshot.memory = plan.memory.clone();
         self.seen = self.children();
         // execute and write
         let take = |answer| {
@@ -108,7 +112,17 @@ impl Reconciler for SurfaceReconciler {
                 self.answered.take(&mut snapshot.attempt, answer);
             }
         };
-        carry_out(&self.world, &self.key, &surface.metadata, &surface.status, &plan, take).await?;
+        let said = &mut self.said;
+        carry_out(
+            &self.world,
+            &self.key,
+            &surface.metadata,
+            &surface.status,
+            &plan,
+            said,
+            take,
+        )
+        .await?;
         Ok(Some(plan.next))
     }
 

@@ -8,8 +8,8 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{ObjectId, Tenant};
-use tenure_cluster::ClusterError;
-use tenure_planner::tenant::{Attempt, Snapshot, plan};
+use tenure_cluster::{ClusterError, EventHistory};
+use tenure_planner::tenant::{Attempt, Memory, Snapshot, plan};
 use tenure_planner::{Live, Next, Object};
 use tenure_tenancy::Realm;
 use tokio::sync::Semaphore;
@@ -25,6 +25,7 @@ pub(crate) struct TenantReconciler {
     world: Arc<World>,
     key: Key,
     snapshot: Option<Snapshot>,
+    said: EventHistory,
     answered: Answered,
     /// What the last attempt saw when it ended.
     seen: Option<(Arc<Realm>, BTreeMap<ObjectId, Live>)>,
@@ -36,6 +37,7 @@ impl TenantReconciler {
             world,
             key,
             snapshot: None,
+            said: EventHistory::default(),
             answered: Answered::default(),
             seen: None,
         }
@@ -72,6 +74,7 @@ impl TenantReconciler {
             realm: Realm::default(),
             live: BTreeMap::new(),
             attempt: Attempt::begin(Timestamp::now(), &tenant.metadata),
+            memory: Memory::default(),
         });
         snapshot.tenant = tenant.clone();
         snapshot.realm = realm.as_ref().clone();
@@ -96,13 +99,24 @@ impl Reconciler for TenantReconciler {
         // plan
         let plan = plan(snapshot, Timestamp::now());
         tracing::debug!(plan = %plan, "planned");
+        snapshot.memory = plan.memory.clone();
         // execute and write
         let take = |answer| {
             if let Some(snapshot) = &mut self.snapshot {
                 self.answered.take(&mut snapshot.attempt, answer);
             }
         };
-        carry_out(&self.world, &self.key, &tenant.metadata, &tenant.status, &plan, take).await?;
+        let said = &mut self.said;
+        carry_out(
+            &self.world,
+            &self.key,
+            &tenant.metadata,
+            &tenant.status,
+            &plan,
+            said,
+            take,
+        )
+        .await?;
         Ok(Some(plan.next))
     }
 
@@ -125,7 +139,7 @@ impl Reconciler for TenantReconciler {
             || snapshot.tenant.metadata.uid != tenant.metadata.uid
             || snapshot.tenant.metadata.annotations != tenant.metadata.annotations
             || snapshot.tenant.metadata.deletion_timestamp != tenant.metadata.deletion_timestamp
-            || **realm != *self.world.realm()
+            || another(realm, &self.world.realm())
             || *labelled != self.labelled()
     }
 
@@ -138,4 +152,9 @@ impl Reconciler for TenantReconciler {
     fn exists(&self) -> bool {
         self.current().is_some()
     }
+}
+
+/// Whether one is another than the other. They are large, and mostly the same one.
+fn another(one: &Arc<Realm>, other: &Arc<Realm>) -> bool {
+    !Arc::ptr_eq(one, other) && one != other
 }

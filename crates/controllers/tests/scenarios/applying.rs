@@ -28,7 +28,8 @@ async fn a_repository_is_applied_updated_and_pruned() {
 
     let id = "applying-a_a__ConfigMap".parse().unwrap();
     let origin = serde_json::from_value(kustomization).unwrap();
-    let built = tenure_controllers::built_object(&stage.artifacts(), &origin, &id).unwrap();
+    let metadata = serde_json::from_value(source["metadata"].clone()).unwrap();
+    let built = tenure_controllers::built_object(&stage.artifacts(), (&origin, &metadata), &id).unwrap();
     assert_eq!(built.locate("/data/value").unwrap().to_string(), "a.yaml:6");
 
     let second = commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
@@ -299,5 +300,54 @@ async fn what_the_spec_lays_over_the_folder_is_built_in() {
     );
     assert_eq!(metadata["labels"]["team"], "blue");
     assert_eq!(metadata["labels"]["kustomize.toolkit.fluxcd.io/name"], "app");
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_stays_and_what_kubectl_added_is_taken_away_by_name() {
+    let stage = Stage::set("applying-kubectl").await;
+    let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 0\n  \
+                      selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    \
+                      spec: {containers: [{name: web, image: nginx:1}]}\n";
+    let repository = stage
+        .repository("applying-kubectl", "app", &[("a.yaml", deployment)])
+        .await;
+    stage.kustomization("applying-kubectl", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("applying-kubectl", "app"), &first).await;
+    let target = ("applying-kubectl", "web");
+    let by = async |manager: &str, spec: serde_json::Value| {
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": { "name": "web", "namespace": "applying-kubectl" }, "spec": spec,
+        });
+        stage.admin.apply_as(manager, object).await.unwrap();
+    };
+    let restart =
+        json!({ "template": { "metadata": { "annotations": { "kubectl.kubernetes.io/restartedAt": "now" } } } });
+    by("kubectl-rollout", restart).await;
+    by("kubectl-edit", json!({ "paused": true, "minReadySeconds": 7 })).await;
+    let mended = stage
+        .until(DEPLOYMENT, target, |object| {
+            object.is_some_and(|object| {
+                object["spec"].get("paused").is_none() && object["spec"].get("minReadySeconds").is_none()
+            })
+        })
+        .await
+        .unwrap();
+    let annotations = &mended["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(annotations["kubectl.kubernetes.io/restartedAt"], "now", "{mended:#}");
+
+    let named = tenure_testkit::eventually(tenure_testkit::SOON, || async {
+        let events = stage.admin.list(("v1", "Event"), "applying-kubectl").await.unwrap();
+        let names = |event: &serde_json::Value| {
+            let message = event["message"].as_str().unwrap_or_default();
+            ["kubectl-edit", "spec.paused", "spec.minReadySeconds"]
+                .iter()
+                .all(|word| message.contains(word))
+        };
+        if events.iter().any(names) { Ok(()) } else { Err(events) }
+    });
+    named.await.unwrap();
     stage.end().await;
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map};
+use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, config_map};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_acts_for_a_service_account_that_is_missing() {
@@ -101,5 +101,55 @@ async fn a_build_that_fails_says_where() {
         .ready(KUSTOMIZATION, ("failing-e", "other"), "False", "BuildFailed")
         .await;
     assert!(message.contains("nowhere"), "{message}");
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
+    let stage = Stage::set("failing-f").await;
+    let service = "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\nspec:\n  ports: [{port: 80}]\n";
+    // Of a kind that nothing else here is of; no API server accepts such a key.
+    let broken = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  no/slash: \"80\"\n";
+    let repository = stage.repository("failing-f", "app", &[("a.yaml", service)]).await;
+    let spec = json!({ "retryInterval": "10m" });
+    stage.kustomization("failing-f", "app", "app", spec).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("failing-f", "app"), &first).await;
+    commit(&repository, &[("b.yaml", broken)]).await;
+    let target = ("failing-f", "app");
+    stage
+        .ready(KUSTOMIZATION, target, "False", "ReconciliationFailed")
+        .await;
+    let before = stage.get(KUSTOMIZATION, target).await.unwrap();
+
+    // Ten commits of a neighbour, each fetched and applied, are time enough for hundreds of attempts.
+    let other = stage.repository("failing-f", "other", &[]).await;
+    stage.kustomization("failing-f", "other", "other", json!({})).await;
+    for round in 0..10 {
+        let change = commit(&other, &[("a.yaml", &config_map("other", &round.to_string()))]).await;
+        let now = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": change } } });
+        stage
+            .admin
+            .patch(GIT_REPOSITORY, ("failing-f", "other"), now)
+            .await
+            .unwrap();
+        stage.applied(("failing-f", "other"), &change).await;
+    }
+    let after = stage.get(KUSTOMIZATION, target).await.unwrap();
+    assert_eq!(
+        before["metadata"]["resourceVersion"], after["metadata"]["resourceVersion"],
+        "{before:#} {after:#}"
+    );
+    let events = stage.admin.list(("v1", "Event"), "failing-f").await.unwrap();
+    let refusals: Vec<_> = events
+        .iter()
+        .filter(|event| event["involvedObject"]["uid"] == after["metadata"]["uid"])
+        .filter(|event| event["reason"] == "ReconciliationFailed")
+        .collect();
+    assert_eq!((refusals.len(), &refusals[0]["count"]), (1, &json!(1)), "{refusals:#?}");
+
+    // Mended: at once, not in ten minutes.
+    let mended = commit(&repository, &[("b.yaml", &config_map("a", "80"))]).await;
+    stage.applied(target, &mended).await;
     stage.end().await;
 }

@@ -59,9 +59,11 @@ async fn an_immutable_field_needs_force() {
 async fn suspended_is_left_alone_and_orphaned_stays() {
     let stage = Stage::set("lifecycle-c").await;
     let repository = stage
-        .repository("lifecycle-c", "app", &[("a.yaml", &config_map("a", "1"))])
+        .repository("lifecycle-c", "app", &[("app/a.yaml", &config_map("a", "1"))])
         .await;
-    stage.kustomization("lifecycle-c", "app", "app", json!({})).await;
+    stage
+        .kustomization("lifecycle-c", "app", "app", json!({ "path": "./app" }))
+        .await;
     stage
         .kustomization("lifecycle-c", "witness", "app", json!({ "path": "./witness" }))
         .await;
@@ -72,11 +74,11 @@ async fn suspended_is_left_alone_and_orphaned_stays() {
             "lifecycle-c",
             "app",
             "app",
-            json!({ "suspend": true, "deletionPolicy": "Orphan" }),
+            json!({ "path": "./app", "suspend": true, "deletionPolicy": "Orphan" }),
         )
         .await;
     let changed = [
-        ("a.yaml", config_map("a", "2")),
+        ("app/a.yaml", config_map("a", "2")),
         ("witness/b.yaml", config_map("b", "2")),
     ];
     let changed: Vec<(&str, &str)> = changed.iter().map(|(path, text)| (*path, text.as_str())).collect();
@@ -91,7 +93,7 @@ async fn suspended_is_left_alone_and_orphaned_stays() {
             "lifecycle-c",
             "app",
             "app",
-            json!({ "suspend": false, "deletionPolicy": "Orphan" }),
+            json!({ "path": "./app", "suspend": false, "deletionPolicy": "Orphan" }),
         )
         .await;
     stage.applied(("lifecycle-c", "app"), &second).await;

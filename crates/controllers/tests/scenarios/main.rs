@@ -11,7 +11,15 @@
 
 mod applying;
 mod attacks;
+mod deleting;
 mod failing;
+mod faults;
+mod guards;
+mod interrupted;
 mod lifecycle;
+mod losing_nothing;
+mod owners;
+mod secrets;
+mod sources;
 mod stage;
 mod tenants;

@@ -11,6 +11,8 @@ use tenure_testkit::{Admin, Cluster, SOON, eventually};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::faults::{Faults, Faulty, Life};
+
 pub(crate) const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
 pub(crate) const GIT_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
 pub(crate) const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
@@ -21,10 +23,28 @@ pub(crate) struct Stage {
     pub(crate) git: GitServer,
     /// Serves nobody but user `git` with the password `sesame`.
     pub(crate) private: GitServer,
+    /// What fails of the controllers' requests.
+    pub(crate) faults: Faults,
     cluster: Cluster,
     policy: Policy,
+    way: Way,
+    controllers: Controllers,
+}
+
+/// The controllers that run.
+struct Controllers {
     end: CancellationToken,
     running: JoinHandle<()>,
+    life: Life,
+}
+
+/// How the controllers reach an API server over the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// As the program does.
+    Direct,
+    /// With faults before it.
+    ThroughFaults,
 }
 
 impl Stage {
@@ -35,6 +55,15 @@ impl Stage {
 
     /// As [`Stage::set`], with more addresses that an administrator allows sources to fetch from.
     pub(crate) async fn set_allowing(namespace: &str, more: &[String]) -> Self {
+        Self::set_with(namespace, more, Way::Direct).await
+    }
+
+    /// As [`Stage::set`], with faults before an API server over the network, too.
+    pub(crate) async fn set_failing(namespace: &str) -> Self {
+        Self::set_with(namespace, &[], Way::ThroughFaults).await
+    }
+
+    async fn set_with(namespace: &str, more: &[String], way: Way) -> Self {
         let cluster = Cluster::start().await.unwrap();
         let git = GitServer::start(cluster.folder().join("git"), Options::default())
             .await
@@ -48,15 +77,17 @@ impl Stage {
             allow: allow.into_iter().chain(more).collect(),
             cluster: Vec::new(),
         };
-        let (end, running) = start(&cluster, &policy);
+        let faults = Faults::default();
+        let controllers = start(&cluster, &policy, &faults, way);
         let stage = Self {
             admin: cluster.admin.clone(),
             git,
             private,
+            faults,
             cluster,
             policy,
-            end,
-            running,
+            way,
+            controllers,
         };
         stage.namespace(namespace).await;
         stage
@@ -184,15 +215,36 @@ impl Stage {
 
     /// Ends the controllers, and starts them anew on the same folder.
     pub(crate) async fn restart(&mut self) {
-        self.end.cancel();
-        (&mut self.running).await.unwrap();
-        (self.end, self.running) = start(&self.cluster, &self.policy);
+        self.pause().await;
+        self.resume();
+    }
+
+    /// Ends the controllers; nothing is reconciled until [`Stage::resume`].
+    pub(crate) async fn pause(&mut self) {
+        self.controllers.end.cancel();
+        (&mut self.controllers.running).await.unwrap();
+    }
+
+    /// Starts controllers that were ended.
+    pub(crate) fn resume(&mut self) {
+        self.controllers = start(&self.cluster, &self.policy, &self.faults, self.way);
+    }
+
+    /// The life of the controllers that run now.
+    pub(crate) fn life(&self) -> &Life {
+        &self.controllers.life
+    }
+
+    /// Drops controllers that have died wherever they are, and starts new ones on the same folder.
+    pub(crate) fn restart_after_death(&mut self) {
+        self.controllers.running.abort();
+        self.controllers = start(&self.cluster, &self.policy, &self.faults, self.way);
     }
 
     /// Ends the controllers and waits for them.
     pub(crate) async fn end(self) {
-        self.end.cancel();
-        self.running.await.unwrap();
+        self.controllers.end.cancel();
+        self.controllers.running.await.unwrap();
         drop(self.cluster);
     }
 }
@@ -216,14 +268,24 @@ async fn within<T>(looked: impl Future<Output = Result<T, String>>) -> T {
 }
 
 /// Starts the controllers as their own ServiceAccount.
-fn start(cluster: &Cluster, policy: &Policy) -> (CancellationToken, JoinHandle<()>) {
-    let connection = match (cluster.service(), cluster.configuration()) {
-        (Some(service), _) => Connection::in_process(service, Token::new(&cluster.controller_token, None)),
-        (None, Some(mut config)) => {
+fn start(cluster: &Cluster, policy: &Policy, faults: &Faults, way: Way) -> Controllers {
+    let life = Life::default();
+    let token = Token::new(&cluster.controller_token, None);
+    let faulty = |server| Faulty {
+        server,
+        faults: faults.clone(),
+        life: life.clone(),
+    };
+    let connection = match (cluster.service(), cluster.configuration(), way) {
+        (Some(service), _, _) => Connection::in_process(faulty(kube::Client::new(service, "default")), token),
+        (None, Some(config), Way::ThroughFaults) => {
+            Connection::in_process(faulty(kube::Client::try_from(config).unwrap()), token)
+        }
+        (None, Some(mut config), Way::Direct) => {
             config.auth_info.token = Some(cluster.controller_token.clone().into());
             Connection::over_network(config).unwrap()
         }
-        (None, None) => unreachable!(),
+        (None, None, _) => unreachable!(),
     };
     let mut config = Config::new(connection, cluster.folder().join("artifacts"));
     config.platform_sources = policy.clone();
@@ -233,7 +295,7 @@ fn start(cluster: &Cluster, policy: &Policy) -> (CancellationToken, JoinHandle<(
         let end = end.clone();
         async move { run(config, end).await.unwrap() }
     });
-    (end, running)
+    Controllers { end, running, life }
 }
 
 fn locked() -> Options {

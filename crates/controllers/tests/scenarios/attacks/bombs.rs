@@ -30,6 +30,26 @@ fn bombs() -> Vec<Contents> {
         ],
         ..one(name, String::new(), "cycle detected")
     };
+    let fields: String = (0..2_000).map(|field| format!("    - data.k{field}\n")).collect();
+    let copies = Contents {
+        attempt: vec![
+            (
+                "kustomization.yaml",
+                format!(
+                    "resources: [map.yaml]\nreplacements:\n- source: {{kind: ConfigMap, name: bomb, fieldPath: data.a}}\n  targets:\n  - \
+                     select: {{kind: ConfigMap}}\n    options: {{create: true}}\n    fieldPaths:\n{fields}"
+                ),
+            ),
+            (
+                "map.yaml",
+                format!(
+                    "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: bomb}}\ndata: {{a: {}}}\n",
+                    "x".repeat(100_000)
+                ),
+            ),
+        ],
+        ..one("bomb-copies", String::new(), "more than 64 MiB")
+    };
     let json = format!("{}{}", "{\"a\":".repeat(100_000), "}".repeat(100_000));
     vec![
         one("bomb-deep", deep, "nested deeper than"),
@@ -44,6 +64,7 @@ fn bombs() -> Vec<Contents> {
         ),
         ring("bomb-ring", "other"),
         ring("bomb-self", "../attempt"),
+        copies,
     ]
 }
 

@@ -163,6 +163,12 @@ async fn a_forged_artifact_is_not_rendered() {
     }
     scene.absent(&[(CONFIG_MAP, "EVIL", "secret-plan")]).await;
 
+    // Only one of the two can own what they render.
+    stage.admin.delete(KUSTOMIZATION, (evil, "moved")).await.unwrap();
+    stage
+        .until(KUSTOMIZATION, (evil, "moved"), |object| object.is_none())
+        .await;
+
     // The control: the source fetches, then its status is forged; its own files are rendered all the same.
     scene
         .repository("EVIL-files", &[("a.yaml".to_owned(), config_map("own", "1"))])

@@ -1,0 +1,73 @@
+//! How much the controllers may hold: for one tenant, and for all together. Owns the defaults, and what the settings are called.
+
+use tenure_sources::{ByteBudget, Room};
+
+/// Bytes that may be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// By one tenant.
+    pub tenant: u64,
+    /// By all together.
+    pub all: u64,
+}
+
+impl Share {
+    fn budget(self, what: &'static str, settings: (&'static str, &'static str)) -> ByteBudget {
+        ByteBudget::new(Room {
+            what,
+            lane: self.tenant,
+            all: self.all,
+            lane_setting: settings.0,
+            all_setting: settings.1,
+        })
+    }
+}
+
+/// The budgets of the controllers. With the defaults the whole process stays below 600 MB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budgets {
+    /// Files of repositories in memory, while something is rendered from them and for a moment after.
+    pub trees: Share,
+    /// Fetches under way, in memory: what servers list, and the objects of packs.
+    pub fetches: Share,
+    /// Archives and packs on disk.
+    pub archives: Share,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        let share = |tenant, all| Share { tenant, all };
+        Self {
+            trees: share(64 << 20, 160 << 20),
+            fetches: share(64 << 20, 128 << 20),
+            archives: share(1 << 30, 8 << 30),
+        }
+    }
+}
+
+impl Budgets {
+    pub(crate) fn trees(&self) -> ByteBudget {
+        let settings = ("--tree-memory-per-tenant", "--tree-memory");
+        self.trees.budget("files of repositories in memory", settings)
+    }
+
+    pub(crate) fn fetches(&self) -> ByteBudget {
+        let settings = ("--fetch-memory-per-tenant", "--fetch-memory");
+        self.fetches.budget("fetches in memory", settings)
+    }
+
+    pub(crate) fn archives(&self) -> ByteBudget {
+        let settings = ("--artifact-storage-per-tenant", "--artifact-storage");
+        self.archives.budget("artifacts on disk", settings)
+    }
+}
+
+/// Packs that are unpacked at the same time: that is work for a processor, and nobody gets more than half of them for it.
+pub(crate) fn unpacking() -> ByteBudget {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let share = Share {
+        tenant: (processors / 2).max(1),
+        all: processors,
+    };
+    share.budget("packs being unpacked", ("the processors per tenant", "the processors"))
+}

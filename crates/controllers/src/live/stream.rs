@@ -1,0 +1,327 @@
+//! One stream: what its watch, and the answers to requests, told of the objects of a kind in a namespace, and who wants to hear of them.
+//! Refuses to go back: what is older never replaces what is newer, whoever tells of it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use tenure_api::ObjectId;
+use tenure_api::metadata::OWNER_NAME;
+use tenure_cluster::{WatchEvent, WatchKey};
+use tenure_planner::{Live, Object};
+
+use crate::cache::number;
+use crate::key::Key;
+use crate::mailbox::Mailboxes;
+
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    pub(super) synced: bool,
+    /// Everything up to this revision has been delivered.
+    pub(super) revision: u64,
+    pub(super) objects: HashMap<String, Entry>,
+    pub(super) interested: HashMap<String, HashSet<Key>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) revision: u64,
+    /// Nothing when the object is known to be absent.
+    pub(super) json: Option<Arc<[u8]>>,
+    /// Whether the watch itself told of this state; if not, it comes from an answer to a request.
+    pub(super) told: bool,
+}
+
+impl Stream {
+    /// Whether nothing as new as this revision is known of an object.
+    pub(super) fn is_news(&self, name: &str, revision: u64) -> bool {
+        self.objects.get(name).is_none_or(|entry| entry.revision < revision)
+    }
+
+    /// Takes a state of an object of which the watch told; answers who has to be told. What is as new is confirmed, what is newer stays.
+    fn told(&mut self, name: &str, revision: u64, json: Option<Arc<[u8]>>, keep: bool) -> Vec<Key> {
+        self.revision = self.revision.max(revision);
+        if let Some(entry) = self.objects.get_mut(name)
+            && entry.revision >= revision
+        {
+            entry.told |= entry.revision == revision;
+            return Vec::new();
+        }
+        if keep {
+            let entry = Entry {
+                revision,
+                json,
+                told: true,
+            };
+            self.objects.insert(name.to_owned(), entry);
+        } else {
+            self.objects.remove(name);
+        }
+        self.interested.get(name).into_iter().flatten().cloned().collect()
+    }
+
+    /// Takes that everything up to a revision was told: what was asked for and not told of is absent, and so is what only an answer told
+    /// of that is older. Answers who has to be told of which object.
+    fn synced(&mut self, revision: u64) -> Vec<(Key, String)> {
+        self.revision = self.revision.max(revision);
+        self.synced = true;
+        let Self {
+            objects, interested, ..
+        } = self;
+        let unknown = interested.keys().filter(|name| !objects.contains_key(*name));
+        let vanished = objects
+            .iter()
+            .filter(|(_, entry)| !entry.told && entry.revision <= revision)
+            .map(|(name, _)| name);
+        let absent: Vec<String> = unknown.chain(vanished).cloned().collect();
+        let mut news = Vec::new();
+        for name in absent {
+            news.extend(
+                interested
+                    .get(&name)
+                    .into_iter()
+                    .flatten()
+                    .map(|key| (key.clone(), name.clone())),
+            );
+            let entry = Entry {
+                revision,
+                json: None,
+                told: true,
+            };
+            objects.insert(name, entry);
+        }
+        news
+    }
+}
+
+/// Takes what a watch saw into its stream, and tells those who are interested.
+pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, mailboxes: &Mailboxes) {
+    let id = |name: String| ObjectId {
+        namespace: key.namespace.clone().unwrap_or_default(),
+        name,
+        group: key.resource.group.clone(),
+        kind: key.resource.kind.clone(),
+    };
+    let tell = |keys: Vec<Key>, name: String| {
+        let id = id(name);
+        for key in keys {
+            mailboxes.object_changed(&key, &id);
+        }
+    };
+    match event {
+        WatchEvent::Changed(object) => {
+            let revision = revision_of(&object);
+            let name = object
+                .pointer("/metadata/name")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
+            let owned = object
+                .pointer("/metadata/labels")
+                .and_then(|labels| labels.get(OWNER_NAME))
+                .is_some();
+            // Written out between two looks, not under the lock. Who becomes interested in between finds nothing, and reads.
+            let keep = owned || lock(stream).interested.contains_key(&name);
+            let json = keep.then(|| text(&object));
+            let keys = lock(stream).told(&name, revision, json, keep);
+            tell(keys, name);
+        }
+        WatchEvent::Deleted { name, revision, .. } => {
+            let keys = {
+                let mut stream = lock(stream);
+                let keep = stream.interested.contains_key(&name);
+                stream.told(&name, number(&revision), None, keep)
+            };
+            tell(keys, name);
+        }
+        WatchEvent::Synced { revision } => {
+            let news = lock(stream).synced(number(&revision));
+            for (key, name) in news {
+                tell(vec![key], name);
+            }
+        }
+        WatchEvent::Resumed => lock(stream).synced = true,
+        WatchEvent::Progress { revision } => {
+            let mut stream = lock(stream);
+            stream.revision = stream.revision.max(number(&revision));
+        }
+        WatchEvent::Failed(error) => {
+            tracing::debug!(%error, identity = %key.identity, resource = %key.resource.plural, "a watch broke");
+            lock(stream).synced = false;
+        }
+    }
+}
+
+pub(super) fn text(object: &Value) -> Arc<[u8]> {
+    object.to_string().into_bytes().into()
+}
+
+/// An object from its text; known to be absent when there is none.
+pub(super) fn read(json: Option<Arc<[u8]>>) -> Option<Live> {
+    match json {
+        None => Some(Live::Absent),
+        Some(json) => serde_json::from_slice(&json)
+            .ok()
+            .map(|object| Live::Present(Object(object))),
+    }
+}
+
+/// The revision of an object.
+pub(crate) fn revision_of(object: &Value) -> u64 {
+    number(
+        object
+            .pointer("/metadata/resourceVersion")
+            .and_then(Value::as_str)
+            .unwrap_or_default(),
+    )
+}
+
+pub(super) fn lock(stream: &Mutex<Stream>) -> std::sync::MutexGuard<'_, Stream> {
+    stream.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tenure_cluster::{ClusterError, Identity, Resource};
+
+    use super::*;
+    use crate::key::OwnKind;
+    use crate::mailbox::Mailbox;
+
+    /// A stream of ConfigMaps, and a reconciler that is interested in one named `a`.
+    struct Stage {
+        stream: Mutex<Stream>,
+        mailboxes: Mailboxes,
+        mailbox: Arc<Mailbox>,
+        watch: WatchKey,
+    }
+
+    impl Stage {
+        fn set() -> Self {
+            let key = Key::new(OwnKind::Kustomization, "team", "apps");
+            let mut stream = Stream::default();
+            stream.interested.insert("a".to_owned(), HashSet::from([key.clone()]));
+            let mailboxes = Mailboxes::default();
+            let (mailbox, _) = mailboxes.get_or_add(&key);
+            Self {
+                stream: Mutex::new(stream),
+                mailboxes,
+                mailbox,
+                watch: WatchKey {
+                    identity: Identity::Controller,
+                    resource: Resource {
+                        group: String::new(),
+                        version: "v1".to_owned(),
+                        kind: "ConfigMap".to_owned(),
+                        plural: "configmaps".to_owned(),
+                        namespaced: true,
+                        watchable: true,
+                    },
+                    namespace: Some("team".to_owned()),
+                    labels: None,
+                },
+            }
+        }
+
+        fn feed(&self, event: WatchEvent) {
+            feed(&self.stream, &self.watch, event, &self.mailboxes);
+        }
+
+        fn changed(&self, revision: u64, value: &str) {
+            self.feed(WatchEvent::Changed(json!({
+                "metadata": { "name": "a", "resourceVersion": revision.to_string() }, "value": value,
+            })));
+        }
+
+        fn deleted(&self, revision: u64) {
+            self.feed(WatchEvent::Deleted {
+                namespace: "team".to_owned(),
+                name: "a".to_owned(),
+                revision: revision.to_string(),
+            });
+        }
+
+        fn synced(&self, revision: u64) {
+            self.feed(WatchEvent::Synced {
+                revision: revision.to_string(),
+            });
+        }
+
+        /// An answer to a request told of it, beside the watch.
+        fn answered(&self, revision: u64, value: &str) {
+            let entry = Entry {
+                revision,
+                json: Some(text(&json!({ "value": value }))),
+                told: false,
+            };
+            lock(&self.stream).objects.insert("a".to_owned(), entry);
+        }
+
+        /// What is known, and whether the reconciler was told of something since this was last called.
+        fn check(&self, known: Option<&str>, told: bool) {
+            let json = lock(&self.stream).objects.get("a").and_then(|entry| entry.json.clone());
+            let value = json.map(|json| serde_json::from_slice::<Value>(&json).unwrap()["value"].clone());
+            assert_eq!(value, known.map(Value::from));
+            assert_eq!(!self.mailbox.take_changed().is_empty(), told);
+        }
+    }
+
+    #[test]
+    fn a_stream_never_goes_back() {
+        let stage = Stage::set();
+        stage.changed(5, "five");
+        stage.check(Some("five"), true);
+        // What was written here is known before the watch tells of it, and of what was before it.
+        stage.answered(9, "nine");
+        stage.changed(7, "seven");
+        stage.check(Some("nine"), false);
+        stage.deleted(8);
+        stage.check(Some("nine"), false);
+        stage.changed(9, "nine");
+        stage.check(Some("nine"), false);
+        // Listed again, at an older state of a namesake.
+        stage.changed(6, "six");
+        stage.check(Some("nine"), false);
+        stage.deleted(10);
+        stage.check(None, true);
+        stage.changed(9, "nine");
+        stage.check(None, false);
+        stage.changed(11, "eleven");
+        stage.check(Some("eleven"), true);
+    }
+
+    #[test]
+    fn what_only_an_answer_told_of_vanishes_with_the_next_list() {
+        let stage = Stage::set();
+        stage.synced(4);
+        stage.check(None, true);
+        stage.answered(5, "five");
+        // The watch broke; meanwhile it was deleted, and no event will tell.
+        stage.synced(6);
+        stage.check(None, true);
+        // A list from before the answer knows nothing of it.
+        stage.answered(9, "nine");
+        stage.synced(8);
+        stage.check(Some("nine"), false);
+        // What the watch has told of itself stays until it tells otherwise.
+        stage.changed(9, "nine");
+        stage.synced(12);
+        stage.check(Some("nine"), false);
+    }
+
+    #[test]
+    fn a_change_is_known_although_its_stream_breaks() {
+        let stage = Stage::set();
+        stage.changed(5, "five");
+        stage.synced(5);
+        stage.check(Some("five"), true);
+        stage.changed(6, "six");
+        let problem = "cut".to_owned();
+        stage.feed(WatchEvent::Failed(ClusterError::Unreachable { problem }));
+        assert!(!lock(&stage.stream).synced);
+        stage.check(Some("six"), true);
+        stage.feed(WatchEvent::Resumed);
+        assert!(lock(&stage.stream).synced);
+    }
+}

@@ -1,0 +1,90 @@
+//! Keeps a task alive: one that panicked is started again after a pause, longer each time, and whoever is asked to tells of it.
+//! Refuses to hide a panic: what is broken for one object is said at that object and in the log.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+
+/// The first and the longest pause after a panic. What ran longer than the longest begins with the first again.
+pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// Runs what `start` makes until it ends by itself, or `end`. `crashed` is told how often in a row it panicked, and how long is paused.
+pub(crate) async fn supervise<F, C>(
+    pauses: (Duration, Duration),
+    end: &CancellationToken,
+    mut start: impl FnMut() -> F,
+    mut crashed: impl FnMut(u32, Duration) -> C,
+) where
+    F: Future<Output = ()>,
+    C: Future<Output = ()>,
+{
+    let (mut pause, mut times) = (pauses.0, 0_u32);
+    loop {
+        let began = Instant::now();
+        if AssertUnwindSafe(start()).catch_unwind().await.is_ok() {
+            return;
+        }
+        if began.elapsed() > pauses.1 {
+            (pause, times) = (pauses.0, 0);
+        }
+        times = times.saturating_add(1);
+        // Saying so must not be the end of it either.
+        let told = AssertUnwindSafe(crashed(times, pause)).catch_unwind();
+        if end.run_until_cancelled(told).await.is_none() {
+            return;
+        }
+        if end.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+        pause = (pause * 2).min(pauses.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_panics_is_started_again_later_and_later() {
+        let runs = AtomicU32::new(0);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let milliseconds = Duration::from_millis;
+        supervise(
+            (milliseconds(1), milliseconds(4)),
+            &CancellationToken::new(),
+            || async {
+                assert!(runs.fetch_add(1, Ordering::Relaxed) >= 5, "on purpose");
+            },
+            |times, pause| {
+                told.lock().unwrap().push((times, pause.as_millis()));
+                std::future::ready(())
+            },
+        )
+        .await;
+        assert_eq!(runs.into_inner(), 6);
+        let pauses: Vec<u128> = told.lock().unwrap().iter().map(|(_, pause)| *pause).collect();
+        assert_eq!(pauses, [1, 2, 4, 4, 4]);
+    }
+
+    #[tokio::test]
+    async fn the_end_comes_also_while_it_pauses() {
+        let end = CancellationToken::new();
+        let forever = Duration::from_secs(1 << 30);
+        let supervised = supervise(
+            (forever, forever),
+            &end,
+            || async { panic!("on purpose") },
+            |_, _| {
+                end.cancel();
+                std::future::ready(())
+            },
+        );
+        supervised.await;
+    }
+}

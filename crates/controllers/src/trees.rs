@@ -1,0 +1,309 @@
+//! The files of artifacts, in memory while something is rendered from them and for a moment after.
+//!
+//! Owns what is loaded and what is let go: each tree is charged to its lane before it is loaded, and whoever needs room that others'
+//! trees take, which nothing renders from any more, gets it: the least recently used goes first. Refuses to let go of one in use.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tenure_sources::{ArtifactStore, ByteBudget, Held, Limits, OverBudget, SourceKey, StorageError, Tree};
+use tokio::sync::OnceCell;
+
+/// How long a tree that nothing renders from is kept.
+const TREE_KEPT: Duration = Duration::from_secs(30);
+/// What a tree is charged at least.
+const LEAST: u64 = 4 << 10;
+
+type Key = (SourceKey, String);
+type Slot = Arc<OnceCell<Arc<Loaded>>>;
+
+/// A tree, and the bytes that it is charged.
+#[derive(Debug)]
+struct Loaded {
+    tree: Tree,
+    lane: String,
+    /// Given back when the tree is dropped.
+    _held: Held,
+}
+
+#[derive(Debug)]
+struct Cached {
+    slot: Slot,
+    used: Instant,
+}
+
+/// The trees that are loaded.
+#[derive(Debug)]
+pub(crate) struct Trees {
+    store: ArtifactStore,
+    limits: Limits,
+    budget: ByteBudget,
+    cached: Mutex<HashMap<Key, Cached>>,
+}
+
+/// A tree in use.
+pub(crate) struct TreeInUse {
+    loaded: Option<Arc<Loaded>>,
+    trees: Arc<Trees>,
+}
+
+impl Deref for TreeInUse {
+    type Target = Tree;
+
+    fn deref(&self) -> &Tree {
+        static NOTHING: std::sync::LazyLock<Tree> = std::sync::LazyLock::new(Tree::default);
+        // It is there until it is dropped.
+        self.loaded.as_ref().map_or(&NOTHING, |loaded| &loaded.tree)
+    }
+}
+
+impl Drop for TreeInUse {
+    fn drop(&mut self) {
+        drop(self.loaded.take());
+        self.trees.let_go();
+    }
+}
+
+impl Trees {
+    pub(crate) fn new(store: ArtifactStore, limits: Limits, budget: ByteBudget) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            limits,
+            budget,
+            cached: Mutex::default(),
+        })
+    }
+
+    fn cached(&self) -> MutexGuard<'_, HashMap<Key, Cached>> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The files of an artifact, charged to a lane; waits for room until the deadline. Those who ask at the same time share one loading.
+    pub(crate) async fn load(
+        self: &Arc<Self>,
+        (source, digest): (&SourceKey, &str),
+        lane: &str,
+        deadline: tokio::time::Instant,
+    ) -> Result<TreeInUse, StorageError> {
+        let slot = {
+            let mut cached = self.cached();
+            let key = (source.clone(), digest.to_owned());
+            let now = Instant::now();
+            let entry = cached.entry(key).or_insert_with(|| Cached {
+                slot: Slot::default(),
+                used: now,
+            });
+            entry.used = now;
+            Arc::clone(&entry.slot)
+        };
+        let load = || async {
+            let size = self.store.loaded_size(source, digest)?.max(LEAST);
+            let held = self.room(lane, size, deadline).await?;
+            let (store, limits, lane) = (self.store.clone(), self.limits, lane.to_owned());
+            let (source, digest) = (source.clone(), digest.to_owned());
+            let loading = tokio::task::spawn_blocking(move || {
+                let tree = store.load(&source, &digest, &limits)?;
+                Ok::<_, StorageError>(Arc::new(Loaded {
+                    tree,
+                    lane,
+                    _held: held,
+                }))
+            });
+            loading.await.map_err(|problem| StorageError::InvalidArchive {
+                digest: String::new(),
+                problem: problem.to_string(),
+            })?
+        };
+        let loaded = slot.get_or_try_init(load).await?;
+        Ok(TreeInUse {
+            loaded: Some(Arc::clone(loaded)),
+            trees: Arc::clone(self),
+        })
+    }
+
+    async fn room(&self, lane: &str, bytes: u64, deadline: tokio::time::Instant) -> Result<Held, OverBudget> {
+        let mut waiting = std::pin::pin!(self.budget.acquire(lane, bytes, deadline));
+        // In the queue first: what falls out of use from here on goes to those who wait.
+        if let Poll::Ready(answer) = futures::poll!(&mut waiting) {
+            return answer;
+        }
+        self.let_go();
+        waiting.await
+    }
+
+    /// Lets go of trees that nothing renders from, as long as somebody waits for the room that they take.
+    fn let_go(&self) {
+        while self.budget.is_wanted() {
+            let mut cached = self.cached();
+            let idle = cached.iter().filter(|(_, cached)| self.is_in_the_way(cached));
+            let oldest = idle.min_by_key(|(_, cached)| cached.used).map(|(key, _)| key.clone());
+            let Some(gone) = oldest.and_then(|key| cached.remove(&key)) else {
+                return;
+            };
+            // Not under the lock: what it gives back goes to others at once.
+            drop(cached);
+            drop(gone);
+        }
+    }
+
+    /// Whether nothing renders from it, and somebody waits for what its lane holds.
+    fn is_in_the_way(&self, cached: &Cached) -> bool {
+        let idle = cached.slot.get().filter(|loaded| Arc::strong_count(loaded) == 1);
+        idle.is_some_and(|loaded| self.budget.is_wanted_of(&loaded.lane))
+    }
+
+    /// Lets go of trees that were not used lately.
+    pub(crate) fn sweep(&self) {
+        let mut gone = Vec::new();
+        let mut cached = self.cached();
+        cached.retain(|_, cached| {
+            let keep = cached.used.elapsed() < TREE_KEPT;
+            if !keep {
+                gone.push(Arc::clone(&cached.slot));
+            }
+            keep
+        });
+        drop(cached);
+        drop(gone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::allow_attributes,
+        reason = "tests may panic"
+    )]
+
+    use tenure_git_server::{Content, GitServer, Options, Repository};
+    use tenure_sources::{Account, Fetched, GitRequest, Policy, Room, fetch};
+
+    use super::*;
+
+    /// Files of a mebibyte, each source's own, and room for three of them, two of which may be one lane's.
+    struct Bed {
+        folder: tempfile::TempDir,
+        server: GitServer,
+        repository: Repository,
+        trees: Arc<Trees>,
+        budget: ByteBudget,
+    }
+
+    impl Bed {
+        async fn new() -> Self {
+            let folder = tempfile::TempDir::new().unwrap();
+            let options = Options::default();
+            let server = GitServer::start(folder.path().join("git"), options).await.unwrap();
+            let repository = server.create("app").await.unwrap();
+            let file = ("a", Content::File(vec![b'x'; 1 << 20]));
+            repository.commit([file], "a mebibyte").await.unwrap();
+            let unlimited = ByteBudget::new(Room::unlimited("archives"));
+            let store = ArtifactStore::open(folder.path().join("store"), unlimited).unwrap();
+            let tree = (1 << 20) + (4 << 10);
+            let budget = ByteBudget::new(Room {
+                what: "trees",
+                lane: 2 * tree,
+                all: 3 * tree,
+                lane_setting: "--trees-per-tenant",
+                all_setting: "--trees",
+            });
+            Self {
+                folder,
+                server,
+                repository,
+                trees: Trees::new(store, Limits::default(), budget.clone()),
+                budget,
+            }
+        }
+
+        async fn source(&self, name: &str) -> (SourceKey, String) {
+            let source = SourceKey::new("GitRepository", "team", name, "1").unwrap();
+            let url = self.server.http_url("app");
+            let spec = serde_json::json!({ "url": url, "ref": { "branch": "main" } });
+            let request = GitRequest::from_spec(source.clone(), &spec, None).unwrap();
+            let policy = Policy {
+                allow: vec![request.url.endpoint().clone()],
+                cluster: Vec::new(),
+            };
+            let (limits, account) = (Limits::default(), Account::unlimited());
+            let fetched = fetch(&request, &policy, &limits, &self.trees.store, None, &account).await;
+            let Fetched::New { artifact, .. } = fetched.unwrap() else {
+                panic!("nothing new");
+            };
+            (source, artifact.digest)
+        }
+
+        async fn load(&self, (source, digest): &(SourceKey, String), lane: &str) -> Result<TreeInUse, StorageError> {
+            let deadline = tokio::time::Instant::now() + Duration::from_secs(3600);
+            self.trees.load((source, digest), lane, deadline).await
+        }
+
+        fn loaded(&self) -> usize {
+            let cached = self.trees.cached();
+            cached.values().filter(|cached| cached.slot.get().is_some()).count()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_least_recently_used_makes_room_and_what_is_in_use_stays() {
+        let bed = Bed::new().await;
+        let mut sources = Vec::new();
+        for name in ["a", "b", "c", "d"] {
+            sources.push(bed.source(name).await);
+        }
+        let [a, b, c, d] = sources.as_slice() else { panic!() };
+        let tree = bed.load(a, "one").await.unwrap();
+        assert_eq!(tree.entry("a").map(|_| ()), Some(()));
+        let one = bed.budget.held();
+        assert!(one > 1 << 20 && one < (1 << 20) + (4 << 10), "{one}");
+        // Whoever asks for what is loaded shares it.
+        drop(bed.load(a, "one").await.unwrap());
+        assert_eq!(bed.budget.held(), one);
+        drop(bed.load(b, "one").await.unwrap());
+        assert_eq!((bed.loaded(), bed.budget.held_by("one")), (2, 2 * one));
+        // The lane is full: of its two, the one that nothing renders from goes.
+        let other = bed.load(c, "one").await.unwrap();
+        assert_eq!((bed.loaded(), bed.budget.held()), (2, 2 * one));
+        // Another lane has room of its own, and takes nothing from this one.
+        drop(bed.load(b, "two").await.unwrap());
+        assert_eq!((bed.loaded(), bed.budget.held()), (3, 3 * one));
+        // Everybody's room is taken, and two trees of three are in use.
+        drop(bed.load(d, "three").await.unwrap());
+        assert_eq!((bed.budget.held_by("two"), bed.budget.held_by("three")), (0, one));
+        // Nothing is idle: it waits until something is.
+        let deadline = tokio::time::Instant::now();
+        let late = bed.trees.load((&b.0, &b.1), "one", deadline).await;
+        assert!(matches!(
+            late.err(),
+            Some(StorageError::OverBudget(OverBudget::Full {
+                setting: "--trees-per-tenant",
+                ..
+            }))
+        ));
+        let (waited, ()) = tokio::join!(bed.load(b, "one"), async {
+            while !bed.budget.is_wanted() {
+                tokio::task::yield_now().await;
+            }
+            drop(other);
+        });
+        assert_eq!(bed.budget.held_by("one"), 2 * one);
+        drop((waited, tree));
+        assert!(bed.folder.path().exists());
+    }
+
+    #[tokio::test]
+    async fn a_tree_that_never_fits_is_refused_by_the_settings_name() {
+        let bed = Bed::new().await;
+        let file = ("b", Content::File(vec![b'x'; 2 << 20]));
+        bed.repository.commit([file], "more").await.unwrap();
+        let large = bed.source("large").await;
+        let refused = bed.load(&large, "one").await.err().unwrap();
+        assert!(refused.to_string().contains("--trees-per-tenant allows"), "{refused}");
+        assert_eq!(bed.budget.held(), 0);
+    }
+}

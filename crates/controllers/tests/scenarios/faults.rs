@@ -1,0 +1,281 @@
+//! An API server that fails as a real one does: at requests that a test names, or at any, before it did something or after, with an
+//! answer or with none; and a process that dies at a request. Refuses to choose at random without a seed, so that what failed once fails again.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use http::{Method, Request, Response, StatusCode};
+use kube::client::Body;
+use serde_json::json;
+use tokio::sync::Notify;
+use tower::{BoxError, Service};
+
+/// What is done to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// Refused with this status; nothing is done.
+    Refused(u16),
+    /// Done, and then answered with this status.
+    DoneAndRefused(u16),
+    /// The connection breaks before the request arrives.
+    Lost,
+    /// It is done, and the connection breaks before the answer.
+    CutAfterEffect,
+}
+
+/// The faults that are dealt by chance.
+const FAULTS: [Fault; 8] = [
+    Fault::Refused(409),
+    Fault::Refused(429),
+    Fault::Refused(500),
+    Fault::Refused(504),
+    Fault::DoneAndRefused(504),
+    Fault::DoneAndRefused(500),
+    Fault::Lost,
+    Fault::CutAfterEffect,
+];
+
+/// What fails, whichever process asks, until it is taken back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults(Arc<Mutex<Order>>);
+
+#[derive(Debug, Default)]
+struct Order {
+    named: Vec<Named>,
+    /// One request in so many is broken by chance; none when zero.
+    one_in: usize,
+    random: u64,
+    dealt: BTreeMap<Fault, usize>,
+}
+
+/// A fault of requests that a test names.
+#[derive(Debug)]
+struct Named {
+    method: Method,
+    /// How the path ends, without the query.
+    path: String,
+    fault: Fault,
+    /// How often it happened.
+    times: usize,
+}
+
+impl Faults {
+    /// Requests with this method to paths that end so are answered with this code, and not carried out.
+    pub(crate) fn refuse(&self, method: Method, path: &str, code: u16) {
+        self.name(method, path, Fault::Refused(code));
+    }
+
+    /// As [`Faults::refuse`], but they are carried out.
+    pub(crate) fn lose_answers(&self, method: Method, path: &str, code: u16) {
+        self.name(method, path, Fault::DoneAndRefused(code));
+    }
+
+    fn name(&self, method: Method, path: &str, fault: Fault) {
+        let path = path.to_owned();
+        let times = 0;
+        lock(&self.0).named.push(Named {
+            method,
+            path,
+            fault,
+            times,
+        });
+    }
+
+    /// From now on one request in `one_in` is broken, chosen by the seed.
+    pub(crate) fn break_one_in(&self, one_in: usize, seed: u64) {
+        let mut order = lock(&self.0);
+        order.one_in = one_in;
+        order.random = seed | 1;
+    }
+
+    /// How often a named fault happened since the last [`Faults::end`].
+    pub(crate) fn times(&self) -> usize {
+        lock(&self.0).named.iter().map(|named| named.times).sum()
+    }
+
+    /// How often each fault was dealt by chance.
+    pub(crate) fn dealt(&self) -> BTreeMap<Fault, usize> {
+        lock(&self.0).dealt.clone()
+    }
+
+    /// Nothing fails any more.
+    pub(crate) fn end(&self) {
+        let mut order = lock(&self.0);
+        order.named.clear();
+        order.one_in = 0;
+    }
+
+    fn of(&self, request: &Request<Body>) -> Option<Fault> {
+        let mut order = lock(&self.0);
+        let is_it =
+            |named: &&mut Named| named.method == *request.method() && request.uri().path().ends_with(&named.path);
+        if let Some(named) = order.named.iter_mut().find(is_it) {
+            named.times += 1;
+            return Some(named.fault);
+        }
+        // A list or watch that fails begins again by itself, and says nothing about what a reconcile does next.
+        let reads_all = request.method() == Method::GET && request.uri().query().is_some();
+        if order.one_in == 0 || reads_all {
+            return None;
+        }
+        order.random ^= order.random << 13;
+        order.random ^= order.random >> 7;
+        order.random ^= order.random << 17;
+        let number = usize::try_from(order.random >> 33).unwrap_or_default();
+        if number % order.one_in != 0 {
+            return None;
+        }
+        // When is by chance, what is by turns: no fault is left out.
+        let dealt: usize = order.dealt.values().sum();
+        let fault = FAULTS[dealt % FAULTS.len()];
+        *order.dealt.entry(fault).or_default() += 1;
+        Some(fault)
+    }
+}
+
+/// When the process is killed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kill {
+    /// At this request, counted from one.
+    pub(crate) at: usize,
+    /// Whether that request still has its effect.
+    pub(crate) after_effect: bool,
+}
+
+/// One process's life: until it is killed, if it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Life(Arc<(Mutex<Days>, Notify)>);
+
+#[derive(Debug, Default)]
+struct Days {
+    kill: Option<Kill>,
+    requests: usize,
+    /// The last request has begun.
+    dying: bool,
+    /// It has ended, and nothing is answered any more.
+    dead: bool,
+}
+
+impl Life {
+    /// The process dies at a request, counted from now.
+    pub(crate) fn kill(&self, kill: Kill) {
+        let mut days = lock(&self.0.0);
+        days.requests = 0;
+        days.kill = Some(kill);
+    }
+
+    /// Takes the order to die back. Whether it came too late: then the process has died.
+    pub(crate) async fn spare(&self) -> bool {
+        let dying = {
+            let mut days = lock(&self.0.0);
+            days.kill = None;
+            days.dying
+        };
+        if dying {
+            self.until_dead().await;
+        }
+        dying
+    }
+
+    /// Waits until the process has died.
+    pub(crate) async fn until_dead(&self) {
+        loop {
+            let died = self.0.1.notified();
+            if lock(&self.0.0).dead {
+                return;
+            }
+            died.await;
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        lock(&self.0.0).dead
+    }
+
+    /// Whether this request is the last one, and if so whether it has its effect.
+    fn ends(&self) -> Option<bool> {
+        let mut days = lock(&self.0.0);
+        let kill = days.kill?;
+        days.requests += 1;
+        let last = days.requests == kill.at;
+        // It goes on dying when another request comes before this one has ended.
+        days.dying |= last;
+        last.then_some(kill.after_effect)
+    }
+
+    fn end(&self) {
+        lock(&self.0.0).dead = true;
+        self.0.1.notify_waiters();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An API server as one process reaches it.
+#[derive(Clone)]
+pub(crate) struct Faulty {
+    pub(crate) server: kube::Client,
+    pub(crate) faults: Faults,
+    pub(crate) life: Life,
+}
+
+impl Service<Request<Body>> for Faulty {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Self { server, faults, life } = self.clone();
+        Box::pin(async move {
+            if life.is_over() {
+                return std::future::pending().await;
+            }
+            if let Some(has_effect) = life.ends() {
+                if has_effect {
+                    let _nobody_reads_it = server.send(request).await;
+                }
+                life.end();
+                return std::future::pending().await;
+            }
+            match faults.of(&request) {
+                None => Ok(server.send(request).await?),
+                Some(Fault::Refused(code)) => refusal(code),
+                Some(Fault::DoneAndRefused(code)) => {
+                    let _nobody_reads_it = server.send(request).await;
+                    refusal(code)
+                }
+                Some(Fault::Lost) => Err("the connection broke before the request arrived".into()),
+                Some(Fault::CutAfterEffect) => {
+                    let _nobody_reads_it = server.send(request).await;
+                    Err("the connection broke before the answer arrived".into())
+                }
+            }
+        })
+    }
+}
+
+fn refusal(code: u16) -> Result<Response<Body>, BoxError> {
+    let reason = match code {
+        403 => "Forbidden",
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        504 => "Timeout",
+        _ => "InternalError",
+    };
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+        "message": "it fails, as the test says",
+    });
+    Ok(Response::builder()
+        .status(StatusCode::from_u16(code)?)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(Body::from(status.to_string().into_bytes()))?)
+}

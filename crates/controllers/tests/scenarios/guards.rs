@@ -1,0 +1,129 @@
+//! What is deleted only on knowledge, or only when somebody said so: a large prune, an object that can't be changed, a dropped version.
+
+use serde_json::{Value, json};
+
+use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, config_map};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_prune_waits_for_its_digest() {
+    let stage = Stage::set("guards-a").await;
+    let all: Vec<String> = (0..12).map(|n| config_map(&format!("m{n}"), "1")).collect();
+    let repository = stage
+        .repository("guards-a", "app", &[("a.yaml", &all.join("---\n"))])
+        .await;
+    stage.kustomization("guards-a", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("guards-a", "app"), &first).await;
+    let second = commit(&repository, &[("a.yaml", &config_map("m0", "2"))]).await;
+    let message = stage
+        .ready(KUSTOMIZATION, ("guards-a", "app"), "False", "DeletionGuarded")
+        .await;
+    assert!(message.contains("11 of the 12 objects"), "{message}");
+    for n in 0..12 {
+        let name = format!("m{n}");
+        assert!(stage.get(CONFIG_MAP, ("guards-a", &name)).await.is_some(), "{name}");
+    }
+    let (_, digest) = message.rsplit_once("tenure.dev/allow-deletion=").unwrap();
+    let allow = json!({ "metadata": { "annotations": { "tenure.dev/allow-deletion": digest } } });
+    stage
+        .admin
+        .patch(KUSTOMIZATION, ("guards-a", "app"), allow)
+        .await
+        .unwrap();
+    stage.applied(("guards-a", "app"), &second).await;
+    assert!(stage.get(CONFIG_MAP, ("guards-a", "m0")).await.is_some());
+    for n in 1..12 {
+        let name = format!("m{n}");
+        assert!(stage.get(CONFIG_MAP, ("guards-a", &name)).await.is_none(), "{name}");
+    }
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn force_recreates_for_immutable_fields_and_for_nothing_else() {
+    let stage = Stage::set("guards-b").await;
+    let job = |image: &str, completions: &str| {
+        format!(
+            "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: once\nspec:\n  suspend: false\n  completions: {completions}\n  template:\n    spec:\n      restartPolicy: Never\n      containers:\n        - name: once\n          image: {image}\n"
+        )
+    };
+    let repository = stage
+        .repository("guards-b", "app", &[("a.yaml", &job("example.com/a:1", "1"))])
+        .await;
+    stage
+        .kustomization("guards-b", "app", "app", json!({ "force": true }))
+        .await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("guards-b", "app"), &first).await;
+    let kind = ("batch/v1", "Job");
+    let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
+    let before = uid(&stage.get(kind, ("guards-b", "once")).await.unwrap());
+
+    // An immutable field and a value that is no good: made anew it would be refused, so it stays.
+    commit(&repository, &[("a.yaml", &job("example.com/a:2", "-1"))]).await;
+    let message = stage
+        .ready(KUSTOMIZATION, ("guards-b", "app"), "False", "ReconciliationFailed")
+        .await;
+    assert!(message.contains("spec.completions"), "{message}");
+    assert_eq!(uid(&stage.get(kind, ("guards-b", "once")).await.unwrap()), before);
+
+    let third = commit(&repository, &[("a.yaml", &job("example.com/a:2", "1"))]).await;
+    stage.applied(("guards-b", "app"), &third).await;
+    let after = stage.get(kind, ("guards-b", "once")).await.unwrap();
+    assert_ne!(uid(&after), before);
+    assert_eq!(
+        after["spec"]["template"]["spec"]["containers"][0]["image"],
+        "example.com/a:2"
+    );
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_applied_in_a_version_that_is_gone_is_still_pruned() {
+    let stage = Stage::set("guards-c").await;
+    let definition = |old_is_served: bool| {
+        let version = |name: &str, served: bool, storage: bool| {
+            json!({
+                "name": name, "served": served, "storage": storage,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } }
+            })
+        };
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "carts.example.com" },
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": { "kind": "Cart", "plural": "carts", "singular": "cart", "listKind": "CartList" },
+                "versions": [version("v2beta2", old_is_served, false), version("v2", true, true)]
+            }
+        })
+    };
+    stage.admin.apply(definition(true)).await.unwrap();
+    let cart = "apiVersion: example.com/v2beta2\nkind: Cart\nmetadata:\n  name: c\n";
+    let repository = stage
+        .repository(
+            "guards-c",
+            "app",
+            &[("a.yaml", &config_map("a", "1")), ("c.yaml", cart)],
+        )
+        .await;
+    stage.kustomization("guards-c", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("guards-c", "app"), &first).await;
+    let new = ("example.com/v2", "Cart");
+    assert!(stage.get(new, ("guards-c", "c")).await.is_some());
+
+    stage.admin.apply(definition(false)).await.unwrap();
+    let second = commit(&repository, &[("c.yaml", &config_map("b", "1"))]).await;
+    stage.applied(("guards-c", "app"), &second).await;
+    assert!(stage.get(new, ("guards-c", "c")).await.is_none(), "it was forgotten");
+    stage
+        .admin
+        .delete(
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+            ("", "carts.example.com"),
+        )
+        .await
+        .unwrap();
+    stage.end().await;
+}

@@ -1,0 +1,141 @@
+//! Objects that more than one Kustomization wants, or that move from one to another.
+
+use serde_json::{Value, json};
+use tenure_git_server::Content;
+
+use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, condition, config_map};
+
+const EVENT: (&str, &str) = ("v1", "Event");
+
+fn owner(object: &Value) -> &str {
+    object["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"]
+        .as_str()
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_commit_moves_is_not_deleted() {
+    let stage = Stage::set("owners-a").await;
+    let (x, y, z) = (config_map("x", "1"), config_map("y", "1"), config_map("z", "1"));
+    let files = [
+        ("one/x.yaml", x.as_str()),
+        ("one/z.yaml", &z),
+        ("two/y.yaml", &y),
+        ("last/n.yaml", &config_map("n", "1")),
+    ];
+    let repository = stage.repository("owners-a", "app", &files).await;
+    let path = |path: &str| json!({ "path": path });
+    stage.kustomization("owners-a", "one", "app", path("./one")).await;
+    stage.kustomization("owners-a", "two", "app", path("./two")).await;
+    let last = json!({ "path": "./last", "dependsOn": [{ "name": "one" }] });
+    stage.kustomization("owners-a", "last", "app", last).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    for name in ["one", "two", "last"] {
+        stage.applied(("owners-a", name), &first).await;
+    }
+    let mut uids = Vec::new();
+    for name in ["x", "y", "z"] {
+        let object = stage.get(CONFIG_MAP, ("owners-a", name)).await.unwrap();
+        uids.push(object["metadata"]["uid"].clone());
+    }
+    // Two change places, and one goes to who waits for who had it.
+    let changes = [
+        ("one/x.yaml", Content::Removed),
+        ("two/x.yaml", Content::File(x.clone().into_bytes())),
+        ("two/y.yaml", Content::Removed),
+        ("one/y.yaml", Content::File(y.clone().into_bytes())),
+        ("one/z.yaml", Content::Removed),
+        ("last/z.yaml", Content::File(z.clone().into_bytes())),
+    ];
+    let second = repository.commit(changes, "moved").await.unwrap();
+    for name in ["one", "two", "last"] {
+        stage.applied(("owners-a", name), &second).await;
+    }
+    for ((name, by), uid) in [("x", "two"), ("y", "one"), ("z", "last")].into_iter().zip(uids) {
+        let object = stage.get(CONFIG_MAP, ("owners-a", name)).await.unwrap();
+        assert_eq!((owner(&object), &object["metadata"]["uid"]), (by, &uid), "{name}");
+    }
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_two_want_stays_with_the_first() {
+    let stage = Stage::set("owners-b").await;
+    stage.namespace("owners-b-other").await;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": { "name": "neighbour", "namespace": "owners-b" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "applier" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": "owners-b-other" }]
+    });
+    stage.admin.apply(binding).await.unwrap();
+    let map = config_map("x", "1");
+    let repository = stage.repository("owners-b", "app", &[("x.yaml", &map)]).await;
+    stage
+        .repository("owners-b", "rival", &[("x.yaml", &config_map("x", "2"))])
+        .await;
+    stage
+        .repository("owners-b-other", "rival", &[("x.yaml", &config_map("x", "3"))])
+        .await;
+    stage.kustomization("owners-b", "first", "app", json!({})).await;
+    let commit = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("owners-b", "first"), &commit).await;
+    let uid = stage.get(CONFIG_MAP, ("owners-b", "x")).await.unwrap()["metadata"]["uid"].clone();
+
+    // Neighbours are told of each other.
+    stage.kustomization("owners-b", "second", "rival", json!({})).await;
+    let message = stage
+        .ready(KUSTOMIZATION, ("owners-b", "second"), "False", "OwnedByAnother")
+        .await;
+    assert!(message.contains("Kustomization/owners-b/first"), "{message}");
+    let told = tenure_testkit::eventually(tenure_testkit::SOON, || async {
+        let events = stage.admin.list(EVENT, "owners-b").await.unwrap();
+        let is_told = |event: &Value| {
+            event["involvedObject"]["name"] == "first"
+                && event["message"]
+                    .as_str()
+                    .is_some_and(|message| message.contains("owners-b/second"))
+        };
+        if events.iter().any(is_told) {
+            Ok(())
+        } else {
+            Err(events)
+        }
+    });
+    told.await.unwrap();
+
+    // Others are not.
+    let spec = json!({ "targetNamespace": "owners-b" });
+    stage.kustomization("owners-b-other", "third", "rival", spec).await;
+    let message = stage
+        .ready(KUSTOMIZATION, ("owners-b-other", "third"), "False", "OwnedByAnother")
+        .await;
+    assert!(
+        message.contains("another owner") && !message.contains("first"),
+        "{message}"
+    );
+
+    // Whoever goes without having it deletes nothing.
+    for target in [("owners-b", "second"), ("owners-b-other", "third")] {
+        stage.admin.delete(KUSTOMIZATION, target).await.unwrap();
+        stage.until(KUSTOMIZATION, target, |object| object.is_none()).await;
+    }
+    let object = stage.get(CONFIG_MAP, ("owners-b", "x")).await.unwrap();
+    assert_eq!((owner(&object), &object["metadata"]["uid"]), ("first", &uid));
+    assert_eq!(object["data"]["value"], "1");
+
+    // Labels alone are no claim: they are put back.
+    stage
+        .kustomization("owners-b", "idle", "app", json!({ "path": "./nothing" }))
+        .await;
+    let labels = json!({ "metadata": { "labels": { "kustomize.toolkit.fluxcd.io/name": "idle" } } });
+    stage.admin.patch(CONFIG_MAP, ("owners-b", "x"), labels).await.unwrap();
+    stage
+        .until(CONFIG_MAP, ("owners-b", "x"), |object| {
+            object.is_some_and(|object| owner(object) == "first")
+        })
+        .await;
+    let first = stage.get(KUSTOMIZATION, ("owners-b", "first")).await.unwrap();
+    assert!(condition(&first, "Ready").is_some());
+    stage.end().await;
+}

@@ -1,0 +1,94 @@
+//! Whose the files of a source are: an artifact belongs to the object that fetched it, not to its name.
+
+use serde_json::json;
+
+use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map};
+
+/// The folders of the artifacts of a namespace's sources, one for each object that has any.
+fn stored(stage: &Stage, namespace: &str, name: &str) -> Vec<String> {
+    let folder = stage.artifacts().join("store/gitrepository").join(namespace).join(name);
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
+async fn uid(stage: &Stage, namespace: &str) -> String {
+    let source = stage.get(GIT_REPOSITORY, (namespace, "app")).await.unwrap();
+    source["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// A source of the same name, whose repository can't be fetched.
+async fn make_namesake(stage: &Stage, namespace: &str) -> String {
+    let source = |url: String| {
+        json!({
+            "apiVersion": GIT_REPOSITORY.0, "kind": GIT_REPOSITORY.1,
+            "metadata": { "name": "app", "namespace": namespace },
+            "spec": { "url": url, "ref": { "branch": "main" }, "interval": "1s" }
+        })
+    };
+    stage.admin.delete(GIT_REPOSITORY, (namespace, "app")).await.unwrap();
+    stage
+        .until(GIT_REPOSITORY, (namespace, "app"), |found| found.is_none())
+        .await;
+    stage
+        .admin
+        .apply(source(stage.git.http_url("no-such-repository")))
+        .await
+        .unwrap();
+    uid(stage, namespace).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namesake_never_renders_the_files_of_the_one_that_was() {
+    let mut stage = Stage::set("sources-a").await;
+    let target = ("sources-a", "app");
+    let repository = stage
+        .repository("sources-a", "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    stage.kustomization("sources-a", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(target, &first).await;
+    let old = uid(&stage, "sources-a").await;
+    assert_eq!(stored(&stage, "sources-a", "app"), [old.as_str()]);
+
+    // Made while nobody looks: the folder still holds what the old one fetched, and what was there before uids were known.
+    stage.pause().await;
+    let new = make_namesake(&stage, "sources-a").await;
+    assert_ne!(new, old);
+    let folder = stage.artifacts().join("store/gitrepository/sources-a/app");
+    std::fs::write(folder.join(format!("{}.tar.gz", "a".repeat(64))), "x").unwrap();
+    let record = stage.artifacts().join("records/gitrepository/sources-a/app.json");
+    std::fs::write(record, "{}").unwrap();
+    stage.admin.delete(CONFIG_MAP, ("sources-a", "a")).await.unwrap();
+    stage.resume();
+    stage.ready(GIT_REPOSITORY, target, "False", "GitOperationFailed").await;
+    let message = stage.ready(KUSTOMIZATION, target, "False", "ArtifactFailed").await;
+    assert!(message.contains("artifact"), "{message}");
+    assert!(stage.get(CONFIG_MAP, ("sources-a", "a")).await.is_none());
+    assert_eq!(stored(&stage, "sources-a", "app"), Vec::<String>::new());
+
+    // It fetches for itself as soon as it can.
+    let second = stage
+        .repository("sources-a", "app2", &[("a.yaml", &config_map("a", "2"))])
+        .await;
+    let url = stage.git.http_url("sources-a-app2");
+    let spec = json!({ "url": url, "ref": { "branch": "main" }, "interval": "1s" });
+    let source = json!({
+        "apiVersion": GIT_REPOSITORY.0, "kind": GIT_REPOSITORY.1,
+        "metadata": { "name": "app", "namespace": "sources-a" }, "spec": spec
+    });
+    stage.admin.apply(source).await.unwrap();
+    let second = second.resolve("main").await.unwrap().unwrap();
+    stage.applied(target, &second).await;
+    assert_eq!(stored(&stage, "sources-a", "app"), [new.as_str()]);
+
+    // Made while the controllers run.
+    let newest = make_namesake(&stage, "sources-a").await;
+    stage.admin.delete(CONFIG_MAP, ("sources-a", "a")).await.unwrap();
+    stage.ready(GIT_REPOSITORY, target, "False", "GitOperationFailed").await;
+    stage.ready(KUSTOMIZATION, target, "False", "ArtifactFailed").await;
+    let left = stored(&stage, "sources-a", "app");
+    assert!(!left.contains(&new) && newest != new, "{left:?}");
+    stage.end().await;
+}
