@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::answers::Unread;
 use crate::authentication::UserInfo;
 
 /// Connections that may be open at once, if the process may have as many files.
@@ -30,6 +31,8 @@ pub(crate) struct Activity {
     /// Requests that are being answered, watches among them.
     running: AtomicUsize,
     known: AtomicBool,
+    /// Answers that are on their way out.
+    pub(crate) unread: Arc<Unread>,
     /// Ends the connection, to make room for another.
     pub(crate) evicted: CancellationToken,
 }
@@ -42,6 +45,7 @@ impl Activity {
             requests: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
             known: AtomicBool::new(false),
+            unread: Arc::default(),
             evicted: CancellationToken::new(),
         }
     }

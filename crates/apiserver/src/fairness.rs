@@ -1,5 +1,8 @@
 //! How many requests are worked on at once, in all and for one user, so that nobody starves the others. Owns the
-//! numbers. Refuses to know what a request is about: watches are told apart by the caller.
+//! numbers. Refuses to know what a request is about: watches and long work are told apart by the caller.
+//!
+//! A ServiceAccount counts as its namespace: who may make one there may make as many as it likes, and all of them together have
+//! one user's share.
 //!
 //! Who holds a place may still be sending a body; so a user's slow bodies take that user's places only, and the places
 //! that all share are taken for the work itself.
@@ -12,7 +15,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::authentication::{MASTERS, UserInfo};
+use crate::answers::{Account, Ledger};
+use crate::authentication::{MASTERS, SERVICE_ACCOUNT_PREFIX, UserInfo};
+use crate::long_work::Turns;
 
 /// How many there may be.
 #[derive(Debug, Clone)]
@@ -29,10 +34,15 @@ pub(crate) struct Bounds {
     pub(crate) watches: usize,
     /// Of these, one user's.
     pub(crate) user_watches: usize,
+    /// Threads that are busy with long work at once.
+    pub(crate) long: usize,
+    /// Of these, one user's.
+    pub(crate) user_long: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             total: 400,
             user: 64,
@@ -40,6 +50,9 @@ impl Default for Bounds {
             patience: Duration::from_secs(10),
             watches: 20_000,
             user_watches: 5_000,
+            // Two at least, so that nobody has them all.
+            long: processors.max(2),
+            user_long: (processors / 2).max(1),
         }
     }
 }
@@ -48,30 +61,48 @@ impl Default for Bounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rejected;
 
+/// What one user has of everything.
 #[derive(Debug)]
-struct Share {
+pub(crate) struct Share {
     places: Arc<Semaphore>,
     watches: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+    line: Arc<Semaphore>,
     waiting: AtomicUsize,
+    /// What its answers hold.
+    account: Arc<Account>,
+}
+
+/// What is remembered of a user: what it is charged outlives its requests.
+#[derive(Debug)]
+struct Known {
+    share: Weak<Share>,
+    account: Weak<Account>,
 }
 
 /// Hands out places.
 #[derive(Debug)]
 pub(crate) struct Fairness {
     bounds: Bounds,
+    ledger: Arc<Ledger>,
+    exempt: Arc<Account>,
     total: Semaphore,
     watches: Arc<Semaphore>,
-    users: Mutex<HashMap<String, Weak<Share>>>,
+    long: Arc<Semaphore>,
+    users: Mutex<HashMap<String, Known>>,
     rejected: AtomicUsize,
 }
 
-/// A user's place, held until the request is answered.
+/// A user's place, held until the answer is sent.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     fairness: &'a Fairness,
     /// None: this user is not counted.
-    _held: Option<(OwnedSemaphorePermit, Arc<Share>)>,
+    held: Option<HeldPlace>,
 }
+
+/// A user's place apart from what hands it out.
+pub(crate) type HeldPlace = (OwnedSemaphorePermit, Arc<Share>);
 
 /// An open watch.
 #[derive(Debug)]
@@ -80,10 +111,13 @@ pub(crate) struct WatchPlace {
 }
 
 impl Fairness {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds, ledger: Arc<Ledger>) -> Self {
         Self {
+            exempt: ledger.open_exempt(),
+            ledger,
             total: Semaphore::new(bounds.total),
             watches: Arc::new(Semaphore::new(bounds.watches)),
+            long: Arc::new(Semaphore::new(bounds.long)),
             users: Mutex::default(),
             rejected: AtomicUsize::new(0),
             bounds,
@@ -95,14 +129,14 @@ impl Fairness {
         if is_exempt(user) {
             return Ok(Place {
                 fairness: self,
-                _held: None,
+                held: None,
             });
         }
-        let share = self.share_of(&user.name);
+        let share = self.share_of(user);
         if let Ok(permit) = share.places.clone().try_acquire_owned() {
             return Ok(Place {
                 fairness: self,
-                _held: Some((permit, share)),
+                held: Some((permit, share)),
             });
         }
         let waiting = Waiting::enter(&share.waiting);
@@ -114,10 +148,42 @@ impl Fairness {
         match permit {
             Ok(Ok(permit)) => Ok(Place {
                 fairness: self,
-                _held: Some((permit, share)),
+                held: Some((permit, share)),
             }),
             _ => Err(self.reject()),
         }
+    }
+
+    /// Where answers to `user` are charged.
+    pub(crate) fn account(&self, user: &UserInfo) -> Arc<Account> {
+        if is_exempt(user) {
+            return self.exempt.clone();
+        }
+        self.share_of(user).account.clone()
+    }
+
+    /// Places for steps of long work of `user`; none for who is not counted.
+    pub(crate) fn turns(&self, user: &UserInfo) -> Option<Turns> {
+        (!is_exempt(user)).then(|| self.turns_of(&self.share_of(user)))
+    }
+
+    fn turns_of(&self, share: &Share) -> Turns {
+        Turns {
+            own: share.long.clone(),
+            all: self.long.clone(),
+            line: share.line.clone(),
+            patience: self.bounds.patience,
+        }
+    }
+
+    /// How long a request waits for something to become free.
+    pub(crate) fn patience(&self) -> Duration {
+        self.bounds.patience
+    }
+
+    /// The bytes of all answers.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// A place for a watch of `user`.
@@ -125,7 +191,7 @@ impl Fairness {
         if is_exempt(user) {
             return Ok(WatchPlace { _held: None });
         }
-        let share = self.share_of(&user.name);
+        let share = self.share_of(user);
         let (Ok(own), Ok(all)) = (
             share.watches.clone().try_acquire_owned(),
             self.watches.clone().try_acquire_owned(),
@@ -142,34 +208,56 @@ impl Fairness {
         self.rejected.load(Ordering::Relaxed)
     }
 
-    fn reject(&self) -> Rejected {
+    /// Counts a request that is told to come again.
+    pub(crate) fn reject(&self) -> Rejected {
         self.rejected.fetch_add(1, Ordering::Relaxed);
         Rejected
     }
 
     /// The share of one user; forgotten when nothing of it is taken.
-    fn share_of(&self, user: &str) -> Arc<Share> {
+    fn share_of(&self, user: &UserInfo) -> Arc<Share> {
+        let name = counted_as(user);
         let mut users = self.users.lock();
-        if let Some(share) = users.get(user).and_then(Weak::upgrade) {
+        let known = users.get(name);
+        if let Some(share) = known.and_then(|known| known.share.upgrade()) {
             return share;
         }
+        let account = known.and_then(|known| known.account.upgrade());
         if users.len() > self.bounds.total {
-            users.retain(|_, share| share.strong_count() > 0);
+            users.retain(|_, known| known.share.strong_count() + known.account.strong_count() > 0);
         }
         let share = Arc::new(Share {
             places: Arc::new(Semaphore::new(self.bounds.user)),
             watches: Arc::new(Semaphore::new(self.bounds.user_watches)),
+            long: Arc::new(Semaphore::new(self.bounds.user_long)),
+            line: Arc::new(Semaphore::new(1)),
             waiting: AtomicUsize::new(0),
+            account: account.unwrap_or_else(|| self.ledger.open()),
         });
-        users.insert(user.to_owned(), Arc::downgrade(&share));
+        let known = Known {
+            share: Arc::downgrade(&share),
+            account: Arc::downgrade(&share.account),
+        };
+        users.insert(name.to_owned(), known);
         share
     }
 }
 
 impl Place<'_> {
+    /// The places for steps of long work, which are others than those of [`Self::work`]; none for who is not counted.
+    pub(crate) fn long_work(&self) -> Option<Turns> {
+        let (_, share) = self.held.as_ref()?;
+        Some(self.fairness.turns_of(share))
+    }
+
+    /// The place itself, to be held for as long as the answer is sent.
+    pub(crate) fn held(self) -> Option<HeldPlace> {
+        self.held
+    }
+
     /// Waits for a place among all, once the body is there.
     pub(crate) async fn work(&self) -> Result<Option<SemaphorePermit<'_>>, Rejected> {
-        if self._held.is_none() {
+        if self.held.is_none() {
             return Ok(None);
         }
         match tokio::time::timeout(self.fairness.bounds.patience, self.fairness.total.acquire()).await {
@@ -182,6 +270,15 @@ impl Place<'_> {
 /// An administrator is let in always: who is to end a stampede must not wait behind it.
 fn is_exempt(user: &UserInfo) -> bool {
     user.groups.iter().any(|group| group == MASTERS)
+}
+
+/// The name that a user's requests are counted under: of a ServiceAccount, all but its own name.
+fn counted_as(user: &UserInfo) -> &str {
+    let account = user.name.strip_prefix(SERVICE_ACCOUNT_PREFIX);
+    match account.and_then(|account| account.split_once(':')) {
+        Some((_, name)) => user.name.strip_suffix(name).unwrap_or(&user.name),
+        None => &user.name,
+    }
 }
 
 struct Waiting<'a> {
@@ -214,14 +311,20 @@ mod tests {
     }
 
     fn small() -> Fairness {
-        Fairness::new(Bounds {
+        bounded(Bounds {
             total: 3,
             user: 2,
             waiting: 1,
             patience: Duration::from_millis(20),
             watches: 3,
             user_watches: 2,
+            long: 2,
+            user_long: 1,
         })
+    }
+
+    fn bounded(bounds: Bounds) -> Fairness {
+        Fairness::new(bounds, Ledger::new(1000, 1000))
     }
 
     #[tokio::test]
@@ -238,7 +341,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_too_many_is_told_at_once() {
-        let fairness = Fairness::new(Bounds {
+        let fairness = bounded(Bounds {
             patience: Duration::from_secs(3600),
             ..small().bounds
         });
@@ -262,6 +365,57 @@ mod tests {
             places.push(fairness.place(&admin).await.expect("a place"));
             fairness.watch(&admin).expect("a watch");
         }
+    }
+
+    #[tokio::test]
+    async fn accounts_of_one_namespace_have_one_share() {
+        let fairness = small();
+        let account = |namespace: &str, name: &str| UserInfo::service_account(namespace, name, "");
+        let _first = fairness.place(&account("a", "x")).await.expect("a place");
+        let _second = fairness.place(&account("a", "y")).await.expect("a place");
+        assert!(
+            fairness.place(&account("a", "z")).await.is_err(),
+            "a third name, and no third place"
+        );
+        fairness.place(&account("ab", "x")).await.expect("another namespace's");
+        assert!(
+            fairness
+                .watch(&account("a", "x"))
+                .is_ok_and(|_first| fairness.watch(&account("a", "y")).is_ok())
+        );
+        // Who is only called like one is not one.
+        let name = |name: &str| counted_as(&user(name)).to_owned();
+        assert_eq!(name("system:serviceaccount:a:x"), "system:serviceaccount:a:");
+        assert_eq!(name("system:serviceaccount:a"), "system:serviceaccount:a");
+        assert_eq!(name("somebody"), "somebody");
+    }
+
+    #[tokio::test]
+    async fn long_work_has_places_of_its_own() {
+        let fairness = small();
+        let place = fairness.place(&user("greedy")).await.expect("a place");
+        let turns = place.long_work().expect("who is counted has turns");
+        let _own = turns.own.try_acquire().expect("the user's one");
+        let _all = turns.all.try_acquire().expect("one of two");
+        let second = fairness.place(&user("greedy")).await.expect("a place");
+        assert!(second.long_work().is_some_and(|turns| turns.own.try_acquire().is_err()));
+        let other = fairness.place(&user("other")).await.expect("a place");
+        let turns = other.long_work().expect("turns");
+        assert!(turns.own.try_acquire().is_ok() && turns.all.try_acquire().is_ok());
+        assert!(other.work().await.expect("a place for work").is_some());
+        let mut admin = user("admin");
+        admin.ensure_group(MASTERS);
+        assert!(fairness.place(&admin).await.expect("a place").long_work().is_none());
+    }
+
+    #[test]
+    fn what_a_user_is_charged_outlives_its_requests() {
+        let fairness = small();
+        let charge = fairness.account(&user("a")).try_charge(10);
+        assert!(fairness.account(&user("b")).try_charge(10).is_none(), "all is held");
+        assert!(fairness.account(&user("a")).try_charge(10).is_none());
+        drop(charge);
+        assert!(fairness.account(&user("a")).try_charge(10).is_some());
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod access;
 mod admission;
+mod answers;
 pub mod audit;
 pub mod authentication;
 pub mod authorization;
@@ -24,7 +25,9 @@ mod definitions;
 mod expressions;
 mod fairness;
 mod http;
+mod json_patch;
 mod kinds;
+mod long_work;
 mod metrics;
 mod openapi_v2;
 pub mod protobuf;
@@ -37,11 +40,13 @@ mod service;
 pub mod strategic;
 mod strategy;
 mod streams;
+mod surroundings;
 pub mod table;
 mod webhook_client;
 mod yaml;
 
 pub use admission::OPTIONAL_PLUGINS;
+pub use answers::AnswerBounds;
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};
 pub use registry::{Answer, DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, Sent, View};
@@ -49,3 +54,4 @@ pub use routes::{BACKUP_PATH, VERSION};
 pub use server::{Config, Server, ServerError};
 pub use service::{ApiService, path_segments};
 pub use strategy::{InvalidRange, ServiceRange};
+pub use surroundings::Counter;

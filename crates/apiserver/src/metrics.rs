@@ -15,6 +15,7 @@ use crate::fairness::Fairness;
 use crate::http::{Body, RequestInfo, respond};
 use crate::registry::Registry;
 use crate::routes::version;
+use crate::surroundings::Surroundings;
 
 /// The upper ends of the buckets of durations, in seconds: as the real server has them.
 const BUCKETS: [f64; 23] = [
@@ -236,7 +237,12 @@ impl Metrics {
     }
 
     /// The answer to `/metrics`.
-    pub(crate) fn serve(&self, registry: &Registry, fairness: &Fairness) -> Response<Body> {
+    pub(crate) fn serve(
+        &self,
+        registry: &Registry,
+        fairness: &Fairness,
+        surroundings: &Surroundings,
+    ) -> Response<Body> {
         let mut out = String::new();
         self.write_requests(&mut out);
         let [reading, writing] = &self.in_flight;
@@ -258,7 +264,16 @@ impl Metrics {
             "counter",
             rejected,
         );
+        let (held, exempt) = fairness.ledger().held();
+        let held = [
+            ("bounded=\"true\"".to_owned(), held),
+            ("bounded=\"false\"".to_owned(), exempt),
+        ];
+        family(&mut out, "tenure_answer_bytes", "gauge", held);
         write_store(&mut out, registry);
+        for (name, count) in surroundings.counters() {
+            family(&mut out, name, "counter", [(String::new(), count)]);
+        }
         let build = format!(
             "git_version=\"{}\",major=\"{}\",minor=\"{}\",platform=\"{}\"",
             version::GIT_VERSION,
@@ -368,6 +383,8 @@ fn write_store(out: &mut String, registry: &Registry) {
         .map(|((group, plural), count)| (joined(group, plural), *count));
     family(out, "apiserver_storage_objects", "gauge", stored);
     let whole = |value: u64| [(String::new(), value)];
+    let writable = u64::from(store.writable().is_ok());
+    family(out, "tenure_store_writable", "gauge", whole(writable));
     family(out, "tenure_store_objects", "gauge", whole(snapshot.len() as u64));
     family(out, "tenure_store_object_bytes", "gauge", whole(bytes as u64));
     family(out, "tenure_store_revision", "counter", whole(snapshot.revision()));

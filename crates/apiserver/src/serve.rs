@@ -106,6 +106,8 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
+        // Pieces of an answer stay themselves until they are written, and are given back one by one.
+        .writev(true)
         .max_buf_size(HEADERS as usize);
     builder
         .http2()
@@ -138,6 +140,10 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
             }
         }
         () = activity.evicted.cancelled() => return,
+        () = activity.unread.stalled(shared.answers.patience, shared.fairness.ledger()) => {
+            tracing::debug!("a connection is cut whose client doesn't read");
+            return;
+        }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended badly");

@@ -9,6 +9,7 @@ use tenure_store::{Limits, OpenError, Store};
 use tokio::net::TcpListener;
 
 use crate::access::{Gate, Peer};
+use crate::answers::AnswerBounds;
 use crate::audit::{Audit, LogConfig};
 use crate::authentication::{Authenticator, CertificateError, KeyError, Lookup, ServiceAccountTokens};
 use crate::catalog::Catalog;
@@ -17,6 +18,7 @@ use crate::http::ApiError;
 use crate::registry::Registry;
 use crate::service::{ApiService, Shared};
 use crate::strategy::ServiceRange;
+use crate::surroundings::{Counter, Surroundings};
 use crate::{bootstrap, controllers, definitions, serve};
 
 /// The issuer of ServiceAccount tokens: what Pods call the API server.
@@ -32,6 +34,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Names and addresses, beside those of the loopback, that clients call this server by.
     pub names: Vec<String>,
+    /// The address that clients are told, in the network and in the cluster; else the one that is listened on.
+    pub advertised: Option<std::net::IpAddr>,
     /// Whether stored workloads are reported as rolled out, as nothing runs them.
     pub workload_status: bool,
     /// Whether the built-in controllers run: the garbage collector, the one that empties deleted namespaces, and the others
@@ -45,8 +49,12 @@ pub struct Config {
     pub services: ServiceRange,
     /// Rules of admission that are left out, of [`crate::OPTIONAL_PLUGINS`].
     pub left_out_plugins: Vec<String>,
+    /// How much of answers may be on its way out at once.
+    pub answers: AnswerBounds,
     /// The audit policy and where events go; nothing is audited without.
     pub audit: Option<(PathBuf, LogConfig)>,
+    /// What the program around the server counts, for `/metrics`.
+    pub counters: Vec<Counter>,
 }
 
 impl Config {
@@ -56,13 +64,16 @@ impl Config {
         Self {
             data_dir: data_dir.into(),
             names: Vec::new(),
+            advertised: None,
             workload_status: false,
             controllers: true,
             provided: ProvidedFiles::default(),
             issuer: ISSUER.to_owned(),
             services: ServiceRange::default(),
             left_out_plugins: Vec::new(),
+            answers: AnswerBounds::default(),
             audit: None,
+            counters: Vec::new(),
         }
     }
 }
@@ -98,6 +109,7 @@ pub enum ServerError {
 pub struct Server {
     shared: Arc<Shared>,
     authority: Arc<Authority>,
+    advertised: Option<std::net::IpAddr>,
     /// Where the admin's kubeconfig was written, and for which address.
     kubeconfig: Arc<parking_lot::Mutex<Option<(PathBuf, SocketAddr)>>>,
     controllers: Arc<tokio::sync::Mutex<Option<tokio::task::JoinHandle<()>>>>,
@@ -131,7 +143,9 @@ impl Server {
         bootstrap::run(&registry).await.map_err(ServerError::Bootstrap)?;
         registry.admission().leave_out(config.left_out_plugins);
         registry.admission().open();
-        let shared = Arc::new(Shared::new(registry, gate, audit));
+        registry.held().bound(config.answers.old_bytes);
+        let surroundings = Surroundings::new(config.counters);
+        let shared = Arc::new(Shared::new(registry, gate, audit, config.answers, surroundings));
         definitions::start_cleanup(shared.registry.clone(), shared.shutdown.clone());
         let settings = controllers::Settings {
             ca_pem: authority.ca_pem().to_owned(),
@@ -143,6 +157,7 @@ impl Server {
         Ok(Self {
             shared,
             authority: Arc::new(authority),
+            advertised: config.advertised,
             kubeconfig: Arc::default(),
             controllers: Arc::new(tokio::sync::Mutex::new(Some(controllers))),
         })
@@ -166,7 +181,10 @@ impl Server {
     /// # Errors
     /// When the socket or TLS fails; what a single connection does wrong ends only that connection.
     pub async fn serve(&self, listener: TcpListener) -> Result<(), ServerError> {
-        let address = listener.local_addr().map_err(ServerError::Listener)?;
+        let mut address = listener.local_addr().map_err(ServerError::Listener)?;
+        if let Some(advertised) = self.advertised {
+            address.set_ip(advertised);
+        }
         self.shared.address.write().clone_from(&address.to_string());
         self.advertise(address).await;
         let clients = self.authority.client_certificates()?;
@@ -233,6 +251,11 @@ impl Server {
         self.authority.write_kubeconfig(path, &format!("https://{address}"))?;
         *self.kubeconfig.lock() = Some((path.to_owned(), address));
         Ok(())
+    }
+
+    /// `/readyz` passes only while `passes` says so, too. It must answer at once.
+    pub fn add_ready_check(&self, name: &'static str, passes: impl Fn() -> bool + Send + Sync + 'static) {
+        self.shared.surroundings.add_check(name, Arc::new(passes));
     }
 
     /// The CA's certificate in PEM.

@@ -6,23 +6,29 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Request, Response};
+use http_body::Body as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::access::{Gate, Peer, attributes};
+use crate::answers::{self, Account, AnswerBounds, Charge, Ledger, Route};
 use crate::audit::{Arrival, Audit, Trail};
+use crate::authentication::UserInfo;
 use crate::connections::Activity;
-use crate::fairness::{Bounds, Fairness, Rejected};
+use crate::fairness::{Bounds, Fairness, HeldPlace, Place, Rejected};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, body, respond};
+use crate::long_work::{self, Deadline, Ended, Stopped, Within};
 use crate::metrics::{Counted, Metrics};
 use crate::registry::{Registry, Warnings};
 use crate::routes;
+use crate::streams::StreamEnd;
+use crate::surroundings::Surroundings;
 
 /// How long a request's body may take to arrive.
 const BODY: Duration = Duration::from_secs(30);
@@ -40,9 +46,12 @@ pub(crate) struct Shared {
     pub(crate) shutdown: CancellationToken,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) fairness: Fairness,
+    pub(crate) answers: AnswerBounds,
     pub(crate) audit: Option<Arc<Audit>>,
     /// Where clients in the network find this server, `host:port`, once it is known.
     pub(crate) address: parking_lot::RwLock<String>,
+    /// What the program around this server tells.
+    pub(crate) surroundings: Surroundings,
 }
 
 impl std::fmt::Debug for Shared {
@@ -59,15 +68,24 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(registry: Registry, gate: Gate, audit: Option<Audit>) -> Self {
+    pub(crate) fn new(
+        registry: Registry,
+        gate: Gate,
+        audit: Option<Audit>,
+        answers: AnswerBounds,
+        surroundings: Surroundings,
+    ) -> Self {
+        let ledger = Ledger::new(answers.user_bytes, answers.total_bytes);
         Self {
             registry,
             gate: Arc::new(gate),
             shutdown: CancellationToken::new(),
             metrics: Arc::default(),
-            fairness: Fairness::new(Bounds::default()),
+            fairness: Fairness::new(Bounds::default(), ledger),
+            answers,
             audit: audit.map(Arc::new),
             address: parking_lot::RwLock::default(),
+            surroundings,
         }
     }
 }
@@ -101,9 +119,32 @@ impl From<Rejected> for Refused {
     }
 }
 
+/// What a request holds until its answer is sent, and where that is charged; nothing as long as nobody knows who asks.
+#[derive(Default)]
+struct Holding {
+    account: Option<Arc<Account>>,
+    place: Option<HeldPlace>,
+}
+
 /// What is said of a fault of ours.
 fn fault() -> ApiError {
     ApiError::internal("the request could not be answered; the server's log says why")
+}
+
+/// What is said of a request that was ended.
+fn went_too_far(ended: Ended) -> ApiError {
+    match ended {
+        Ended::OutOfTime => ApiError::new(
+            504,
+            "Timeout",
+            "Timeout: request did not complete within the allotted timeout",
+        ),
+        Ended::SaidTooMuch => ApiError::new(
+            422,
+            "Invalid",
+            "there is more wrong with this object than can be told: what is said of it would be larger than a request may be",
+        ),
+    }
 }
 
 /// The name that the client gave its request, if it is one, else a new one.
@@ -117,6 +158,11 @@ fn audit_id(headers: &http::HeaderMap) -> HeaderValue {
     }
     let new = uuid::Uuid::new_v4().to_string();
     HeaderValue::try_from(new).unwrap_or(HeaderValue::from_static("none"))
+}
+
+/// Whether a request changes nothing, so that it may as well come again.
+fn is_repeatable(info: &RequestInfo) -> bool {
+    matches!(info.verb.as_str(), "get" | "head" | "list" | "watch")
 }
 
 fn is_apply(headers: &http::HeaderMap) -> bool {
@@ -148,7 +194,7 @@ impl ApiService {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: std::fmt::Display,
     {
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         let running = self.activity.as_ref().map(Activity::request);
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
@@ -169,9 +215,13 @@ impl ApiService {
         };
         let trail = Trail::begin(self.shared.audit.as_ref(), &arrival);
         let ending = trail.guard();
-        let answering = self.answer(counted, query, &arrival, body, (&warnings, &trail));
+        let mut holding = Holding::default();
+        let answering = self.answer(counted, query, &arrival, body, (&warnings, &trail), &mut holding);
         let answering = std::panic::AssertUnwindSafe(answering).catch_unwind();
-        let answer = answering.await.unwrap_or_else(|_| {
+        let answer = answering.await.unwrap_or_else(|payload| {
+            if let Some(ended) = payload.downcast_ref::<Ended>() {
+                return Err(Refused::Status(went_too_far(*ended)));
+            }
             // A fault of ours ends this request, not the connection that others share.
             trail.panicked(&fault());
             Err(Refused::Status(fault()))
@@ -193,8 +243,27 @@ impl ApiService {
                 respond::error(&error)
             }
         };
+        let account = holding.account.take();
+        let account = account.unwrap_or_else(|| self.shared.fairness.account(&UserInfo::anonymous()));
+        let prepaid = response.extensions_mut().remove::<Arc<Charge>>();
+        // Of an answer that is made while it is sent, there is no more than one piece at first, and nothing of a watch.
+        let bytes = response.body().size_hint().exact();
+        let bytes = bytes.map_or(answers::PIECE, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX / 2));
+        let charge = match prepaid {
+            Some(prepaid) => Some(prepaid),
+            None if bytes == 0 || info.verb == "watch" && response.status().is_success() => None,
+            None => {
+                let charge = account.charge_within(bytes, self.shared.fairness.patience()).await;
+                if charge.is_none() && is_repeatable(&info) {
+                    response = respond::too_many_requests();
+                }
+                // What a write came to is told in any case.
+                Some(Arc::new(charge.unwrap_or_else(|| account.charge(bytes))))
+            }
+        };
         respond::warn(&mut response, &warnings.lock());
         let mut response = trail.answered(response, info.verb == "watch", ending).await;
+        respond::suit(&mut response, &parts.method);
         let (code, took) = (response.status().as_u16(), started.elapsed());
         tracing::debug!(
             code,
@@ -208,10 +277,11 @@ impl ApiService {
         audit_id.set_sensitive(true);
         response.headers_mut().insert(AUDIT_ID, audit_id);
         self.shared.metrics.count(counted, code, took);
-        match running {
-            Some(running) => body::holding(response, running),
-            None => response,
-        }
+        let route = match &self.activity {
+            Some(activity) => Route::Connection(activity.unread.clone(), StreamEnd::of_this_stream()),
+            None => Route::Process,
+        };
+        answers::send(response, account, charge, &route, (running, holding.place))
     }
 
     async fn answer<B>(
@@ -221,6 +291,7 @@ impl ApiService {
         arrival: &Arrival<'_>,
         request_body: B,
         (warnings, trail): (&Warnings, &Trail),
+        holding: &mut Holding,
     ) -> Result<Response<Body>, Refused>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -238,8 +309,19 @@ impl ApiService {
             activity.authenticated(&caller);
         }
         let user = shared.gate.admit(caller, headers, &attributes, trail)?;
+        let account = shared.fairness.account(&user);
+        holding.account = Some(account.clone());
         if !info.is_resource {
-            return Ok(self.answer_path(info, &query, headers));
+            if !info.path.starts_with("/openapi/") {
+                return Ok(self.answer_path(info, &query, headers));
+            }
+            // What describes all kinds is unpacked and written for whoever asks.
+            let place = shared.fairness.place(&user).await?;
+            let (service, info, headers) = (self.clone(), info.clone(), headers.clone());
+            let describing = async move { service.answer_path(&info, &query, &headers) };
+            let described = self.run_long(describing, &place).await;
+            holding.place = place.held();
+            return described;
         }
         let request = routes::ObjectRequest {
             registry: registry.clone(),
@@ -247,10 +329,15 @@ impl ApiService {
             info: info.clone(),
             query,
             headers: headers.clone(),
-            user,
             shutdown: shared.shutdown.clone(),
             warnings: warnings.clone(),
             trail: trail.clone(),
+            turns: match info.verb.as_str() {
+                "list" | "watch" | "deletecollection" => shared.fairness.turns(&user),
+                _ => None,
+            },
+            account,
+            user,
         };
         if info.verb == "watch" {
             let place = shared.fairness.watch(&request.user)?;
@@ -264,29 +351,58 @@ impl ApiService {
         let bytes = tokio::time::timeout(BODY, body::read(request_body))
             .await
             .map_err(|_| ApiError::new(408, "Timeout", "the request's body did not arrive in time"))??;
+        let served = self.serve(request, bytes, &place).await;
+        holding.place = place.held();
+        served
+    }
+
+    /// Answers a request about objects, whose body is there.
+    async fn serve(
+        &self,
+        request: routes::ObjectRequest,
+        bytes: Bytes,
+        place: &Place<'_>,
+    ) -> Result<Response<Body>, Refused> {
+        let is_list = request.info.verb == "list";
+        let is_long = long_work::is_long(&request.registry, &request.info, &request.headers, &bytes);
+        let serving = async move { routes::serve_objects(&request, bytes).await };
+        if is_long {
+            return self.run_long(serving, place).await?.map_err(Refused::Status);
+        }
         let _working = place.work().await?;
-        let long = matches!(info.verb.as_str(), "list" | "deletecollection");
         let serving = async move {
-            if !long {
-                return routes::serve_objects(&request, bytes).await;
+            let serving = Within::new(Deadline::new(Instant::now() + REQUEST), serving);
+            if !is_list {
+                return serving.await;
             }
             // What may take long must not hold up the other streams of its connection.
-            let task = tokio::spawn(async move { routes::serve_objects(&request, bytes).await });
-            match AbortOnDropHandle::new(task).await {
+            match AbortOnDropHandle::new(tokio::spawn(serving)).await {
                 Ok(answer) => answer,
-                Err(_) => Err(fault()),
+                Err(failed) => match failed.try_into_panic() {
+                    Ok(payload) => std::panic::resume_unwind(payload),
+                    Err(_) => Err(fault()),
+                },
             }
         };
         tokio::time::timeout(REQUEST, serving)
             .await
-            .map_err(|_| {
-                ApiError::new(
-                    504,
-                    "Timeout",
-                    "Timeout: request did not complete within the allotted timeout",
-                )
-            })?
+            .map_err(|_| went_too_far(Ended::OutOfTime))?
             .map_err(Refused::Status)
+    }
+
+    /// Carries on what may compute for long elsewhere, within its user's share.
+    async fn run_long<F>(&self, work: F, place: &Place<'_>) -> Result<F::Output, Refused>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let working = long_work::run(place.long_work(), Deadline::new(Instant::now() + REQUEST), work);
+        match tokio::time::timeout(REQUEST, working).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(Stopped::NoTurn)) => Err(self.shared.fairness.reject().into()),
+            Ok(Err(Stopped::Ended(ended))) => Err(went_too_far(ended).into()),
+            Err(_) => Err(went_too_far(Ended::OutOfTime).into()),
+        }
     }
 
     fn answer_path(&self, info: &RequestInfo, query: &Query, headers: &http::HeaderMap) -> Response<Body> {
@@ -333,7 +449,11 @@ const PATHS: [(&str, AnswersPath); 11] = [
     }),
     ("metrics", |service, _, _, _| {
         let shared = &service.shared;
-        Some(shared.metrics.serve(&shared.registry, &shared.fairness))
+        Some(
+            shared
+                .metrics
+                .serve(&shared.registry, &shared.fairness, &shared.surroundings),
+        )
     }),
     ("tenure", |service, path, _, _| {
         (path == routes::BACKUP_PATH).then(|| routes::serve_backup(&service.shared.registry))
@@ -349,7 +469,8 @@ pub fn path_segments() -> impl Iterator<Item = &'static str> {
 
 fn health(service: &ApiService, path: &str, query: &Query, _: &http::HeaderMap) -> Option<Response<Body>> {
     let shared = &service.shared;
-    routes::serve_health(path, query, &shared.registry, shared.shutdown.is_cancelled())
+    let checks = shared.surroundings.checks();
+    routes::serve_health(path, query, &shared.registry, shared.shutdown.is_cancelled(), checks)
 }
 
 fn discovery(service: &ApiService, path: &str, _: &Query, headers: &http::HeaderMap) -> Option<Response<Body>> {
@@ -375,3 +496,6 @@ where
         Box::pin(async move { Ok(service.handle(request).await) })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,14 +5,16 @@
 //! connection for its answer. And what many watches of a connection have to say about one change goes out as one piece.
 //! What takes long gives itself a task (see `service`).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, BufWriter, ReadBuf};
 
@@ -34,17 +36,77 @@ where
 thread_local! {
     /// How many streams this thread has polled: it tells whether a look at the set found any.
     static POLLS: Cell<u64> = const { Cell::new(0) };
+    /// The stream that this thread polls, for who wants to be able to end it.
+    static POLLED: RefCell<Polled> = const { RefCell::new(Polled::None) };
 }
 
-/// A stream that is counted when it is polled.
-struct Counted(Stream);
+enum Polled {
+    None,
+    Unnamed,
+    Named(Arc<StreamEnd>),
+}
+
+/// A way to end one stream from elsewhere: it is dropped, and its client sees a reset.
+#[derive(Debug, Default)]
+pub(crate) struct StreamEnd {
+    over: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl StreamEnd {
+    /// Of the stream that is being polled; nothing if that is none of a connection with several.
+    pub(crate) fn of_this_stream() -> Option<Arc<Self>> {
+        POLLED.with_borrow_mut(|polled| match polled {
+            Polled::None => None,
+            Polled::Named(end) => Some(end.clone()),
+            Polled::Unnamed => {
+                let end = Arc::<Self>::default();
+                *polled = Polled::Named(end.clone());
+                Some(end)
+            }
+        })
+    }
+
+    /// Ends the stream.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+/// A stream that is counted when it is polled, and can be ended.
+struct Counted {
+    stream: Stream,
+    end: Option<Arc<StreamEnd>>,
+}
+
+impl Counted {
+    fn new(stream: Stream) -> Self {
+        Self { stream, end: None }
+    }
+}
 
 impl Future for Counted {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         POLLS.set(POLLS.get().wrapping_add(1));
-        self.0.as_mut().poll(context)
+        let this = &mut *self;
+        let polled = this.end.take().map_or(Polled::Unnamed, Polled::Named);
+        POLLED.set(polled);
+        let polled = this.stream.as_mut().poll(context);
+        if let Polled::Named(end) = POLLED.replace(Polled::None) {
+            this.end = Some(end);
+        }
+        if polled.is_pending()
+            && let Some(end) = &this.end
+        {
+            end.waker.register(context.waker());
+            if end.over.load(Ordering::Acquire) {
+                return Poll::Ready(());
+            }
+        }
+        polled
     }
 }
 
@@ -85,7 +147,9 @@ impl<C: Future> Future for Drive<'_, C> {
             if let Poll::Ready(ended) = connection.as_mut().poll(context) {
                 return Poll::Ready(ended);
             }
-            streams.running.extend(streams.opened.0.lock().drain(..).map(Counted));
+            streams
+                .running
+                .extend(streams.opened.0.lock().drain(..).map(Counted::new));
             // After a few streams the set pauses for others, and the connection would send what there is: everybody who
             // has something to say is heard first, once. What a stream sends wakes its connection, which is this task.
             for _ in 0..streams.running.len().max(1) {

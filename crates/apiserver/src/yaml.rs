@@ -1,5 +1,6 @@
 //! YAML request bodies, read as Kubernetes reads them: YAML 1.1 scalars, one document, JSON's types.
 
+use crate::long_work::checkpoint;
 use crate::schema::strict::Twice;
 use granit_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Number, Value};
@@ -8,6 +9,8 @@ use serde_json::{Map, Number, Value};
 const DEEPEST: usize = 120;
 /// Nodes that aliases may make out of few bytes.
 const MOST_NODES: usize = 200_000;
+/// Bytes of text that anchors and aliases may copy.
+const MOST_COPIED: usize = 12 * 1024 * 1024;
 
 /// The document in a body, and the keys that are in it twice. JSON is YAML, and most clients send it.
 pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
@@ -38,6 +41,7 @@ struct Builder {
     repeated: Vec<String>,
     line: usize,
     nodes: usize,
+    copied: usize,
 }
 
 enum Open {
@@ -75,8 +79,9 @@ impl Builder {
                 None => Ok(()),
             },
             Event::Alias(anchor) => {
-                let value = self.anchors.get(&anchor).cloned().ok_or("an alias has no anchor")?;
-                self.nodes += count(&value);
+                let (nodes, bytes) = extent(self.anchors.get(&anchor).ok_or("an alias has no anchor")?);
+                self.charge(nodes, bytes)?;
+                let value = self.anchors.get(&anchor).cloned().unwrap_or_default();
                 self.finish(value, 0)
             }
             _ => Ok(()),
@@ -91,12 +96,25 @@ impl Builder {
         Ok(())
     }
 
-    fn finish(&mut self, value: Value, anchor: usize) -> Result<(), String> {
-        self.nodes += 1;
+    /// Counts what is about to be made, so that it isn't if it is too much.
+    fn charge(&mut self, nodes: usize, bytes: usize) -> Result<(), String> {
+        self.nodes += nodes;
+        self.copied += bytes;
         if self.nodes > MOST_NODES {
             return Err(format!("more than {MOST_NODES} nodes"));
         }
+        if self.copied > MOST_COPIED {
+            return Err(format!("anchors and aliases of more than {MOST_COPIED} bytes"));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, value: Value, anchor: usize) -> Result<(), String> {
+        checkpoint();
+        self.charge(1, 0)?;
         if anchor != 0 {
+            let (nodes, bytes) = extent(&value);
+            self.charge(nodes, bytes)?;
             self.anchors.insert(anchor, value.clone());
         }
         match self.open.last_mut() {
@@ -117,11 +135,17 @@ impl Builder {
     }
 }
 
-fn count(value: &Value) -> usize {
+/// How many nodes a value has, and how much text.
+fn extent(value: &Value) -> (usize, usize) {
+    let add = |all: (usize, usize), one: (usize, usize)| (all.0 + one.0, all.1 + one.1);
     match value {
-        Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
-        Value::Object(map) => 1 + map.values().map(count).sum::<usize>(),
-        _ => 1,
+        Value::String(text) => (1, text.len()),
+        Value::Array(items) => items.iter().map(extent).fold((1, 0), add),
+        Value::Object(map) => {
+            let entries = map.iter().map(|(key, value)| add(extent(value), (0, key.len())));
+            entries.fold((1, 0), add)
+        }
+        _ => (1, 0),
     }
 }
 
@@ -218,6 +242,19 @@ mod tests {
         let want =
             json!({"a": 1, "b": ["x", "y", "1", true, 16, 1.5, null], "c": {"d": "e"}, "f": {"d": "e", "g": "h\n"}});
         assert_eq!(parse(text.as_bytes()).unwrap(), (want, Vec::new()));
+    }
+
+    #[test]
+    fn copies_are_counted_before_they_are_made() {
+        // Each of these would be gigabytes.
+        let text = "x".repeat(1024 * 1024);
+        let list = format!("a: &a {text}\nb: [{}]\n", "*a,".repeat(100_000));
+        assert!(parse(list.as_bytes()).unwrap_err().contains("anchors and aliases"));
+        let anchors: String = (0..100).map(|level| format!("&a{level} [")).collect();
+        let nested = format!("{anchors}{text}{}", "]".repeat(100));
+        assert!(parse(nested.as_bytes()).unwrap_err().contains("anchors and aliases"));
+        let few = format!("a: &a {text}\nb: [*a, *a]\n");
+        assert_eq!(parse(few.as_bytes()).unwrap().0["b"][1], json!(text));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Action, Attributes};
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, View};
+use crate::schema::once;
 use crate::schema::quantity::Quantity;
 use crate::schema::resources::{Resources, list, of_pod};
 
@@ -130,13 +131,7 @@ pub(super) fn validate(attributes: &Attributes<'_>, view: &View, object: &Value)
                 );
             }
         }
-        let mut once: Vec<String> = Vec::new();
-        for fault in faults {
-            if !once.contains(&fault) {
-                once.push(fault);
-            }
-        }
-        match once.as_slice() {
+        match once(faults).as_slice() {
             [] => {}
             [only] => return Err(attributes.denied(Some(object), only)),
             many => return Err(attributes.denied(Some(object), &format!("[{}]", many.join(", ")))),

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Action, Attributes};
 use crate::authentication::Lookup;
 use crate::http::ApiError;
+use crate::long_work::checkpoint;
 use crate::registry::View;
 
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
@@ -103,6 +104,7 @@ pub(super) fn validate(attributes: &Attributes<'_>, view: &View, pod: &Value) ->
 fn merged(all: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for (index, one) in all.iter().enumerate() {
+        checkpoint();
         let said = merged.iter().any(|other| covers(other, one));
         let mut later = all.iter().skip(index + 1);
         if !said && !later.any(|other| other != one && covers(other, one)) {

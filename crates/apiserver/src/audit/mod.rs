@@ -22,7 +22,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
-use http_body_util::BodyExt;
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -78,6 +79,39 @@ impl Audit {
 
 /// Bytes beyond which a successful answer is no Status.
 const STATUS: usize = 2048;
+/// Bytes beyond which an answer is not noted, as it is there nowhere as a whole; this is noted instead.
+const ANSWER: usize = 4 * 1024 * 1024;
+const TRUNCATED: &str = "audit.k8s.io/truncated";
+
+/// Reads an answer, if it has no more bytes than that, and gives it on in any case.
+async fn read_up_to(response: Response<Body>, most: usize) -> (Option<Bytes>, Response<Body>) {
+    if response.body().size_hint().lower() > most as u64 {
+        return (None, response);
+    }
+    let (head, mut rest) = response.into_parts();
+    let (mut pieces, mut size) = (Vec::new(), 0);
+    while size <= most {
+        match rest.frame().await {
+            Some(Ok(frame)) => {
+                let Ok(bytes) = frame.into_data() else { continue };
+                size += bytes.len();
+                pieces.push(bytes);
+            }
+            Some(Err(error)) => {
+                let response = Response::from_parts(head, body::broken(pieces, error));
+                return (None, response);
+            }
+            None => {
+                let whole = match pieces.as_slice() {
+                    [one] => one.clone(),
+                    several => several.concat().into(),
+                };
+                return (Some(whole.clone()), Response::from_parts(head, body::full(whole)));
+            }
+        }
+    }
+    (None, Response::from_parts(head, body::preceded(pieces, rest)))
+}
 
 /// What is noted of one request; nothing, if nothing is audited. Clones are of the same request.
 #[derive(Clone, Default)]
@@ -295,20 +329,23 @@ impl Trail {
             .is_some_and(|form| form.as_bytes().starts_with(b"application/json"));
         let mut answer = None;
         let mut response = response;
-        if is_json {
-            let (head, body) = response.into_parts();
-            let bytes = match body.collect().await {
-                Ok(body) => body.to_bytes(),
-                Err(error) => {
-                    tracing::error!(%error, "an answer could not be read for the audit log");
-                    Bytes::new()
-                }
-            };
+        // An answer that is made while it is sent is read here only as far as the policy wants it, and only so much of it.
+        let is_there = response.body().size_hint().exact().is_some();
+        let most = match (wanted, is_there && !code.is_success()) {
+            (true, _) => ANSWER,
             // Whatever is a Status is noted at every level, and each is small.
-            if wanted || !code.is_success() || bytes.len() <= STATUS {
-                answer = serde_json::from_slice::<Value>(&bytes).ok();
+            (false, true) => ANSWER,
+            (false, false) if is_there => STATUS,
+            (false, false) => 0,
+        };
+        if is_json && most > 0 {
+            let read;
+            (read, response) = read_up_to(response, most).await;
+            match read {
+                Some(bytes) => answer = serde_json::from_slice::<Value>(&bytes).ok(),
+                None if wanted => this.noted.lock().cut_short(),
+                None => {}
             }
-            response = Response::from_parts(head, body::full(bytes));
         }
         let mut noted = this.noted.lock();
         if let Some(answer) = answer {
@@ -394,6 +431,12 @@ impl Noted {
         } else {
             value
         }
+    }
+
+    /// The answer is too long to be noted.
+    fn cut_short(&mut self) {
+        let annotations = &mut self.event.annotations;
+        annotations.insert(TRUNCATED.to_owned(), "true".to_owned());
     }
 
     fn take_answer(&mut self, answer: Value) {

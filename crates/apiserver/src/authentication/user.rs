@@ -20,7 +20,8 @@ pub const NODES: &str = "system:nodes";
 /// The extra key under which the credential that was used is named (KEP-4193).
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+/// What the user name of every ServiceAccount begins with.
+pub(crate) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 const NODE_PREFIX: &str = "system:node:";
 
 /// Who a request comes from, as authorization, admission and audit see it.

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use super::rules::{PolicyRule, path_matches};
+use crate::long_work::checkpoint;
 
 /// From how many single rights on a write is refused instead of compared: the lists of one rule multiply, and a
 /// request of a few kilobytes could keep a processor busy for hours.
@@ -31,7 +32,12 @@ pub(super) fn missing(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyR
     wanted
         .iter()
         .flat_map(break_down)
-        .filter(|right| !held.iter().any(|rule| covers(rule, right)))
+        .filter(|right| {
+            !held.iter().any(|rule| {
+                checkpoint();
+                covers(rule, right)
+            })
+        })
         .collect()
 }
 

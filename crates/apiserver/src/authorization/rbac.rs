@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -203,13 +204,16 @@ impl Source<'_> {
     }
 }
 
-/// All roles and bindings of a cluster.
+/// The rules of one role.
+type Rules = Arc<Vec<PolicyRule>>;
+
+/// All roles and bindings of a cluster. A copy shares all that is not changed later.
 #[derive(Debug, Default, Clone)]
 pub struct Rbac {
-    cluster_roles: HashMap<String, Vec<PolicyRule>>,
-    roles: HashMap<String, HashMap<String, Vec<PolicyRule>>>,
-    cluster_bindings: Bindings,
-    bindings: HashMap<String, Bindings>,
+    cluster_roles: imbl::HashMap<String, Rules>,
+    roles: imbl::HashMap<String, Arc<HashMap<String, Rules>>>,
+    cluster_bindings: Arc<Bindings>,
+    bindings: imbl::HashMap<String, Arc<Bindings>>,
 }
 
 impl Rbac {
@@ -220,22 +224,19 @@ impl Rbac {
         let namespace = text("/metadata/namespace");
         match kind {
             RbacKind::ClusterRole => {
-                self.cluster_roles.insert(name.to_owned(), PolicyRule::of_role(object));
+                let rules = Arc::new(PolicyRule::of_role(object));
+                self.cluster_roles.insert(name.to_owned(), rules);
             }
             RbacKind::Role => {
-                self.roles
-                    .entry(namespace.to_owned())
-                    .or_default()
-                    .insert(name.to_owned(), PolicyRule::of_role(object));
+                let roles = self.roles.entry(namespace.to_owned()).or_default();
+                Arc::make_mut(roles).insert(name.to_owned(), Arc::new(PolicyRule::of_role(object)));
             }
             RbacKind::ClusterRoleBinding => {
-                self.cluster_bindings.insert("", name, binding_of(object));
+                Arc::make_mut(&mut self.cluster_bindings).insert("", name, binding_of(object));
             }
             RbacKind::RoleBinding => {
-                self.bindings
-                    .entry(namespace.to_owned())
-                    .or_default()
-                    .insert(namespace, name, binding_of(object));
+                let bindings = self.bindings.entry(namespace.to_owned()).or_default();
+                Arc::make_mut(bindings).insert(namespace, name, binding_of(object));
             }
         }
     }
@@ -248,15 +249,17 @@ impl Rbac {
             }
             RbacKind::Role => {
                 if let Some(roles) = self.roles.get_mut(namespace) {
+                    let roles = Arc::make_mut(roles);
                     roles.remove(name);
                     if roles.is_empty() {
                         self.roles.remove(namespace);
                     }
                 }
             }
-            RbacKind::ClusterRoleBinding => self.cluster_bindings.remove("", name),
+            RbacKind::ClusterRoleBinding => Arc::make_mut(&mut self.cluster_bindings).remove("", name),
             RbacKind::RoleBinding => {
                 if let Some(bindings) = self.bindings.get_mut(namespace) {
+                    let bindings = Arc::make_mut(bindings);
                     bindings.remove(namespace, name);
                     if bindings.by_name.is_empty() {
                         self.bindings.remove(namespace);
@@ -302,7 +305,7 @@ impl Rbac {
             "Role" => self.roles.get(namespace).and_then(|roles| roles.get(&role.name)),
             _ => None,
         }
-        .map(Vec::as_slice)
+        .map(|rules| rules.as_slice())
     }
 
     /// Shows `visitor` every rule that holds for `user`, and every role that a binding of the user's misses.
@@ -317,6 +320,7 @@ impl Rbac {
             .flatten()
             .map(|bindings| (namespace, bindings));
         for (scope, bindings) in std::iter::once(("", &self.cluster_bindings)).chain(local) {
+            let bindings: &Bindings = bindings;
             for name in bindings.of(user) {
                 let Some((name, binding)) = bindings.by_name.get_key_value(name) else {
                     continue;

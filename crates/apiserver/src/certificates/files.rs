@@ -6,9 +6,13 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Creates `directory` and its parents, itself for the owner only.
+/// Creates `directory` and its parents, itself for the owner only, even if it is there already.
 pub(super) fn private_directory(directory: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    if fs::metadata(directory)?.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
 }
 
 /// Puts `content` at `path` with `mode`: a reader sees the old file or the new one, also after a crash.

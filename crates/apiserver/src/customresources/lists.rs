@@ -1,9 +1,12 @@
 //! Lists that are sets or maps: items told apart, duplicates refused, old items found again.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use super::structural::{Additional, ListType, Node};
-use super::values::child;
+use super::values::{at_item, child};
+use crate::long_work::checkpoint;
 use crate::schema::FieldError;
 
 /// Complains about duplicates in sets and maps, at any depth.
@@ -22,7 +25,7 @@ pub(super) fn check(node: &Node, value: &Value, path: &str, errors: &mut Vec<Fie
             duplicates(node, items, path, errors);
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter().enumerate() {
-                    check(inner, item, &format!("{path}[{index}]"), errors);
+                    check(inner, item, &at_item(path, index), errors);
                 }
             }
         }
@@ -35,21 +38,20 @@ fn duplicates(node: &Node, items: &[Value], path: &str, errors: &mut Vec<FieldEr
     if !map && node.list_type != Some(ListType::Set) {
         return;
     }
-    let mut seen: Vec<Value> = Vec::new();
+    let mut seen: HashSet<Value> = HashSet::new();
     for (index, item) in items.iter().enumerate() {
+        checkpoint();
         let identity = match item {
             Value::Object(_) if map => key(node, item),
             _ if map => {
                 let detail = "must be an object for an array of list-type map";
-                errors.push(FieldError::invalid(format!("{path}[{index}]"), item.clone(), detail));
+                errors.push(FieldError::invalid(at_item(path, index), item.clone(), detail));
                 continue;
             }
             _ => item.clone(),
         };
-        if seen.contains(&identity) {
-            errors.push(FieldError::duplicate(format!("{path}[{index}]"), identity));
-        } else {
-            seen.push(identity);
+        if let Some(twice) = seen.replace(identity) {
+            errors.push(FieldError::duplicate(at_item(path, index), twice));
         }
     }
 }
@@ -63,11 +65,26 @@ fn key(node: &Node, item: &Value) -> Value {
     Value::Object(keys)
 }
 
-/// The old item with the same keys.
-pub(super) fn correlated<'a>(node: &Node, item: &Value, old: &'a Value) -> Option<&'a Value> {
-    if node.list_type != Some(ListType::Map) {
-        return None;
+/// The items of an old list by their keys, if they have some; of several with the same, the first.
+pub(super) struct Correlated<'a>(HashMap<Value, &'a Value>);
+
+impl<'a> Correlated<'a> {
+    pub(super) fn of(node: &Node, old: Option<&'a Value>) -> Self {
+        let mut by_key = HashMap::new();
+        if node.list_type == Some(ListType::Map) {
+            for item in old.and_then(Value::as_array).into_iter().flatten() {
+                checkpoint();
+                by_key.entry(key(node, item)).or_insert(item);
+            }
+        }
+        Self(by_key)
     }
-    let wanted = key(node, item);
-    old.as_array()?.iter().find(|known| key(node, known) == wanted)
+
+    /// The old item with the same keys.
+    pub(super) fn find(&self, node: &Node, item: &Value) -> Option<&'a Value> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&key(node, item)).copied()
+    }
 }

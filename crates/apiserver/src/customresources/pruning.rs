@@ -1,9 +1,14 @@
 //! Dropping what a structural schema does not know, and naming it for strict decoding.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::structural::{Additional, Node};
+use super::values::{at_item, child};
+use crate::long_work::checkpoint;
 use crate::schema::BuiltinSchemas;
+use crate::schema::strict::Faults;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
@@ -13,40 +18,32 @@ pub(super) fn prune_object(root: &Node, object: &mut Map<String, Value>, unknown
         .iter()
         .filter_map(|field| object.remove_entry(*field))
         .collect();
-    let mut later = Vec::new();
-    fields(root, object, "", unknown, &mut later);
+    let (mut first, mut later) = (Faults::default(), Faults::default());
+    fields(root, object, "", &mut first, &mut later);
     // What embedded objects' metadata does not have is told last.
-    unknown.append(&mut later);
+    unknown.append(&mut first.texts);
+    unknown.append(&mut later.texts);
     object.extend(kept);
 }
 
-fn fields(
-    node: &Node,
-    object: &mut Map<String, Value>,
-    path: &str,
-    unknown: &mut Vec<String>,
-    later: &mut Vec<String>,
-) {
-    let mut dropped = Vec::new();
+fn fields(node: &Node, object: &mut Map<String, Value>, path: &str, unknown: &mut Faults, later: &mut Faults) {
+    let mut dropped = HashSet::new();
     for (name, value) in object.iter_mut() {
-        let at = if path.is_empty() {
-            name.clone()
-        } else {
-            format!("{path}.{name}")
-        };
+        checkpoint();
+        let at = child(path, name);
         if let Some(property) = node.properties.get(name) {
             prune(property, value, &at, unknown, later);
         } else if let Some(Additional::Schema(inner)) = &node.additional {
             prune(inner, value, &at, unknown, later);
         } else if node.additional.is_none() && !node.preserve {
-            unknown.push(format!("unknown field \"{at}\""));
-            dropped.push(name.clone());
+            unknown.add(|| format!("unknown field \"{at}\""));
+            dropped.insert(name.clone());
         }
     }
     object.retain(|name, _| !dropped.contains(name));
 }
 
-fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Vec<String>, later: &mut Vec<String>) {
+fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Faults, later: &mut Faults) {
     match value {
         Value::Object(object) if node.embedded => {
             let kept: Vec<(String, Value)> = ["apiVersion", "kind", "metadata"]
@@ -56,7 +53,7 @@ fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Vec<String>, 
             fields(node, object, path, unknown, later);
             for (name, mut value) in kept {
                 if name == "metadata" {
-                    embedded_metadata(&mut value, &format!("{path}.metadata"), later);
+                    embedded_metadata(&mut value, &child(path, "metadata"), later);
                 }
                 object.insert(name, value);
             }
@@ -65,7 +62,8 @@ fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Vec<String>, 
         Value::Array(items) => {
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter_mut().enumerate() {
-                    prune(inner, item, &format!("{path}[{index}]"), unknown, later);
+                    checkpoint();
+                    prune(inner, item, &at_item(path, index), unknown, later);
                 }
             }
         }
@@ -74,14 +72,14 @@ fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Vec<String>, 
 }
 
 /// An embedded object's metadata keeps what metadata has.
-fn embedded_metadata(value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+fn embedded_metadata(value: &mut Value, path: &str, unknown: &mut Faults) {
     let (Value::Object(metadata), Some(known)) = (value, BuiltinSchemas::shared().definition(OBJECT_META)) else {
         return;
     };
     metadata.retain(|name, _| {
         let found = known.fields.contains_key(name.as_str());
         if !found {
-            unknown.push(format!("unknown field \"{path}.{name}\""));
+            unknown.add(|| format!("unknown field \"{}\"", child(path, name)));
         }
         found
     });

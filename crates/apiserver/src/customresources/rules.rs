@@ -3,13 +3,14 @@
 //! Owns which rules apply where, what `oldSelf` is, what an object's rules may cost together, and the words of
 //! complaints. What rules a definition may have at all is [`super::rule_checks`]'s.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use kubernetes_cel::{EXPRESSION_BUDGET, Environment, Failure, OBJECT_BUDGET, Program, Shape, Type, Value as CelValue};
 use serde_json::{Map, Value};
 
 use super::{field_paths, text};
-use crate::schema::{FieldError, FieldErrorKind, Shown};
+use crate::long_work::checkpoint;
+use crate::schema::{FieldError, FieldErrorKind, Shown, shortened};
 
 /// The name of the type of `self`; types below it are named after it.
 const SELF_TYPE: &str = "selfType";
@@ -229,20 +230,22 @@ impl Rules {
         match value {
             Value::Array(items) => {
                 let Some(rules) = &self.items else { return };
+                let counterparts = self.counterparts(old);
                 for (index, item) in items.iter().enumerate() {
+                    checkpoint();
                     if run.left.is_none() {
                         return;
                     }
-                    let counterpart = self.counterpart(item, old);
+                    let counterpart = self.identity(item).and_then(|keys| counterparts.get(&keys).copied());
                     let before = before.below(item, counterpart, self.list_keys.is_some());
-                    rules.check_at(item, counterpart, &format!("{at}[{index}]"), before, run);
+                    rules.check_at(item, counterpart, &super::values::at_item(at, index), before, run);
                 }
             }
             Value::Object(object) => {
                 for (name, inner) in object {
                     let (rules, path) = match (self.properties.get(name), &self.additional) {
                         (Some(rules), _) => (rules, super::values::child(at, name)),
-                        (None, Some(rules)) => (&**rules, format!("{at}[{name}]")),
+                        (None, Some(rules)) => (&**rules, format!("{at}[{}]", shortened(name))),
                         _ => continue,
                     };
                     if run.left.is_none() {
@@ -257,11 +260,22 @@ impl Rules {
         }
     }
 
-    /// The item of an older list that has the same keys.
-    fn counterpart<'a>(&self, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
+    /// By what an item of a list is found in an older one.
+    fn identity<'a>(&self, item: &'a Value) -> Option<Vec<Option<&'a Value>>> {
         let keys = self.list_keys.as_ref()?;
-        let same = |other: &&Value| keys.iter().all(|key| other.get(key) == item.get(key));
-        old?.as_array()?.iter().find(same)
+        Some(keys.iter().map(|key| item.get(key)).collect())
+    }
+
+    /// The items of an older list by their keys; of several with the same, the first.
+    fn counterparts<'a>(&self, old: Option<&'a Value>) -> HashMap<Vec<Option<&'a Value>>, &'a Value> {
+        let mut found = HashMap::new();
+        for item in old.and_then(Value::as_array).into_iter().flatten() {
+            checkpoint();
+            if let Some(keys) = self.identity(item) {
+                found.entry(keys).or_insert(item);
+            }
+        }
+        found
     }
 
     fn check_own(&self, value: &Value, old: Option<&Value>, at: &str, before: Before<'_>, run: &mut Run<'_>) {

@@ -54,20 +54,11 @@ impl CustomSchema {
     }
 
     fn values(&self, value: &Value, old: Option<&Value>, only_status: bool, errors: &mut Vec<FieldError>) {
-        let strip = |object: &Value| {
-            let mut object = object.clone();
-            if let Some(map) = object.as_object_mut() {
-                for field in ["apiVersion", "kind", "metadata"] {
-                    map.remove(field);
-                }
-            }
-            object
-        };
-        let (bare, old_bare) = (strip(value), old.map(strip));
+        // All of it is looked at: a schema may require its metadata, or say more about its name.
         if only_status {
-            self.status(&bare, old_bare.as_ref(), errors);
+            self.status(value, old, errors);
         } else {
-            values::check(&self.root, &bare, old_bare.as_ref(), "", errors);
+            values::check(&self.root, value, old, "", errors);
         }
         if let Some(scale) = &self.scale {
             if !only_status {
@@ -75,13 +66,13 @@ impl CustomSchema {
             }
             scale.check_status(value, errors);
         }
-        embedded(&self.root, &bare, "", errors);
+        embedded(&self.root, value, "", errors);
         let mut duplicates = Vec::new();
-        lists::check(&self.root, &bare, "", &mut duplicates);
+        lists::check(&self.root, value, "", &mut duplicates);
         // What was bad before may stay so.
-        let was_bad = old_bare.is_some_and(|old| {
+        let was_bad = old.is_some_and(|old| {
             let mut before = Vec::new();
-            lists::check(&self.root, &old, "", &mut before);
+            lists::check(&self.root, old, "", &mut before);
             !before.is_empty()
         });
         if !was_bad {
@@ -166,7 +157,7 @@ fn embedded(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>
         Value::Array(items) => {
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter().enumerate() {
-                    embedded(inner, item, &format!("{path}[{index}]"), errors);
+                    embedded(inner, item, &values::at_item(path, index), errors);
                 }
             }
         }
@@ -175,6 +166,10 @@ fn embedded(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>
 }
 
 impl ObjectSchema for CustomSchema {
+    fn has_rules(&self) -> bool {
+        self.rules.is_some()
+    }
+
     fn decode(&self, value: Value) -> Result<Decoded, DecodeError> {
         let refused = |problem: String| DecodeError {
             kind: self.kind.clone(),

@@ -259,3 +259,81 @@ fn names_are_accepted_once() {
     assert!(super::is_established(&still));
     assert_eq!(text(&still, "/status/conditions/0/reason"), "ShortNamesConflict");
 }
+
+/// Where every item is compared with every other, these take minutes.
+#[test]
+fn large_lists_are_compared_by_their_keys() {
+    const MANY: usize = 30_000;
+    let items = serde_json::json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+        "items": {"type": "object", "required": ["name"],
+            "properties": {"name": {"type": "string"}, "size": {"type": "integer", "maximum": 5}},
+            "x-kubernetes-validations": [{"rule": "self.size >= oldSelf.size"}]}});
+    let names = serde_json::json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}});
+    let schema = serde_json::json!({"type": "object", "properties": {"spec": {"type": "object",
+        "properties": {"items": items, "names": names}}}});
+    let definition = serde_json::json!({"spec": {"names": {"kind": "Thing"}, "versions": [
+        {"name": "v1", "schema": {"openAPIV3Schema": schema}}]}});
+    let schema = CustomSchema::new(&definition, "v1").unwrap();
+    let object = |size: i64| {
+        let items: Vec<Value> = (0..MANY)
+            .map(|index| serde_json::json!({"name": index.to_string(), "size": size}))
+            .collect();
+        let names: Vec<String> = (0..MANY).map(|index| index.to_string()).collect();
+        serde_json::json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"},
+            "spec": {"items": items, "names": names}})
+    };
+    let faults = |errors: Vec<FieldError>| -> Vec<String> { errors.iter().map(|error| error.field.clone()).collect() };
+    assert_eq!(faults(schema.validate(&object(1))), Vec::<String>::new());
+    let mut twice = object(1);
+    let list = |object: &mut Value, name: &str, item: Value| {
+        let list = object
+            .pointer_mut(&format!("/spec/{name}"))
+            .and_then(Value::as_array_mut);
+        list.unwrap().push(item);
+    };
+    list(&mut twice, "items", serde_json::json!({"name": "7", "size": 1}));
+    list(&mut twice, "names", serde_json::json!("7"));
+    let found = faults(schema.validate(&twice));
+    assert_eq!(found, [format!("spec.items[{MANY}]"), format!("spec.names[{MANY}]")]);
+    // An old item is found by its key: what was wrong with it may stay, and what may not shrink is known.
+    let mut old = object(9);
+    let new = {
+        old["metadata"]["resourceVersion"] = "1".into();
+        old.clone()
+    };
+    old.pointer_mut("/spec/items")
+        .and_then(Value::as_array_mut)
+        .unwrap()
+        .reverse();
+    assert_eq!(faults(schema.validate_update(&new, &old)), Vec::<String>::new());
+}
+
+#[test]
+fn a_schema_speaks_of_the_whole_object() {
+    let schema = |root: Value| {
+        let definition = serde_json::json!({"spec": {
+            "group": "test.tenure.dev", "names": {"kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": root}}],
+        }});
+        CustomSchema::new(&definition, "v1").unwrap()
+    };
+    let object = serde_json::json!({
+        "apiVersion": "test.tenure.dev/v1", "kind": "Widget", "metadata": {"name": "widget", "resourceVersion": "1"}, "spec": {},
+    });
+    let required =
+        schema(serde_json::json!({"type": "object", "required": ["apiVersion", "kind", "metadata", "spec"]}));
+    assert_eq!(required.validate(&object), []);
+    assert_eq!(required.validate_update(&object, &object), []);
+    let several =
+        serde_json::json!({"type": "object", "anyOf": [{"required": ["metadata", "spec"]}], "minProperties": 4});
+    assert_eq!(schema(several).validate(&object), []);
+    let missing = schema(serde_json::json!({"type": "object", "required": ["metadata", "status"]}));
+    let fields = |errors: Vec<FieldError>| errors.into_iter().map(|error| error.field).collect::<Vec<_>>();
+    assert_eq!(fields(missing.validate(&object)).first().unwrap(), "status");
+    // A kind of which there may be but one says so by its name.
+    let single = schema(
+        serde_json::json!({"type": "object", "properties": {"metadata": {"type": "object",
+        "properties": {"name": {"type": "string", "enum": ["only"]}}}}}),
+    );
+    assert_eq!(fields(single.validate(&object)).first().unwrap(), "metadata.name");
+}

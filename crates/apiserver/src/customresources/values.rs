@@ -3,8 +3,10 @@
 use serde_json::Value;
 
 use super::formats;
+use super::lists::Correlated;
 use super::structural::{Additional, Checks, Kind, Node};
-use crate::schema::{FieldError, FieldErrorKind};
+use crate::long_work::checkpoint;
+use crate::schema::{FieldError, FieldErrorKind, LONGEST_PATH, shortened};
 
 /// The field of complaints about a combination of schemas: the real server has none for them.
 const NO_FIELD: &str = "<nil>";
@@ -149,10 +151,12 @@ fn check_array(node: &Node, value: &Value, old: Option<&Value>, path: &str, erro
         ));
     }
     if let Some(inner) = &node.items {
+        // Items correlate by their keys; without keys, nothing says which old item this was.
+        let correlated = Correlated::of(node, old);
         for (index, item) in items.iter().enumerate() {
-            // Items correlate by their keys; without keys, nothing says which old item this was.
-            let old = old.and_then(|old| super::lists::correlated(node, item, old));
-            check(inner, item, old, &format!("{path}[{index}]"), errors);
+            checkpoint();
+            let old = correlated.find(node, item);
+            check(inner, item, old, &at_item(path, index), errors);
         }
     }
 }
@@ -292,10 +296,22 @@ fn plain(number: f64) -> String {
         .map_or_else(String::new, |shown| shown.to_string().trim_end_matches(".0").to_owned())
 }
 
+/// The path of a field; written no longer than paths are, so that a long key costs nothing below it.
 pub(super) fn child(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
+    if path.len() > LONGEST_PATH {
+        path.to_owned()
+    } else if path.is_empty() {
+        shortened(name).to_owned()
     } else {
-        format!("{path}.{name}")
+        format!("{path}.{}", shortened(name))
+    }
+}
+
+/// The path of a list's item.
+pub(super) fn at_item(path: &str, index: usize) -> String {
+    if path.len() > LONGEST_PATH {
+        path.to_owned()
+    } else {
+        format!("{path}[{index}]")
     }
 }

@@ -1,5 +1,6 @@
 //! A definition that is being deleted waits until its objects are gone; this empties it and lets it go.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -95,7 +96,7 @@ fn on_definitions(registry: &Registry) -> Result<Operation, ApiError> {
 /// Writes into the definition why it is not gone yet.
 async fn note(registry: &Registry, definition: &Value, error: &ApiError) {
     let listed = match defined(registry, definition) {
-        Some(op) => registry.list(&op, &ListOptions::default()).await.map(|_| ()),
+        Some(op) => registry.check_list(&op).await,
         None => Ok(()),
     };
     let message = match listed {
@@ -135,7 +136,7 @@ async fn empty(registry: &Registry, definition: &Value) -> Result<(), ApiError> 
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
     let prefix = format!("/{group}/{plural}/");
-    if let Some(op) = defined(registry, definition) {
+    if let Some(op) = defined(registry, definition).map(Arc::new) {
         loop {
             let seen = registry.store().revision();
             registry

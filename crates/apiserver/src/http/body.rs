@@ -1,10 +1,12 @@
 //! Request and response bodies: what goes over the wire, and the limit on what comes in.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use futures::StreamExt as _;
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody, combinators::UnsyncBoxBody};
 
 use super::ApiError;
 
@@ -20,6 +22,54 @@ pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 /// A body that is all there.
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body of which the beginning was read already.
+pub(crate) fn preceded(beginning: Vec<Bytes>, rest: Body) -> Body {
+    let frames = beginning.into_iter().map(|bytes| Ok(http_body::Frame::data(bytes)));
+    let frames = futures::stream::iter(frames).chain(BodyStream::new(rest));
+    StreamBody::new(frames).boxed_unsync()
+}
+
+/// A body that breaks off.
+pub(crate) fn broken(beginning: Vec<Bytes>, error: BoxError) -> Body {
+    let frames = beginning.into_iter().map(|bytes| Ok(http_body::Frame::data(bytes)));
+    let frames = futures::stream::iter(frames.chain([Err(error)]));
+    StreamBody::new(frames).boxed_unsync()
+}
+
+/// A body that is all there, in pieces.
+pub(crate) fn pieces(pieces: Vec<Bytes>) -> Body {
+    let left = pieces.iter().map(Bytes::len).sum();
+    let pieces = pieces.into();
+    Pieces { pieces, left }.boxed_unsync()
+}
+
+struct Pieces {
+    pieces: VecDeque<Bytes>,
+    left: usize,
+}
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>> {
+        let next = self.pieces.pop_front();
+        self.left -= next.as_ref().map_or(0, Bytes::len);
+        Poll::Ready(next.map(|piece| Ok(http_body::Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.left as u64)
+    }
 }
 
 /// Reads a request body and stops at the limit, however long it claims to be.

@@ -6,6 +6,7 @@ pub(crate) mod query;
 pub(crate) mod request_info;
 pub(crate) mod respond;
 pub(crate) mod status;
+pub(crate) mod warnings;
 
 pub(crate) use crate::schema::FieldError;
 pub use body::{Body, BoxError};

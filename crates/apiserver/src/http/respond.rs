@@ -1,8 +1,9 @@
 //! Answers: an object, a list, a Status, a text; with the headers that each has.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
-use http::{Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
+use http::{Method, Response, StatusCode};
+use http_body::Body as _;
 use serde_json::Value;
 
 use super::{ApiError, Body, body};
@@ -70,9 +71,29 @@ pub(crate) fn too_many_requests() -> Response<Body> {
     response
 }
 
+/// Takes the body away where none may be: HTTP/1 would leave it out, and HTTP/2 would send it. The answer to a HEAD says how long
+/// it would be.
+pub(crate) fn suit(response: &mut Response<Body>, method: &Method) {
+    let status = response.status();
+    let bare = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if !bare && *method != Method::HEAD {
+        return;
+    }
+    let length = response.body().size_hint().exact();
+    *response.body_mut() = body::full(Bytes::new());
+    match length {
+        Some(length) if !bare => {
+            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        _ => {
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
+    }
+}
+
 /// Adds texts as Warning headers.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in warnings {
+    for warning in super::warnings::shown(warnings) {
         let quoted: String = warning.chars().filter(|character| !character.is_control()).collect();
         let quoted = quoted.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::catalog::Resource;
 use crate::schema::FieldError;
-use crate::schema::go_quoted;
+use crate::schema::{aggregate, go_quoted};
 
 /// A refused or failed request.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,17 +129,7 @@ impl ApiError {
         } else {
             format!("{kind}.{group}")
         };
-        let mut texts: Vec<String> = Vec::new();
-        for error in errors {
-            let text = error.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
-        let list = match texts.as_slice() {
-            [only] => only.clone(),
-            many => format!("[{}]", many.join(", ")),
-        };
+        let list = aggregate(errors);
         let mut details = details(&[("name", name), ("group", group), ("kind", kind)]);
         let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
         if !causes.is_empty() {

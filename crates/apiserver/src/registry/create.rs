@@ -4,7 +4,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 use tenure_store::{Change, Expect, Write, WriteError};
 
-use super::encode::{decode_stored, encode};
+use super::encode::{decode_stored, encode_within};
 use super::owners::{self, Moment};
 use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, Registry};
@@ -177,7 +177,7 @@ impl Registry {
         } else {
             self.for_storage(object, resource)
                 .await
-                .and_then(|stored| encode(&stored))
+                .and_then(|stored| encode_within(&stored, 0))
         };
         let payload = match encoded {
             Ok(payload) => payload,
@@ -190,6 +190,7 @@ impl Registry {
             key: key.into(),
             expect: Expect::Absent,
             change: Change::Put(payload),
+            frees: false,
         };
         let committed = self.commit(resource, write).await;
         drop(turn);

@@ -1,11 +1,14 @@
 //! From a request body to an object of the resource: format, group, version and kind, unknown fields.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::{FieldValidation, ObjectExt, Operation};
 use crate::http::ApiError;
+use crate::long_work::checkpoint;
 use crate::schema::found;
-use crate::schema::strict::{self, Twice};
+use crate::schema::strict::{self, MOST_FAULTS, Twice};
 use crate::{customresources, kinds};
 
 /// The form of a request body.
@@ -228,27 +231,30 @@ pub(crate) fn check_fields(op: &Operation, object: &mut Value, repeated: Vec<Str
     if !op.resource.is_custom() {
         // What a type does not have is skipped whole, and whether it is there twice is not looked at.
         let field = |fault: &str, prefix: &str| Some(fault.strip_prefix(prefix)?.strip_suffix('"')?.to_owned());
-        let unknown: Vec<String> = decoded
+        let unknown: HashSet<String> = decoded
             .unknown_fields
             .iter()
             .filter_map(|fault| field(fault, "unknown field \""))
             .collect();
         let skipped = |fault: &str| {
             field(fault, "duplicate field \"").is_some_and(|path| {
-                unknown.iter().any(|unknown| {
-                    path.strip_prefix(unknown.as_str())
-                        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-                })
+                let ends = path.match_indices(['.', '[']).map(|(end, _)| end).chain([path.len()]);
+                ends.filter_map(|end| path.get(..end))
+                    .any(|above| unknown.contains(above))
             })
         };
-        faults.retain(|fault| !skipped(fault));
+        faults.retain(|fault| {
+            checkpoint();
+            !skipped(fault)
+        });
     }
     faults.extend(decoded.unknown_fields);
     tell(op, object, faults)
 }
 
 /// Fields that the kind does not have, or that are there twice, as the client wishes.
-pub(super) fn tell(op: &Operation, object: &Value, faults: Vec<String>) -> Result<(), ApiError> {
+pub(super) fn tell(op: &Operation, object: &Value, mut faults: Vec<String>) -> Result<(), ApiError> {
+    faults.truncate(MOST_FAULTS);
     if faults.is_empty() {
         return Ok(());
     }

@@ -243,6 +243,7 @@ impl Registry {
                 key: key.clone().into(),
                 expect: Expect::Revision(entry.revision),
                 change,
+                frees: true,
             };
             let committed = self.commit(resource, write).await;
             drop(charge);

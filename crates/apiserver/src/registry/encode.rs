@@ -5,6 +5,7 @@ use tenure_store::{Entry, Payload};
 
 use crate::catalog::Resource;
 use crate::http::ApiError;
+use crate::http::body::MAX_BODY;
 
 /// The object in a stored entry.
 pub(crate) fn decode_stored(entry: &Entry) -> Result<Value, ApiError> {
@@ -14,6 +15,28 @@ pub(crate) fn decode_stored(entry: &Entry) -> Result<Value, ApiError> {
 
 /// The bytes to store, with the place for the resourceVersion marked.
 pub(crate) fn encode(object: &Value) -> Result<Payload, ApiError> {
+    let (out, revision_at) = write(object)?;
+    Ok(mark(out, revision_at))
+}
+
+/// The same for what a request makes of an object that had so many `bytes` before: no more than a request may have, whatever
+/// defaults, owners, webhooks and former patches add up to. What is larger already may become smaller.
+pub(super) fn encode_within(object: &Value, bytes: usize) -> Result<Payload, ApiError> {
+    let (out, revision_at) = write(object)?;
+    if out.len() > MAX_BODY && out.len() > bytes {
+        return Err(ApiError::too_large(MAX_BODY));
+    }
+    Ok(mark(out, revision_at))
+}
+
+fn mark(out: Vec<u8>, revision_at: Option<usize>) -> Payload {
+    match revision_at {
+        Some(offset) => Payload::with_revision_at(out, offset),
+        None => Payload::plain(out),
+    }
+}
+
+fn write(object: &Value) -> Result<(Vec<u8>, Option<usize>), ApiError> {
     let failed = |error: serde_json::Error| ApiError::internal(format!("an object can't be written: {error}"));
     let Value::Object(map) = object else {
         return Err(ApiError::internal("an object is no JSON object"));
@@ -42,19 +65,17 @@ pub(crate) fn encode(object: &Value) -> Result<Payload, ApiError> {
         }
     }
     out.push(b'}');
-    Ok(match revision_at {
-        Some(offset) => Payload::with_revision_at(out, offset),
-        None => Payload::plain(out),
-    })
+    Ok((out, revision_at))
 }
 
 /// What every stored object of a resource begins with.
 pub(crate) fn kind_prefix(resource: &Resource) -> Vec<u8> {
-    format!(
-        "{{\"kind\":{:?},\"apiVersion\":{:?},",
-        resource.kind, resource.storage_api_version
-    )
-    .into_bytes()
+    prefix_of(&resource.kind, &resource.storage_api_version)
+}
+
+/// What a stored object of this kind and version begins with.
+pub(super) fn prefix_of(kind: &str, api_version: &str) -> Vec<u8> {
+    format!("{{\"kind\":{kind:?},\"apiVersion\":{api_version:?},").into_bytes()
 }
 
 /// A stored object without kind and version, as lists of built-in kinds have their items.
@@ -83,6 +104,19 @@ fn encode_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>) -> Result<u
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_is_stored_is_bounded() {
+        let large = json!({"spec": {"text": "x".repeat(MAX_BODY)}});
+        assert_eq!(encode_within(&large, 0).unwrap_err().code, 413);
+        assert_eq!(
+            encode_within(&large, MAX_BODY).unwrap_err().code,
+            413,
+            "larger than before"
+        );
+        assert!(encode_within(&large, 2 * MAX_BODY).is_ok(), "smaller than before");
+        assert!(encode_within(&json!({}), 0).is_ok());
+    }
 
     #[test]
     fn the_revision_lands_in_metadata_only() {

@@ -1,12 +1,14 @@
-//! Listing: one consistent snapshot, selectors, pages.
+//! Listing: one consistent snapshot, selectors, pages; read batch by batch, so that a list is never there as a whole.
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use serde_json::{Value, json};
-use tenure_store::Entry;
+use tenure_store::{Entry, Snapshot};
 
 use super::encode::decode_stored;
-use super::versions::is_verbatim;
+use super::held::{Slot, Source};
+use super::versions::{is_verbatim, stored_prefixes, webhook};
 use super::{ContinueToken, Operation, Registry, Selectors, revision};
 use crate::conversion::BATCH;
 use crate::http::ApiError;
@@ -35,13 +37,25 @@ pub(crate) struct Item {
     pub(crate) decoded: Option<Value>,
 }
 
-/// One page.
-#[derive(Debug, Clone)]
-pub(crate) struct ListResult {
+/// One page: what is known of it before its first object is read.
+#[derive(Debug)]
+pub(crate) struct Listing {
     pub(crate) revision: u64,
-    pub(crate) items: Vec<Item>,
     pub(crate) next: Option<String>,
     pub(crate) remaining: Option<usize>,
+    pub(crate) items: Items,
+}
+
+/// The objects of a page, read batch by batch.
+#[derive(Debug)]
+pub(crate) struct Items {
+    registry: Registry,
+    op: Arc<Operation>,
+    /// What is still to be selected.
+    selectors: Selectors,
+    slot: Arc<Slot>,
+    /// Whether the entries are as they are to be sent, whatever is stored.
+    presented: bool,
 }
 
 impl ListOptions {
@@ -57,8 +71,9 @@ impl ListOptions {
 }
 
 impl Registry {
-    /// One page of the objects of a resource.
-    pub(crate) async fn list(&self, op: &Operation, options: &ListOptions) -> Result<ListResult, ApiError> {
+    /// One page of the objects of a resource. What is wrong with the request or with what is stored is said here, except for
+    /// what a webhook says.
+    pub(crate) async fn list(&self, op: &Arc<Operation>, options: &ListOptions) -> Result<Listing, ApiError> {
         options.validate()?;
         let prefix = op.resource.prefix(op.namespace.as_deref());
         let token = options
@@ -79,76 +94,108 @@ impl Registry {
             (None, Some(wanted), _) => revision::not_older_than(self.store(), wanted).await?,
         };
         let revision = snapshot.revision();
-        let from = token.map(|token| format!("{prefix}{}", token.start));
-        let verbatim = is_verbatim(&op.resource);
-        let selecting = !options.selectors.is_empty();
-        let mut result = ListResult {
+        let from = token.map_or_else(|| prefix.clone(), |token| format!("{prefix}{}", token.start));
+        self.check_stored_versions(op, &snapshot, &prefix, &from)?;
+        let mut listing = Listing {
             revision,
-            items: Vec::new(),
             next: None,
             remaining: None,
+            items: Items {
+                registry: self.clone(),
+                op: op.clone(),
+                selectors: options.selectors.clone(),
+                slot: Slot::new(Source::Chosen(Vec::new().into_iter())),
+                presented: false,
+            },
         };
-        let mut last_key: Option<&str> = None;
         let only = options
             .selectors
             .only_name()
             .filter(|_| op.namespace.is_some() || !op.resource.namespaced);
-        let mut range: Box<dyn Iterator<Item = (&Arc<str>, &Arc<Entry>)> + Send> = match only {
-            Some(name) => {
-                let key = op.key(name);
-                Box::new(
-                    snapshot
-                        .range(&prefix, None)
-                        .skip_while(move |(found, _)| ***found < *key)
-                        .take(1),
-                )
-            }
-            None => Box::new(snapshot.range(&prefix, from.as_deref())),
-        };
-        'pages: loop {
-            let room = if options.limit > 0 {
-                options.limit - result.items.len()
-            } else {
-                BATCH.0
-            };
-            if room == 0 && !selecting {
-                if range.next().is_some() {
-                    result.next = Some(continuation(revision, &prefix, last_key));
-                    result.remaining = Some(1 + range.count());
-                }
-                break;
-            }
-            let batch = batch(range.as_mut(), if selecting { BATCH.0 } else { room });
-            if batch.is_empty() {
-                break;
-            }
-            let mut presented = if selecting || !verbatim {
-                let entries: Vec<Arc<Entry>> = batch.iter().map(|(_, entry)| Arc::clone(entry)).collect();
-                self.present_all(op, &entries).await?.into_iter()
-            } else {
-                Vec::new().into_iter()
-            };
-            for (key, entry) in batch {
-                let decoded = presented.next();
-                if options.limit > 0 && result.items.len() == options.limit {
-                    // Whether what is left would be in the list is seen when it is asked for.
-                    result.next = Some(continuation(revision, &prefix, last_key));
-                    break 'pages;
-                }
-                if decoded
-                    .as_ref()
-                    .is_some_and(|object| !options.selectors.matches(object))
-                {
-                    continue;
-                }
-                last_key = Some(key);
-                result.items.push(Item {
-                    entry: entry.clone(),
-                    decoded,
-                });
-            }
+        if let Some(name) = only {
+            let entries: Vec<Arc<Entry>> = snapshot.get(&op.key(name)).cloned().into_iter().collect();
+            listing.items.slot = Slot::new(Source::Chosen(entries.into_iter()));
+            return Ok(listing);
         }
-        Ok(result)
+        let range = |left| Source::Range {
+            snapshot: snapshot.clone(),
+            prefix: prefix.clone(),
+            next: from.clone(),
+            left,
+        };
+        if options.limit == 0 {
+            listing.items.slot = Slot::new(range(usize::MAX));
+        } else if options.selectors.is_empty() {
+            let mut keys = snapshot.range(&prefix, Some(&from));
+            let last = keys.by_ref().take(options.limit).last();
+            if keys.next().is_some() {
+                listing.next = Some(continuation(revision, &prefix, last.map(|(key, _)| &**key)));
+                listing.remaining = Some(1 + keys.count());
+            }
+            listing.items.slot = Slot::new(range(options.limit));
+        } else {
+            // Where the page ends is known when it is selected.
+            listing.items.slot = Slot::new(range(usize::MAX));
+            let (entries, next) = listing.items.choose(options.limit).await?;
+            if next && let Some(name) = entries.last().map(|entry| key_below(&prefix, op, entry)).transpose()? {
+                listing.next = Some(ContinueToken::after(revision, &name).encode());
+            }
+            listing.items.selectors = Selectors::default();
+            listing.items.slot = Slot::new(Source::Chosen(entries.into_iter()));
+        }
+        Ok(listing)
+    }
+
+    /// Refuses a list in which there is an object of a version that its definition doesn't have any more.
+    fn check_stored_versions(
+        &self,
+        op: &Arc<Operation>,
+        snapshot: &Snapshot,
+        prefix: &str,
+        from: &str,
+    ) -> Result<(), ApiError> {
+        let known = stored_prefixes(&op.resource);
+        if known.is_empty() {
+            return Ok(());
+        }
+        for (_, entry) in snapshot.range(prefix, Some(from)) {
+            if known.iter().any(|known| entry.bytes.starts_with(known)) {
+                continue;
+            }
+            // Not as we write it; or of a version that is gone, which is said in the words for that.
+            let presented = self.present_all(op, std::slice::from_ref(entry)).now_or_never();
+            presented.transpose()?;
+        }
+        Ok(())
+    }
+
+    /// Objects that were chosen before, as a page.
+    pub(crate) fn chosen(
+        &self,
+        op: &Arc<Operation>,
+        revision: u64,
+        entries: Vec<Arc<Entry>>,
+        presented: bool,
+    ) -> Listing {
+        Listing {
+            revision,
+            next: None,
+            remaining: None,
+            items: Items {
+                registry: self.clone(),
+                op: op.clone(),
+                selectors: Selectors::default(),
+                slot: Slot::new(Source::Chosen(entries.into_iter())),
+                presented,
+            },
+        }
+    }
+
+    /// Whether all objects of a resource can be read.
+    pub(crate) async fn check_list(&self, op: &Operation) -> Result<(), ApiError> {
+        let mut page = self.list(&Arc::new(op.clone()), &ListOptions::default()).await?;
+        while page.items.batch(SEARCHED).await?.is_some() {}
+        Ok(())
     }
 
     /// All objects of a resource, in the requested version.
@@ -156,32 +203,112 @@ impl Registry {
     /// # Errors
     /// When a stored object is unreadable.
     pub async fn list_all(&self, op: &Operation) -> Result<(u64, Vec<Value>), ApiError> {
-        let page = self.list(op, &ListOptions::default()).await?;
-        let mut objects = Vec::with_capacity(page.items.len());
-        for item in page.items {
-            objects.push(match item.decoded {
-                Some(object) => object,
-                None => decode_stored(&item.entry)?,
-            });
+        let mut page = self.list(&Arc::new(op.clone()), &ListOptions::default()).await?;
+        let mut objects = Vec::new();
+        while let Some(batch) = page.items.batch(BATCH.1).await? {
+            for item in batch {
+                objects.push(match item.decoded {
+                    Some(object) => object,
+                    None => decode_stored(&item.entry)?,
+                });
+            }
         }
         Ok((page.revision, objects))
     }
 }
 
-/// The next entries, as many as are presented at once.
-fn batch<'a>(
-    range: &mut dyn Iterator<Item = (&'a Arc<str>, &'a Arc<Entry>)>,
-    most: usize,
-) -> Vec<(&'a Arc<str>, &'a Arc<Entry>)> {
-    let (mut taken, mut bytes) = (Vec::new(), 0);
-    while taken.len() < most.min(BATCH.0)
-        && bytes < BATCH.1
-        && let Some(next) = range.next()
-    {
-        bytes += next.1.bytes.len();
-        taken.push(next);
+impl Items {
+    /// They are read as slowly as a client likes from now on.
+    pub(crate) fn hold(&self) {
+        self.registry.hold(&self.slot);
     }
-    taken
+
+    /// Whether a webhook is asked about them: that may fail, and take long.
+    pub(crate) fn are_converted_elsewhere(&self) -> bool {
+        !self.presented && webhook(&self.op.resource).is_some()
+    }
+
+    /// Whether each has to be decoded.
+    pub(crate) fn are_decoded(&self) -> bool {
+        !(self.presented || self.selectors.is_empty() && is_verbatim(&self.op.resource))
+    }
+
+    /// Whether the bytes of the entries are what is sent.
+    pub(crate) fn are_as_sent(&self) -> bool {
+        self.presented || is_verbatim(&self.op.resource)
+    }
+
+    /// The next ones, out of entries with so many bytes or a little more; nothing at the end. That none of a batch is selected
+    /// is not the end.
+    pub(crate) async fn batch(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
+        let Some(mut items) = self.read(bytes).await? else {
+            return Ok(None);
+        };
+        items.retain(|item| self.selects(item));
+        Ok(Some(items))
+    }
+
+    /// The same at once, where no webhook is asked.
+    pub(crate) fn batch_now(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
+        let batch = self.batch(bytes).now_or_never();
+        batch.unwrap_or_else(|| Err(ApiError::internal("a list waits where nothing is to be waited for")))
+    }
+
+    async fn read(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
+        let entries = self.registry.take(&self.slot, bytes)?;
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        let mut presented = if self.are_decoded() {
+            self.registry.present_all(&self.op, &entries).await?.into_iter()
+        } else {
+            Vec::new().into_iter()
+        };
+        let items = entries.into_iter().map(|entry| Item {
+            entry,
+            decoded: presented.next(),
+        });
+        Ok(Some(items.collect()))
+    }
+
+    fn selects(&self, item: &Item) -> bool {
+        item.decoded
+            .as_ref()
+            .is_none_or(|object| self.selectors.matches(object))
+    }
+
+    /// The first that are selected, and whether there is anything behind them.
+    async fn choose(&mut self, limit: usize) -> Result<(Vec<Arc<Entry>>, bool), ApiError> {
+        let mut chosen = Vec::new();
+        loop {
+            let Some(items) = self.read(SEARCHED).await? else {
+                return Ok((chosen, false));
+            };
+            for item in items {
+                if chosen.len() == limit {
+                    // Whether what is left would be in the list is seen when it is asked for.
+                    return Ok((chosen, true));
+                }
+                if self.selects(&item) {
+                    chosen.push(item.entry);
+                }
+            }
+            // A long search lets others have their turn.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Bytes of entries that are searched at once.
+const SEARCHED: usize = 256 * 1024;
+
+/// Where an entry is below a prefix of keys.
+fn key_below(prefix: &str, op: &Operation, entry: &Entry) -> Result<String, ApiError> {
+    use super::ObjectExt as _;
+    let object = decode_stored(entry)?;
+    let namespace = Some(object.namespace()).filter(|_| op.resource.namespaced);
+    let key = op.resource.key(namespace, object.name());
+    Ok(key.strip_prefix(prefix).unwrap_or_default().to_owned())
 }
 
 /// Where the next page goes on.

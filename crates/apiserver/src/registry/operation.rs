@@ -8,6 +8,7 @@ use crate::audit::Trail;
 use crate::authentication::UserInfo;
 use crate::catalog::Resource;
 use crate::conversion::Needed;
+use crate::http::warnings;
 
 /// What happens to fields that the kind does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -88,11 +89,7 @@ impl Operation {
 
     /// Adds a text for the answer's Warning headers, once.
     pub fn warn(&self, text: impl Into<String>) {
-        let text = text.into();
-        let mut warnings = self.warnings.lock();
-        if !warnings.contains(&text) {
-            warnings.push(text);
-        }
+        warnings::add(&mut self.warnings.lock(), text.into());
     }
 
     /// The store's key of the object of this name.

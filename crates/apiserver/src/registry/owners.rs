@@ -1,8 +1,11 @@
 //! Owner references that say the same twice: one is dropped, and whoever asked is told.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::{ObjectExt, Operation};
+use crate::long_work::checkpoint;
 
 /// When an object is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,17 +22,19 @@ pub(super) fn keep_once(op: &Operation, object: &mut Value, moment: Moment) {
         .metadata_mut()
         .and_then(|metadata| metadata.get_mut("ownerReferences"));
     let Some(Value::Array(owners)) = owners else { return };
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
-    let mut twice = Vec::new();
-    for owner in owners.drain(..) {
-        if kept.contains(&owner) {
+    let mut known: HashSet<&Value> = HashSet::with_capacity(owners.len());
+    let (mut keeps, mut twice) = (Vec::with_capacity(owners.len()), Vec::new());
+    for owner in owners.iter() {
+        checkpoint();
+        let new = known.insert(owner);
+        keeps.push(new);
+        if !new {
             let uid = owner.get("uid").and_then(Value::as_str).unwrap_or_default();
             twice.push(uid.to_owned());
-        } else {
-            kept.push(owner);
         }
     }
-    *owners = kept;
+    let mut keeps = keeps.into_iter();
+    owners.retain(|_| keeps.next().unwrap_or(true));
     if !twice.is_empty() {
         let when = match moment {
             Moment::Sent => "",

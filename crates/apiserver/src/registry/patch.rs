@@ -5,7 +5,9 @@ use structured_merge::go_words::go_type;
 
 use super::decode::{self, BodyFormat, check_fields};
 use super::{ObjectExt, Operation, Outcome, Registry};
+use crate::http::body::MAX_BODY;
 use crate::http::{ApiError, FieldError};
+use crate::json_patch::Why;
 use crate::schema::found;
 use crate::schema::strict::{self, Twice};
 use crate::{kinds, strategy};
@@ -216,7 +218,7 @@ pub(super) fn unpatchable(kind: &str, why: String) -> ApiError {
 pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result<Value, ApiError> {
     let mut document = live.clone();
     match patch.kind {
-        PatchKind::Json => json_patch_onto(&mut document, &patch.body)?,
+        PatchKind::Json => document = json_patch(document, &patch.body)?,
         PatchKind::Merge => merge(&mut document, &patch.body),
         PatchKind::Strategic => {
             for key in ["apiVersion", "kind"] {
@@ -245,56 +247,29 @@ pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result
     Ok(document)
 }
 
-fn json_patch_onto(document: &mut Value, body: &Value) -> Result<(), ApiError> {
-    let operations = body.as_array().map_or(0, Vec::len);
-    if operations > MAX_OPERATIONS {
+/// Carries out a JSON patch, within Kubernetes' bounds.
+fn json_patch(document: Value, body: &Value) -> Result<Value, ApiError> {
+    let operations = body.as_array().map(Vec::as_slice).unwrap_or_default();
+    if operations.len() > MAX_OPERATIONS {
         return Err(ApiError::new(
             413,
             "RequestEntityTooLarge",
-            format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {operations}"),
+            format!(
+                "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+                operations.len()
+            ),
         ));
     }
-    // Why is for the client to find out: the real server says no more, and the operation may hold a secret.
-    let refused = || {
-        ApiError::new(
+    crate::json_patch::apply(document, operations).map_err(|fault| match fault.why {
+        Why::TooLarge => ApiError::too_large(MAX_BODY),
+        // Why is for the client to find out: the real server says no more, also of copies that add up to too much, and
+        // the operation may hold a secret.
+        _ => ApiError::new(
             422,
             "Invalid",
             "the server rejected our request due to an error in our request",
-        )
-    };
-    for operation in body.as_array().into_iter().flatten() {
-        let mut operation = operation.clone();
-        if let Some(map) = operation.as_object_mut() {
-            let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let (op, path) = (text("op"), text("path"));
-            // The whole document can be looked at and replaced, and not be put in, taken out, moved or copied.
-            let whole = match op.as_str() {
-                "test" | "replace" => false,
-                "copy" | "move" => path.is_empty() || text("from").is_empty(),
-                _ => path.is_empty(),
-            };
-            if whole {
-                return Err(refused());
-            }
-            if matches!(op.as_str(), "add" | "replace" | "test") {
-                // No value is null there.
-                map.entry("value").or_insert(Value::Null);
-            }
-            // And a field that is not there can be replaced, and is null to a test.
-            let parent = path.rsplit_once('/').and_then(|(parent, _)| document.pointer(parent));
-            let in_object = parent.is_some_and(Value::is_object);
-            if op == "replace" && in_object {
-                map.insert("op".to_owned(), Value::from("add"));
-            }
-            let wants_null = map.get("value").is_some_and(Value::is_null);
-            if op == "test" && in_object && wants_null && document.pointer(&path).is_none() {
-                continue;
-            }
-        }
-        let operation: json_patch::PatchOperation = serde_json::from_value(operation).map_err(|_| refused())?;
-        json_patch::patch(document, &[operation]).map_err(|_| refused())?;
-    }
-    Ok(())
+        ),
+    })
 }
 
 /// RFC 7386, and beyond it: what replaces something loses the nulls of the objects in its lists too.

@@ -310,6 +310,7 @@ impl Registry {
                 key: key.clone().into(),
                 expect: Expect::Revision(entry.revision),
                 change: Change::Put(encode(&self.for_storage(object, &op.resource).await?)?),
+                frees: false,
             };
             match self.commit(&op.resource, write).await {
                 Ok(entry) => return self.present(op, &entry).await,

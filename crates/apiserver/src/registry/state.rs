@@ -1,6 +1,6 @@
 //! The registry's handle: store, catalog of resources, schemas and clock, shared by all verbs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
@@ -8,12 +8,13 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_store::{Entry, Snapshot, Store, Write, WriteError};
 
-use super::Operation;
 use super::encode::decode_stored;
+use super::{Held, Operation};
 use crate::access::Rights;
 use crate::authentication::Lookup;
 use crate::catalog::{Catalog, Resource};
 use crate::http::ApiError;
+use crate::long_work;
 use crate::strategy::ServiceRange;
 use crate::{admission, definitions, strategy};
 
@@ -34,6 +35,16 @@ struct Inner {
     /// Orders requests that must not run beside each other, such as the choice of a Service's address.
     allocation: tokio::sync::Mutex<()>,
     services: ServiceRange,
+    held: Held,
+}
+
+/// A registry that is not kept open.
+pub(super) struct WeakRegistry(Weak<Inner>);
+
+impl WeakRegistry {
+    pub(super) fn upgrade(&self) -> Option<Registry> {
+        self.0.upgrade().map(|inner| Registry { inner })
+    }
 }
 
 impl Registry {
@@ -46,6 +57,7 @@ impl Registry {
             definitions: Mutex::default(),
             allocation: tokio::sync::Mutex::new(()),
             services,
+            held: Held::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -54,6 +66,15 @@ impl Registry {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.inner.store
+    }
+
+    /// What lists read from.
+    pub(crate) fn held(&self) -> &Held {
+        &self.inner.held
+    }
+
+    pub(super) fn downgrade(&self) -> WeakRegistry {
+        WeakRegistry(Arc::downgrade(&self.inner))
     }
 
     /// Commits a write; what a definition defines is served when this returns.
@@ -105,12 +126,15 @@ impl Registry {
     }
 
     /// Waits for the turn of a request that takes from something finite; at once for all others.
-    pub(super) async fn allocation_turn(&self, resource: &Resource) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        if strategy::allocates(resource) {
-            Some(self.inner.allocation.lock().await)
-        } else {
-            None
+    pub(super) async fn allocation_turn(&self, resource: &Resource) -> Option<Turn<'_>> {
+        if !strategy::allocates(resource) {
+            return None;
         }
+        let line = long_work::enter_line().await;
+        Some(Turn {
+            _turn: self.inner.allocation.lock().await,
+            _line: line,
+        })
     }
 
     /// A consistent view of all objects.
@@ -136,6 +160,12 @@ impl Registry {
     pub fn now(&self) -> Timestamp {
         Timestamp::now()
     }
+}
+
+/// The turn of one request, which others wait for.
+pub(super) struct Turn<'a> {
+    _turn: tokio::sync::MutexGuard<'a, ()>,
+    _line: long_work::Line,
 }
 
 /// All objects at one revision, for rules that look at other objects.

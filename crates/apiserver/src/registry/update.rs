@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure_store::{Change, Entry, Expect, Write, WriteError};
 
 use super::create::{Verb, refuse};
-use super::encode::encode;
+use super::encode::{encode, encode_within};
 use super::owners::{self, Moment};
 use super::state::storage_error;
 use super::versions::is_verbatim;
@@ -197,7 +197,14 @@ impl Registry {
         // What goes is seen going as it was stored last.
         let last = if gone { live } else { &new };
         let stored = self.for_storage(last.clone(), resource).await;
-        let payload = match stored.and_then(|stored| encode(&stored)) {
+        let encoded = stored.and_then(|stored| {
+            if gone {
+                encode(&stored)
+            } else {
+                encode_within(&stored, entry.bytes.len())
+            }
+        });
+        let payload = match encoded {
             Ok(payload) => payload,
             Err(error) => {
                 charge.refund(self).await;
@@ -213,6 +220,8 @@ impl Registry {
             key: op.key(name).into(),
             expect: Expect::Revision(entry.revision),
             change,
+            // A step towards its end.
+            frees: new.is_deleting() && new.finalizers().len() < live.finalizers().len(),
         };
         let committed = self.commit(resource, write).await;
         drop(turn);

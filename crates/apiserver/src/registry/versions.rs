@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tenure_store::Entry;
 
-use super::encode::decode_stored;
+use super::encode::{decode_stored, prefix_of};
 use super::{Operation, Registry};
 use crate::catalog::{Origin, Resource};
 use crate::conversion::{BATCH, Failed, Webhook, rename, version_of};
@@ -29,6 +29,18 @@ pub(super) fn webhook(resource: &Resource) -> Option<&Webhook> {
     match &resource.origin {
         Origin::Builtin => None,
         Origin::Custom(custom) => custom.conversion.webhook(),
+    }
+}
+
+/// What the stored objects of a custom kind begin with, whichever of its versions they are in; nothing for kinds whose objects
+/// are of a known version in any case, or are looked at before anything is sent of them.
+pub(super) fn stored_prefixes(resource: &Resource) -> Vec<Vec<u8>> {
+    match &resource.origin {
+        Origin::Custom(custom) if custom.conversion.webhook().is_none() => {
+            let versions = custom.schemas.keys();
+            versions.map(|version| prefix_of(&resource.kind, version)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

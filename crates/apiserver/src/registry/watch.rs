@@ -10,10 +10,14 @@ use tenure_store::{Compacted, Entry, Event, EventKind, Watcher};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::list::{Item, ListOptions};
+use futures::FutureExt as _;
+
+use super::list::{Item, Items, ListOptions};
 use super::versions::{is_verbatim, webhook};
 use super::{Operation, Registry, Selectors, revision};
+use crate::conversion::BATCH;
 use crate::http::ApiError;
+use crate::long_work::Turns;
 
 /// How often a client that asked for bookmarks gets one.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -23,6 +27,10 @@ const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
+/// Bytes of objects that are read at once of what is there at the beginning, and for the first answer.
+const READ: usize = 64 * 1024;
+const LITTLE: usize = 16 * 1024;
+
 /// What a watch asks for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WatchOptions {
@@ -31,6 +39,8 @@ pub(crate) struct WatchOptions {
     pub(crate) send_initial_events: Option<bool>,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
+    /// Turns to read what is there at the beginning; none for who is not counted.
+    pub(crate) turns: Option<Turns>,
 }
 
 /// One line of a watch.
@@ -50,6 +60,9 @@ pub(crate) struct WatchStream {
     registry: Registry,
     op: Arc<Operation>,
     selectors: Selectors,
+    /// What is there at the beginning, as far as it is still to be sent, and its revision.
+    initial: Option<(Items, u64)>,
+    turns: Option<Turns>,
     watcher: Option<Watcher>,
     pending: VecDeque<WatchFrame>,
     bookmarks: bool,
@@ -79,8 +92,9 @@ impl Registry {
         })?;
         let initial = options.send_initial_events == Some(true)
             || (options.send_initial_events.is_none() && matches!(wanted, None | Some(0)));
+        let op = Arc::new(op);
         let mut pending = VecDeque::new();
-        let from = if initial {
+        let (from, initial) = if initial {
             if let Some(wanted) = wanted.filter(|wanted| *wanted > 0) {
                 revision::not_older_than(self.store(), wanted).await?;
             }
@@ -88,21 +102,17 @@ impl Registry {
                 selectors: options.selectors.clone(),
                 ..ListOptions::default()
             };
-            let page = self.list(&op, &list).await?;
-            for item in page.items {
-                pending.push_back(WatchFrame::Change { kind: "ADDED", item });
-            }
-            if options.bookmarks {
-                pending.push_back(WatchFrame::Bookmark {
-                    revision: page.revision,
-                    initial_events_end: true,
-                });
-            }
-            page.revision
+            let mut page = self.list(&op, &list).await?;
+            // What is wrong with the first ones is answered, rather than told by a watch.
+            let converted = page.items.are_converted_elsewhere();
+            let first = page.items.batch(if converted { BATCH.1 } else { LITTLE }).await?;
+            pending.extend(first.into_iter().flatten().map(added));
+            page.items.hold();
+            (page.revision, Some((page.items, page.revision)))
         } else {
             match wanted {
-                Some(wanted) if wanted > 0 => wanted,
-                _ => self.store().revision(),
+                Some(wanted) if wanted > 0 => (wanted, None),
+                _ => (self.store().revision(), None),
             }
         };
         let prefix = op.resource.prefix(op.namespace.as_deref());
@@ -117,8 +127,10 @@ impl Registry {
         let end = now + options.timeout;
         Ok(WatchStream {
             registry: self.clone(),
-            op: Arc::new(op),
+            op,
             selectors: options.selectors,
+            initial,
+            turns: options.turns,
             watcher,
             pending,
             bookmarks: options.bookmarks,
@@ -139,7 +151,56 @@ impl WatchStream {
 
     /// The next frame without waiting, so that a burst goes out as one piece.
     pub(crate) fn ready(&mut self) -> Option<WatchFrame> {
-        self.pending.pop_front()
+        loop {
+            if let Some(frame) = self.pending.pop_front() {
+                return Some(frame);
+            }
+            follow_definition(&self.registry, &mut self.op);
+            if self.initial.is_some() || webhook(&self.op.resource).is_some() {
+                return None;
+            }
+            let event = self.watcher.as_mut()?.taken()?;
+            let translated = translate(&self.registry, &self.op, &self.selectors, &event).now_or_never();
+            match translated.transpose() {
+                Ok(frame) => self.pending.extend(frame.flatten()),
+                Err(error) => {
+                    self.watcher = None;
+                    return Some(WatchFrame::Error(error));
+                }
+            }
+        }
+    }
+
+    /// Reads more of what is there at the beginning. `false` when the watch is over.
+    async fn read_initial(&mut self) -> bool {
+        let Some((items, revision)) = self.initial.take() else {
+            return true;
+        };
+        if self.alarm.deadline() != self.end {
+            self.alarm.as_mut().reset(self.end);
+        }
+        let read = tokio::select! {
+            biased;
+            read = read(items, self.turns.clone()) => read,
+            () = self.shutdown.as_mut() => return false,
+            () = self.alarm.as_mut() => return false,
+        };
+        match read {
+            Ok((items, Some(batch))) => {
+                self.pending.extend(batch.into_iter().map(added));
+                self.initial = Some((items, revision));
+            }
+            Ok((_, None)) if self.bookmarks => self.pending.push_back(WatchFrame::Bookmark {
+                revision,
+                initial_events_end: true,
+            }),
+            Ok((_, None)) => {}
+            Err(error) => {
+                self.watcher = None;
+                self.pending.push_back(WatchFrame::Error(error));
+            }
+        }
+        true
     }
 
     /// Waits for the next frame; `None` when the watch is over.
@@ -147,6 +208,12 @@ impl WatchStream {
         loop {
             if let Some(frame) = self.pending.pop_front() {
                 return Some(frame);
+            }
+            if self.initial.is_some() {
+                if !self.read_initial().await {
+                    return None;
+                }
+                continue;
             }
             let watcher = self.watcher.as_mut()?;
             let wake = match self.last_bookmark {
@@ -202,6 +269,33 @@ impl WatchStream {
             }
         }
     }
+}
+
+fn added(item: Item) -> WatchFrame {
+    WatchFrame::Change { kind: "ADDED", item }
+}
+
+/// The next batch. What has to be decoded for it is no work for those who serve others.
+async fn read(mut items: Items, turns: Option<Turns>) -> Result<(Items, Option<Vec<Item>>), ApiError> {
+    if items.are_converted_elsewhere() {
+        let batch = items.batch(BATCH.1).await?;
+        return Ok((items, batch));
+    }
+    if !items.are_decoded() {
+        let batch = items.batch(READ).await?;
+        return Ok((items, batch));
+    }
+    let turn = match turns {
+        Some(turns) => Some(turns.take().await),
+        None => None,
+    };
+    let reading = tokio::task::spawn_blocking(move || {
+        // With the work, and not with who waits for it.
+        let _turn = turn;
+        let batch = items.batch_now(READ)?;
+        Ok((items, batch))
+    });
+    reading.await.map_err(ApiError::internal)?
 }
 
 /// The same as often as it takes, if a webhook has to convert the object: a watch outlives a webhook that is away.

@@ -9,13 +9,23 @@ use crate::http::{Body, respond};
 use crate::registry::Registry;
 
 /// Answers a health path, or none of its business.
-pub(crate) fn serve(path: &str, query: &Query, registry: &Registry, stopping: bool) -> Option<Response<Body>> {
+/// `more` are the checks of the program around the server, for readiness.
+pub(crate) fn serve(
+    path: &str,
+    query: &Query,
+    registry: &Registry,
+    stopping: bool,
+    more: Vec<(&'static str, bool)>,
+) -> Option<Response<Body>> {
     let mut parts = path.trim_matches('/').splitn(2, '/');
     let endpoint = parts
         .next()
         .filter(|endpoint| matches!(*endpoint, "healthz" | "livez" | "readyz"))?;
+    // A store that can't be written is still read, and to start the program anew makes no space: it is alive, and not ready.
     let mut checks = vec![("ping", true), ("store", registry.store().revision() > 0)];
     if endpoint == "readyz" {
+        checks = vec![("ping", true), ("store", registry.store().writable().is_ok())];
+        checks.extend(more);
         checks.push(("shutdown", !stopping));
     }
     if let Some(wanted) = parts.next().filter(|wanted| !wanted.is_empty()) {

@@ -4,6 +4,7 @@ mod backup;
 mod discovery;
 mod etag;
 mod health;
+mod lists;
 mod object;
 mod objects;
 mod openapi;

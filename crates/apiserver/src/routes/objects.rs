@@ -6,15 +6,17 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
-use super::render::{Form, list, list_metadata, listed, object as render_object};
-use super::{object, options, pods, watch};
+use super::render::{Form, object as render_object};
+use super::{lists, object, options, pods, watch};
 use crate::access::Gate;
+use crate::answers::Account;
 use crate::audit::Trail;
 use crate::authentication::UserInfo;
 use crate::catalog::Resource;
 use crate::http::negotiate::{UNTYPED, view};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
+use crate::long_work::Turns;
 use crate::registry::{Answer, Operation, Outcome, PatchKind, Registry, Sent, Warnings, internal_package, is_verbatim};
 use crate::schema::go_quoted;
 use crate::schema::validation::names;
@@ -32,6 +34,10 @@ pub(crate) struct ObjectRequest {
     pub(crate) warnings: Warnings,
     /// What is noted of it.
     pub(crate) trail: Trail,
+    /// Where its answer is charged.
+    pub(crate) account: Arc<Account>,
+    /// Its turns to compute pieces of an answer that is sent already; none for who is not counted.
+    pub(crate) turns: Option<Turns>,
 }
 
 /// Answers a request about objects. `body` is read by then.
@@ -184,12 +190,14 @@ async fn dispatch(
     }
     match (info.verb.as_str(), info.name.as_deref()) {
         ("list", _) => {
-            let page = registry.list(op, &options::list(query, &op.resource)?).await?;
-            list(registry, op, form, page)
+            let op = Arc::new(op.clone());
+            let page = registry.list(&op, &options::list(query, &op.resource)?).await?;
+            lists::respond(&op, form, request, page).await
         }
         ("watch", _) => {
             // A name in the URL restricts a watch; a name that came out of a field selector is in the selector anyway.
-            let options = options::watch(query, &op.resource, info.name.as_deref())?;
+            let mut options = options::watch(query, &op.resource, info.name.as_deref())?;
+            options.turns.clone_from(&request.turns);
             let stream = registry.watch(op.clone(), options, request.shutdown.clone()).await?;
             Ok(watch::respond(registry.clone(), form, stream))
         }
@@ -202,12 +210,9 @@ async fn dispatch(
         ("deletecollection", _) => {
             let options = object::delete_options(query, headers, &body, &op.trail)?;
             let list = options::list(query, &op.resource)?;
-            let (revision, objects) = registry.delete_collection(op, &list, &options).await?;
-            let value = serde_json::json!({
-                "kind": op.resource.list_kind, "apiVersion": op.resource.api_version(),
-                "metadata": list_metadata(op, revision), "items": objects.into_iter().map(|object| listed(op, object)).collect::<Vec<_>>(),
-            });
-            Ok(respond::value(StatusCode::OK, &value))
+            let op = Arc::new(op.clone());
+            let deleted = registry.delete_collection(&op, &list, &options).await?;
+            lists::respond(&op, Form::PLAIN, request, deleted).await
         }
         _ => Err(ApiError::method_not_allowed()),
     }

@@ -203,6 +203,7 @@ pub(crate) fn watch(query: &Query, resource: &Resource, name: Option<&str>) -> R
             .map(|value| !matches!(value, "0" | "false")),
         bookmarks: query.flag("allowWatchBookmarks"),
         timeout: Duration::from_secs(seconds),
+        turns: None,
     })
 }
 

@@ -7,7 +7,9 @@ use base64::Engine as _;
 use serde_json::{Map, Number, Value};
 
 use super::definition::{Definition, Field, Reference, Shape};
+use super::strict::Faults;
 use super::{quantity, time};
+use crate::long_work::checkpoint;
 
 /// A body in the form that the kind's types print.
 #[derive(Clone, Debug)]
@@ -35,7 +37,7 @@ pub(crate) fn decode(definition: &Definition, kind: &str, version: &str, value: 
     let mut reader = Reader {
         go_path: Vec::new(),
         path: String::new(),
-        unknown_fields: Vec::new(),
+        unknown_fields: Faults::default(),
         first: None,
     };
     let read = reader.structure(definition, value);
@@ -43,7 +45,7 @@ pub(crate) fn decode(definition: &Definition, kind: &str, version: &str, value: 
         (Ok(value), None) => {
             return Ok(Decoded {
                 value,
-                unknown_fields: reader.unknown_fields,
+                unknown_fields: reader.unknown_fields.texts,
             });
         }
         (Err(Fault::Ends(problem)), _) | (_, Some(problem)) | (Err(Fault::Waits(problem)), None) => problem,
@@ -68,7 +70,7 @@ struct Reader {
     go_path: Vec<Box<str>>,
     /// The path with indices: strict decoding's errors have it so.
     path: String,
-    unknown_fields: Vec<String>,
+    unknown_fields: Faults,
     /// The first fault that did not end the reading.
     first: Option<String>,
 }
@@ -134,7 +136,7 @@ impl Reader {
     fn unknown(&mut self, name: &str) {
         let dot = if self.path.is_empty() { "" } else { "." };
         self.unknown_fields
-            .push(format!("unknown field \"{}{dot}{name}\"", self.path));
+            .add(|| format!("unknown field \"{}{dot}{name}\"", self.path));
     }
 
     fn field(&mut self, definition: &Definition, field: &Field, value: Value) -> Result<Option<Value>, Fault> {
@@ -235,6 +237,7 @@ impl Reader {
         let length = self.path.len();
         let mut read = Vec::with_capacity(items.len());
         for (index, value) in items.into_iter().enumerate() {
+            checkpoint();
             self.path.push_str(&format!("[{index}]"));
             let value = self.item(item, value, &place);
             self.path.truncate(length);

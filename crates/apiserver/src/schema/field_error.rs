@@ -1,8 +1,11 @@
 //! A complaint about one field, worded and reported as Kubernetes' `field.Error`.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::{Value, json};
+
+use crate::long_work::{checkpoint, say};
 
 /// What kind of complaint it is; decides the words and the machine-readable reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,11 +82,13 @@ pub struct FieldError {
 impl FieldError {
     /// A complaint of any kind.
     pub fn new(kind: FieldErrorKind, field: impl ToString, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
+        let (field, value, detail) = (field.to_string(), value.into(), detail.into());
+        say(field.len() + value.weight() + detail.len());
         Self {
             kind,
-            field: field.to_string(),
-            value: value.into(),
-            detail: detail.into(),
+            field,
+            value,
+            detail,
             tolerated: false,
         }
     }
@@ -158,6 +163,25 @@ pub enum Shown {
     Omitted,
 }
 
+impl Shown {
+    /// About as many bytes as it is shown with.
+    fn weight(&self) -> usize {
+        fn of(value: &Value) -> usize {
+            match value {
+                Value::String(text) => 2 + text.len(),
+                Value::Array(items) => 2 + items.iter().map(of).sum::<usize>(),
+                Value::Object(map) => 2 + map.iter().map(|(key, value)| 4 + key.len() + of(value)).sum::<usize>(),
+                _ => 8,
+            }
+        }
+        match self {
+            Self::Json(value) => of(value),
+            Self::Verbatim(text) => text.len(),
+            Self::Omitted => 0,
+        }
+    }
+}
+
 impl fmt::Display for Shown {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -226,15 +250,19 @@ pub(crate) fn go_quoted(text: &str) -> String {
     quoted
 }
 
+/// Texts in their order, each of them once.
+pub(crate) fn once(texts: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut known = HashSet::new();
+    let mut texts: Vec<String> = texts.into_iter().inspect(|_| checkpoint()).collect();
+    let new: Vec<bool> = texts.iter().map(|text| known.insert(text.as_str())).collect();
+    let mut new = new.into_iter();
+    texts.retain(|_| new.next().unwrap_or(true));
+    texts
+}
+
 /// Several complaints in one text, as Go's aggregates print them: the only one, or all in brackets without repetitions.
 pub(crate) fn aggregate(errors: &[FieldError]) -> String {
-    let mut messages: Vec<String> = Vec::new();
-    for error in errors {
-        let message = error.to_string();
-        if !messages.contains(&message) {
-            messages.push(message);
-        }
-    }
+    let messages = once(errors.iter().map(FieldError::to_string));
     match messages.as_slice() {
         [only] => only.clone(),
         many => format!("[{}]", many.join(", ")),
@@ -266,7 +294,23 @@ pub fn invalid_status(group: &str, kind: &str, name: &str, errors: &[FieldError]
 #[derive(Clone, Debug, Default)]
 pub struct FieldPath(String);
 
+/// A path is written no longer than this. A key may be as long as a body, and stands in the path of everything below it.
+pub(crate) const LONGEST_PATH: usize = 4096;
+
+/// A key as it stands in a path.
+pub(crate) fn shortened(key: &str) -> &str {
+    let end = (0..=LONGEST_PATH.min(key.len()))
+        .rev()
+        .find(|end| key.is_char_boundary(*end));
+    end.and_then(|end| key.get(..end)).unwrap_or(key)
+}
+
 impl FieldPath {
+    /// What is below is named as this.
+    fn is_long(&self) -> bool {
+        self.0.len() > LONGEST_PATH
+    }
+
     /// The path of a top-level field.
     pub fn new(field: &str) -> Self {
         Self(field.to_owned())
@@ -274,6 +318,10 @@ impl FieldPath {
 
     /// A field of this one.
     pub fn child(&self, field: &str) -> Self {
+        if self.is_long() {
+            return self.clone();
+        }
+        let field = shortened(field);
         if self.0.is_empty() {
             Self::new(field)
         } else {
@@ -283,12 +331,21 @@ impl FieldPath {
 
     /// A list item of this one.
     pub fn index(&self, index: usize) -> Self {
+        // Whoever walks through a list comes by here.
+        checkpoint();
+        if self.is_long() {
+            return self.clone();
+        }
         Self(format!("{}[{index}]", self.0))
     }
 
     /// A map entry of this one.
     pub fn key(&self, key: &str) -> Self {
-        Self(format!("{}[{key}]", self.0))
+        checkpoint();
+        if self.is_long() {
+            return self.clone();
+        }
+        Self(format!("{}[{}]", self.0, shortened(key)))
     }
 }
 

@@ -32,8 +32,9 @@ pub use builtin::{BuiltinSchemas, KindSchema};
 pub use decode::{DecodeError, Decoded};
 pub(crate) use decode::{base64_fault, decode as decode_struct, found, plain_number};
 pub use definition::{Definition, Field, ListKind, PatchStrategy, Shape};
+pub(crate) use field_error::LONGEST_PATH;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath, invalid_status};
-pub(crate) use field_error::{Shown, aggregate, fit_for_html, go_quoted};
+pub(crate) use field_error::{Shown, aggregate, fit_for_html, go_quoted, once, shortened};
 pub(crate) use validation::cluster_addresses;
 
 /// The schema of one kind in one version, whether built in or defined by a CustomResourceDefinition.
@@ -57,6 +58,11 @@ pub trait ObjectSchema: Send + Sync {
         if let Ok(decoded) = self.decode(value.clone()) {
             *value = decoded.value;
         }
+    }
+
+    /// Whether there are rules whose cost is not in proportion to what they look at.
+    fn has_rules(&self) -> bool {
+        false
     }
 
     /// Fills in the defaults, as the real server does on every read and write. Doing it twice changes nothing.

@@ -5,10 +5,13 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::json_syntax;
+use super::{json_syntax, once};
 
 /// Depth at which a body is refused; `serde_json` stops at 128 by itself.
-const DEEPEST: usize = 120;
+pub(crate) const DEEPEST: usize = 120;
+
+/// As many faults of single fields are told as Kubernetes tells.
+pub(crate) const MOST_FAULTS: usize = 100;
 
 /// What comes of a field that is given more than once, as Go has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +39,7 @@ pub fn read_json(body: &[u8], twice: Twice) -> Result<(Value, Vec<String>), Stri
 }
 
 fn read(body: &[u8], twice: Twice) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let mut duplicates = Vec::new();
+    let mut duplicates = Faults::default();
     let mut path = String::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = Seed {
@@ -47,12 +50,33 @@ fn read(body: &[u8], twice: Twice) -> Result<(Value, Vec<String>), serde_json::E
     }
     .deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok((value, duplicates))
+    Ok((value, once(duplicates.texts)))
+}
+
+/// What is said of single fields, as far as anybody is told: a path may be as long as a body, and stand before each of a
+/// hundred thousand fields.
+#[derive(Default)]
+pub(crate) struct Faults {
+    pub(crate) texts: Vec<String>,
+    bytes: usize,
+}
+
+impl Faults {
+    const MOST: usize = 10 * MOST_FAULTS;
+    const MOST_BYTES: usize = 1024 * 1024;
+
+    pub(crate) fn add(&mut self, text: impl FnOnce() -> String) {
+        if self.texts.len() < Self::MOST && self.bytes < Self::MOST_BYTES {
+            let text = text();
+            self.bytes += text.len();
+            self.texts.push(text);
+        }
+    }
 }
 
 struct Seed<'a> {
     path: &'a mut String,
-    duplicates: &'a mut Vec<String>,
+    duplicates: &'a mut Faults,
     twice: Twice,
     depth: usize,
 }
@@ -135,10 +159,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             }
             self.path.push_str(&key);
             if map.contains_key(&key) {
-                let message = format!("duplicate field \"{}\"", self.path);
-                if !self.duplicates.contains(&message) {
-                    self.duplicates.push(message);
-                }
+                self.duplicates.add(|| format!("duplicate field \"{}\"", self.path));
             }
             let seed = Seed {
                 path: self.path,

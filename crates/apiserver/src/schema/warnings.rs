@@ -1,8 +1,10 @@
 //! What the writer of a Service, a pod or a pod template is told though it is taken, in the words of the real server.
 
+mod files;
+mod ports;
 mod volume;
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
@@ -12,7 +14,13 @@ use super::field_error::go_quoted;
 use super::quantity::Quantity;
 use super::validation::{items, label_value, names};
 
+use files::files;
+use ports::ports;
 pub(crate) use volume::volume;
+
+/// More texts than are ever sent (see [`crate::http::warnings`]): where one thing can be said of each pair of items, no more
+/// are made.
+const MOST_TEXTS: usize = 1_000;
 
 static NOTHING: Value = Value::Null;
 
@@ -334,84 +342,13 @@ fn claim_sizes(resources: &Value, at: &FieldPath, found: &mut Vec<String>) {
     }
 }
 
-/// Files of a volume that lie in each other's place.
-fn files(volume: &Value, found: &mut Vec<String>) {
-    let name = go_quoted(text(volume, "name"));
-    let root = FieldPath::default();
-    let paths = |source: &Value, from: &str| -> Vec<(String, String)> {
-        let paths = items(source, "items", &root).map(|(item, _)| text(item, "path").trim_end_matches('/').to_owned());
-        paths.map(|path| (path, from.to_owned())).collect()
-    };
-    for (kind, field, what) in [
-        ("configMap", "name", "ConfigMap"),
-        ("secret", "secretName", "Secret"),
-        ("downwardAPI", "", "DownwardAPI"),
-    ] {
-        let Some(source) = volume.get(kind) else { continue };
-        let called = match field {
-            "" => what.to_owned(),
-            field => format!("{what} {}", go_quoted(text(source, field))),
-        };
-        let mut known = Vec::new();
-        overlaps(&name, &called, paths(source, ""), &mut known, found);
-    }
-    let mut known = Vec::new();
-    let projected = volume.get("projected").unwrap_or(&NOTHING);
-    for (source, _) in items(projected, "sources", &root) {
-        let paths = if let Some(map) = source.get("configMap") {
-            paths(map, &format!("ConfigMap {}", go_quoted(text(map, "name"))))
-        } else if let Some(secret) = source.get("secret") {
-            paths(secret, &format!("Secret {}", go_quoted(text(secret, "name"))))
-        } else if let Some(fields) = source.get("downwardAPI") {
-            paths(fields, "DownwardAPI")
-        } else if let Some(token) = source.get("serviceAccountToken") {
-            let path = text(token, "path").trim_end_matches('/');
-            vec![(path.to_owned(), "ServiceAccountToken".to_owned())]
-        } else {
-            found.push(format!("volume {name} (Projected) has no sources provided"));
-            continue;
-        };
-        overlaps(&name, "Projected", paths, &mut known, found);
-    }
-}
-
-fn overlaps(
-    volume: &str,
-    called: &str,
-    paths: Vec<(String, String)>,
-    known: &mut Vec<(String, String)>,
-    found: &mut Vec<String>,
-) {
-    let shown = |(path, from): &(String, String)| match from.as_str() {
-        "" => go_quoted(path),
-        from => format!("{} ({from})", go_quoted(path)),
-    };
-    let inside = |one: &str, other: &str| format!("{one}/").starts_with(&format!("{other}/"));
-    for path in paths {
-        for other in known
-            .iter()
-            .filter(|(other, _)| !other.is_empty() && !path.0.is_empty())
-        {
-            if inside(&path.0, &other.0) || inside(&other.0, &path.0) {
-                found.push(format!(
-                    "volume {volume} ({called}): overlapping paths: {} with {}",
-                    shown(&path),
-                    shown(other)
-                ));
-            }
-        }
-        known.push(path);
-    }
-}
-
 fn twice(spec: &Value, list: &str, field: &str, at: &FieldPath, found: &mut Vec<String>) {
-    let mut known = Vec::new();
+    let mut known = HashSet::new();
     for (item, at) in items(spec, list, at) {
         let value = text(item, field);
-        if known.contains(&value) {
+        if !known.insert(value) {
             found.push(format!("{}: duplicate {field} {}", at.child(field), go_quoted(value)));
         }
-        known.push(value);
     }
 }
 
@@ -436,70 +373,17 @@ fn fraction(amounts: &Value, resource: &str, at: &FieldPath, found: &mut Vec<Str
 }
 
 fn environment(container: &Value, at: &FieldPath, found: &mut Vec<String>) {
-    let mut known = Vec::new();
+    let mut known = HashSet::new();
     for (variable, at) in items(container, "env", at) {
         let name = text(variable, "name");
         let reference = format!("$({name})");
         let value = text(variable, "value");
         let extends = variable.get("valueFrom").is_none() && value != reference && value.contains(&reference);
-        if known.contains(&name) && !extends {
+        if !known.insert(name) && !extends {
             found.push(format!(
                 "{at}: hides previous definition of {}, which may be dropped when using apply",
                 go_quoted(name)
             ));
-        }
-        known.push(name);
-    }
-}
-
-fn ports(containers: &[(&Value, FieldPath)], found: &mut Vec<String>) {
-    let mut known: BTreeMap<(i64, &str), Vec<(&Value, FieldPath)>> = BTreeMap::new();
-    let all: Vec<(&Value, FieldPath)> = containers
-        .iter()
-        .flat_map(|(container, at)| items(container, "ports", at))
-        .collect();
-    for (port, at) in &all {
-        let (ip, host) = (text(port, "hostIP"), number(port, "hostPort"));
-        if !ip.is_empty() && host == 0 {
-            found.push(format!(
-                "{at}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{} Protocol:{} HostIP:{ip}}}",
-                text(port, "name"),
-                number(port, "containerPort"),
-                text(port, "protocol"),
-            ));
-        }
-        let others = known
-            .entry((number(port, "containerPort"), text(port, "protocol")))
-            .or_default();
-        for (other, at_other) in others.iter() {
-            let (other_ip, other_host) = (text(other, "hostIP"), number(other, "hostPort"));
-            let what = if ip == other_ip && host == other_host {
-                "duplicate"
-            } else if host == 0 || other_host == 0 {
-                "overlapping"
-            } else if host == other_host && ip.is_empty() != other_ip.is_empty() {
-                "dangerously ambiguous"
-            } else {
-                continue;
-            };
-            found.push(format!("{at}: {what} port definition with {at_other}"));
-        }
-        others.push((*port, at.clone()));
-    }
-    let mut named: BTreeMap<&str, &FieldPath> = BTreeMap::new();
-    for (port, at) in &all {
-        let name = text(port, "name");
-        if name.is_empty() {
-            continue;
-        }
-        match named.get(name) {
-            Some(other) => found.push(format!(
-                "{at}: duplicate port name {} with {other}, services and probes that select ports by name will use {other}",
-                go_quoted(name)
-            )),
-            None => {
-                named.insert(name, at);
-            }
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Merging lists: by merge key, as sets of scalars, or as a whole.
 
-use serde_json::Value;
+use std::collections::HashSet;
 
-use super::order::{self, same};
+use serde_json::{Map, Value};
+
+use super::order::{self, Positions, identity};
 use super::{DIRECTIVE, StrategicError, merge_map};
+use crate::long_work::checkpoint;
 use crate::schema::{Definition, Field};
 
 /// Merges a patch's list into a field's list as the field's strategy says.
@@ -32,12 +35,9 @@ pub(super) fn merge(
 ) -> Result<Vec<Value>, StrategicError> {
     let scalars = original.iter().chain(&patch).all(|item| !item.is_object());
     if scalars {
-        let mut merged = original.clone();
-        for item in &patch {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
+        let mut known: HashSet<&Value> = original.iter().collect();
+        let added = patch.iter().filter(|item| known.insert(item)).cloned();
+        let merged = original.iter().cloned().chain(added).collect();
         return Ok(order::arrange(merged, &patch, &original, None));
     }
     let Some(key) = key else {
@@ -46,7 +46,10 @@ pub(super) fn merge(
     let server_order = original.clone();
     let (mut merged, patch) = directives(original, patch, key)?;
     let patch_order = patch.clone();
+    // Where an item with some key is; the first, if there are several.
+    let mut places = Positions::of(&merged, Some(key));
     for item in patch {
+        checkpoint();
         let Value::Object(item) = item else { continue };
         let Some(value) = item.get(key).cloned() else {
             return Err(StrategicError::MissingMergeKey {
@@ -54,13 +57,18 @@ pub(super) fn merge(
                 key: key.to_owned(),
             });
         };
-        let position = merged.iter().position(|known| known.get(key) == Some(&value));
-        match position.and_then(|position| merged.get_mut(position)) {
+        match places.find(&value).and_then(|position| merged.get_mut(position)) {
             Some(known) => {
-                let before = known.as_object().cloned().unwrap_or_default();
+                let before = match std::mem::take(known) {
+                    Value::Object(before) => before,
+                    _ => Map::new(),
+                };
                 *known = Value::Object(merge_map(before, item, definition)?);
             }
-            None => merged.push(Value::Object(item)),
+            None => {
+                places.add(value, merged.len());
+                merged.push(Value::Object(item));
+            }
         }
     }
     Ok(order::arrange(merged, &patch_order, &server_order, Some(key)))
@@ -71,6 +79,7 @@ fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec
     let mut merged = original;
     let mut plain = Vec::new();
     let mut replace = false;
+    let mut doomed: HashSet<Value> = HashSet::new();
     for item in patch {
         let Some(directive) = item.get(DIRECTIVE) else {
             plain.push(item);
@@ -81,7 +90,7 @@ fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec
                 if item.get(key).is_none() {
                     return Err(StrategicError::DeleteWithoutKey);
                 }
-                merged.retain(|known| !same(known, &item, Some(key)));
+                doomed.extend(identity(&item, Some(key)).cloned());
             }
             Some("replace") => replace = true,
             Some("merge") => return Err(StrategicError::MergeInList),
@@ -95,5 +104,6 @@ fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec
     if replace {
         merged = Vec::new();
     }
+    merged.retain(|known| identity(known, Some(key)).is_none_or(|key| !doomed.contains(key)));
     Ok((merged, plain))
 }

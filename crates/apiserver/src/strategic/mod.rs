@@ -7,8 +7,11 @@
 mod lists;
 mod order;
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
+use crate::long_work::checkpoint;
 use crate::schema::Definition;
 
 /// A patch that can't be carried out.
@@ -107,11 +110,13 @@ fn merge_map(
     retain_keys(&mut original, &mut patch)?;
     order::merge_ordered(&mut original, &mut patch, definition)?;
     for (key, value) in patch {
+        checkpoint();
         if let Some(field) = key.strip_prefix(DELETE_FROM) {
             let Value::Array(doomed) = value else {
                 return Err(StrategicError::NotAList { directive: key });
             };
             if let Some(Value::Array(items)) = original.get_mut(field) {
+                let doomed: HashSet<Value> = doomed.into_iter().collect();
                 items.retain(|item| !doomed.contains(item));
             }
             continue;
@@ -154,7 +159,8 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
             directive: RETAIN_KEYS.to_owned(),
         });
     };
-    let named = |key: &str| kept.iter().any(|name| name.as_str() == Some(key));
+    let kept: HashSet<&str> = kept.iter().filter_map(Value::as_str).collect();
+    let named = |key: &str| kept.contains(key);
     for (key, value) in patch.iter() {
         if !key.starts_with('$') && !value.is_null() && !named(key) {
             return Err(StrategicError::RetainKeysMismatch(key.clone()));

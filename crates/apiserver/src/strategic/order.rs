@@ -1,10 +1,11 @@
 //! The order of merged lists: `$setElementOrder`, and what holds without it.
 
-use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
 use super::{DELETE_FROM, SET_ORDER, StrategicError, lists};
+use crate::long_work::checkpoint;
 use crate::schema::Definition;
 
 /// Merges every list that has a `$setElementOrder` and takes both the list and the directive out of the patch.
@@ -29,6 +30,7 @@ pub(super) fn merge_ordered(
         if let Some(Value::Array(doomed)) = patch.remove(&format!("{DELETE_FROM}{name}"))
             && let Some(Value::Array(items)) = original.get_mut(name)
         {
+            let doomed: HashSet<Value> = doomed.into_iter().collect();
             items.retain(|item| !doomed.contains(item));
         }
         let given = match patch.remove(name) {
@@ -39,9 +41,9 @@ pub(super) fn merge_ordered(
             }
             _ => None,
         };
+        let listed = Positions::of(&order, key);
         for item in given.iter().flatten() {
-            let listed = item.get(super::DIRECTIVE).is_some() || order.iter().any(|known| same(known, item, key));
-            if !listed {
+            if item.get(super::DIRECTIVE).is_none() && listed.of_item(item, key).is_none() {
                 return Err(StrategicError::OrderMismatch { field: name.to_owned() });
             }
         }
@@ -70,11 +72,39 @@ pub(super) fn merge_ordered(
     Ok(())
 }
 
-/// Whether two items are the same one: by the merge key, or by value.
-pub(super) fn same(left: &Value, right: &Value, key: Option<&str>) -> bool {
+/// What two items have in common if they are the same one: the value of the merge key, or all of it.
+pub(super) fn identity<'a>(item: &'a Value, key: Option<&str>) -> Option<&'a Value> {
     match key {
-        Some(key) => left.get(key).is_some() && left.get(key) == right.get(key),
-        None => left == right,
+        Some(key) => item.get(key),
+        None => Some(item),
+    }
+}
+
+/// Where the items of a list are; of those that are the same, the first.
+pub(super) struct Positions(HashMap<Value, usize>);
+
+impl Positions {
+    pub(super) fn of(items: &[Value], key: Option<&str>) -> Self {
+        let mut positions = Self(HashMap::with_capacity(items.len()));
+        for (position, item) in items.iter().enumerate() {
+            checkpoint();
+            if let Some(identity) = identity(item, key) {
+                positions.add(identity.clone(), position);
+            }
+        }
+        positions
+    }
+
+    pub(super) fn add(&mut self, identity: Value, position: usize) {
+        self.0.entry(identity).or_insert(position);
+    }
+
+    pub(super) fn find(&self, identity: &Value) -> Option<usize> {
+        self.0.get(identity).copied()
+    }
+
+    fn of_item(&self, item: &Value, key: Option<&str>) -> Option<usize> {
+        self.find(identity(item, key)?)
     }
 }
 
@@ -86,15 +116,18 @@ pub(super) fn arrange(
     server_order: &[Value],
     key: Option<&str>,
 ) -> Vec<Value> {
-    let index = |order: &[Value], item: &Value| order.iter().position(|known| same(known, item, key));
-    let (mut patched, mut others): (Vec<Value>, Vec<Value>) =
-        items.into_iter().partition(|item| index(patch_order, item).is_some());
-    let by = |order: &[Value], left: &Value, right: &Value| match (index(order, left), index(order, right)) {
-        (Some(left), Some(right)) => left.cmp(&right),
-        _ => Ordering::Equal,
-    };
-    patched.sort_by(|left, right| by(patch_order, left, right));
-    others.sort_by(|left, right| by(server_order, left, right));
+    let (in_patch, on_server) = (Positions::of(patch_order, key), Positions::of(server_order, key));
+    let mut patched = Vec::new();
+    let mut others = Vec::new();
+    for item in items {
+        let place = on_server.of_item(&item, key);
+        match in_patch.of_item(&item, key) {
+            Some(position) => patched.push((position, place, item)),
+            None => others.push((place, item)),
+        }
+    }
+    patched.sort_by_key(|(position, ..)| *position);
+    others.sort_by_key(|(place, _)| *place);
     let mut arranged = Vec::with_capacity(patched.len() + others.len());
     let mut patched = patched.into_iter().peekable();
     let mut others = others.into_iter().peekable();
@@ -103,11 +136,13 @@ pub(super) fn arrange(
             (None, None) => return arranged,
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (Some(other), Some(patch)) => match (index(server_order, other), index(server_order, patch)) {
-                (Some(other), Some(patch)) => other < patch,
-                _ => false,
-            },
+            (Some((Some(other), _)), Some((_, Some(patch), _))) => other < patch,
+            _ => false,
         };
-        arranged.extend(if other_first { others.next() } else { patched.next() });
+        arranged.extend(if other_first {
+            others.next().map(|(_, item)| item)
+        } else {
+            patched.next().map(|(.., item)| item)
+        });
     }
 }

@@ -1,6 +1,8 @@
 //! The endpoints that write a part of a pod: containers for debugging, resources while it runs, and its status. Everything
 //! else stays as it is.
 
+use std::collections::{HashMap, VecDeque};
+
 use serde_json::{Map, Value, json};
 
 use crate::registry::ObjectExt;
@@ -100,13 +102,20 @@ pub(super) fn keep_from_status(live: &Value, new: &mut Value) {
         status.insert("qosClass".to_owned(), class.clone());
     }
     let conditions = before.get("conditions").and_then(Value::as_array);
-    let mut left: Vec<&Value> = conditions.into_iter().flatten().collect();
+    let mut left: HashMap<Option<Value>, VecDeque<&Value>> = HashMap::new();
+    for condition in conditions.into_iter().flatten() {
+        left.entry(condition.get("type").cloned())
+            .or_default()
+            .push_back(condition);
+    }
     let sent = status.get_mut("conditions").and_then(Value::as_array_mut);
     for condition in sent.into_iter().flatten() {
         // There may be several of a type: each takes the next one's.
-        let same = left.iter().position(|one| one.get("type") == condition.get("type"));
-        if let Some(at) = same {
-            keep_generation(left.remove(at), condition);
+        let same = left
+            .get_mut(&condition.get("type").cloned())
+            .and_then(VecDeque::pop_front);
+        if let Some(before) = same {
+            keep_generation(before, condition);
         }
     }
 }

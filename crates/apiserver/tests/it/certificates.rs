@@ -149,6 +149,15 @@ fn a_start_that_was_cut_short_is_completed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_server_keeps_is_its_owners_alone() {
     let directory = tempfile::tempdir().unwrap();
+    let opened = Server::open(Config::new(directory.path())).await.unwrap();
+    opened.close().await;
+    drop(opened);
+    // As an older program left them.
+    let mode = |folder: &Path| fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+    for folder in [directory.path().to_owned(), directory.path().join("pki")] {
+        assert_eq!(mode(&folder), 0o700, "{}", folder.display());
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+    }
     let server = Server::open(Config::new(directory.path())).await.unwrap();
     let address = ([127, 0, 0, 1], 6443).into();
     server
@@ -166,6 +175,9 @@ async fn what_a_server_keeps_is_its_owners_alone() {
     ] {
         let found = fs::metadata(directory.path().join(file)).unwrap().permissions().mode() & 0o777;
         assert_eq!(found, 0o600, "{file}");
+    }
+    for folder in [directory.path().to_owned(), directory.path().join("pki")] {
+        assert_eq!(mode(&folder), 0o700, "{}", folder.display());
     }
     server.shutdown();
 }

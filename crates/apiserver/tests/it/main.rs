@@ -11,6 +11,7 @@
 
 mod access;
 mod access_served;
+mod answers;
 mod audit;
 mod certificates;
 mod cluster;
@@ -23,6 +24,7 @@ mod discovery;
 mod exchanges;
 mod garbage;
 mod kubectl;
+mod large;
 mod openapi;
 mod policies;
 mod quotas;

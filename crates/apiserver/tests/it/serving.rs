@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,8 +31,8 @@ async fn text(response: Response<Body>) -> String {
 type Stream = tokio_rustls::client::TlsStream<TcpStream>;
 
 /// A server that listens, and its clients.
-struct Listening {
-    server: Server,
+pub(crate) struct Listening {
+    pub(crate) server: Server,
     address: SocketAddr,
     directory: tempfile::TempDir,
     serving: tokio::task::JoinHandle<()>,
@@ -39,9 +40,15 @@ struct Listening {
 
 impl Listening {
     async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(configure: impl FnOnce(&mut Config)) -> Self {
         let _already_chosen = rustls::crypto::ring::default_provider().install_default();
         let directory = tempfile::tempdir().unwrap();
-        let server = Server::open(Config::new(directory.path())).await.unwrap();
+        let mut config = Config::new(directory.path());
+        configure(&mut config);
+        let server = Server::open(config).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         server
@@ -81,11 +88,11 @@ impl Listening {
             .await
     }
 
-    async fn connect(&self, protocol: &str, admin: bool) -> Stream {
+    pub(crate) async fn connect(&self, protocol: &str, admin: bool) -> Stream {
         self.try_connect(protocol, admin).await.unwrap()
     }
 
-    async fn http2(&self, admin: bool) -> hyper::client::conn::http2::SendRequest<Full<Bytes>> {
+    pub(crate) async fn http2(&self, admin: bool) -> hyper::client::conn::http2::SendRequest<Full<Bytes>> {
         let stream = self.connect("h2", admin).await;
         let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
             .await
@@ -142,6 +149,22 @@ async fn health_in_words_by_check_and_without_some() {
     let admin = cluster.server.admin_service();
     assert_eq!(text(ask(&admin, "/livez/etcd").await).await, "ok");
     assert_eq!(ask(&admin, "/livez/nothing").await.status(), 404);
+    // What the program around the server tells is part of being ready, and not of being alive.
+    let fine = Arc::new(AtomicBool::new(false));
+    cluster.server.add_ready_check("controllers", {
+        let fine = fine.clone();
+        move || fine.load(Ordering::SeqCst)
+    });
+    let waiting = ask(&service, "/readyz").await;
+    assert_eq!(waiting.status(), 500);
+    assert_eq!(
+        text(waiting).await,
+        "[+]ping ok\n[+]store ok\n[-]controllers failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n"
+    );
+    assert_eq!(ask(&admin, "/readyz/controllers").await.status(), 500);
+    assert_eq!(text(ask(&service, "/livez").await).await, "ok");
+    fine.store(true, Ordering::SeqCst);
+    assert_eq!(text(ask(&admin, "/readyz/controllers").await).await, "ok");
     cluster.server.shutdown();
     let ending = ask(&service, "/readyz").await;
     assert_eq!(ending.status(), 500);
@@ -197,16 +220,11 @@ async fn metrics_have_the_names_that_dashboards_look_for() {
     assert!(metrics.contains("verb=\"WATCH\",version=\"v1\"} 0"), "{metrics}");
 }
 
-/// A user's service: a ServiceAccount that may read ConfigMaps everywhere.
+/// The token of an account that may do everything, in a namespace of its name: accounts of one namespace count as one.
 async fn reader(cluster: &Cluster, name: &str) -> String {
-    cluster
-        .create(
-            "",
-            "serviceaccounts",
-            Some("default"),
-            json!({"metadata": {"name": name}}),
-        )
-        .await;
+    let named = json!({"metadata": {"name": name}});
+    cluster.create("", "namespaces", None, named.clone()).await;
+    cluster.create("", "serviceaccounts", Some(name), named).await;
     cluster
         .create(
             "rbac.authorization.k8s.io",
@@ -214,10 +232,10 @@ async fn reader(cluster: &Cluster, name: &str) -> String {
             None,
             json!({"metadata": {"name": name},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}]}),
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": name}]}),
         )
         .await;
-    cluster.server.service_account_token("default", name, 3600).unwrap()
+    cluster.server.service_account_token(name, name, 3600).unwrap()
 }
 
 fn list(token: &str) -> Request<Full<Bytes>> {

@@ -87,7 +87,7 @@ impl Notes<'_> {
     }
 
     /// It changed the object so; noted where what was sent is noted too.
-    fn patched(&self, operations: &json_patch::Patch) {
+    fn patched(&self, operations: &[Value]) {
         if !self.attributes.op.trail.wants_request() {
             return;
         }
@@ -252,7 +252,7 @@ async fn ask(
     hook: &Hook,
     resource: &Resource,
     object: Option<&Value>,
-) -> Result<Option<json_patch::Patch>, Failure> {
+) -> Result<Option<Vec<Value>>, Failure> {
     if attributes.dry_run() && !hook.allows_dry_run {
         return Err(Failure::Refused(ApiError::bad_request(format!(
             "admission webhook {:?} does not support dry run",

@@ -1,32 +1,38 @@
 //! What a mutating webhook makes of an object.
 
-use json_patch::PatchErrorKind;
 use serde_json::Value;
 
 use super::super::{Attributes, subject};
 use super::hook::Hook;
 use crate::catalog::Resource;
 use crate::http::ApiError;
+use crate::json_patch::{self, Fault, Why};
 use crate::kinds;
 use crate::registry::{ObjectExt, Registry};
 use crate::strategy;
 
 /// The operations of a patch.
-pub(super) fn read(bytes: &[u8]) -> Result<json_patch::Patch, String> {
+pub(super) fn read(bytes: &[u8]) -> Result<Vec<Value>, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    if !value.is_array() {
+    let mismatch = |value: &Value, wanted: &str| {
         let found = if value.is_object() { "object" } else { "value" };
-        return Err(format!(
-            "json: cannot unmarshal {found} into Go value of type jsonpatch.Patch"
-        ));
+        Err(format!(
+            "json: cannot unmarshal {found} into Go value of type jsonpatch.{wanted}"
+        ))
+    };
+    let Value::Array(operations) = value else {
+        return mismatch(&value, "Patch");
+    };
+    match operations.iter().find(|operation| !operation.is_object()) {
+        Some(odd) => mismatch(odd, "Operation"),
+        None => Ok(operations),
     }
-    serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-fn refused(error: json_patch::PatchError) -> ApiError {
-    match error.kind {
-        PatchErrorKind::TestFailed => ApiError::internal(format!("testing value {} failed: test failed", error.path)),
-        _ => ApiError::internal(error),
+fn refused(fault: &Fault) -> ApiError {
+    match fault.why {
+        Why::TestFailed => ApiError::internal(format!("testing value {} failed: test failed", fault.path)),
+        _ => ApiError::internal(fault),
     }
 }
 
@@ -37,7 +43,7 @@ pub(super) async fn apply(
     hook: &Hook,
     resource: &Resource,
     object: Option<&Value>,
-    operations: &json_patch::Patch,
+    operations: &[Value],
 ) -> Result<Value, ApiError> {
     let Some(object) = object else {
         return Err(ApiError::internal(format!(
@@ -45,10 +51,8 @@ pub(super) async fn apply(
             hook.name
         )));
     };
-    let mut changed = subject::shown(registry, attributes, resource, object)
-        .await?
-        .into_owned();
-    json_patch::patch(&mut changed, operations).map_err(refused)?;
+    let shown = subject::shown(registry, attributes, resource, object).await?;
+    let changed = json_patch::apply(shown.into_owned(), operations).map_err(|fault| refused(&fault))?;
     if !changed.is_object() {
         return Err(ApiError::internal(format!(
             "admission webhook {:?} left no object",

@@ -45,12 +45,13 @@ pub(super) fn service(value: &Value, old: Option<&Value>, errors: &mut Vec<Field
     }
     affinity(spec, &path, errors);
     errors.extend(cluster_addresses(value, old));
-    let before = old.map_or_else(Vec::new, |old| {
-        texts(old.get("spec").unwrap_or(&NOTHING), "externalIPs")
+    let before: BTreeSet<&str> = old.map_or_else(BTreeSet::new, |old| {
+        let before = texts(old.get("spec").unwrap_or(&NOTHING), "externalIPs");
+        before.into_iter().collect()
     });
     for (address, at) in items(spec, "externalIPs", &path) {
         let address = address.as_str().unwrap_or_default();
-        let sound = if before.contains(&address) {
+        let sound = if before.contains(address) {
             addresses::lenient(address)
         } else {
             addresses::address(address, &at, errors)
@@ -262,6 +263,7 @@ pub(crate) fn cluster_addresses(value: &Value, old: Option<&Value>) -> Vec<Field
         errors.push(FieldError::not_supported(at, policy, &FAMILY_POLICIES));
     }
     let before = old.map_or_else(Vec::new, |old| texts(old.get("spec").unwrap_or(&NOTHING), "clusterIPs"));
+    let before: BTreeSet<&str> = before.into_iter().collect();
     let count = errors.len();
     for (index, address) in all.iter().enumerate() {
         if index == 0 && *address == "None" {
@@ -315,12 +317,12 @@ fn source_ranges(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError
             only_balanced(&at, errors);
         }
         let before = old.and_then(|old| old.get("spec")).unwrap_or(&NOTHING);
-        let before: Vec<&str> = texts(before, "loadBalancerSourceRanges")
+        let before: BTreeSet<&str> = texts(before, "loadBalancerSourceRanges")
             .into_iter()
             .map(str::trim)
             .collect();
         for (index, range) in ranges.into_iter().map(str::trim).enumerate() {
-            if !before.contains(&range) {
+            if !before.contains(range) {
                 addresses::range(range, &at.index(index), errors);
             }
         }

@@ -1,5 +1,7 @@
 //! Certificate signing requests: what is to be signed, by whom, and what has been said of it since.
 
+use std::collections::BTreeSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -162,7 +164,7 @@ fn request(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
 /// Checks what has been said of a request.
 fn judgements(value: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("status").child("conditions");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for (index, condition) in conditions(value).iter().enumerate() {
         let place = at.index(index);
         let (kind, status) = (text(condition, "type"), text(condition, "status"));
@@ -184,14 +186,14 @@ fn judgements(value: &Value, errors: &mut Vec<FieldError>) {
             DENIED => APPROVED,
             _ => "",
         };
-        if seen.contains(&opposite) && !opposite.is_empty() {
+        if seen.contains(opposite) && !opposite.is_empty() {
             let why = "Approved and Denied conditions are mutually exclusive";
             errors.push(FieldError::invalid(&at, kind, why));
         }
-        if seen.contains(&kind) {
+        if seen.contains(kind) {
             errors.push(FieldError::duplicate(place.child("type"), kind));
         }
-        seen.push(kind);
+        seen.insert(kind);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Statuses that controllers write: counts that agree with each other, and where a Service is reached.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{addresses, items, names, non_negative, policies, text};
@@ -202,7 +204,7 @@ fn ingress(status: &Value, before: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// The addresses that a status has already: they may stay, whatever they look like.
-fn known_addresses(before: &Value) -> Vec<&str> {
+fn known_addresses(before: &Value) -> BTreeSet<&str> {
     let entries = before.get("loadBalancer").unwrap_or(&NOTHING);
     items(entries, "ingress", &FieldPath::default())
         .map(|(entry, _)| text(entry, "ip"))
@@ -210,9 +212,9 @@ fn known_addresses(before: &Value) -> Vec<&str> {
 }
 
 /// The address and the name of one way in.
-fn reached_at(entry: &Value, known: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn reached_at(entry: &Value, known: &BTreeSet<&str>, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let ip = text(entry, "ip");
-    if !ip.is_empty() && !known.contains(&ip) {
+    if !ip.is_empty() && !known.contains(ip) {
         addresses::address(ip, &at.child("ip"), errors);
     }
     let host = text(entry, "hostname");

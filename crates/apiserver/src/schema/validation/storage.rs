@@ -330,7 +330,7 @@ pub(super) fn storage_class(value: &Value, errors: &mut Vec<FieldError>) {
         &root,
         errors,
     );
-    let mut known = Vec::new();
+    let mut known = BTreeSet::new();
     for (term, at) in items(value, "allowedTopologies", &root) {
         topology(term, &at, errors);
         let wanted: BTreeMap<&str, BTreeSet<&str>> = items(term, "matchLabelExpressions", &at)
@@ -344,7 +344,7 @@ pub(super) fn storage_class(value: &Value, errors: &mut Vec<FieldError>) {
         if wanted.is_empty() || known.contains(&wanted) {
             errors.push(FieldError::duplicate(at.child("matchLabelExpressions"), ""));
         }
-        known.push(wanted);
+        known.insert(wanted);
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::super::metadata::qualified_name;
 use super::super::{empty, items, non_negative, one_of, text};
 use super::{NOTHING, is_indexed, number};
+use crate::long_work::checkpoint;
 use crate::schema::Shown;
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
@@ -163,7 +164,10 @@ fn exit_codes(spec: &Value, codes: &Value, at: &FieldPath, errors: &mut Vec<Fiel
             .iter()
             .filter_map(|field| pod.get(*field)?.as_array())
             .flatten()
-            .any(|container| text(container, "name") == name);
+            .any(|container| {
+                checkpoint();
+                text(container, "name") == name
+            });
         if !known {
             let detail = "must be one of the container or initContainer names in the pod template";
             errors.push(FieldError::invalid(at.child("containerName"), name, detail));

@@ -192,6 +192,7 @@ fn mounts(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<Fie
     let devices: BTreeMap<&str, &str> = items(container, "volumeDevices", at)
         .map(|(device, _)| (text(device, "name"), text(device, "devicePath")))
         .collect();
+    let device_paths: BTreeSet<&str> = devices.values().copied().collect();
     // Faults inside of a mount are told without saying which it is.
     let all = at.child("volumeMounts");
     let mut paths = BTreeSet::new();
@@ -209,7 +210,7 @@ fn mounts(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<Fie
             let detail = "must not already exist in volumeDevices";
             errors.push(FieldError::invalid(at.child("name"), name, detail));
         }
-        if devices.values().any(|device| *device == path) {
+        if device_paths.contains(path) {
             let detail = "must not already exist as a path in volumeDevices";
             errors.push(FieldError::invalid(at.child("mountPath"), path, detail));
         }
@@ -270,6 +271,7 @@ fn devices(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<Fi
     let mounts: BTreeMap<&str, &str> = items(container, "volumeMounts", at)
         .map(|(mount, _)| (text(mount, "name"), text(mount, "mountPath")))
         .collect();
+    let mount_paths: BTreeSet<&str> = mounts.values().copied().collect();
     let (mut known, mut paths) = (BTreeSet::new(), BTreeSet::new());
     for (device, at) in items(container, "volumeDevices", at) {
         let (name, path) = (text(device, "name"), text(device, "devicePath"));
@@ -303,7 +305,7 @@ fn devices(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<Fi
             let detail = "must not already exist in volumeMounts";
             errors.push(FieldError::invalid(at_name, name, detail));
         }
-        if mounts.values().any(|mount| *mount == path) {
+        if mount_paths.contains(path) {
             let detail = "must not already exist as a path in volumeMounts";
             errors.push(FieldError::invalid(at_path, path, detail));
         }

@@ -14,7 +14,7 @@ mod volumes;
 pub(super) use volumes::HOST_PATH_KINDS;
 mod windows;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
@@ -439,7 +439,7 @@ fn toleration_update(spec: &Value, before: &Value, path: &FieldPath, errors: &mu
         }
         toleration
     };
-    let new: Vec<Value> = items(spec, "tolerations", path).map(|(one, _)| timeless(one)).collect();
+    let new: HashSet<Value> = items(spec, "tolerations", path).map(|(one, _)| timeless(one)).collect();
     if items(before, "tolerations", path).any(|(old, _)| !new.contains(&timeless(old))) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(FieldError::forbidden(path.child("tolerations"), detail));

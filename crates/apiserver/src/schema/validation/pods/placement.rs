@@ -1,6 +1,6 @@
 //! Where a pod may run: affinities, tolerations, how it is spread, and what holds it back from being placed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -104,7 +104,9 @@ fn label_keys(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let keys: Vec<&str> = items(value, "matchLabelKeys", at)
         .filter_map(|(key, _)| key.as_str())
         .collect();
-    let place = |key: &str| keys.iter().rposition(|other| *other == key);
+    // Of a key that is there twice, the last place.
+    let places: BTreeMap<&str, usize> = keys.iter().enumerate().map(|(place, key)| (*key, place)).collect();
+    let place = |key: &str| places.get(key).copied();
     if let Some(selector) = selector {
         let exact = selector.get("matchLabels").and_then(Value::as_object);
         let mut known: BTreeSet<&str> = exact.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
@@ -119,12 +121,12 @@ fn label_keys(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
             known.insert(key);
         }
     }
-    let others: Vec<&str> = items(value, "mismatchLabelKeys", at)
+    let others: BTreeSet<&str> = items(value, "mismatchLabelKeys", at)
         .filter_map(|(key, _)| key.as_str())
         .collect();
     for (key, at) in items(value, "matchLabelKeys", at) {
         let key = key.as_str().unwrap_or_default();
-        if others.contains(&key) {
+        if others.contains(key) {
             let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
             errors.push(FieldError::invalid(at, key, detail));
         }
@@ -139,7 +141,11 @@ pub(super) fn spread(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError
             text(constraint, "whenUnsatisfiable").to_owned(),
         )
     };
-    for (index, (constraint, at)) in items(spec, "topologySpreadConstraints", path).enumerate() {
+    let mut left: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (constraint, _) in items(spec, "topologySpreadConstraints", path) {
+        *left.entry(kind(constraint)).or_default() += 1;
+    }
+    for (constraint, at) in items(spec, "topologySpreadConstraints", path) {
         positive(constraint, "maxSkew", &at, errors);
         if text(constraint, "topologyKey").is_empty() {
             errors.push(FieldError::required(at.child("topologyKey"), "can not be empty"));
@@ -153,8 +159,11 @@ pub(super) fn spread(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError
                 &actions,
             ));
         }
-        let mut later = items(spec, "topologySpreadConstraints", path).skip(index + 1);
-        if later.any(|(other, _)| kind(other) == kind(constraint)) {
+        let later = left.get_mut(&kind(constraint)).map_or(0, |left| {
+            *left -= 1;
+            *left
+        });
+        if later > 0 {
             let (key, action) = kind(constraint);
             errors.push(FieldError::duplicate(
                 at.child("{topologyKey, whenUnsatisfiable}"),

@@ -199,9 +199,10 @@ fn used_claims(resources: &Value, claims: &BTreeSet<&str>, at: &FieldPath, error
             if known.contains(&key) {
                 errors.push(FieldError::duplicate(&at, key.as_str()));
             } else if request.is_empty() {
+                let parts = format!("{name}/");
                 let parts = known
-                    .iter()
-                    .filter(|other| other.split_once('/').is_some_and(|(one, _)| one == name));
+                    .range(parts.clone()..)
+                    .take_while(|other| other.starts_with(&parts));
                 for _ in parts {
                     errors.push(FieldError::duplicate(&at, name));
                 }

@@ -302,6 +302,10 @@ pub(super) fn annotations(metadata: &Value, spec: &Value, path: &FieldPath, erro
     let all = metadata.get("annotations").and_then(Value::as_object);
     let all = all.into_iter().flatten();
     let all = all.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
+    let names: BTreeSet<&str> = all_containers(spec, path)
+        .into_iter()
+        .map(|(container, _)| text(container, "name"))
+        .collect();
     let (mut of_pod, mut of_containers, mut of_app_armor) = (Vec::new(), Vec::new(), Vec::new());
     for (key, value) in all {
         if key == SECCOMP_POD {
@@ -310,10 +314,7 @@ pub(super) fn annotations(metadata: &Value, spec: &Value, path: &FieldPath, erro
             seccomp_text(value, &path.child(key), &mut of_containers);
         } else if let Some(name) = key.strip_prefix(APP_ARMOR_CONTAINER) {
             let at = path.key(key);
-            if !all_containers(spec, path)
-                .iter()
-                .any(|(container, _)| text(container, "name") == name)
-            {
+            if !names.contains(name) {
                 of_app_armor.push(FieldError::invalid(&at, name, "container not found"));
             }
             if !matches!(value, "" | "runtime/default" | "unconfined") && !value.starts_with("localhost/") {

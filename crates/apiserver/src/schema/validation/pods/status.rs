@@ -1,7 +1,7 @@
 //! The status of a pod, which a kubelet writes: conditions, addresses, the states of its containers, and the devices that
 //! were found for it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde_json::Value;
@@ -120,23 +120,27 @@ fn transitions(now: &Value, before: &Value, list: &str, spec: &Value, at: &Field
         return;
     }
     let root = FieldPath::default();
+    let by_name = |value, list| -> BTreeMap<&str, &Value> {
+        let all = items(value, list, &root).map(|(one, _)| (text(one, "name"), one));
+        // Of two with one name, the first.
+        all.fold(BTreeMap::new(), |mut named, (name, one)| {
+            named.entry(name).or_insert(one);
+            named
+        })
+    };
+    let present = by_name(now, list);
+    let specified = containers.map(|containers| by_name(spec, containers));
     for (index, (was, _)) in items(before, list, &root).enumerate() {
         let Some(ended) = was.pointer("/state/terminated") else {
             continue;
         };
         let name = text(was, "name");
-        let is = items(now, list, &root)
-            .map(|(one, _)| one)
-            .find(|one| text(one, "name") == name);
+        let is = present.get(name);
         if is.is_none_or(|is| is.pointer("/state/terminated").is_some()) {
             continue;
         }
         let code = ended.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
-        let container = containers.and_then(|containers| {
-            items(spec, containers, &root)
-                .map(|(one, _)| one)
-                .find(|one| text(one, "name") == name)
-        });
+        let container = specified.as_ref().and_then(|specified| specified.get(name));
         if !container.is_some_and(|container| restarts(container, spec, code)) {
             let why = "may not be transitioned to non-terminated state";
             errors.push(FieldError::forbidden(at.index(index).child("state"), why));
@@ -190,9 +194,12 @@ fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
 
 fn claims(now: &Value, spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut seen = BTreeSet::new();
+    let known: BTreeSet<&str> = items(spec, "resourceClaims", at)
+        .map(|(known, _)| text(known, "name"))
+        .collect();
     for (claim, at) in items(now, "resourceClaimStatuses", at) {
         let name = text(claim, "name");
-        if !items(spec, "resourceClaims", &at).any(|(known, _)| text(known, "name") == name) {
+        if !known.contains(name) {
             let why = "must match the name of an entry in `spec.resourceClaims`";
             errors.push(FieldError::invalid(at.child("name"), name, why));
         }
@@ -311,15 +318,19 @@ fn user(container: &Value, windows: bool, at: &FieldPath, errors: &mut Vec<Field
 
 /// Which devices a container got, and how they are.
 fn allocated(status: &Value, container: Option<&Value>, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let claims = container.and_then(|container| container.pointer("/resources/claims"));
+    let claims = claims.and_then(Value::as_array).into_iter().flatten();
+    let claimed: BTreeSet<String> = claims
+        .map(|claim| match text(claim, "request") {
+            "" => format!("claim:{}", text(claim, "name")),
+            request => format!("claim:{}/{request}", text(claim, "name")),
+        })
+        .collect();
     for (resource, at) in items(status, "allocatedResourcesStatus", at) {
         let name = text(resource, "name");
         if let Some(container) = container {
             let (found, why) = if name.starts_with("claim:") {
-                let claims = container.pointer("/resources/claims").and_then(Value::as_array);
-                let found = claims.into_iter().flatten().any(|claim| match text(claim, "request") {
-                    "" => name == format!("claim:{}", text(claim, "name")),
-                    request => name == format!("claim:{}/{request}", text(claim, "name")),
-                });
+                let found = claimed.contains(name);
                 let why = "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty";
                 (found, why)
             } else {

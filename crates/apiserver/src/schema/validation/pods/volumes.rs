@@ -63,7 +63,8 @@ pub(super) fn volumes<'a>(
     path: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) -> Sound<'a> {
-    let is_claimed = |volume: &Value| claimed.iter().any(|other| text(other, "name") == text(volume, "name"));
+    let names: BTreeSet<&str> = claimed.iter().map(|claim| text(claim, "name")).collect();
+    let is_claimed = |volume: &Value| names.contains(text(volume, "name"));
     let own = items(pod.spec, "volumes", path).map(|(volume, _)| volume);
     let all: Vec<&Value> = claimed.iter().chain(own.filter(|volume| !is_claimed(volume))).collect();
     // What the claims will be called that are made for the pod's volumes.

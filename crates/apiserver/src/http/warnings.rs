@@ -1,0 +1,65 @@
+//! The texts of Warning headers: each once, and no more of them than Kubernetes sends.
+//!
+//! Once they are longer than [`MOST`] characters together, each is cut to [`LONGEST`], and what comes after that many is dropped.
+
+use std::borrow::Cow;
+
+/// How many characters all of them have before any is cut, and after that.
+const MOST: usize = 4 * 1024;
+/// How many characters one has then.
+const LONGEST: usize = 256;
+
+fn characters(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Takes in a text, if it will be seen.
+pub(crate) fn add(texts: &mut Vec<String>, text: String) {
+    let whole: usize = texts.iter().map(|text| characters(text)).sum();
+    let cut: usize = texts.iter().map(|text| characters(text).min(LONGEST)).sum();
+    let all_is_said = whole > MOST && cut >= MOST;
+    if all_is_said || text.is_empty() || texts.contains(&text) {
+        return;
+    }
+    texts.push(text);
+}
+
+/// What is sent of them.
+pub(crate) fn shown(texts: &[String]) -> impl Iterator<Item = Cow<'_, str>> {
+    let cuts = texts.iter().map(|text| characters(text)).sum::<usize>() > MOST;
+    texts.iter().map(move |text| {
+        if cuts {
+            Cow::Owned(text.chars().take(LONGEST).collect())
+        } else {
+            Cow::Borrowed(text.as_str())
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(all: &[String]) -> Vec<String> {
+        let mut texts = Vec::new();
+        all.iter().for_each(|text| add(&mut texts, text.clone()));
+        shown(&texts).map(Cow::into_owned).collect()
+    }
+
+    #[test]
+    fn few_are_sent_as_they_are() {
+        let long = "x".repeat(MOST);
+        assert_eq!(sent(&[long.clone(), long.clone(), String::new()]), [long]);
+    }
+
+    #[test]
+    fn many_are_cut_and_then_dropped() {
+        let all: Vec<String> = (0..60_000).map(|index| format!("{index:0>300}")).collect();
+        let cut = sent(&all);
+        assert_eq!(cut.len(), MOST / LONGEST);
+        assert!(cut.iter().all(|text| text.len() == LONGEST));
+        let short: Vec<String> = (0..60_000).map(|index| format!("{index:0>64}")).collect();
+        // The one with which they were too many is among them.
+        assert_eq!(sent(&short), short[..=MOST / 64]);
+    }
+}

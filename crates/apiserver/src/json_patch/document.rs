@@ -1,0 +1,338 @@
+//! The document that a patch changes. Owns how it is kept meanwhile: a list that a patch goes into becomes a tree, so that an
+//! insertion costs the same wherever it is, and how large and how deep the document is is known before anything is copied.
+//! Refuses what would make it larger or deeper than a request's body may be.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use imbl::Vector;
+use serde_json::Value;
+
+use super::Why;
+use crate::http::body::MAX_BODY;
+use crate::schema::strict::DEEPEST;
+
+/// What all copies of one patch may add, in bytes of JSON: Kubernetes' own limit.
+pub(super) const MOST_COPIED: usize = 3 * 1024 * 1024;
+
+/// What may be measured, in bytes of JSON, to find out whether moved values still lie within the depth that is allowed.
+const MOST_MEASURED: usize = 16 * 1024 * 1024;
+
+/// How large and how deep a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Extent {
+    /// As JSON without spaces.
+    bytes: usize,
+    /// How many lists and objects lie within each other.
+    depth: usize,
+}
+
+/// A part of the document.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    /// Nothing of it was looked for yet.
+    Whole(Value),
+    Object(BTreeMap<String, Node>),
+    List(Vector<Node>),
+}
+
+/// Counts what is written, and keeps nothing.
+struct Counter(usize);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn bytes_of(value: &impl serde::Serialize) -> usize {
+    let mut counter = Counter(0);
+    // What counts never fails, and every value can be written.
+    let _counted = serde_json::to_writer(&mut counter, value);
+    counter.0
+}
+
+fn depth_of(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or_default(),
+        Value::Object(map) => 1 + map.values().map(depth_of).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+impl Node {
+    fn extent(&self) -> Extent {
+        let around = |parts: usize, inside: (usize, usize)| Extent {
+            bytes: 2 + parts.saturating_sub(1) + inside.0,
+            depth: 1 + inside.1,
+        };
+        match self {
+            Self::Whole(value) => Extent {
+                bytes: bytes_of(value),
+                depth: depth_of(value),
+            },
+            Self::Object(map) => {
+                let inside = map.iter().fold((0, 0), |(bytes, depth), (key, node)| {
+                    let extent = node.extent();
+                    (bytes + bytes_of(key) + 1 + extent.bytes, depth.max(extent.depth))
+                });
+                around(map.len(), inside)
+            }
+            Self::List(items) => {
+                let inside = items.iter().fold((0, 0), |(bytes, depth), node| {
+                    let extent = node.extent();
+                    (bytes + extent.bytes, depth.max(extent.depth))
+                });
+                around(items.len(), inside)
+            }
+        }
+    }
+
+    /// Takes one level apart, if there is one.
+    fn open(&mut self) {
+        match self {
+            Self::Whole(Value::Object(map)) => {
+                let parts = std::mem::take(map).into_iter();
+                *self = Self::Object(parts.map(|(key, value)| (key, Self::Whole(value))).collect());
+            }
+            Self::Whole(Value::Array(items)) => {
+                *self = Self::List(std::mem::take(items).into_iter().map(Self::Whole).collect());
+            }
+            _ => {}
+        }
+    }
+
+    fn find(&mut self, path: &[Cow<'_, str>]) -> Option<&mut Self> {
+        let mut node = self;
+        for token in path {
+            node.open();
+            node = match node {
+                Self::Object(map) => map.get_mut(token.as_ref())?,
+                Self::List(items) => {
+                    let index = index_in(token, items.len()).filter(|index| *index < items.len())?;
+                    items.get_mut(index)?
+                }
+                Self::Whole(_) => return None,
+            };
+        }
+        Some(node)
+    }
+
+    fn equals(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Whole(whole), value) => whole == value,
+            (Self::Object(map), Value::Object(other)) => {
+                map.len() == other.len()
+                    && map
+                        .iter()
+                        .all(|(key, node)| other.get(key).is_some_and(|value| node.equals(value)))
+            }
+            (Self::List(items), Value::Array(other)) => {
+                items.len() == other.len() && items.iter().zip(other).all(|(node, value)| node.equals(value))
+            }
+            _ => false,
+        }
+    }
+
+    fn into_value(self) -> Value {
+        match self {
+            Self::Whole(value) => value,
+            Self::Object(map) => Value::Object(map.into_iter().map(|(key, node)| (key, node.into_value())).collect()),
+            Self::List(items) => Value::Array(items.into_iter().map(Self::into_value).collect()),
+        }
+    }
+}
+
+/// The place in a list of this length that a token of a path names; `-` is the one behind the last.
+fn index_in(token: &str, length: usize) -> Option<usize> {
+    if token == "-" {
+        return Some(length);
+    }
+    let plain = token.bytes().all(|byte| byte.is_ascii_digit()) && (token.len() == 1 || !token.starts_with('0'));
+    plain.then(|| token.parse().ok()).flatten()
+}
+
+/// A document, and what has become of it so far.
+#[derive(Debug)]
+pub(super) struct Document {
+    root: Node,
+    /// How large it is now, give or take a comma for each change.
+    bytes: usize,
+    /// How large it was.
+    began_with: usize,
+    /// How deep it is at most.
+    deepest: usize,
+    copied: usize,
+    measured: usize,
+}
+
+impl Document {
+    pub(super) fn new(value: Value) -> Self {
+        let root = Node::Whole(value);
+        let extent = root.extent();
+        Self {
+            root,
+            bytes: extent.bytes,
+            began_with: extent.bytes,
+            deepest: extent.depth,
+            copied: 0,
+            measured: 0,
+        }
+    }
+
+    pub(super) fn into_value(self) -> Value {
+        self.root.into_value()
+    }
+
+    /// Puts a value where the path says: into an object, or between the items of a list.
+    pub(super) fn add(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), Why> {
+        let node = Node::Whole(value.clone());
+        let extent = node.extent();
+        self.put(path, node, extent)
+    }
+
+    /// Puts a value in the place of another. What an object lacks can be replaced too.
+    pub(super) fn replace(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), Why> {
+        let node = Node::Whole(value.clone());
+        let extent = node.extent();
+        let Some((last, parent)) = path.split_last() else {
+            self.root = node;
+            self.bytes = extent.bytes;
+            self.deepest = extent.depth;
+            return self.check_size();
+        };
+        let parent = self.root.find(parent).ok_or(Why::BadPath)?;
+        parent.open();
+        let Node::List(items) = parent else {
+            return self.put(path, node, extent);
+        };
+        let index = index_in(last, items.len()).ok_or(Why::BadPath)?;
+        let place = items.get_mut(index).ok_or(Why::BadPath)?;
+        let before = std::mem::replace(place, node);
+        self.bytes = self.bytes.saturating_sub(before.extent().bytes);
+        self.grow(path, extent, 0)
+    }
+
+    pub(super) fn remove(&mut self, path: &[Cow<'_, str>]) -> Result<(), Why> {
+        let removed = self.take(path)?;
+        self.bytes = self.bytes.saturating_sub(removed.extent().bytes);
+        Ok(())
+    }
+
+    pub(super) fn move_value(&mut self, from: &[Cow<'_, str>], path: &[Cow<'_, str>]) -> Result<(), Why> {
+        if path.starts_with(from) && path.len() != from.len() {
+            return Err(Why::IntoItself);
+        }
+        let node = self.take(from).map_err(|why| match why {
+            Why::BadPath => Why::BadFrom,
+            other => other,
+        })?;
+        // It is no deeper than the deepest that may have been there; only if that says nothing is it looked at.
+        let mut extent = Extent {
+            bytes: 0,
+            depth: self.deepest.saturating_sub(from.len()),
+        };
+        if path.len() + extent.depth > DEEPEST {
+            let exact = node.extent();
+            extent.depth = exact.depth;
+            self.measured = self.measured.saturating_add(exact.bytes);
+            if self.measured > MOST_MEASURED {
+                return Err(Why::TooDeep);
+            }
+        }
+        self.put(path, node, extent)
+    }
+
+    pub(super) fn copy(&mut self, from: &[Cow<'_, str>], path: &[Cow<'_, str>]) -> Result<(), Why> {
+        let source = self.root.find(from).ok_or(Why::BadFrom)?;
+        let extent = source.extent();
+        // Before anything is made: twice and twice again is soon more than there is memory.
+        self.copied = self.copied.saturating_add(extent.bytes);
+        if self.copied > MOST_COPIED {
+            return Err(Why::CopiesTooMuch(self.copied));
+        }
+        let copy = source.clone();
+        self.put(path, copy, extent)
+    }
+
+    pub(super) fn test(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), Why> {
+        if let Some(node) = self.root.find(path) {
+            return if node.equals(value) {
+                Ok(())
+            } else {
+                Err(Why::TestFailed)
+            };
+        }
+        // What an object lacks is null to a test.
+        let parent = path.split_last().and_then(|(_, parent)| self.root.find(parent));
+        let lacks = parent.is_some_and(|parent| matches!(parent, Node::Object(_) | Node::Whole(Value::Object(_))));
+        if lacks && value.is_null() {
+            Ok(())
+        } else {
+            Err(Why::BadPath)
+        }
+    }
+
+    fn take(&mut self, path: &[Cow<'_, str>]) -> Result<Node, Why> {
+        let (last, parent) = path.split_last().ok_or(Why::BadPath)?;
+        let parent = self.root.find(parent).ok_or(Why::BadPath)?;
+        parent.open();
+        match parent {
+            Node::Object(map) => {
+                let node = map.remove(last.as_ref()).ok_or(Why::BadPath)?;
+                self.bytes = self.bytes.saturating_sub(last.len());
+                Ok(node)
+            }
+            Node::List(items) => {
+                let index = index_in(last, items.len()).filter(|index| *index < items.len());
+                Ok(items.remove(index.ok_or(Why::BadPath)?))
+            }
+            Node::Whole(_) => Err(Why::BadPath),
+        }
+    }
+
+    fn put(&mut self, path: &[Cow<'_, str>], node: Node, extent: Extent) -> Result<(), Why> {
+        let (last, parent) = path.split_last().ok_or(Why::BadPath)?;
+        if path.len() + extent.depth > DEEPEST {
+            return Err(Why::TooDeep);
+        }
+        let parent = self.root.find(parent).ok_or(Why::BadPath)?;
+        parent.open();
+        let before = match parent {
+            Node::Object(map) => map.insert(last.clone().into_owned(), node),
+            Node::List(items) => {
+                let index = index_in(last, items.len()).filter(|index| *index <= items.len());
+                items.insert(index.ok_or(Why::BadPath)?, node);
+                None
+            }
+            Node::Whole(_) => return Err(Why::BadPath),
+        };
+        if let Some(before) = before {
+            self.bytes = self.bytes.saturating_sub(before.extent().bytes);
+        }
+        self.grow(path, extent, last.len())
+    }
+
+    fn grow(&mut self, path: &[Cow<'_, str>], extent: Extent, key: usize) -> Result<(), Why> {
+        if path.len() + extent.depth > DEEPEST {
+            return Err(Why::TooDeep);
+        }
+        self.deepest = self.deepest.max(path.len() + extent.depth);
+        self.bytes = self.bytes.saturating_add(extent.bytes).saturating_add(key);
+        self.check_size()
+    }
+
+    /// What is too large already may become smaller.
+    fn check_size(&self) -> Result<(), Why> {
+        if self.bytes > MAX_BODY && self.bytes > self.began_with {
+            Err(Why::TooLarge)
+        } else {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! JSON patches (RFC 6902) as Kubernetes carries them out: those that clients send, and those that webhooks answer with.
+//!
+//! Owns the six operations and what one patch may cost: what its copies add up to, and how large and deep the document is
+//! after each step. Refuses to know whose document it is; the callers word what a client is told.
+
+mod document;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use document::{Document, MOST_COPIED};
+use serde_json::{Map, Value};
+
+/// Why an operation can't be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It is none.
+    Unreadable,
+    /// There is something else than it says.
+    TestFailed,
+    /// Its `path` leads nowhere.
+    BadPath,
+    /// Its `from` leads nowhere.
+    BadFrom,
+    /// It moves something to where it is not any more then.
+    IntoItself,
+    /// All copies so far would add this many bytes.
+    CopiesTooMuch(usize),
+    /// The document would be nested deeper than any that is read.
+    TooDeep,
+    /// The document would be larger than a request may be.
+    TooLarge,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Unreadable => "it is no operation of a JSON patch",
+            Self::TestFailed => "value did not match",
+            Self::BadPath => "path is invalid",
+            Self::BadFrom => "\"from\" path is invalid",
+            Self::IntoItself => "cannot move the value inside itself",
+            Self::TooDeep => "the document would be nested too deeply",
+            Self::TooLarge => "the document would be too large",
+            Self::CopiesTooMuch(bytes) => {
+                return write!(
+                    formatter,
+                    "Unable to complete the copy, the accumulated size increase of copy is {bytes}, exceeding the limit {MOST_COPIED}"
+                );
+            }
+        })
+    }
+}
+
+/// An operation that can't be carried out, and with it the patch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// Its place in the patch.
+    pub(crate) operation: usize,
+    /// Its `path`.
+    pub(crate) path: String,
+    pub(crate) why: Why,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operation, path, why } = self;
+        match why {
+            // As the real server says it, which does not say where.
+            Why::CopiesTooMuch(_) => why.fmt(formatter),
+            _ => write!(formatter, "operation '/{operation}' failed at path '{path}': {why}"),
+        }
+    }
+}
+
+/// The document after all operations.
+///
+/// # Errors
+/// The first operation that can't be carried out.
+pub(crate) fn apply(document: Value, operations: &[Value]) -> Result<Value, Fault> {
+    let mut document = Document::new(document);
+    for (operation, step) in operations.iter().enumerate() {
+        carry_out(&mut document, step).map_err(|why| Fault {
+            operation,
+            path: text(step, "path").unwrap_or_default().to_owned(),
+            why,
+        })?;
+    }
+    Ok(document.into_value())
+}
+
+fn text<'a>(step: &'a Value, key: &str) -> Option<&'a str> {
+    step.get(key).and_then(Value::as_str)
+}
+
+fn carry_out(document: &mut Document, step: &Value) -> Result<(), Why> {
+    let fields: &Map<String, Value> = step.as_object().ok_or(Why::Unreadable)?;
+    let path = |key| {
+        text(step, key)
+            .ok_or(Why::Unreadable)
+            .and_then(|text| tokens(text).ok_or(Why::Unreadable))
+    };
+    // No value is null there.
+    let value = fields.get("value").unwrap_or(&Value::Null);
+    // The whole document can be looked at and replaced, and not be put in, taken out, moved or copied.
+    match text(step, "op").unwrap_or_default() {
+        "add" => document.add(&path("path")?, value),
+        "replace" => document.replace(&path("path")?, value),
+        "test" => document.test(&path("path")?, value),
+        "remove" => document.remove(&path("path")?),
+        "move" => document.move_value(&path("from")?, &path("path")?),
+        "copy" => {
+            let (from, path) = (path("from")?, path("path")?);
+            if from.is_empty() {
+                return Err(Why::BadFrom);
+            }
+            document.copy(&from, &path)
+        }
+        _ => Err(Why::Unreadable),
+    }
+}
+
+/// The parts of a JSON pointer; `None` if it is none.
+fn tokens(pointer: &str) -> Option<Vec<Cow<'_, str>>> {
+    if pointer.is_empty() {
+        return Some(Vec::new());
+    }
+    pointer.strip_prefix('/')?.split('/').map(token).collect()
+}
+
+fn token(escaped: &str) -> Option<Cow<'_, str>> {
+    let Some((before, mut rest)) = escaped.split_once('~') else {
+        return Some(Cow::Borrowed(escaped));
+    };
+    let mut token = before.to_owned();
+    loop {
+        let after = match rest.strip_prefix('0') {
+            Some(after) => {
+                token.push('~');
+                after
+            }
+            None => {
+                let after = rest.strip_prefix('1')?;
+                token.push('/');
+                after
+            }
+        };
+        match after.split_once('~') {
+            None => {
+                token.push_str(after);
+                return Some(Cow::Owned(token));
+            }
+            Some((plain, more)) => {
+                token.push_str(plain);
+                rest = more;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

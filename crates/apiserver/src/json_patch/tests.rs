@@ -1,0 +1,194 @@
+//! What the operations do, and what a patch may not cost.
+
+use serde_json::{Value, json};
+
+use super::{Why, apply};
+
+fn why(document: Value, operations: Value) -> Why {
+    match apply(document, operations.as_array().expect("operations")) {
+        Ok(patched) => panic!("patched: {patched}"),
+        Err(fault) => fault.why,
+    }
+}
+
+fn patched(document: Value, operations: Value) -> Value {
+    apply(document, operations.as_array().expect("operations")).expect("a patch that fits")
+}
+
+#[test]
+fn operations() {
+    for (document, operations, want) in [
+        (json!({"a": 1}), json!([]), json!({"a": 1})),
+        (
+            json!({"a": [1, 3]}),
+            json!([{"op": "add", "path": "/a/1", "value": 2}, {"op": "add", "path": "/a/-", "value": 4}]),
+            json!({"a": [1, 2, 3, 4]}),
+        ),
+        (
+            json!({"a/b": {"m~n": 1}}),
+            json!([{"op": "replace", "path": "/a~1b/m~0n", "value": 2}, {"op": "add", "path": "/a~1b/~01"}]),
+            json!({"a/b": {"m~n": 2, "~1": null}}),
+        ),
+        // What an object lacks can be replaced, and is null to a test.
+        (
+            json!({}),
+            json!([{"op": "test", "path": "/a", "value": null}, {"op": "replace", "path": "/a", "value": 1}]),
+            json!({"a": 1}),
+        ),
+        (
+            json!({"a": {"b": [1]}, "c": {}}),
+            json!([{"op": "copy", "from": "/a/b", "path": "/c/d"}, {"op": "add", "path": "/a/b/0", "value": 0},
+                {"op": "move", "from": "/a/b/1", "path": "/e"}, {"op": "remove", "path": "/c/d/0"}]),
+            json!({"a": {"b": [0]}, "c": {"d": []}, "e": 1}),
+        ),
+        (
+            json!({"a": {"b": [1, {"c": 2}]}}),
+            json!([{"op": "add", "path": "/a/b/1/d", "value": 3},
+                {"op": "test", "path": "/a", "value": {"b": [1, {"c": 2, "d": 3}]}}, {"op": "remove", "path": "/a/b/0"}]),
+            json!({"a": {"b": [{"c": 2, "d": 3}]}}),
+        ),
+        (
+            json!({"a": 1}),
+            json!([{"op": "replace", "path": "", "value": {"b": [2]}}, {"op": "replace", "path": "/b/0", "value": 3}]),
+            json!({"b": [3]}),
+        ),
+    ] {
+        assert_eq!(patched(document, operations.clone()), want, "{operations}");
+    }
+}
+
+#[test]
+fn what_does_not_fit() {
+    for (step, want) in [
+        (json!({"op": "add", "path": "", "value": {}}), Why::BadPath),
+        (json!({"op": "add", "path": "/x/y", "value": 1}), Why::BadPath),
+        (json!({"op": "add", "path": "/list/3", "value": 1}), Why::BadPath),
+        (json!({"op": "add", "path": "/list/01", "value": 1}), Why::BadPath),
+        (json!({"op": "replace", "path": "/list/-", "value": 1}), Why::BadPath),
+        (json!({"op": "replace", "path": "/list/2", "value": 1}), Why::BadPath),
+        (json!({"op": "remove", "path": "/list/-"}), Why::BadPath),
+        (json!({"op": "remove", "path": "/x"}), Why::BadPath),
+        (json!({"op": "test", "path": "/list/0", "value": 2}), Why::TestFailed),
+        (json!({"op": "test", "path": "/list", "value": [1]}), Why::TestFailed),
+        (json!({"op": "test", "path": "/x", "value": 1}), Why::BadPath),
+        (json!({"op": "test", "path": "/list/9", "value": null}), Why::BadPath),
+        (json!({"op": "copy", "from": "", "path": "/y"}), Why::BadFrom),
+        (json!({"op": "copy", "from": "/x", "path": "/y"}), Why::BadFrom),
+        (json!({"op": "move", "from": "/x", "path": "/y"}), Why::BadFrom),
+        (
+            json!({"op": "move", "from": "/map", "path": "/map/in"}),
+            Why::IntoItself,
+        ),
+        (json!({"op": "Add", "path": "/y", "value": 1}), Why::Unreadable),
+        (json!({"op": "add", "path": "y", "value": 1}), Why::Unreadable),
+        (json!({"op": "add", "path": "/~2", "value": 1}), Why::Unreadable),
+        (json!({"op": "add", "value": 1}), Why::Unreadable),
+        (json!(null), Why::Unreadable),
+    ] {
+        let document = json!({"list": [1, 2], "map": {}});
+        assert_eq!(why(document, json!([step])), want, "{step}");
+    }
+}
+
+#[test]
+fn copies_that_double_a_value_end_before_they_are_made() {
+    // Twenty-eight of these would make a document of 268 MB out of one of ten bytes; sixty, more than there is.
+    let double = |place: usize| json!({"op": "copy", "from": "/a", "path": format!("/a/{place}")});
+    let doubling: Value = (0..60).map(double).collect();
+    let Why::CopiesTooMuch(bytes) = why(json!({"a": {"0": "x"}}), doubling) else {
+        panic!("the copies are counted");
+    };
+    assert!(bytes <= 2 * 3 * 1024 * 1024, "the next one alone was too much: {bytes}");
+
+    let text = "x".repeat(1024 * 1024 - 2);
+    let copy = |to: &str| json!({"op": "copy", "from": "/a", "path": to});
+    let three = json!([copy("/b"), copy("/b"), copy("/b")]);
+    assert_eq!(
+        patched(json!({"a": text}), three),
+        json!({"a": text, "b": text}),
+        "just three of them"
+    );
+    let four = json!([copy("/b"), copy("/b"), copy("/b"), copy("/b")]);
+    let fault = apply(json!({"a": text}), four.as_array().expect("operations")).expect_err("a fourth");
+    assert_eq!(
+        fault.to_string(),
+        "Unable to complete the copy, the accumulated size increase of copy is 4194304, exceeding the limit 3145728"
+    );
+}
+
+#[test]
+fn a_document_is_bounded_at_each_step() {
+    let text = "x".repeat(2 * 1024 * 1024);
+    let add = |to: &str| json!({"op": "add", "path": to, "value": text});
+    // That it would be small again afterwards does not count.
+    let back = json!({"op": "remove", "path": "/b"});
+    assert_eq!(why(json!({}), json!([add("/a"), add("/b"), back])), Why::TooLarge);
+    assert_eq!(
+        why(json!({"a": text}), json!([{"op": "copy", "from": "/a", "path": "/b"}])),
+        Why::TooLarge
+    );
+    patched(
+        json!({}),
+        json!([add("/a"), {"op": "remove", "path": "/a"}, add("/b"), add("/b")]),
+    );
+    // What is too large already can be made smaller.
+    let large = json!({"a": text, "b": text, "c": 1});
+    patched(
+        large.clone(),
+        json!([{"op": "remove", "path": "/a"}, {"op": "replace", "path": "/b", "value": "y"}]),
+    );
+    assert_eq!(
+        why(large, json!([{"op": "add", "path": "/d", "value": "more"}])),
+        Why::TooLarge
+    );
+}
+
+#[test]
+fn nothing_is_nested_deeper_than_a_body_may_be() {
+    // A document this deep would end the process where it is next walked through, and could not be read again.
+    let inwards: Value = (0..3_000)
+        .map(|_| json!({"op": "copy", "from": "/a", "path": "/a/b"}))
+        .collect();
+    assert_eq!(why(json!({"a": {}}), inwards), Why::TooDeep);
+    let to_and_fro: Value = (0..3_000)
+        .flat_map(|_| {
+            [
+                json!({"op": "add", "path": "/b", "value": {}}),
+                json!({"op": "move", "from": "/a", "path": "/b/c"}),
+                json!({"op": "move", "from": "/b", "path": "/a"}),
+            ]
+        })
+        .collect();
+    assert_eq!(why(json!({"a": {}}), to_and_fro), Why::TooDeep);
+    let deep = "/a".repeat(5_000);
+    assert_eq!(
+        why(json!({}), json!([{"op": "add", "path": deep, "value": 1}])),
+        Why::TooDeep
+    );
+    // Something that is moved often does not count as deeper each time.
+    let moved: Value = (0..1_000)
+        .flat_map(|_| {
+            [
+                json!({"op": "move", "from": "/a", "path": "/x/y/a"}),
+                json!({"op": "move", "from": "/x/y/a", "path": "/a"}),
+            ]
+        })
+        .collect();
+    let document = json!({"a": {"b": [1]}, "x": {"y": {}}});
+    assert_eq!(patched(document.clone(), moved), document);
+}
+
+#[test]
+fn insertions_at_the_front_cost_what_others_cost() {
+    // Where all that is behind is moved, these are five billion steps.
+    let items: Vec<Value> = vec![json!(0); 500_000];
+    let operations: Value = (0..10_000)
+        .map(|index| json!({"op": "add", "path": "/a/0", "value": index}))
+        .collect();
+    let patched = patched(json!({"a": items}), operations);
+    let list = patched["a"].as_array().expect("a list");
+    assert_eq!(
+        (list.len(), &list[0], &list[9_999]),
+        (510_000, &json!(9_999), &json!(0))
+    );
+}

@@ -1,0 +1,162 @@
+//! Requests that compute for long: away from the threads that answer all the others, each user within a share of the
+//! processors, and not beyond the request's time.
+//!
+//! Owns which requests are meant ([`is_long`]), where they are carried on ([`run`]) and how they end ([`checkpoint`]). Refuses to
+//! know what they do, and to number the places: those are [`crate::fairness`]'s.
+//!
+//! A request is a future, and each of its steps, from one wait to the next, is carried out by a thread of the pool for
+//! what blocks. Before every step it takes a place of its user's and one among all, and it gives both back after the step: who
+//! waits for the store or for a webhook keeps nobody from computing. The places belong to the thread and not to the client, so
+//! that somebody who hangs up and asks again gains nothing.
+
+mod deadline;
+mod size;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+pub(crate) use deadline::{Deadline, Ended, Within, checkpoint, say};
+pub(crate) use size::is_long;
+
+/// One user's places for steps of long work.
+#[derive(Debug, Clone)]
+pub(crate) struct Turns {
+    /// The user's.
+    pub(crate) own: Arc<Semaphore>,
+    /// Everybody's.
+    pub(crate) all: Arc<Semaphore>,
+    /// One place: who waits for what everybody may wait for (see [`enter_line`]).
+    pub(crate) line: Arc<Semaphore>,
+    /// How long a request waits for its first one.
+    pub(crate) patience: Duration,
+}
+
+/// A place, until the step is done.
+pub(crate) type Turn = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
+
+impl Turns {
+    /// First in the user's own line: at most the user's share of requests waits in everybody's.
+    pub(crate) async fn take(&self) -> Turn {
+        let own = self.own.clone().acquire_owned().await.ok();
+        (own, self.all.clone().acquire_owned().await.ok())
+    }
+}
+
+/// Why long work has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// It did not begin, as its user has too much of it: the client should come again.
+    NoTurn,
+    /// It went too far.
+    Ended(Ended),
+}
+
+/// Carries on `work` away from the thread that asks, step by step, until it has a result or `deadline` is over. Without turns, at
+/// once. If the caller stops waiting, the work ends at its next checkpoint.
+pub(crate) async fn run<F>(turns: Option<Turns>, deadline: Arc<Deadline>, work: F) -> Result<F::Output, Stopped>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let _waiting = Waiting(deadline.clone());
+    let mut work = Within::new(deadline.clone(), work);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    if let Some(turns) = &turns {
+        let _already = deadline.line.set(turns.line.clone());
+    }
+    let mut begun = false;
+    loop {
+        let turn = match &turns {
+            None => (None, None),
+            Some(_) if deadline.awaited.load(Ordering::Relaxed) > 0 => (None, None),
+            Some(turns) if begun => turns.take().await,
+            Some(turns) => tokio::time::timeout(turns.patience, turns.take())
+                .await
+                .map_err(|_| Stopped::NoTurn)?,
+        };
+        begun = true;
+        let waker = waker.clone();
+        let step = tokio::task::spawn_blocking(move || {
+            // With the thread, and not with who waits for it.
+            let _turn = turn;
+            match Pin::new(&mut work).poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(result) => Ok(result),
+                Poll::Pending => Err(work),
+            }
+        });
+        match step.await {
+            Ok(Ok(result)) => return Ok(result),
+            Ok(Err(unfinished)) => work = unfinished,
+            Err(failed) => {
+                // What is no panic is the end of the run time, which waits for nothing any more.
+                let ended = match failed.try_into_panic() {
+                    Ok(payload) => payload
+                        .downcast::<Ended>()
+                        .map_or_else(|payload| std::panic::resume_unwind(payload), |ended| *ended),
+                    Err(_) => Ended::OutOfTime,
+                };
+                return Err(Stopped::Ended(ended));
+            }
+        }
+        woken.0.notified().await;
+    }
+}
+
+/// Holds what [`enter_line`] gives.
+#[derive(Debug)]
+pub(crate) struct Line {
+    request: Option<Arc<Deadline>>,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if let Some(request) = &self.request {
+            request.awaited.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Called before a wait for something that requests of all users wait for, and held until that is given back. Of one user's
+/// long work only one stands in such a line, and once it does, its steps wait for no places: what it has, others wait for.
+pub(crate) async fn enter_line() -> Line {
+    let request = deadline::present();
+    let line = request.as_ref().and_then(|request| request.line.get().cloned());
+    let place = match line {
+        Some(line) => line.acquire_owned().await.ok(),
+        None => None,
+    };
+    if let Some(request) = &request {
+        request.awaited.fetch_add(1, Ordering::Relaxed);
+    }
+    Line { request, _place: place }
+}
+
+/// Somebody waits for the result.
+struct Waiting(Arc<Deadline>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
+/// What was waited for is there; also if it was before anybody waited.
+#[derive(Default)]
+struct Woken(Notify);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Who waits for whom, and when what is under way ends.
+
+use std::sync::mpsc;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::*;
+
+/// Nobody's patience ends here, and no deadline comes, but for those that are over.
+const EVER: Duration = Duration::from_secs(3600);
+
+fn turns(own: usize, all: &Arc<Semaphore>) -> Turns {
+    Turns {
+        own: Arc::new(Semaphore::new(own)),
+        all: all.clone(),
+        line: Arc::new(Semaphore::new(1)),
+        patience: EVER,
+    }
+}
+
+fn later() -> Arc<Deadline> {
+    Deadline::new(Instant::now() + EVER)
+}
+
+/// Keeps its thread, and says so, until it is told to let go.
+fn blocking() -> (impl Future<Output = ()> + Send, oneshot::Receiver<()>, mpsc::Sender<()>) {
+    let (said, began) = oneshot::channel();
+    let (release, released) = mpsc::channel();
+    let work = async move {
+        said.send(()).expect("somebody listens");
+        released.recv().expect("somebody lets go");
+    };
+    (work, began, release)
+}
+
+#[tokio::test]
+async fn one_users_work_does_not_hold_up_another() {
+    let all = Arc::new(Semaphore::new(2));
+    let (greedy, other) = (turns(1, &all), turns(1, &all));
+    let (work, began, release) = blocking();
+    let first = tokio::spawn(run(Some(greedy.clone()), later(), work));
+    began.await.expect("it began");
+    let mut second = Box::pin(run(Some(greedy), later(), async { "second" }));
+    assert!(futures::poll!(second.as_mut()).is_pending());
+    // This thread is free, and so is a place for another user.
+    assert_eq!(run(Some(other), later(), async { "other" }).await, Ok("other"));
+    assert!(
+        futures::poll!(second.as_mut()).is_pending(),
+        "its user has no more than one place"
+    );
+    release.send(()).expect("it waits");
+    assert_eq!(first.await.expect("a result"), Ok(()));
+    assert_eq!(second.await, Ok("second"));
+}
+
+#[tokio::test]
+async fn who_waits_holds_no_place() {
+    let turns = turns(1, &Arc::new(Semaphore::new(1)));
+    let (answer, answered) = oneshot::channel();
+    let waits = tokio::spawn(run(Some(turns.clone()), later(), async move { answered.await.ok() }));
+    for round in 0..3 {
+        assert_eq!(run(Some(turns.clone()), later(), async move { round }).await, Ok(round));
+    }
+    answer.send("now").expect("it waits");
+    assert_eq!(waits.await.expect("a result"), Ok(Some("now")));
+}
+
+#[tokio::test]
+async fn work_ends_at_its_deadline_and_gives_its_place_back() {
+    let turns = turns(1, &Arc::new(Semaphore::new(1)));
+    let endless = async {
+        loop {
+            checkpoint();
+        }
+    };
+    let over = Deadline::new(Instant::now());
+    assert_eq!(
+        run::<_>(Some(turns.clone()), over, endless).await,
+        Err::<(), _>(Stopped::Ended(Ended::OutOfTime))
+    );
+    assert_eq!(run(Some(turns), later(), async { 1 }).await, Ok(1));
+}
+
+#[tokio::test]
+async fn work_ends_when_its_client_is_gone_and_not_before_its_place_is_free() {
+    let turns = turns(1, &Arc::new(Semaphore::new(1)));
+    let (said, began) = oneshot::channel();
+    let (release, released) = mpsc::channel();
+    let endless = async move {
+        said.send(()).expect("somebody listens");
+        released.recv().expect("somebody lets go");
+        loop {
+            checkpoint();
+        }
+    };
+    let asks: tokio::task::JoinHandle<Result<(), Stopped>> = tokio::spawn(run(Some(turns.clone()), later(), endless));
+    began.await.expect("it began");
+    asks.abort();
+    assert!(asks.await.expect_err("nobody asks any more").is_cancelled());
+    assert_eq!(
+        turns.own.available_permits(),
+        0,
+        "its thread is still busy, and so is its user's place"
+    );
+    release.send(()).expect("it waits");
+    assert_eq!(run(Some(turns), later(), async { 1 }).await, Ok(1));
+}
+
+#[tokio::test]
+async fn who_has_what_everybody_waits_for_waits_for_no_place() {
+    let turns = turns(1, &Arc::new(Semaphore::new(1)));
+    let (said, began) = oneshot::channel();
+    let (answer, answered) = oneshot::channel();
+    let holder = tokio::spawn(run(Some(turns.clone()), later(), async move {
+        let _line = enter_line().await;
+        said.send(()).expect("somebody listens");
+        answered.await.ok()
+    }));
+    began.await.expect("it began");
+    // Its user's only place is taken meanwhile, for as long as can be.
+    let (work, blocks, release) = blocking();
+    let other = tokio::spawn(run(Some(turns.clone()), later(), work));
+    blocks.await.expect("it began");
+    answer.send(1).expect("it waits");
+    assert_eq!(holder.await.expect("a result"), Ok(Some(1)));
+    release.send(()).expect("it waits");
+    assert_eq!(other.await.expect("a result"), Ok(()));
+    assert_eq!(
+        run(Some(turns), later(), async { 2 }).await,
+        Ok(2),
+        "and all is given back"
+    );
+}
+
+#[tokio::test]
+async fn one_of_a_users_long_works_stands_in_line() {
+    let turns = turns(2, &Arc::new(Semaphore::new(2)));
+    let (answer, answered) = oneshot::channel();
+    let stands = |turns: &Turns| {
+        let (said, began) = oneshot::channel();
+        let work = async move {
+            let _line = enter_line().await;
+            said.send(()).expect("somebody listens");
+        };
+        (run(Some(turns.clone()), later(), work), began)
+    };
+    let (said, began) = oneshot::channel();
+    let first = tokio::spawn(run(Some(turns.clone()), later(), async move {
+        let _line = enter_line().await;
+        said.send(()).expect("somebody listens");
+        answered.await.ok()
+    }));
+    began.await.expect("it began");
+    let (second, mut second_began) = stands(&turns);
+    let second = tokio::spawn(second);
+    // Nothing else of this user's is in the way of it, and it has not begun when a third request has long been answered.
+    assert_eq!(run(Some(turns.clone()), later(), async { 3 }).await, Ok(3));
+    assert!(second_began.try_recv().is_err());
+    answer.send(1).expect("it waits");
+    assert_eq!(first.await.expect("a result"), Ok(Some(1)));
+    assert_eq!(second.await.expect("a result"), Ok(()));
+    assert!(second_began.try_recv().is_ok());
+}
+
+#[tokio::test]
+async fn who_waits_too_long_for_its_first_place_comes_again() {
+    let turns = Turns {
+        patience: Duration::from_millis(1),
+        ..turns(1, &Arc::new(Semaphore::new(1)))
+    };
+    let _held = turns.own.clone().acquire_owned().await.expect("a place");
+    assert_eq!(run(Some(turns), later(), async { 1 }).await, Err(Stopped::NoTurn));
+    assert_eq!(
+        run(None, later(), async { 1 }).await,
+        Ok(1),
+        "who is not counted does not wait"
+    );
+}
+
+#[tokio::test]
+async fn a_fault_is_the_callers_to_handle() {
+    let faulty = async { panic!("a fault") };
+    let failed = tokio::spawn(run::<_>(None, later(), faulty)).await;
+    let failed: Result<Result<(), Stopped>, _> = failed;
+    assert!(failed.expect_err("it panicked").is_panic());
+}

@@ -1,0 +1,243 @@
+//! What lists read from while they are sent. It keeps old values in memory, so it is taken away again when those are too many: such a
+//! list ends with an error, and its client begins anew. Owns how many. Refuses to know who reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_store::{Entry, Snapshot};
+
+use super::Registry;
+use crate::http::ApiError;
+
+/// How often it is looked at what is kept, while anything is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Where objects come from.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// Keys with a prefix, from `next` on, and no more than `left`.
+    Range {
+        snapshot: Snapshot,
+        prefix: String,
+        next: String,
+        left: usize,
+    },
+    /// Some that were chosen before.
+    Chosen(std::vec::IntoIter<Arc<Entry>>),
+}
+
+impl Source {
+    /// The next entries, at least one and as many as have `bytes`; none at the end.
+    fn take(&mut self, bytes: usize) -> Vec<Arc<Entry>> {
+        let (mut taken, mut size) = (Vec::new(), 0);
+        match self {
+            Self::Chosen(entries) => {
+                while size < bytes.max(1)
+                    && let Some(entry) = entries.next()
+                {
+                    size += entry.bytes.len().max(1);
+                    taken.push(entry);
+                }
+            }
+            Self::Range {
+                snapshot,
+                prefix,
+                next,
+                left,
+            } => {
+                let mut last = None;
+                for (key, entry) in snapshot.range(prefix, Some(next)).take(*left) {
+                    size += entry.bytes.len().max(1);
+                    taken.push(entry.clone());
+                    last = Some(key);
+                    if size >= bytes {
+                        break;
+                    }
+                }
+                if let Some(last) = last {
+                    let mut after = String::with_capacity(last.len() + 1);
+                    after.push_str(last);
+                    after.push('\0');
+                    *next = after;
+                }
+                *left -= taken.len();
+            }
+        }
+        taken
+    }
+}
+
+/// The age of a source: how many bytes were displaced before, and a number.
+type Age = (u64, u64);
+/// Sources by age.
+type Table = Mutex<BTreeMap<Age, Weak<Slot>>>;
+
+/// The sources of one server that are being read from.
+#[derive(Debug)]
+pub(crate) struct Held {
+    table: Arc<Table>,
+    numbers: AtomicU64,
+    bound: AtomicU64,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self {
+            table: Arc::default(),
+            numbers: AtomicU64::new(0),
+            bound: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+impl Held {
+    /// No more than so many bytes may be displaced while anything is read from.
+    pub(crate) fn bound(&self, bytes: usize) {
+        self.bound.store(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn add(&self, slot: &Arc<Slot>, displaced: u64) -> bool {
+        let key = (displaced, self.numbers.fetch_add(1, Ordering::Relaxed));
+        *slot.entered.lock() = Some((key, self.table.clone()));
+        let mut table = self.table.lock();
+        table.insert(key, Arc::downgrade(slot));
+        table.len() == 1
+    }
+
+    /// Takes away the oldest until what is left keeps no more than it may. Returns whether anything is left.
+    fn look(&self, displaced: u64) -> bool {
+        let bound = self.bound.load(Ordering::Relaxed);
+        loop {
+            let oldest = {
+                let mut table = self.table.lock();
+                let Some(oldest) = table.first_entry() else {
+                    return false;
+                };
+                if displaced.saturating_sub(oldest.key().0) <= bound {
+                    return true;
+                }
+                oldest.remove()
+            };
+            if let Some(slot) = oldest.upgrade() {
+                // What it kept is dropped outside of the locks.
+                let _source = slot.source.lock().take();
+            }
+        }
+    }
+}
+
+/// One source; from when it is held, for as long as nobody takes it away.
+#[derive(Debug)]
+pub(super) struct Slot {
+    source: Mutex<Option<Source>>,
+    entered: Mutex<Option<(Age, Arc<Table>)>>,
+}
+
+impl Slot {
+    pub(super) fn new(source: Source) -> Arc<Self> {
+        Arc::new(Self {
+            source: Mutex::new(Some(source)),
+            entered: Mutex::default(),
+        })
+    }
+
+    /// The next entries; none at the end.
+    fn take(&self, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
+        match &mut *self.source.lock() {
+            Some(source) => Ok(source.take(bytes)),
+            None => Err(ApiError::expired(
+                "the list was read too slowly: too much has changed since it began",
+            )),
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some((key, table)) = self.entered.get_mut().take() {
+            table.lock().remove(&key);
+        }
+    }
+}
+
+impl Registry {
+    /// The next entries of a source, if it may be held still; none at the end.
+    pub(super) fn take(&self, slot: &Slot, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
+        if slot.entered.lock().is_some() {
+            self.held().look(self.store().displaced());
+        }
+        slot.take(bytes)
+    }
+
+    /// Sees to it that a source that is read from slowly doesn't keep too much.
+    pub(super) fn hold(&self, slot: &Arc<Slot>) {
+        if !self.held().add(slot, self.store().displaced()) {
+            return;
+        }
+        let registry = self.downgrade();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                let Some(registry) = registry.upgrade() else { return };
+                if !registry.held().look(registry.store().displaced()) {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(sizes: &[usize]) -> Vec<Arc<Entry>> {
+        let entry = |size: &usize| {
+            Arc::new(Entry {
+                revision: 1,
+                bytes: vec![b'x'; *size].into(),
+            })
+        };
+        sizes.iter().map(entry).collect()
+    }
+
+    fn chosen(sizes: &[usize]) -> Source {
+        Source::Chosen(entries(sizes).into_iter())
+    }
+
+    #[test]
+    fn as_much_is_taken_as_was_asked_for_and_at_least_one() {
+        let mut source = chosen(&[10, 10, 10, 500, 1]);
+        let mut taken = || {
+            source
+                .take(20)
+                .iter()
+                .map(|entry| entry.bytes.len())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(taken(), [10, 10]);
+        assert_eq!(taken(), [10, 500]);
+        assert_eq!(taken(), [1]);
+        assert!(taken().is_empty());
+    }
+
+    #[test]
+    fn the_oldest_is_taken_away_when_too_much_was_displaced() {
+        let held = Held::default();
+        held.bound(100);
+        let (old, young) = (Slot::new(chosen(&[1])), Slot::new(chosen(&[1])));
+        assert!(held.add(&old, 1000), "somebody has to look from now on");
+        assert!(!held.add(&young, 1060));
+        assert!(held.look(1100), "as much as may be");
+        assert!(held.look(1101));
+        assert_eq!(old.take(1).unwrap_err().code, 410);
+        assert_eq!(young.take(1).unwrap().len(), 1);
+        drop(young);
+        assert!(!held.look(2000), "nothing is read from any more");
+        assert!(held.table.lock().is_empty());
+    }
+}

@@ -1,0 +1,303 @@
+//! Lists in the form that the client asked for, made piece by piece while they are sent.
+//!
+//! Owns the text of a list. What can fail happens before its first byte: a list that a webhook converts is made as a whole, charged to
+//! who asked for it; all others are read from a snapshot as fast as the client takes them. One that breaks off ends its stream with an
+//! error.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream;
+use http::{Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::objects::ObjectRequest;
+use super::render::Form;
+use crate::answers::{Account, PIECE};
+use crate::conversion::BATCH;
+use crate::http::negotiate::View;
+use crate::http::{ApiError, Body, BoxError, body, respond};
+use crate::kinds;
+use crate::long_work::Turns;
+use crate::registry::{Item, Items, Listing, Operation, decode_stored, kind_prefix, without_kind};
+use crate::table::{Columns, partial_metadata};
+
+/// How much is read for one piece at most, whatever comes of it.
+const READ: usize = 1024 * 1024;
+/// How much is decoded at once where other requests wait for it.
+const LITTLE: usize = 16 * 1024;
+/// How long a list that has to be there as a whole waits for room.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The answer with a list.
+pub(super) async fn respond(
+    op: &Arc<Operation>,
+    form: Form,
+    request: &ObjectRequest,
+    listing: Listing,
+) -> Result<Response<Body>, ApiError> {
+    let metadata = metadata(op, form, &listing);
+    let writer = Writer {
+        items: listing.items,
+        op: op.clone(),
+        form,
+        now: request.registry.now(),
+        columns: (form.view == View::Table).then(|| kinds::columns(&op.resource)),
+        prefix: (!op.resource.is_custom()).then(|| kind_prefix(&op.resource)),
+        any: false,
+        done: false,
+        turns: request.turns.clone(),
+    };
+    let first = writer.head(&metadata)?;
+    if writer.items.are_converted_elsewhere() {
+        return whole(writer, first, &metadata, &request.account).await;
+    }
+    let (writer, first) = writer.fill(first).await?;
+    if writer.done {
+        return Ok(match writer.any {
+            true => respond::bytes(StatusCode::OK, respond::JSON, first),
+            false => respond::value(StatusCode::OK, &writer.nothing(&metadata)),
+        });
+    }
+    writer.items.hold();
+    let pieces = stream::once(std::future::ready(Ok(Frame::data(Bytes::from(first)))));
+    let rest = stream::try_unfold(writer, |writer| async move {
+        if writer.done {
+            return Ok(None);
+        }
+        let out = Vec::with_capacity(PIECE + PIECE / 8);
+        let (writer, out) = writer.fill(out).await.map_err(|error| {
+            tracing::debug!(%error, "a list breaks off");
+            BoxError::from(error)
+        })?;
+        Ok(Some((Frame::data(Bytes::from(out)), writer)))
+    });
+    let pieces = futures::StreamExt::chain(pieces, rest);
+    let mut response = respond::bytes(StatusCode::OK, respond::JSON, Bytes::new());
+    *response.body_mut() = StreamBody::new(pieces).boxed_unsync();
+    Ok(response)
+}
+
+/// The same, with all that comes of it in memory: what is made of it is charged, and may not be more than one user's answers may be.
+async fn whole(
+    mut writer: Writer,
+    first: Vec<u8>,
+    metadata: &Value,
+    account: &Arc<Account>,
+) -> Result<Response<Body>, ApiError> {
+    let too_many = || {
+        ApiError::new(
+            429,
+            "TooManyRequests",
+            "the answers to this user take too much memory; try again later",
+        )
+    };
+    let mut charge = account.charge(0);
+    let (mut pieces, mut made, mut out) = (Vec::new(), 0, first);
+    while !writer.done {
+        (writer, out) = writer.fill(out).await?;
+        made += out.len();
+        if account.is_beyond(made) {
+            return Err(ApiError::bad_request(
+                "the list is too large to be converted at once: ask for it in parts, with a limit",
+            ));
+        }
+        if !account.extend_within(&mut charge, made, PATIENCE).await {
+            return Err(too_many());
+        }
+        pieces.push(Bytes::from(std::mem::take(&mut out)));
+    }
+    if !writer.any {
+        return Ok(respond::value(StatusCode::OK, &writer.nothing(metadata)));
+    }
+    let mut response = respond::bytes(StatusCode::OK, respond::JSON, Bytes::new());
+    *response.body_mut() = body::pieces(pieces);
+    response.extensions_mut().insert(Arc::new(charge));
+    Ok(response)
+}
+
+fn metadata(op: &Operation, form: Form, listing: &Listing) -> Value {
+    let mut metadata = if form.view == View::Object {
+        list_metadata(op, listing.revision)
+    } else {
+        json!({"resourceVersion": listing.revision.to_string()})
+    };
+    if let Some(map) = metadata.as_object_mut() {
+        if let Some(next) = &listing.next {
+            map.insert("continue".to_owned(), Value::from(next.as_str()));
+        }
+        if let Some(remaining) = listing.remaining {
+            map.insert("remainingItemCount".to_owned(), Value::from(remaining));
+        }
+    }
+    metadata
+}
+
+/// What a list says of itself. One of custom resources always says where it goes on, though it ends here.
+fn list_metadata(op: &Operation, revision: u64) -> Value {
+    let revision = revision.to_string();
+    if op.resource.is_custom() {
+        json!({"continue": "", "resourceVersion": revision})
+    } else {
+        json!({"resourceVersion": revision})
+    }
+}
+
+/// An object as an item of a list: the list's kind says what built-in ones are.
+fn listed(op: &Operation, mut object: Value) -> Value {
+    if !op.resource.is_custom()
+        && let Some(map) = object.as_object_mut()
+    {
+        map.remove("kind");
+        map.remove("apiVersion");
+    }
+    object
+}
+
+/// Writes a list.
+struct Writer {
+    items: Items,
+    op: Arc<Operation>,
+    form: Form,
+    now: Timestamp,
+    columns: Option<Columns>,
+    /// What the stored objects of built-in kinds begin with, and items of a list don't.
+    prefix: Option<Vec<u8>>,
+    /// Whether there is any object in it.
+    any: bool,
+    done: bool,
+    /// Of who asks, to make a piece that has to be computed.
+    turns: Option<Turns>,
+}
+
+impl Writer {
+    /// Everything before the first object.
+    fn head(&self, metadata: &Value) -> Result<Vec<u8>, ApiError> {
+        let (head, items): (Value, &[u8]) = match self.form.view {
+            View::Object => (
+                json!({"kind": self.op.resource.list_kind, "apiVersion": self.op.resource.api_version(), "metadata": metadata}),
+                b",\"items\":[",
+            ),
+            View::Metadata => (
+                json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}),
+                b",\"items\":[",
+            ),
+            View::Table => {
+                let columns = self.columns.as_ref().map(Columns::definitions);
+                (
+                    json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": columns}),
+                    b",\"rows\":[",
+                )
+            }
+        };
+        let mut out = Vec::with_capacity(8 * 1024);
+        serde_json::to_writer(&mut out, &head).map_err(ApiError::internal)?;
+        out.pop();
+        out.extend_from_slice(items);
+        Ok(out)
+    }
+
+    /// A list of nothing: in some forms that is no list.
+    fn nothing(&self, metadata: &Value) -> Value {
+        match (self.form.view, &self.columns) {
+            (View::Table, Some(columns)) => columns.table([], metadata, self.form.include, self.now, true),
+            (View::Metadata, _) => json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": null,
+            }),
+            _ => json!({
+                "kind": self.op.resource.list_kind, "apiVersion": self.op.resource.api_version(), "metadata": metadata, "items": [],
+            }),
+        }
+    }
+
+    /// Writes until there is a piece, or the end.
+    async fn fill(mut self, mut out: Vec<u8>) -> Result<(Self, Vec<u8>), ApiError> {
+        if self.items.are_converted_elsewhere() {
+            while !self.is_filled(&out) {
+                // As many as go into one question.
+                let batch = self.items.batch(BATCH.1).await?;
+                self.write_all(&mut out, batch)?;
+            }
+            return Ok((self, out));
+        }
+        // What is only copied is written at once, and a little of what has to be decoded.
+        let cheap = self.is_copied();
+        self.fill_now(&mut out, if cheap { usize::MAX } else { LITTLE })?;
+        while !self.is_filled(&out) {
+            let turn = match &self.turns {
+                Some(turns) => Some(turns.take().await),
+                None => None,
+            };
+            let filling = tokio::task::spawn_blocking(move || {
+                // With the work, and not with who waits for it.
+                let _turn = turn;
+                self.fill_now(&mut out, READ)?;
+                Ok::<_, ApiError>((self, out))
+            });
+            (self, out) = filling.await.map_err(ApiError::internal)??;
+        }
+        Ok((self, out))
+    }
+
+    /// The same, and no more when so many bytes are read.
+    fn fill_now(&mut self, out: &mut Vec<u8>, most: usize) -> Result<(), ApiError> {
+        let mut read = 0;
+        while read < most && !self.is_filled(out) {
+            let bytes = PIECE.saturating_sub(out.len()).clamp(LITTLE, PIECE).min(most);
+            let batch = self.items.batch_now(bytes)?;
+            read += bytes;
+            self.write_all(out, batch)?;
+        }
+        Ok(())
+    }
+
+    fn is_filled(&self, out: &[u8]) -> bool {
+        self.done || (self.any && out.len() >= PIECE)
+    }
+
+    fn write_all(&mut self, out: &mut Vec<u8>, batch: Option<Vec<Item>>) -> Result<(), ApiError> {
+        let Some(batch) = batch else {
+            out.extend_from_slice(b"]}\n");
+            self.done = true;
+            return Ok(());
+        };
+        for item in batch {
+            if std::mem::replace(&mut self.any, true) {
+                out.push(b',');
+            }
+            self.write(out, item)?;
+        }
+        Ok(())
+    }
+
+    /// Whether objects go from the store into the answer as they are, and nothing is looked at.
+    fn is_copied(&self) -> bool {
+        self.form.is_plain() && !self.items.are_decoded()
+    }
+
+    fn write(&self, out: &mut Vec<u8>, item: Item) -> Result<(), ApiError> {
+        if self.form.is_plain() && self.items.are_as_sent() {
+            let (head, tail) = match &self.prefix {
+                Some(prefix) => without_kind(&item.entry.bytes, prefix),
+                None => (&b""[..], &item.entry.bytes[..]),
+            };
+            out.extend_from_slice(head);
+            out.extend_from_slice(tail);
+            return Ok(());
+        }
+        let object = match item.decoded {
+            Some(object) => object,
+            None => decode_stored(&item.entry)?,
+        };
+        let value = match (self.form.view, &self.columns) {
+            (View::Table, Some(columns)) => columns.row(&object, self.form.include, self.now),
+            (View::Metadata, _) => partial_metadata(&object),
+            _ => listed(&self.op, object),
+        };
+        serde_json::to_writer(out, &value).map_err(ApiError::internal)
+    }
+}
