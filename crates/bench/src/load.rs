@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
+use http::HeaderValue;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
@@ -24,6 +25,9 @@ pub(crate) struct Target {
     host: String,
     port: u16,
     tls: Arc<rustls::ClientConfig>,
+    roots: Arc<rustls::RootCertStore>,
+    /// Sent with every request, where somebody is known by a token instead of a certificate.
+    authorization: Option<HeaderValue>,
 }
 
 impl Target {
@@ -46,30 +50,57 @@ impl Target {
         let certificate = field("client-certificate-data")?;
         let key = field("client-key-data")?;
         let chain = CertificateDer::pem_slice_iter(&certificate).collect::<Result<Vec<_>, _>>()?;
+        let roots = Arc::new(roots);
         let mut tls = rustls::ClientConfig::builder()
-            .with_root_certificates(roots)
+            .with_root_certificates(roots.clone())
             .with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(&key)?)?;
         tls.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Self {
             host: config.cluster_url.host().unwrap_or_default().to_owned(),
             port: config.cluster_url.port_u16().unwrap_or(443),
             tls: Arc::new(tls),
+            roots,
+            authorization: None,
+        })
+    }
+
+    /// The same server, asked by whoever bears this token, and by no certificate.
+    pub(crate) fn bearing(&self, token: &str) -> anyhow::Result<Self> {
+        let mut tls = rustls::ClientConfig::builder()
+            .with_root_certificates(self.roots.clone())
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let mut authorization = HeaderValue::try_from(format!("Bearer {token}"))?;
+        authorization.set_sensitive(true);
+        Ok(Self {
+            tls: Arc::new(tls),
+            authorization: Some(authorization),
+            ..self.clone()
         })
     }
 
     /// A connection of its own.
     pub(crate) async fn connect(&self) -> anyhow::Result<Connection> {
+        self.connect_with_windows(WINDOW, WINDOW * 16).await
+    }
+
+    /// A connection whose streams may have so many bytes under way, and all of them together so many.
+    pub(crate) async fn connect_with_windows(&self, stream: u32, connection: u32) -> anyhow::Result<Connection> {
+        let (stream_window, connection_window) = (stream, connection);
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from(self.host.clone())?;
         let stream = TlsConnector::from(self.tls.clone()).connect(name, stream).await?;
         let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW * 16)
+            .initial_stream_window_size(stream_window)
+            .initial_connection_window_size(connection_window)
             .handshake(TokioIo::new(stream))
             .await?;
         tokio::spawn(connection);
-        Ok(Connection { sender })
+        Ok(Connection {
+            sender,
+            authorization: self.authorization.clone(),
+        })
     }
 
     /// Several connections.
@@ -82,6 +113,7 @@ impl Target {
 #[derive(Clone)]
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
+    authorization: Option<HeaderValue>,
 }
 
 impl Connection {
@@ -100,6 +132,9 @@ impl Connection {
             .header(http::header::USER_AGENT, "bench/1");
         if !form.is_empty() {
             request = request.header(http::header::CONTENT_TYPE, form);
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header(http::header::AUTHORIZATION, authorization);
         }
         let mut sender = self.sender.clone();
         sender.ready().await?;

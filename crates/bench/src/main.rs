@@ -8,6 +8,7 @@ use clap::{Parser, ValueEnum};
 
 mod control_plane;
 mod crash;
+mod hostile;
 mod kubernetes;
 mod load;
 mod process;
@@ -28,6 +29,8 @@ enum Suite {
     Kustomize,
     /// `kill -9` under write load; not part of "all".
     Crash,
+    /// What a hostile tenant's loads cost two others; not part of "all".
+    Hostile,
 }
 
 /// Measures `tenure` and prints a Markdown table.
@@ -61,6 +64,12 @@ struct Arguments {
     /// A folder of real repositories; each kustomization in it that builds is measured.
     #[arg(long, value_name = "DIR", env = "TENURE_REAL_REPOS")]
     repositories: Option<PathBuf>,
+    /// How many commits are timed at rest, and as many under each load, in `hostile`.
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    samples: usize,
+    /// Only loads of `hostile` whose names contain this.
+    #[arg(long, value_name = "TEXT")]
+    load: Option<String>,
     /// How often each folder is built by each of the two.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     runs: usize,
@@ -90,6 +99,15 @@ async fn measure() -> anyhow::Result<()> {
     }
     if arguments.suites.contains(&Suite::Crash) {
         crash::measure(&arguments.program, arguments.times, &mut report).await?;
+    }
+    if arguments.suites.contains(&Suite::Hostile) {
+        hostile::measure(
+            &arguments.program,
+            arguments.samples,
+            arguments.load.as_deref(),
+            &mut report,
+        )
+        .await?;
     }
     if !report.is_empty() {
         print(&report.markdown());

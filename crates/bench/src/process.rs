@@ -80,6 +80,18 @@ impl ControlPlane {
         memory_of(self.id())
     }
 
+    /// The process's id; 0 once it was ended.
+    pub(crate) fn process_id(&self) -> u32 {
+        self.id()
+    }
+
+    /// Whether the process still runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child
+            .as_mut()
+            .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
     /// CPU time used so far, user and system, all threads.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         let path = PathBuf::from(format!("/proc/{}/stat", self.id()));

@@ -1,0 +1,290 @@
+//! The loads of a hostile tenant, each prepared with the rights of any tenant. Owns the list; each has one idea.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::pressure::{Prepared, Repeated};
+use super::repositories;
+use super::stage::{HOSTILE, Stage};
+
+const JSON: &str = "application/json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// What a hostile tenant does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    /// JSON patches whose copies double a value.
+    DoublingPatches,
+    /// Renderings that copy a large value into many fields.
+    LargeRenderings,
+    /// Requests whose bodies are long to work on: owners, environment variables, inserts at the front.
+    LongRequests,
+    /// Kustomizations with thousands of dependencies.
+    LongLists,
+    /// Lists of 100 MB that nobody reads.
+    UnreadLists,
+    /// Watches that nobody reads, and changes for them.
+    UnreadWatches,
+    /// Repositories of 180 MB each.
+    LargeRepositories,
+    /// A repository whose files are one long chain of deltas.
+    DeltaChains,
+    /// Kustomizations that wait for what never becomes healthy.
+    EndlessWaiting,
+    /// Kustomizations whose object the API server refuses.
+    RefusedObjects,
+}
+
+impl Load {
+    /// Every load.
+    pub(super) const ALL: [Self; 10] = [
+        Self::DoublingPatches,
+        Self::LargeRenderings,
+        Self::LongRequests,
+        Self::LongLists,
+        Self::UnreadLists,
+        Self::UnreadWatches,
+        Self::LargeRepositories,
+        Self::DeltaChains,
+        Self::EndlessWaiting,
+        Self::RefusedObjects,
+    ];
+
+    /// What it is called in the report.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::DoublingPatches => "doubling patches",
+            Self::LargeRenderings => "large renderings",
+            Self::LongRequests => "long requests",
+            Self::LongLists => "8,000 dependencies",
+            Self::UnreadLists => "unread lists",
+            Self::UnreadWatches => "unread watches",
+            Self::LargeRepositories => "large repositories",
+            Self::DeltaChains => "delta chains",
+            Self::EndlessWaiting => "endless waiting",
+            Self::RefusedObjects => "refused objects",
+        }
+    }
+
+    /// Makes the objects and repositories that it needs.
+    pub(super) async fn prepare(self, stage: &Stage) -> anyhow::Result<Prepared> {
+        match self {
+            Self::DoublingPatches => prepare_patches(stage).await,
+            Self::LargeRenderings => prepare_renderings(stage).await,
+            Self::LongRequests => prepare_requests(stage).await,
+            Self::LongLists => prepare_dependencies(stage).await,
+            Self::UnreadLists => prepare_lists(stage).await,
+            Self::UnreadWatches => prepare_watches(stage).await,
+            Self::LargeRepositories => prepare_repositories(stage).await,
+            Self::DeltaChains => prepare_chains(stage).await,
+            Self::EndlessWaiting => prepare_waiting(stage).await,
+            Self::RefusedObjects => prepare_refused(stage).await,
+        }
+    }
+}
+
+fn config_maps() -> String {
+    format!("/api/v1/namespaces/{HOSTILE}/configmaps")
+}
+
+async fn apply_config_map(stage: &Stage, name: &str, data: Value) -> anyhow::Result<()> {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": HOSTILE}, "data": data});
+    stage.apply(&format!("{}/{name}", config_maps()), &object).await
+}
+
+async fn prepare_patches(stage: &Stage) -> anyhow::Result<Prepared> {
+    apply_config_map(stage, "doubled", json!({"a": "x".repeat(1024)})).await?;
+    let copies: Vec<Value> = (0..28)
+        .map(|number| json!({"op": "copy", "from": "/data", "path": format!("/data/copy{number}")}))
+        .collect();
+    Ok(Prepared {
+        repeated: vec![Repeated {
+            method: "PATCH",
+            path: format!("{}/doubled", config_maps()),
+            form: JSON_PATCH,
+            body: Bytes::from(Value::Array(copies).to_string()),
+            at_once: 2,
+        }],
+        ..Prepared::default()
+    })
+}
+
+async fn prepare_requests(stage: &Stage) -> anyhow::Result<Prepared> {
+    apply_config_map(stage, "listed", json!({"a": "b"})).await?;
+    let owners: Vec<Value> = (0..20_000)
+        .map(|number| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": format!("u{number}")}))
+        .collect();
+    let owned = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "owned-", "ownerReferences": owners}});
+    let variables: Vec<Value> = (0..60_000)
+        .map(|number| json!({"name": format!("V{number}"), "value": "1"}))
+        .collect();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "long"},
+        "spec": {"containers": [{"name": "a", "image": "registry.example/a:1", "env": variables}]}});
+    let mut inserts = vec![json!({"op": "add", "path": "/metadata/finalizers", "value": []})];
+    inserts.extend((0..9_900).map(
+        |number| json!({"op": "add", "path": "/metadata/finalizers/0", "value": format!("example.com/f{number}")}),
+    ));
+    let repeated = |method, path: String, form, body: Value, at_once| Repeated {
+        method,
+        path,
+        form,
+        body: Bytes::from(body.to_string()),
+        at_once,
+    };
+    Ok(Prepared {
+        repeated: vec![
+            // What is stored would only be in the way of the next one.
+            repeated("POST", format!("{}?dryRun=All", config_maps()), JSON, owned, 2),
+            repeated(
+                "PATCH",
+                format!("/api/v1/namespaces/{HOSTILE}/pods/long?fieldManager=hostile&force=true&dryRun=All"),
+                APPLY,
+                pod,
+                2,
+            ),
+            repeated(
+                "PATCH",
+                format!("{}/listed?dryRun=All", config_maps()),
+                JSON_PATCH,
+                Value::Array(inserts),
+                4,
+            ),
+        ],
+        ..Prepared::default()
+    })
+}
+
+/// 100 ConfigMaps of 1 MB.
+async fn fill(stage: &Stage) -> anyhow::Result<()> {
+    for number in 0..100 {
+        apply_config_map(stage, &format!("large-{number}"), json!({"a": "x".repeat(1 << 20)})).await?;
+    }
+    Ok(())
+}
+
+async fn prepare_lists(stage: &Stage) -> anyhow::Result<Prepared> {
+    fill(stage).await?;
+    Ok(Prepared {
+        unread: vec![config_maps(); 30],
+        ..Prepared::default()
+    })
+}
+
+async fn prepare_watches(stage: &Stage) -> anyhow::Result<Prepared> {
+    apply_config_map(stage, "large", json!({"a": "x".repeat(1_000_000)})).await?;
+    let change = |letter: &str| Repeated {
+        method: "PATCH",
+        path: format!("{}/large", config_maps()),
+        form: "application/merge-patch+json",
+        body: Bytes::from(json!({"data": {"b": letter}}).to_string()),
+        at_once: 1,
+    };
+    Ok(Prepared {
+        repeated: vec![change("a"), change("b")],
+        unread: vec![format!("{}?watch=true", config_maps()); 60],
+        ..Prepared::default()
+    })
+}
+
+async fn prepare_renderings(stage: &Stage) -> anyhow::Result<Prepared> {
+    let repository = stage.git.create("renderings").await?;
+    repository
+        .commit(repositories::copy_into_every_field(), "large")
+        .await?;
+    stage.apply_source(HOSTILE, "renderings").await?;
+    let names: Vec<String> = (0..4).map(|number| format!("rendering-{number}")).collect();
+    for name in &names {
+        // A name of its own for each, so that no rendering is another's.
+        let spec = json!({"sourceRef": {"kind": "GitRepository", "name": "renderings"}, "namePrefix": format!("{name}-"), "suspend": true});
+        stage.apply_kustomization(HOSTILE, name, &spec).await?;
+    }
+    Ok(Prepared {
+        kustomizations: names,
+        ..Prepared::default()
+    })
+}
+
+async fn prepare_dependencies(stage: &Stage) -> anyhow::Result<Prepared> {
+    let repository = stage.git.create("dependencies").await?;
+    repository.commit(repositories::refused(0), "small").await?;
+    stage.apply_source(HOSTILE, "dependencies").await?;
+    let names: Vec<String> = (0..8).map(|number| format!("dependent-{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        let depends_on: Vec<Value> = (0..8_000)
+            .map(|other| json!({"name": format!("d{number}-{other}")}))
+            .collect();
+        let spec = json!({"sourceRef": {"kind": "GitRepository", "name": "dependencies"}, "dependsOn": depends_on, "suspend": true});
+        stage.apply_kustomization(HOSTILE, name, &spec).await?;
+    }
+    Ok(Prepared {
+        kustomizations: names,
+        ..Prepared::default()
+    })
+}
+
+async fn prepare_repositories(stage: &Stage) -> anyhow::Result<Prepared> {
+    let mut prepared = Prepared::default();
+    for number in 0..8 {
+        let name = format!("zeros-{number}");
+        let repository = stage.git.create(&name).await?;
+        repository.commit(repositories::zeros(number), "large").await?;
+        stage.apply_source(HOSTILE, &name).await?;
+        let spec = json!({"sourceRef": {"kind": "GitRepository", "name": name}, "suspend": true});
+        stage.apply_kustomization(HOSTILE, &name, &spec).await?;
+        prepared.sources.push(name.clone());
+        prepared.kustomizations.push(name);
+    }
+    Ok(prepared)
+}
+
+async fn prepare_chains(stage: &Stage) -> anyhow::Result<Prepared> {
+    let repository = stage.git.create("chained").await?;
+    for batch in 0..10 {
+        repository.commit(repositories::chained(batch), "chained").await?;
+    }
+    let mut prepared = Prepared::default();
+    // Several sources of one repository: each fetches for itself.
+    for number in 0..8 {
+        let name = format!("chained-{number}");
+        let object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": name, "namespace": HOSTILE},
+            "spec": {"interval": "1h", "timeout": "60s", "url": stage.git.http_url("chained"), "ref": {"branch": "main"}, "suspend": true}});
+        stage.apply(&super::stage::source_path(HOSTILE, &name), &object).await?;
+        prepared.sources.push(name);
+    }
+    Ok(prepared)
+}
+
+async fn prepare_waiting(stage: &Stage) -> anyhow::Result<Prepared> {
+    prepare_many(stage, "waiting", 100, repositories::never_ready, &json!({"wait": true})).await
+}
+
+async fn prepare_refused(stage: &Stage) -> anyhow::Result<Prepared> {
+    prepare_many(stage, "refused", 20, repositories::refused, &json!({})).await
+}
+
+/// One repository with a folder for each of `count` Kustomizations. Nobody asks for them again: what they do by themselves is the load.
+async fn prepare_many(
+    stage: &Stage,
+    name: &str,
+    count: usize,
+    files: fn(usize) -> std::collections::BTreeMap<String, Vec<u8>>,
+    more: &Value,
+) -> anyhow::Result<Prepared> {
+    let repository = stage.git.create(name).await?;
+    repository.commit((0..count).flat_map(files), "many").await?;
+    stage.apply_source(HOSTILE, name).await?;
+    let mut prepared = Prepared::default();
+    for number in 0..count {
+        let own = format!("{name}-{number}");
+        let mut spec = json!({"sourceRef": {"kind": "GitRepository", "name": name}, "path": format!("./{number}"), "suspend": true});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            if let Some(spec) = spec.as_object_mut() {
+                spec.insert(key.clone(), value.clone());
+            }
+        }
+        stage.apply_kustomization(HOSTILE, &own, &spec).await?;
+        prepared.kustomizations.push(own);
+    }
+    Ok(prepared)
+}

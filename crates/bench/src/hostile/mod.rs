@@ -1,0 +1,180 @@
+//! One tenant does its worst, and two others go on: what the loads of a hostile tenant cost its neighbours, in time and in memory. Owns the
+//! turns and the figures; what is done is in `loads`, and where it is done in `stage`. Refuses to stop at the first bad
+//! figure: a process that ended is a figure too.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use self::loads::Load;
+use self::stage::Stage;
+use crate::process::memory_of;
+use crate::report::{Report, megabytes, percentile, time};
+
+mod loads;
+mod pressure;
+mod repositories;
+mod stage;
+
+/// In so many turns the rest and the load alternate.
+const TURNS: usize = 5;
+
+/// Between two GETs of the third tenant.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// How long the memory may take to become what it was.
+const RECOVERY: Duration = Duration::from_secs(60);
+
+/// What a process that is at rest again may hold.
+const AT_REST: u64 = 120 << 20;
+
+/// Samples of one side: at rest, or under load.
+#[derive(Default)]
+struct Side {
+    commits: Vec<Duration>,
+    gets: Vec<Duration>,
+    failed_gets: usize,
+}
+
+/// Runs every load, or those whose names contain `only`, with `samples` commits at rest and as many under load.
+pub(crate) async fn measure(
+    program: &Path,
+    samples: usize,
+    only: Option<&str>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    for load in Load::ALL {
+        if only.is_some_and(|only| !load.name().contains(only)) {
+            continue;
+        }
+        measure_load(program, load, samples.div_ceil(TURNS), report)
+            .await
+            .with_context(|| load.name())?;
+    }
+    Ok(())
+}
+
+async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut Report) -> anyhow::Result<()> {
+    let mut stage = Stage::set(program).await?;
+    let prepared = load.prepare(&stage).await.context("prepare")?;
+    let memory = Memory::follow(stage.process_id());
+    let (mut rest, mut loaded) = (Side::default(), Side::default());
+    for _ in 0..TURNS {
+        take_turn(&stage, samples, &mut rest).await;
+        let pressure = prepared.begin(&stage).await;
+        take_turn(&stage, samples, &mut loaded).await;
+        pressure.end(&stage).await;
+        if !stage.is_running() {
+            break;
+        }
+    }
+    let peak = memory.peak();
+    let running = stage.is_running();
+    let after = if running {
+        recover(stage.process_id()).await
+    } else {
+        "the process ended".to_owned()
+    };
+    let name = load.name();
+    let pair = |side: &mut [Duration], share: f64| time(percentile(side, share));
+    report.add(
+        format!("{name}: a third tenant's GET p99, at rest → under load"),
+        format!(
+            "{} → {} ({} failed)",
+            pair(&mut rest.gets, 0.99),
+            pair(&mut loaded.gets, 0.99),
+            loaded.failed_gets
+        ),
+        None,
+        "20 ms, or twice its rest",
+    );
+    report.add(
+        format!(
+            "{name}: another tenant's commit to applied, p50 of {}",
+            loaded.commits.len()
+        ),
+        format!("{} → {}", pair(&mut rest.commits, 0.5), pair(&mut loaded.commits, 0.5)),
+        None,
+        "1.5 times its rest",
+    );
+    report.add(format!("{name}: peak memory"), megabytes(peak), None, "600 MB");
+    report.add(format!("{name}: memory afterwards"), after, None, "120 MB in 60 s");
+    Ok(())
+}
+
+/// One turn: commits one after the other, and GETs beside them all the time.
+async fn take_turn(stage: &Stage, samples: usize, side: &mut Side) {
+    let ended = Arc::new(AtomicBool::new(false));
+    let asking = tokio::spawn(ask(stage.third.clone(), stage::THIRD_OBJECT, ended.clone()));
+    for _ in 0..samples {
+        side.commits.push(stage.commit_to_applied().await);
+    }
+    ended.store(true, Ordering::Relaxed);
+    if let Ok((gets, failed)) = asking.await {
+        side.gets.extend(gets);
+        side.failed_gets += failed;
+    }
+}
+
+/// GETs until `ended`, on one connection; a new one after a failure.
+async fn ask(target: crate::load::Target, path: &'static str, ended: Arc<AtomicBool>) -> (Vec<Duration>, usize) {
+    let (mut times, mut failed) = (Vec::new(), 0);
+    let mut connection = None;
+    while !ended.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        let answer = async {
+            if connection.is_none() {
+                connection = Some(target.connect().await?);
+            }
+            connection.as_ref().context("no connection")?.get(path).await
+        };
+        let answer = tokio::time::timeout(stage::PATIENCE, answer).await;
+        times.push(asked.elapsed());
+        if !matches!(answer, Ok(Ok(_))) {
+            failed += 1;
+            connection = None;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    (times, failed)
+}
+
+/// Waits until the memory is what a process at rest may hold, and says how it came out.
+async fn recover(id: u32) -> String {
+    let started = Instant::now();
+    loop {
+        let resident = memory_of(id).map_or(0, |(resident, _)| resident);
+        if resident < AT_REST || started.elapsed() > RECOVERY {
+            return format!("{} after {}", megabytes(resident), time(started.elapsed()));
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}
+
+/// The highest resident memory since it was asked to follow. The kernel's own high-water mark would count the stage's setting, too.
+struct Memory {
+    peak: Arc<AtomicU64>,
+    following: tokio::task::JoinHandle<()>,
+}
+
+impl Memory {
+    fn follow(id: u32) -> Self {
+        let peak = Arc::new(AtomicU64::new(0));
+        let highest = peak.clone();
+        let following = tokio::spawn(async move {
+            while let Ok((resident, _)) = memory_of(id) {
+                highest.fetch_max(resident, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        Self { peak, following }
+    }
+
+    fn peak(&self) -> u64 {
+        self.following.abort();
+        self.peak.load(Ordering::Relaxed)
+    }
+}

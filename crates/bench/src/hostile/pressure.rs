@@ -1,0 +1,131 @@
+//! A load as data, and its beginning and end: requests that are sent over and over, answers that nobody reads, and objects that
+//! are reconciled again and again. Refuses to go on by itself: what is begun ends with the turn.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::stage::{HOSTILE, Stage, kustomization_path, merge, request_reconcile, source_path};
+use crate::load::Target;
+
+/// How often the hostile tenant asks for its own objects to be reconciled.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// The windows of a client that reads nothing: as little as HTTP/2 lets it announce at once.
+const SMALL_WINDOW: u32 = 65_535;
+
+/// A request that is sent over and over.
+#[derive(Clone)]
+pub(super) struct Repeated {
+    pub(super) method: &'static str,
+    pub(super) path: String,
+    pub(super) form: &'static str,
+    pub(super) body: Bytes,
+    /// On so many connections at the same time.
+    pub(super) at_once: usize,
+}
+
+/// What a load consists of.
+#[derive(Default)]
+pub(super) struct Prepared {
+    pub(super) repeated: Vec<Repeated>,
+    /// Paths that are asked for, each on a connection of its own, and whose answers nobody reads.
+    pub(super) unread: Vec<String>,
+    /// Names of GitRepositories in the hostile tenant's namespace.
+    pub(super) sources: Vec<String>,
+    /// Names of Kustomizations there.
+    pub(super) kustomizations: Vec<String>,
+}
+
+/// A load that is under way.
+pub(super) struct Pressure<'a> {
+    prepared: &'a Prepared,
+    tasks: JoinSet<()>,
+}
+
+impl Prepared {
+    /// Begins the load.
+    pub(super) async fn begin(&self, stage: &Stage) -> Pressure<'_> {
+        let mut tasks = JoinSet::new();
+        for repeated in &self.repeated {
+            for _ in 0..repeated.at_once {
+                tasks.spawn(repeat(stage.hostile.clone(), repeated.clone()));
+            }
+        }
+        for path in &self.unread {
+            tasks.spawn(leave_unread(stage.hostile.clone(), path.clone()));
+        }
+        self.suspend(stage, false).await;
+        let sources = self.sources.iter().map(|name| source_path(HOSTILE, name));
+        let kustomizations = self.kustomizations.iter().map(|name| kustomization_path(HOSTILE, name));
+        let reconciled: Vec<String> = sources.chain(kustomizations).collect();
+        if !reconciled.is_empty() {
+            let admin = stage.admin.clone();
+            tasks.spawn(async move {
+                loop {
+                    for path in &reconciled {
+                        // A server that has ended is what the figures tell.
+                        let _told_by_the_figures = request_reconcile(&admin, path).await;
+                    }
+                    tokio::time::sleep(AGAIN).await;
+                }
+            });
+        }
+        Pressure { prepared: self, tasks }
+    }
+
+    async fn suspend(&self, stage: &Stage, suspended: bool) {
+        let sources = self.sources.iter().map(|name| source_path(HOSTILE, name));
+        let kustomizations = self.kustomizations.iter().map(|name| kustomization_path(HOSTILE, name));
+        for path in sources.chain(kustomizations) {
+            let _told_by_the_figures = merge(&stage.admin, &path, &json!({"spec": {"suspend": suspended}})).await;
+        }
+    }
+}
+
+impl Pressure<'_> {
+    /// Ends the load: connections are dropped, objects are suspended.
+    pub(super) async fn end(mut self, stage: &Stage) {
+        self.tasks.shutdown().await;
+        self.prepared.suspend(stage, true).await;
+    }
+}
+
+/// Sends a request again as soon as it is answered, whatever the answer.
+async fn repeat(target: Target, repeated: Repeated) {
+    loop {
+        if let Ok(connection) = target.connect().await {
+            loop {
+                let sent = connection.call(repeated.method, &repeated.path, repeated.form, repeated.body.clone());
+                // A refusal is an answer; a broken connection is made anew.
+                if let Err(error) = sent.await
+                    && error.downcast_ref::<hyper::Error>().is_some()
+                {
+                    break;
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Asks, and reads nothing of the answer. When the server gives up on it, asks again.
+async fn leave_unread(target: Target, path: String) {
+    loop {
+        if let Ok(connection) = target.connect_with_windows(SMALL_WINDOW, SMALL_WINDOW).await
+            && let Ok(mut body) = connection.send("GET", &path, "", Bytes::new()).await
+        {
+            // Resolves when the stream has ended, not when data has come: it takes the trailers' place.
+            hold(&mut body).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Holds a body without reading it for a minute, longer than a turn takes.
+async fn hold(body: &mut hyper::body::Incoming) {
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let _still_unread = hyper::body::Body::is_end_stream(body);
+}

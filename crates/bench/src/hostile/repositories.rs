@@ -1,0 +1,73 @@
+//! What a hostile tenant's repositories contain. Owns nothing but text; everything is small to send and large to use.
+
+use std::collections::BTreeMap;
+
+/// A replacement that copies 900 KB into 12,000 fields.
+pub(super) fn copy_into_every_field() -> BTreeMap<String, Vec<u8>> {
+    let source = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: source\ndata:\n  value: \"{}\"\n",
+        "x".repeat(900 << 10)
+    );
+    let fields: String = (0..12_000)
+        .map(|number| format!("    - name: n{number}\n      value: a\n"))
+        .collect();
+    let target =
+        format!("apiVersion: example.com/v1\nkind: Target\nmetadata:\n  name: target\nspec:\n  fields:\n{fields}");
+    let kustomization = "resources: [source.yaml, target.yaml]\nreplacements:\n  - source: {kind: ConfigMap, name: source, fieldPath: data.value}\n    \
+                         targets:\n      - select: {kind: Target}\n        fieldPaths: [spec.fields.*.value]\n";
+    [
+        ("kustomization.yaml", kustomization.to_owned()),
+        ("source.yaml", source),
+        ("target.yaml", target),
+    ]
+    .into_iter()
+    .map(|(path, text)| (path.to_owned(), text.into_bytes()))
+    .collect()
+}
+
+/// One object that the API server refuses: a number where a text is wanted.
+pub(super) fn refused(number: usize) -> BTreeMap<String, Vec<u8>> {
+    let text = format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: refused-{number}\ndata:\n  port: 80\n");
+    [(format!("{number}/app.yaml"), text.into_bytes())]
+        .into_iter()
+        .collect()
+}
+
+/// A Deployment that never becomes healthy, as its image of this name isn't pulled: it has no status until somebody writes one.
+pub(super) fn never_ready(number: usize) -> BTreeMap<String, Vec<u8>> {
+    let text = format!(
+        "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n  name: claim-{number}\nspec:\n  accessModes: [ReadWriteOnce]\n  \
+         resources:\n    requests:\n      storage: 1Gi\n"
+    );
+    [(format!("{number}/app.yaml"), text.into_bytes())]
+        .into_iter()
+        .collect()
+}
+
+/// Files of zeros: next to nothing to send, 180 MB to hold. The number keeps repositories from being the same.
+pub(super) fn zeros(number: usize) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for file in 0..3 {
+        let mut content = vec![b'0'; 60 << 20];
+        if let Some(first) = content.first_mut() {
+            *first = b'a' + u8::try_from(file).unwrap_or_default();
+        }
+        files.insert(format!("zeros-{number}-{file}.txt"), content);
+    }
+    files.insert(
+        "kustomization.yaml".to_owned(),
+        b"configMapGenerator:\n  - name: small\n    literals: [a=b]\n".to_vec(),
+    );
+    files
+}
+
+/// Files that differ in a few bytes each, which Git stores as a chain of deltas: small to send, gigabytes to resolve.
+pub(super) fn chained(batch: usize) -> BTreeMap<String, Vec<u8>> {
+    (0..30)
+        .map(|number| {
+            let mut content = vec![b'0'; 8 << 20];
+            content.extend_from_slice(format!("{batch}-{number}").as_bytes());
+            (format!("chained-{batch}-{number}.txt"), content)
+        })
+        .collect()
+}

@@ -1,0 +1,243 @@
+//! Three tenants on one control plane: one that is hostile, one whose commits are timed, one that only reads. Owns their objects
+//! and repositories; refuses to give the hostile one more than any tenant's GitOps account has.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tenure_git_server::{GitServer, Options, Repository};
+
+use crate::load::{Connection, Target};
+use crate::process::ControlPlane;
+
+/// What takes longer counts as this long.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the third tenant reads.
+pub(super) const THIRD_OBJECT: &str = "/api/v1/namespaces/third/configmaps/greeting";
+
+/// The namespaces, each of a tenant of its name.
+pub(super) const HOSTILE: &str = "hostile";
+const NEIGHBOUR: &str = "neighbour";
+const THIRD: &str = "third";
+
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// Everything that runs.
+pub(super) struct Stage {
+    plane: ControlPlane,
+    pub(super) git: GitServer,
+    repository: Repository,
+    commits: AtomicUsize,
+    /// The administrator.
+    pub(super) admin: Connection,
+    /// The hostile tenant's GitOps account.
+    pub(super) hostile: Target,
+    /// The third tenant's GitOps account.
+    pub(super) third: Target,
+    _folder: tempfile::TempDir,
+}
+
+impl Stage {
+    /// Starts the control plane, and makes the tenants.
+    pub(super) async fn set(program: &Path) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let git = GitServer::start(folder.path(), Options::default()).await?;
+        let repository = git.create(NEIGHBOUR).await?;
+        repository.commit([("app.yaml", greeting(0))], "the beginning").await?;
+        let address = format!("http://{}", git.http_address());
+        let plane = ControlPlane::start(program, &["--allow-source".to_owned(), address]).await?;
+        let target = Target::read(&plane.kubeconfig()).await?;
+        let admin = target.connect().await?;
+        for tenant in [HOSTILE, NEIGHBOUR, THIRD] {
+            make_tenant(&admin, tenant).await?;
+        }
+        let stage = Self {
+            hostile: target.bearing(&token(&admin, HOSTILE).await?)?,
+            third: target.bearing(&token(&admin, THIRD).await?)?,
+            plane,
+            repository,
+            commits: AtomicUsize::new(0),
+            admin,
+            _folder: folder,
+            git,
+        };
+        let greeting = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "greeting", "namespace": THIRD}, "data": {"greeting": "hello"}});
+        stage.apply(THIRD_OBJECT, &greeting).await?;
+        stage.apply_source(NEIGHBOUR, NEIGHBOUR).await?;
+        stage
+            .apply_kustomization(
+                NEIGHBOUR,
+                "app",
+                &json!({"path": "./", "sourceRef": {"kind": "GitRepository", "name": NEIGHBOUR}}),
+            )
+            .await?;
+        let first = stage.commit_to_applied().await;
+        if first >= PATIENCE {
+            bail!("the neighbour's first commit was not applied in {PATIENCE:?}");
+        }
+        Ok(stage)
+    }
+
+    /// The control plane's process.
+    pub(super) fn process_id(&self) -> u32 {
+        self.plane.process_id()
+    }
+
+    /// Whether it still runs.
+    pub(super) fn is_running(&mut self) -> bool {
+        self.plane.is_running()
+    }
+
+    /// Applies an object as the administrator.
+    pub(super) async fn apply(&self, path: &str, object: &Value) -> anyhow::Result<()> {
+        apply(&self.admin, path, object).await
+    }
+
+    /// A GitRepository of the repository of that name.
+    pub(super) async fn apply_source(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
+        let object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": name, "namespace": namespace},
+            "spec": {"interval": "1h", "timeout": "60s", "url": self.git.http_url(name), "ref": {"branch": "main"}}});
+        self.apply(&source_path(namespace, name), &object).await
+    }
+
+    /// A Kustomization that acts as its tenant's GitOps account; `spec` is laid over the usual.
+    pub(super) async fn apply_kustomization(&self, namespace: &str, name: &str, spec: &Value) -> anyhow::Result<()> {
+        let mut usual = json!({"interval": "1h", "retryInterval": "1s", "timeout": "60s", "prune": true, "path": "./",
+            "targetNamespace": namespace, "serviceAccountName": format!("{namespace}-gitops")});
+        for (key, value) in spec.as_object().into_iter().flatten() {
+            if let Some(usual) = usual.as_object_mut() {
+                usual.insert(key.clone(), value.clone());
+            }
+        }
+        let object = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": name, "namespace": namespace}, "spec": usual});
+        self.apply(&kustomization_path(namespace, name), &object).await
+    }
+
+    /// From `requestedAt`, set at once after a push, until the neighbour's Kustomization is Ready with that commit.
+    /// What doesn't come to that counts as [`PATIENCE`].
+    pub(super) async fn commit_to_applied(&self) -> Duration {
+        let number = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
+        match tokio::time::timeout(PATIENCE, self.follow_commit(number)).await {
+            Ok(Ok(took)) => took,
+            Ok(Err(_)) | Err(_) => PATIENCE,
+        }
+    }
+
+    async fn follow_commit(&self, number: usize) -> anyhow::Result<Duration> {
+        let path = kustomization_path(NEIGHBOUR, "app");
+        let (collection, _) = path.rsplit_once('/').context("no collection")?;
+        let watch = format!("{collection}?watch=true&fieldSelector=metadata.name%3Dapp");
+        let mut body = self.admin.send("GET", &watch, "", Bytes::new()).await?;
+        let commit = self
+            .repository
+            .commit([("app.yaml", greeting(number))], "a change")
+            .await?;
+        let started = Instant::now();
+        request_reconcile(&self.admin, &source_path(NEIGHBOUR, NEIGHBOUR)).await?;
+        let mut line = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            for part in data.split_inclusive(|byte| *byte == b'\n') {
+                line.extend_from_slice(part);
+                if line.ends_with(b"\n") {
+                    if has_applied(&serde_json::from_slice(&line)?, &commit) {
+                        return Ok(started.elapsed());
+                    }
+                    line.clear();
+                }
+            }
+        }
+        bail!("the watch ended")
+    }
+}
+
+/// Where a Kustomization is.
+pub(super) fn kustomization_path(namespace: &str, name: &str) -> String {
+    format!("/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{namespace}/kustomizations/{name}")
+}
+
+/// Where a GitRepository is.
+pub(super) fn source_path(namespace: &str, name: &str) -> String {
+    format!("/apis/source.toolkit.fluxcd.io/v1/namespaces/{namespace}/gitrepositories/{name}")
+}
+
+/// Sets `reconcile.fluxcd.io/requestedAt` to a value that it never had.
+pub(super) async fn request_reconcile(connection: &Connection, path: &str) -> anyhow::Result<()> {
+    static REQUESTS: AtomicUsize = AtomicUsize::new(0);
+    let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
+    let patch = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": number.to_string()}}});
+    merge(connection, path, &patch).await
+}
+
+/// A merge patch.
+pub(super) async fn merge(connection: &Connection, path: &str, patch: &Value) -> anyhow::Result<()> {
+    let body = Bytes::from(patch.to_string());
+    connection
+        .call("PATCH", path, "application/merge-patch+json", body)
+        .await?;
+    Ok(())
+}
+
+async fn apply(connection: &Connection, path: &str, object: &Value) -> anyhow::Result<()> {
+    let url = format!("{path}?fieldManager=bench&force=true");
+    let body = Bytes::from(object.to_string());
+    connection.call("PATCH", &url, APPLY, body).await?;
+    Ok(())
+}
+
+/// A Tenant, its namespace, and the moment when its GitOps account is there.
+async fn make_tenant(admin: &Connection, name: &str) -> anyhow::Result<()> {
+    let tenant = json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": name},
+        "spec": {"owners": [{"kind": "User", "name": format!("owner-of-{name}"), "clusterRoles": ["admin"]}]}});
+    apply(
+        admin,
+        &format!("/apis/capsule.clastix.io/v1beta2/tenants/{name}"),
+        &tenant,
+    )
+    .await?;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"capsule.clastix.io/tenant": name}}});
+    apply(admin, &format!("/api/v1/namespaces/{name}"), &namespace).await?;
+    let bindings = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{name}/rolebindings");
+    let account = format!("/api/v1/namespaces/{name}/serviceaccounts/{name}-gitops");
+    let started = Instant::now();
+    loop {
+        let bound = admin.get(&bindings).await?;
+        let bound = String::from_utf8_lossy(&bound).contains(&format!("{name}-gitops"));
+        if bound && admin.get(&account).await.is_ok() {
+            return Ok(());
+        }
+        if started.elapsed() > PATIENCE {
+            bail!("tenant {name} has no GitOps account after {PATIENCE:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn token(admin: &Connection, tenant: &str) -> anyhow::Result<String> {
+    let path = format!("/api/v1/namespaces/{tenant}/serviceaccounts/{tenant}-gitops/token");
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}});
+    let body = Bytes::from(request.to_string());
+    let answer: Value = serde_json::from_slice(&admin.call("POST", &path, "application/json", body).await?)?;
+    let token = answer.pointer("/status/token").and_then(Value::as_str);
+    Ok(token.context("no token in the answer")?.to_owned())
+}
+
+fn greeting(number: usize) -> String {
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\ndata:\n  number: \"{number}\"\n")
+}
+
+fn has_applied(event: &Value, commit: &str) -> bool {
+    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let conditions = event.pointer("/object/status/conditions").and_then(Value::as_array);
+    let ready = conditions.into_iter().flatten().any(|condition| {
+        let field = |name: &str| condition.get(name).and_then(Value::as_str);
+        field("type") == Some("Ready") && field("status") == Some("True")
+    });
+    ready && text("/object/status/lastAppliedRevision").ends_with(commit)
+}
