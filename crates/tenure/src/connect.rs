@@ -45,28 +45,27 @@ impl Scope {
 }
 
 impl Connect {
+    /// From the words of a command line that is not finished yet.
+    pub(crate) fn of_words(words: &[String]) -> Self {
+        let value = |flag: &str| {
+            let index = words.iter().position(|word| word == flag)?;
+            words.get(index + 1).cloned()
+        };
+        Self {
+            kubeconfig: value("--kubeconfig").map(PathBuf::from),
+            context: value("--context"),
+        }
+    }
+
     /// The folder of the kubeconfig that is used; `tenure up` keeps what it fetched beside it.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
-        let file = self
-            .kubeconfig
-            .clone()
-            .or_else(|| std::env::var_os("KUBECONFIG").map(PathBuf::from))?;
-        file.parent().map(PathBuf::from)
+        let (_, file) = self.read().ok()?;
+        file?.parent().map(PathBuf::from)
     }
 
     /// A client for the cluster that the flags name.
     pub(crate) async fn client(&self) -> Result<kube::Client, Failure> {
-        let kubeconfig = match &self.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path).map_err(|error| {
-                Failure::usage(format!("{}: {}", path.display(), chain(&error)))
-                    .hint("`tenure up --data DIR` writes DIR/kubeconfig")
-            })?,
-            None => Kubeconfig::read().map_err(|error| {
-                Failure::usage(format!("no kubeconfig: {}", chain(&error))).hint(
-                    "name one with --kubeconfig FILE or $KUBECONFIG; `tenure up --data DIR` writes DIR/kubeconfig",
-                )
-            })?,
-        };
+        let (kubeconfig, _) = self.read()?;
         let options = KubeConfigOptions {
             context: self.context.clone(),
             ..KubeConfigOptions::default()
@@ -75,5 +74,102 @@ impl Connect {
             .await
             .map_err(|error| Failure::usage(format!("the kubeconfig can't be used: {}", chain(&error))))?;
         Ok(kube::Client::try_from(config)?)
+    }
+
+    /// The kubeconfig, and the file that the context in use comes from.
+    fn read(&self) -> Result<(Kubeconfig, Option<PathBuf>), Failure> {
+        if let Some(path) = &self.kubeconfig {
+            return Ok((read_file(path)?, Some(path.clone())));
+        }
+        let files = match std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty()) {
+            Some(value) => std::env::split_paths(&value)
+                .filter(|path| !path.as_os_str().is_empty())
+                .collect(),
+            None => home()
+                .into_iter()
+                .map(|home| home.join(".kube/config"))
+                .collect::<Vec<_>>(),
+        };
+        merge(&files, self.context.as_deref())
+    }
+}
+
+/// Several kubeconfigs as one, as kubectl reads a list of them: of each cluster, user and context, and of the current context, the
+/// first one counts; files that are not there are passed over, as long as one is.
+fn merge(files: &[PathBuf], context: Option<&str>) -> Result<(Kubeconfig, Option<PathBuf>), Failure> {
+    let mut merged: Option<Kubeconfig> = None;
+    let mut read = Vec::new();
+    for path in files.iter().filter(|path| path.exists()) {
+        let mut file = read_file(path)?;
+        file.current_context = file.current_context.filter(|context| !context.is_empty());
+        read.push((path, file.clone()));
+        merged = Some(match merged {
+            None => file,
+            Some(before) => before.merge(file).map_err(|error| {
+                Failure::usage(format!("{}: {}", path.display(), chain(&error)))
+                    .hint("$KUBECONFIG names several files, which don't go together")
+            })?,
+        });
+    }
+    let Some(merged) = merged else {
+        let named: Vec<_> = files.iter().map(|path| path.display().to_string()).collect();
+        return Err(
+            Failure::usage(format!("no kubeconfig: there is no {}", named.join(", no ")))
+                .hint("name one with --kubeconfig FILE or $KUBECONFIG; `tenure up --data DIR` writes DIR/kubeconfig"),
+        );
+    };
+    let used = context.or(merged.current_context.as_deref());
+    let has_it = |file: &Kubeconfig| file.contexts.iter().any(|context| Some(context.name.as_str()) == used);
+    let from = read
+        .iter()
+        .find(|(_, file)| has_it(file))
+        .map(|(path, _)| (*path).clone());
+    Ok((merged, from))
+}
+
+fn read_file(path: &std::path::Path) -> Result<Kubeconfig, Failure> {
+    Kubeconfig::read_from(path).map_err(|error| {
+        Failure::usage(format!("{}: {}", path.display(), chain(&error)))
+            .hint("`tenure up --data DIR` writes DIR/kubeconfig")
+    })
+}
+
+fn home() -> Option<PathBuf> {
+    std::env::home_dir().filter(|home| !home.as_os_str().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kubeconfig(current: &str, contexts: &[&str]) -> String {
+        let contexts: String = contexts
+            .iter()
+            .map(|name| format!("- name: {name}\n  context: {{cluster: {name}, user: {name}}}\n"))
+            .collect();
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: \"{current}\"\ncontexts:\n{contexts}clusters: []\nusers: []\n"
+        )
+    }
+
+    #[test]
+    fn several_files_are_read_as_kubectl_reads_them() {
+        let folder = tempfile::tempdir().expect("folder");
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).expect("write");
+            path
+        };
+        let a = file("a", &kubeconfig("", &["one"]));
+        let b = file("b", &kubeconfig("two", &["one", "two"]));
+        let missing = folder.path().join("missing");
+        let (merged, from) = merge(&[missing.clone(), a.clone(), b.clone()], None).expect("merged");
+        assert_eq!(merged.current_context.as_deref(), Some("two"));
+        assert_eq!(merged.contexts.len(), 2);
+        assert_eq!(from, Some(b.clone()));
+        let (_, from) = merge(&[a.clone(), b], Some("one")).expect("merged");
+        assert_eq!(from, Some(a));
+        let failure = merge(&[missing], None).expect_err("no file");
+        assert!(failure.message.contains("missing") && failure.hint.is_some());
     }
 }

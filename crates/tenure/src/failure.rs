@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// What `tenure --help` says of exit codes.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the command ran and the answer is no, 2 wrong usage, \
-     3 the cluster or the machine refused or failed, 70 a defect of tenure itself.";
+     3 the cluster or the machine refused or failed, 70 a defect of tenure itself, 130 interrupted.";
 
 /// Whose turn it is to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,9 +78,29 @@ impl Failure {
 impl From<kube::Error> for Failure {
     fn from(error: kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) => Self::environment(format!("{} ({})", status.message, status.reason)),
+            kube::Error::Api(status) => Self::from_status(&status),
             other => Self::environment(chain(&other))
                 .hint("is the control plane running? `tenure up --data DIR` starts one and writes DIR/kubeconfig"),
+        }
+    }
+}
+
+impl Failure {
+    /// What the API server said: one line, whose turn it is, and what to do.
+    fn from_status(status: &kube::core::Status) -> Self {
+        let message = status.message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let message = match status.reason.as_str() {
+            "" => message,
+            reason => format!("{message} ({reason})"),
+        };
+        match status.code {
+            404 => Self::negative(message).hint("-n names another namespace; tenure get KIND -A shows where one is"),
+            409 => Self::negative(message).hint("it has changed meanwhile: look at it, and try again"),
+            400 | 422 => Self::usage(message),
+            401 => Self::environment(message)
+                .hint("the kubeconfig's credentials are not, or no longer, valid here; --kubeconfig FILE names another"),
+            403 => Self::environment(message).hint("ask an administrator for this right, or use credentials that have it: --kubeconfig FILE, --context NAME"),
+            _ => Self::environment(message),
         }
     }
 }
@@ -103,6 +123,30 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_of_the_server_has_a_code_and_a_hint() {
+        let check = |code: u16, kind: Kind, hint: &str| {
+            let status = kube::core::Status {
+                code,
+                message: "first\n second".to_owned(),
+                reason: "Because".to_owned(),
+                ..kube::core::Status::default()
+            };
+            let failure = Failure::from_status(&status);
+            assert_eq!(
+                (failure.kind, failure.message.as_str()),
+                (kind, "first second (Because)"),
+                "{code}"
+            );
+            assert!(failure.hint.unwrap_or_default().contains(hint), "{code}");
+        };
+        check(404, Kind::Negative, "-A");
+        check(403, Kind::Environment, "administrator");
+        check(401, Kind::Environment, "credentials");
+        check(422, Kind::Usage, "");
+        check(500, Kind::Environment, "");
+    }
 
     #[test]
     fn a_chain_names_every_cause_once() {

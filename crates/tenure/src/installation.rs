@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 use tenure_apiserver::Server;
 use tenure_cluster::{Connection, Token};
+use tenure_controllers::{Budgets, Guards, RenderLimits};
 use tenure_sources::Endpoint;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -16,8 +17,16 @@ use crate::failure::{Failure, chain};
 /// The field manager of what an installation applies.
 const FIELD_MANAGER: &str = "tenure";
 
-/// How long the controller's first token is good for; it asks for the next ones by itself.
-const FIRST_TOKEN_SECONDS: i64 = 3600;
+/// How long a token of the controller is good for.
+const TOKEN_SECONDS: i64 = 3600;
+
+/// What sources may reach although it is denied by default.
+pub(crate) struct Allowed {
+    /// Sources of any namespace.
+    pub(crate) everybody: Vec<Endpoint>,
+    /// Sources of the platform namespace, besides.
+    pub(crate) platform: Vec<Endpoint>,
+}
 
 /// Reads what an administrator allows sources to reach.
 pub(crate) fn allowances(texts: &[String]) -> Result<Vec<Endpoint>, Failure> {
@@ -102,20 +111,34 @@ fn path(object: &Value) -> Result<String, Failure> {
 pub(crate) fn start_controllers(
     server: &Server,
     data: &Path,
-    allowed: Vec<Endpoint>,
+    allowed: Allowed,
     defaults: BTreeMap<String, String>,
+    (guards, budgets, rendering): (Guards, Budgets, RenderLimits),
     shutdown: CancellationToken,
 ) -> Result<JoinHandle<()>, Failure> {
     let namespace = tenure_api::metadata::PLATFORM_NAMESPACE;
     let account = tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT;
-    let token = server
-        .service_account_token(namespace, account, FIRST_TOKEN_SECONDS)
-        .map_err(|error| Failure::internal(format!("no token for {namespace}/{account}: {error}")))?;
-    let connection = Connection::in_process(server.service(), Token::new(token, None));
+    let issue = {
+        let server = server.clone();
+        move || {
+            let token = server.service_account_token(namespace, account, TOKEN_SECONDS);
+            token
+                .map(|token| Token::new(token, None))
+                .map_err(|error| format!("no token for {namespace}/{account}: {error}"))
+        }
+    };
+    // The next ones come from there, too: a request for one needs one that is good, and after a jump of the clock there is none.
+    let connection = Connection::in_process(server.service(), issue().map_err(Failure::internal)?).issued_by(issue);
+    let health = connection.health();
+    server.add_ready_check("controllers", move || health.usable());
     let mut config = tenure_controllers::Config::new(connection, data.join("artifacts"));
-    config.platform_sources.allow.clone_from(&allowed);
-    config.tenant_sources.allow = allowed;
+    config.platform_sources.allow.clone_from(&allowed.everybody);
+    config.platform_sources.allow.extend(allowed.platform);
+    config.tenant_sources.allow = allowed.everybody;
     config.settings.default_service_accounts = defaults;
+    config.guards = guards;
+    config.budgets = budgets;
+    config.rendering = rendering;
     Ok(tokio::spawn(async move {
         if let Err(error) = tenure_controllers::run(config, shutdown).await {
             tracing::error!(error = chain(&error), "the controllers ended");

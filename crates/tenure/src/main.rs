@@ -5,16 +5,23 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod advertised;
+mod columns;
 mod commands;
 mod connect;
 mod failure;
 mod installation;
+mod logging;
 mod output;
 mod plane;
 mod provenance;
+mod quantity;
+mod repositories;
 mod resources;
+mod targets;
 
 use failure::Failure;
+use logging::LogFormat;
 
 /// What is logged when nothing else is asked for.
 const DEFAULT_LOG: &str = "warn";
@@ -67,15 +74,6 @@ fn apiserver_version() -> &'static str {
     tenure_apiserver::VERSION
 }
 
-/// The forms of a log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum LogFormat {
-    /// A line of text each.
-    Text,
-    /// A JSON object each, on a line of its own.
-    Json,
-}
-
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(commands::demo::Demo),
@@ -118,19 +116,24 @@ fn arguments() -> Result<Arguments, Failure> {
 }
 
 fn main() -> ExitCode {
+    clap_complete::CompleteEnv::with_factory(<Arguments as clap::CommandFactory>::command)
+        .var(commands::completion::VARIABLE)
+        .complete();
     let started = arguments().and_then(|arguments| match arguments.command {
         // A build opens no connection and logs nothing, and is over before either could be made ready.
         Command::Build(build) => {
             if arguments.log != DEFAULT_LOG {
-                log_filter(&arguments.log)?;
+                logging::filter(&arguments.log)?;
             }
             build.run()
         }
         command => {
             // The one TLS provider of the program, chosen before anything can open a connection.
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-            start_logging(&arguments.log, arguments.log_format)?;
-            run(command)
+            let log = logging::start(&arguments.log, arguments.log_format)?;
+            let code = run(command);
+            log.finish();
+            code
         }
     });
     match started {
@@ -167,25 +170,6 @@ fn block_on<F: Future<Output = Result<ExitCode, Failure>>>(work: F) -> Result<Ex
         .build()
         .map_err(|error| Failure::internal(format!("can't start the run time: {error}")))?
         .block_on(work)
-}
-
-fn log_filter(filter: &str) -> Result<tracing_subscriber::EnvFilter, Failure> {
-    tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
-        Failure::usage(format!("--log: {error}")).hint("try --log info, or --log tenure_controllers=debug")
-    })
-}
-
-fn start_logging(filter: &str, format: LogFormat) -> Result<(), Failure> {
-    let filter = log_filter(filter)?;
-    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => log.with_ansi(terminal).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
-    }
-    Ok(())
 }
 
 /// Flags are wrong in ways that only show when they are parsed.

@@ -5,9 +5,10 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
-use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
+use tenure_api::text::{visible, visible_line};
 
+use crate::columns::Columns;
 use crate::failure::Failure;
 
 /// How objects are printed.
@@ -42,12 +43,13 @@ pub(crate) fn failure(failure: &Failure) {
     note(format!(
         "{} {}",
         paint(Style::new().bold().fg_color(Some(AnsiColor::Red.into())), "error:"),
-        failure.message
+        visible(&failure.message)
     ));
     if let Some(hint) = &failure.hint {
         note(format!(
-            "{} {hint}",
-            paint(Style::new().bold().fg_color(Some(AnsiColor::Cyan.into())), "hint:")
+            "{} {}",
+            paint(Style::new().bold().fg_color(Some(AnsiColor::Cyan.into())), "hint:"),
+            visible(hint)
         ));
     }
 }
@@ -77,25 +79,18 @@ pub(crate) fn faint(text: &str) -> String {
     paint(Style::new().dimmed(), text)
 }
 
-/// A table without borders, as kubectl prints one.
+/// A table without borders, as kubectl prints one: one line a row, as wide as the terminal at most.
 pub(crate) fn table(headers: &[String], rows: Vec<Vec<String>>) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(headers.iter().map(|header| header.to_uppercase()));
-    for row in rows {
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table
-        .to_string()
-        .lines()
-        .map(str::trim_end)
-        .collect::<Vec<_>>()
-        .join("\n")
+    let headers: Vec<String> = headers.iter().map(|header| header.to_uppercase()).collect();
+    let columns = Columns::fitting(&headers, &rows, width());
+    let lines = std::iter::once(&headers).chain(&rows).map(|row| columns.line(row));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// How wide the terminal is; nothing where standard output is none.
+pub(crate) fn width() -> Option<usize> {
+    let (width, _) = terminal_size::terminal_size_of(std::io::stdout())?;
+    Some(usize::from(width.0))
 }
 
 /// Prints objects for programs.
@@ -129,7 +124,7 @@ pub(crate) fn objects(objects: &[Value], format: Format, single: bool) -> Result
                     .split_once('/')
                     .map(|(group, _)| format!(".{group}"))
                     .unwrap_or_default();
-                line(format!("{kind}{group}/{name}"));
+                line(format!("{kind}{group}/{}", visible_line(name)));
             }
         }
     }

@@ -5,14 +5,17 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tenure_apiserver::{Config, Server, ServerError};
+use tenure_apiserver::{Config, Counter, Server, ServerError};
+use tenure_controllers::{Guards, RenderLimits};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::advertised::{Advertised, advertised, interface_addresses, nearest};
 use crate::commands::kube_apiserver::Meaning;
 use crate::failure::{Failure, chain};
-use crate::installation;
+use crate::installation::{self, Allowed};
+use crate::repositories::{self, Repositories};
 
 /// How a control plane is started.
 pub(crate) struct Options {
@@ -28,19 +31,33 @@ pub(crate) struct Options {
     pub(crate) workload_status: bool,
     /// Addresses that sources may reach although they are denied by default, as `scheme://host:port`.
     pub(crate) allowed_sources: Vec<String>,
+    /// Folders of this machine that are served to sources of the platform namespace, as `NAME=FOLDER`.
+    pub(crate) repositories: Vec<String>,
+    /// The port on loopback that they are served on; 0 takes a free one.
+    pub(crate) repository_port: u16,
     /// Who Kustomizations that name nobody act as, as `namespace=name`.
     pub(crate) default_service_accounts: Vec<String>,
+    /// What is not deleted before somebody has said so.
+    pub(crate) guards: Guards,
+    /// How much repositories may take of memory and disk.
+    pub(crate) budgets: tenure_controllers::Budgets,
+    /// How much renderings may take.
+    pub(crate) rendering: RenderLimits,
 }
 
 /// A running control plane.
 pub(crate) struct Plane {
     server: Server,
+    /// Where clients are told that it is.
     address: SocketAddr,
+    /// Where those on this machine find it.
+    near: SocketAddr,
     kubeconfig: Option<PathBuf>,
     ready: Duration,
     shutdown: CancellationToken,
     serving: JoinHandle<()>,
     controlling: Option<JoinHandle<()>>,
+    repositories: Repositories,
 }
 
 impl Plane {
@@ -48,13 +65,22 @@ impl Plane {
     pub(crate) async fn start(options: Options) -> Result<Self, Failure> {
         let started = Instant::now();
         let allowed = installation::allowances(&options.allowed_sources)?;
+        let named = repositories::read_all(&options.repositories)?;
         let defaults = installation::default_service_accounts(&options.default_service_accounts)?;
         prepare(&options.data)?;
         let listener = listen(options.address).await?;
-        let address = listener
+        let bound = listener
             .local_addr()
             .map_err(|error| Failure::environment(error.to_string()))?;
-        let server = open(&options).await?;
+        let told = advertised(options.address.ip(), options.meaning.advertised, &interface_addresses());
+        let server = open(&options, &told).await?;
+        // After the folder has become this store's own: what others find in it first is left as it is.
+        let repositories = Repositories::start(&options.data, named, options.repository_port).await?;
+        let allowed = Allowed {
+            everybody: allowed,
+            platform: installation::allowances(repositories.address().as_slice())?,
+        };
+        let address = SocketAddr::new(told.host, bound.port());
         // With another CA for clients, this server has nothing that an administrator could prove himself with.
         let own_clients = options.meaning.provided.client_authorities.is_none();
         let kubeconfig = own_clients.then(|| options.data.join("kubeconfig"));
@@ -86,18 +112,26 @@ impl Plane {
                 &options.data,
                 allowed,
                 defaults,
+                (options.guards, options.budgets, options.rendering),
                 ended,
             )?)
         };
         Ok(Self {
             server,
             address,
+            near: nearest(bound),
             kubeconfig,
             ready,
             shutdown,
             serving,
             controlling,
+            repositories,
         })
+    }
+
+    /// Clone URLs of the folders that are served.
+    pub(crate) fn repository_urls(&self) -> Vec<String> {
+        self.repositories.urls()
     }
 
     /// The address of the API.
@@ -138,6 +172,10 @@ impl Plane {
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .map_err(failure)?;
+        // What others are told may be no address of this machine's.
+        config.cluster_url = format!("https://{}", self.near)
+            .parse()
+            .map_err(|error| Failure::internal(format!("an address is no URL: {error}")))?;
         config.auth_info.impersonate = user.map(str::to_owned);
         Ok(kube::Client::try_from(config)?)
     }
@@ -154,7 +192,9 @@ impl Plane {
 }
 
 fn prepare(data: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(data).map_err(|error| {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
+    made.map_err(|error| {
         Failure::environment(format!("{}: {error}", data.display()))
             .hint("name a folder that can be written with --data DIR")
     })
@@ -177,10 +217,11 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-async fn open(options: &Options) -> Result<Server, Failure> {
+async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
     let defaults = Config::new(&options.data);
     let config = Config {
-        names: names(options.address),
+        names: told.names.clone(),
+        advertised: Some(told.host),
         workload_status: options.workload_status,
         provided: options.meaning.provided.clone(),
         issuer: options
@@ -192,6 +233,10 @@ async fn open(options: &Options) -> Result<Server, Failure> {
         left_out_plugins: options.meaning.left_out_plugins.clone(),
         audit: options.meaning.audit.clone(),
         controllers: !options.bare,
+        counters: vec![Counter {
+            name: "tenure_log_lines_lost_total",
+            read: crate::logging::lost_lines,
+        }],
         ..defaults
     };
     Server::open(config).await.map_err(|error| {
@@ -201,13 +246,4 @@ async fn open(options: &Options) -> Result<Server, Failure> {
         };
         Failure::environment(chain(&error)).hint(hint)
     })
-}
-
-/// Names, beside the loopback's, that clients may call the server by.
-fn names(address: SocketAddr) -> Vec<String> {
-    if address.ip().is_loopback() || address.ip().is_unspecified() {
-        Vec::new()
-    } else {
-        vec![address.ip().to_string()]
-    }
 }

@@ -183,7 +183,9 @@ fn build(artifacts: &Path, applied: &Applied, object: &Value) -> Result<BuiltRes
     let kustomization: Kustomization =
         serde_json::from_value(applied.kustomization.clone()).map_err(|error| error.to_string())?;
     let id = ObjectId::of(object).map_err(|error| error.to_string())?;
-    tenure_controllers::built_object(artifacts, &kustomization, &id).map_err(|error| error.to_string())
+    let metadata = applied.source.get("metadata").cloned().unwrap_or_default();
+    let source = serde_json::from_value(metadata).map_err(|error| error.to_string())?;
+    tenure_controllers::built_object(artifacts, (&kustomization, &source), &id).map_err(|error| error.to_string())
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {

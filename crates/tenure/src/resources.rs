@@ -1,8 +1,9 @@
 //! From what a user types (`ks`, `deployments`, `deploy.apps`, `Kustomization`) to a resource of the cluster. Owns the
-//! matching of names; refuses to guess between two groups without saying so.
+//! matching of names; refuses to guess between two groups without saying so. What is served is read by `tenure_cluster::discovery`.
 
 use kube::discovery::ApiResource;
 use serde_json::Value;
+use tenure_cluster::discovery::{self, Discovery, Named};
 
 use crate::failure::Failure;
 
@@ -21,6 +22,22 @@ pub(crate) struct Resource {
     pub(crate) namespaced: bool,
     /// Singular and short names.
     aliases: Vec<String>,
+}
+
+impl From<&Named> for Resource {
+    fn from(named: &Named) -> Self {
+        let resource = named.resource.clone();
+        let mut aliases = named.short_names.clone();
+        aliases.push(named.singular.clone());
+        Self {
+            group: resource.group,
+            version: resource.version,
+            plural: resource.plural,
+            kind: resource.kind,
+            namespaced: resource.namespaced,
+            aliases,
+        }
+    }
 }
 
 impl Resource {
@@ -75,18 +92,35 @@ impl Resource {
 
 /// Every resource that the cluster serves.
 pub(crate) async fn served(client: &kube::Client) -> Result<Vec<Resource>, Failure> {
-    let mut resources = Vec::new();
-    for path in ["/api", "/apis"] {
+    let mut documents = Vec::new();
+    for path in discovery::PATHS {
         let request = http::Request::get(path)
-            .header(
-                http::header::ACCEPT,
-                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-            )
+            .header(http::header::ACCEPT, discovery::ACCEPT)
             .body(Vec::new())
             .map_err(|error| Failure::internal(error.to_string()))?;
-        resources.extend(parse(&client.request::<Value>(request).await?));
+        documents.push(client.request::<Value>(request).await?);
     }
-    Ok(resources)
+    let discovery = Discovery::read(&documents).map_err(|error| Failure::environment(error.to_string()))?;
+    Ok(discovery.preferred().map(Resource::from).collect())
+}
+
+/// What the server's refusal of a whole collection means: which kind, and where.
+pub(crate) fn explain(error: kube::Error, resource: &Resource, namespace: Option<&str>) -> Failure {
+    if let kube::Error::Api(status) = &error
+        && status.code == 403
+    {
+        let place = match (resource.namespaced, namespace) {
+            (false, _) => String::new(),
+            (true, Some(namespace)) => format!(" in namespace {namespace}"),
+            (true, None) => " in all namespaces".to_owned(),
+        };
+        let hint = match (resource.namespaced, namespace) {
+            (true, None) => "-n NAMESPACE asks for one namespace, which may be allowed",
+            _ => "ask an administrator for this right",
+        };
+        return Failure::environment(format!("you may not list {}{place}", resource.full_name())).hint(hint);
+    }
+    Failure::from(error)
 }
 
 /// The one resource that `typed` names.
@@ -95,48 +129,6 @@ pub(crate) fn find<'a>(resources: &'a [Resource], typed: &str) -> Result<&'a Res
         Failure::usage(format!("the cluster doesn't serve {typed:?}"))
             .hint("names are plural, singular, short or kinds, with a group where two share one: ks, kustomizations, deployments.apps")
     })
-}
-
-/// Reads an aggregated discovery document (apidiscovery.k8s.io/v2).
-fn parse(list: &Value) -> Vec<Resource> {
-    let text = |value: &Value, pointer: &str| {
-        value
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let array = |value: &Value, pointer: &str| {
-        value
-            .pointer(pointer)
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default()
-    };
-    let mut resources = Vec::new();
-    for group in array(list, "/items") {
-        // The first version is the preferred one.
-        let Some(version) = array(&group, "/versions").into_iter().next() else {
-            continue;
-        };
-        for resource in array(&version, "/resources") {
-            let mut aliases: Vec<String> = array(&resource, "/shortNames")
-                .iter()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect();
-            aliases.push(text(&resource, "/singularResource"));
-            resources.push(Resource {
-                group: text(&group, "/metadata/name"),
-                version: text(&version, "/version"),
-                plural: text(&resource, "/resource"),
-                kind: text(&resource, "/responseKind/kind"),
-                namespaced: text(&resource, "/scope") == "Namespaced",
-                aliases,
-            });
-        }
-    }
-    resources
 }
 
 #[cfg(test)]
@@ -175,14 +167,24 @@ mod tests {
     }
 
     #[test]
-    fn an_aggregated_document() {
-        let list = serde_json::json!({"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1", "resources": [
-            {"resource": "deployments", "responseKind": {"kind": "Deployment"}, "scope": "Namespaced",
-             "singularResource": "deployment", "shortNames": ["deploy"]}]}]}]});
-        let parsed = parse(&list);
-        assert_eq!(parsed.len(), 1);
-        assert_eq!(parsed[0].path(Some("a")), "/apis/apps/v1/namespaces/a/deployments");
-        assert!(parsed[0].answers_to("deploy"));
-        assert!(parse(&Value::Null).is_empty());
+    fn every_kind_in_the_version_that_the_cluster_prefers() {
+        let kind = |plural: &str, kind: &str| {
+            serde_json::json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced",
+                "singularResource": kind.to_lowercase(), "shortNames": ["deploy"]})
+        };
+        let list = serde_json::json!({"items": [{"metadata": {"name": "apps"}, "versions": [
+            {"version": "v1", "resources": [kind("deployments", "Deployment")]},
+            {"version": "v1beta1", "resources": [kind("deployments", "Deployment"), kind("scales", "Scale")]}]}]});
+        let read = Discovery::read(&[list]).expect("it is a document");
+        let resources: Vec<Resource> = read.preferred().map(Resource::from).collect();
+        let paths: Vec<String> = resources.iter().map(|resource| resource.path(Some("a"))).collect();
+        assert_eq!(
+            paths,
+            [
+                "/apis/apps/v1/namespaces/a/deployments",
+                "/apis/apps/v1beta1/namespaces/a/scales"
+            ]
+        );
+        assert!(resources.iter().any(|resource| resource.answers_to("deploy")));
     }
 }

@@ -4,15 +4,17 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
+use tenure_api::text::visible_line;
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
-use crate::output;
+use crate::resources::{self, Resource};
+use crate::{output, targets};
 
 /// Show events, oldest first; of one object with --for.
 #[derive(Debug, Args)]
 pub(crate) struct Events {
-    /// Only of one object: KIND/NAME, such as kustomization/apps.
+    /// Only of one object: KIND/NAME, with the kind in any form that `get` takes, such as ks/apps.
     #[arg(long = "for", value_name = "KIND/NAME")]
     object: Option<String>,
     /// Only warnings.
@@ -26,8 +28,15 @@ pub(crate) struct Events {
 
 impl Events {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        let object = self.object.as_deref().map(targets::read_object).transpose()?;
         let client = self.connect.client().await?;
-        let wanted = self.object.as_deref().map(split).transpose()?;
+        let wanted = match &object {
+            Some((kind, name)) => {
+                let served = resources::served(&client).await?;
+                Some((resources::find(&served, kind)?.clone(), name))
+            }
+            None => None,
+        };
         let namespace = self.scope.namespace(&client);
         let path = namespace.as_ref().map_or("/api/v1/events".to_owned(), |namespace| {
             format!("/api/v1/namespaces/{namespace}/events")
@@ -41,11 +50,18 @@ impl Events {
             .and_then(Value::as_array)
             .map(|items| items.iter().collect())
             .unwrap_or_default();
-        events.retain(|event| wanted.is_none_or(|(kind, name)| about(event, kind, name)));
+        events.retain(|event| {
+            wanted
+                .as_ref()
+                .is_none_or(|(resource, name)| is_about(event, resource, name))
+        });
         events.retain(|event| !self.warnings || text(event, "/type") == "Warning");
         events.sort_by_key(|event| last_seen(event));
         if events.is_empty() {
-            output::note("no events");
+            output::note(match &self.object {
+                Some(object) => format!("no events about {object}"),
+                None => "no events".to_owned(),
+            });
             return Ok(ExitCode::SUCCESS);
         }
         let mut headers = vec!["last seen", "type", "reason", "object", "message"];
@@ -61,16 +77,13 @@ impl Events {
     }
 }
 
-fn split(object: &str) -> Result<(&str, &str), Failure> {
-    object.split_once('/').ok_or_else(|| {
-        Failure::usage(format!(
-            "--for {object:?}: KIND/NAME is wanted, such as kustomization/apps"
-        ))
-    })
-}
-
-fn about(event: &Value, kind: &str, name: &str) -> bool {
-    text(event, "/involvedObject/kind").eq_ignore_ascii_case(kind) && text(event, "/involvedObject/name") == name
+fn is_about(event: &Value, resource: &Resource, name: &str) -> bool {
+    let api_version = text(event, "/involvedObject/apiVersion");
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    text(event, "/involvedObject/kind") == resource.kind
+        && text(event, "/involvedObject/name") == name
+        // Some writers of events leave it out.
+        && (api_version.is_empty() || group == resource.group)
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -91,10 +104,10 @@ fn row(event: &Value, with_namespace: bool) -> Vec<String> {
     let object = format!(
         "{}/{}",
         text(event, "/involvedObject/kind").to_lowercase(),
-        text(event, "/involvedObject/name")
+        visible_line(text(event, "/involvedObject/name"))
     );
     let kind = text(event, "/type");
-    let message = text(event, "/message").trim().replace('\n', " ");
+    let message = visible_line(&text(event, "/message").trim().replace('\n', " ")).into_owned();
     let mut row = vec![
         last_seen(event),
         if kind == "Warning" {

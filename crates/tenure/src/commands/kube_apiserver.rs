@@ -77,7 +77,8 @@ pub(crate) struct Flags {
     /// Pods are stored and not run, so nothing is kept from being privileged: only true can be said.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     allow_privileged: Option<bool>,
-    /// The address that is told to clients inside a cluster; there are none, so it changes nothing.
+    /// The address that clients are told, in the kubeconfig and in the cluster, and that the certificate is for; else the one that is
+    /// listened on, or one of this machine's if that is all of them.
     #[arg(long, value_name = "ADDRESS")]
     advertise_address: Option<std::net::IpAddr>,
     /// The audit policy: which requests are noted, and how much of them (audit.k8s.io/v1, YAML).
@@ -113,6 +114,8 @@ pub(crate) struct Meaning {
     pub(crate) issuer: Option<String>,
     /// Where Services get their addresses from.
     pub(crate) services: ServiceRange,
+    /// The address that clients are told.
+    pub(crate) advertised: Option<std::net::IpAddr>,
     /// Rules of admission that are left out.
     pub(crate) left_out_plugins: Vec<String>,
     /// The audit policy and where events go.
@@ -144,6 +147,14 @@ impl Flags {
             )
             .hint("--allow-privileged=true, or leave the flag out"));
         }
+        if let Some(address) = self.advertise_address
+            && (address.is_unspecified() || address.is_multicast())
+        {
+            return Err(
+                Failure::usage(format!("--advertise-address: nobody can be reached at {address}"))
+                    .hint("name an address that clients can use"),
+            );
+        }
         let services = self.service_cluster_ip_range.as_deref().map(str::parse).transpose();
         let services = services.map_err(|error| Failure::usage(format!("--service-cluster-ip-range: {error}")))?;
         Ok(Meaning {
@@ -155,6 +166,7 @@ impl Flags {
             },
             issuer: self.service_account_issuer.clone(),
             services: services.unwrap_or_default(),
+            advertised: self.advertise_address,
             left_out_plugins: self.disable_admission_plugins.clone(),
             audit: self.audit(),
         })

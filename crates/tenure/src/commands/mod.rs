@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 pub(crate) mod backup;
+pub(crate) mod budgets;
 pub(crate) mod build;
 pub(crate) mod completion;
 pub(crate) mod demo;

@@ -1,14 +1,22 @@
-//! `tenure reconcile`, `suspend` and `resume`: the three ways to tell a reconciler when to work.
+//! `tenure reconcile`, `suspend` and `resume`: the three ways to tell a reconciler when to work. Owns the waiting for what comes of
+//! it; refuses kinds that nothing reconciles, and objects that are suspended.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use clap_complete::engine::ArgValueCompleter;
+use futures::TryStreamExt as _;
+use indicatif::{ProgressBar, ProgressStyle};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
+use tenure_api::text::visible_line;
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
-use crate::{output, resources};
+use crate::resources::{self, Resource};
+use crate::{output, targets};
 
 /// The annotation that asks for a reconciliation now (Flux's, on every kind).
 const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
@@ -16,24 +24,39 @@ const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 /// Who writes these requests, as managedFields will show it.
 const FIELD_MANAGER: &str = "tenure";
 
+/// The kinds that are reconciled on request and can be suspended.
+const RECONCILED: [(&str, &str); 3] = [
+    ("source.toolkit.fluxcd.io", "GitRepository"),
+    ("kustomize.toolkit.fluxcd.io", "Kustomization"),
+    ("tenure.dev", "Surface"),
+];
+
 /// Which object.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// The kind: ks, gitrepo, surface.
-    kind: String,
-    /// The object's name.
-    name: String,
+    /// The object: KIND NAME or KIND/NAME, such as ks web, gitrepo/web or surface/shop.
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
+    object: Vec<String>,
     #[command(flatten)]
     scope: Scope,
     #[command(flatten)]
     connect: Connect,
 }
 
-/// Ask for a reconciliation now.
+/// Ask for a reconciliation now, and wait for what comes of it: exit code 0 if the object is Ready, 1 if it is not.
 #[derive(Debug, Args)]
 pub(crate) struct Reconcile {
     #[command(flatten)]
     target: Target,
+    /// Ask for the Kustomization's source first, and wait for it, too.
+    #[arg(long)]
+    with_source: bool,
+    /// Only ask.
+    #[arg(long)]
+    no_wait: bool,
+    /// How long to wait for each object, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    timeout: u64,
 }
 
 /// Stop reconciling an object; what is applied stays.
@@ -50,52 +73,267 @@ pub(crate) struct Resume {
     target: Target,
 }
 
+/// An object that a reconciler looks after.
+struct Reconciled {
+    resource: Resource,
+    name: String,
+    api: Api<DynamicObject>,
+}
+
 impl Reconcile {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        let (client, served) = self.target.connect().await?;
+        let object = self.target.find(&client, &served)?;
+        if self.with_source {
+            self.reconcile(&object.find_source(&client, &served).await?).await?;
+        }
+        self.reconcile(&object).await?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn reconcile(&self, object: &Reconciled) -> Result<(), Failure> {
+        if object.get().await?.pointer("/spec/suspend") == Some(&Value::Bool(true)) {
+            return Err(Failure::negative(format!("{} is suspended", object.subject()))
+                .hint(format!("tenure resume {} {}", object.resource.plural, object.name)));
+        }
         let now = jiff::Timestamp::now().to_string();
-        self.target
-            .patch(
-                &json!({"metadata": {"annotations": {REQUESTED_AT: now}}}),
-                "reconciliation requested",
-            )
-            .await
+        object
+            .patch(&json!({"metadata": {"annotations": {REQUESTED_AT: now}}}))
+            .await?;
+        if self.no_wait {
+            output::line(format!("{} reconciliation requested", object.subject()));
+            return Ok(());
+        }
+        let progress = progress(&object.subject());
+        let waiting = object.wait_until_handled(&now, &progress);
+        let ended = tokio::time::timeout(Duration::from_secs(self.timeout), waiting).await;
+        progress.finish_and_clear();
+        let subject = object.subject();
+        match ended {
+            Err(_) => Err(
+                Failure::negative(format!("{subject} was not reconciled in {} s", self.timeout)).hint(format!(
+                    "tenure get {}/{} says how far it is; --timeout waits longer",
+                    object.resource.plural, object.name
+                )),
+            ),
+            Ok(Err(failure)) => Err(failure),
+            Ok(Ok(outcome)) if outcome.is_ready => {
+                output::line(format!(
+                    "{} {subject}: {}",
+                    output::good("✓"),
+                    visible_line(&outcome.message)
+                ));
+                Ok(())
+            }
+            Ok(Ok(outcome)) => Err(
+                Failure::negative(format!("{subject}: {}: {}", outcome.reason, outcome.message)).hint(format!(
+                    "tenure events --for {}/{}",
+                    object.resource.plural, object.name
+                )),
+            ),
+        }
     }
 }
 
 impl Suspend {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
         self.target
-            .patch(&json!({"spec": {"suspend": true}}), "suspended")
+            .write(&json!({"spec": {"suspend": true}}), "suspended")
             .await
     }
 }
 
 impl Resume {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        self.target.patch(&json!({"spec": {"suspend": false}}), "resumed").await
+        self.target.write(&json!({"spec": {"suspend": false}}), "resumed").await
     }
 }
 
 impl Target {
-    async fn patch(&self, patch: &Value, done: &str) -> Result<ExitCode, Failure> {
+    async fn connect(&self) -> Result<(kube::Client, Vec<Resource>), Failure> {
+        // What is wrong with the words is said before anybody is asked.
+        targets::Asked::read_one(&self.object)?;
         let client = self.connect.client().await?;
         let served = resources::served(&client).await?;
-        let resource = resources::find(&served, &self.kind)?;
+        Ok((client, served))
+    }
+
+    fn find(&self, client: &kube::Client, served: &[Resource]) -> Result<Reconciled, Failure> {
+        let (kind, name) = targets::Asked::read_one(&self.object)?;
+        let resource = resources::find(served, &kind)?;
         let namespace = self
             .scope
-            .namespace(&client)
+            .namespace(client)
             .ok_or_else(|| Failure::usage("one object lives in one namespace: name it with -n instead of -A"))?;
-        let api: kube::Api<DynamicObject> = if resource.namespaced {
-            kube::Api::namespaced_with(client, &namespace, &resource.api())
-        } else {
-            kube::Api::all_with(client, &resource.api())
-        };
+        Reconciled::new(client, resource, &namespace, name)
+    }
+
+    async fn write(&self, patch: &Value, done: &str) -> Result<ExitCode, Failure> {
+        let (client, served) = self.connect().await?;
+        let object = self.find(&client, &served)?;
+        object.patch(patch).await?;
+        output::line(format!("{} {done}", object.subject()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What came of a reconciliation.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    is_ready: bool,
+    reason: String,
+    message: String,
+}
+
+impl Reconciled {
+    fn new(client: &kube::Client, resource: &Resource, namespace: &str, name: String) -> Result<Self, Failure> {
+        if !RECONCILED.contains(&(resource.group.as_str(), resource.kind.as_str())) {
+            return Err(
+                Failure::usage(format!("nothing reconciles {} on request", resource.full_name()))
+                    .hint("what can be reconciled, suspended and resumed: gitrepositories, kustomizations, surfaces"),
+            );
+        }
+        Ok(Self {
+            api: Api::namespaced_with(client.clone(), namespace, &resource.api()),
+            resource: resource.clone(),
+            name,
+        })
+    }
+
+    fn subject(&self) -> String {
+        format!("{}/{}", self.resource.full_name(), self.name)
+    }
+
+    async fn get(&self) -> Result<Value, Failure> {
+        serde_json::to_value(self.api.get(&self.name).await?).map_err(|error| Failure::internal(error.to_string()))
+    }
+
+    async fn patch(&self, patch: &Value) -> Result<(), Failure> {
         let parameters = PatchParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        api.patch(&self.name, &parameters, &Patch::Merge(patch)).await?;
-        output::line(format!("{}/{} {done}", resource.full_name(), self.name));
-        Ok(ExitCode::SUCCESS)
+        self.api.patch(&self.name, &parameters, &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// The source of a Kustomization.
+    async fn find_source(&self, client: &kube::Client, served: &[Resource]) -> Result<Self, Failure> {
+        let object = self.get().await?;
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let (Some(kind), Some(name)) = (text("/spec/sourceRef/kind"), text("/spec/sourceRef/name")) else {
+            return Err(Failure::usage(format!("{} has no source of its own", self.subject()))
+                .hint("--with-source is for Kustomizations"));
+        };
+        let namespace = text("/spec/sourceRef/namespace").or(text("/metadata/namespace"));
+        Self::new(
+            client,
+            resources::find(served, kind)?,
+            namespace.unwrap_or_default(),
+            name.to_owned(),
+        )
+    }
+
+    /// Waits until the request was handled and it is known how that went.
+    async fn wait_until_handled(&self, requested: &str, progress: &ProgressBar) -> Result<Outcome, Failure> {
+        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let changes = watcher(self.api.clone(), only).default_backoff().touched_objects();
+        let mut changes = std::pin::pin!(changes);
+        loop {
+            let object = match changes.try_next().await {
+                Ok(Some(object)) => object,
+                Ok(None) => return Err(Failure::environment("the watch ended")),
+                Err(watcher::Error::WatchStartFailed(error) | watcher::Error::InitialListFailed(error)) => {
+                    return Err(Failure::from(error));
+                }
+                // A watch that breaks begins again by itself.
+                Err(_) => continue,
+            };
+            if object.metadata.deletion_timestamp.is_some() {
+                return Err(Failure::negative(format!("{} is being deleted", self.subject())));
+            }
+            let generation = object.metadata.generation;
+            match read_outcome(&object.data, generation, requested) {
+                Ok(outcome) => return Ok(outcome),
+                Err(step) => progress.set_message(format!("{}  {step}", self.subject())),
+            }
+        }
+    }
+}
+
+/// What came of the request, or how far it is.
+fn read_outcome(object: &Value, generation: Option<i64>, requested: &str) -> Result<Outcome, String> {
+    let condition = |type_: &str| {
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let of_type = |condition: &&Value| condition.get("type").and_then(Value::as_str) == Some(type_);
+        conditions.into_iter().flatten().find(of_type)
+    };
+    let text = |value: Option<&Value>, field: &str| {
+        let text = value.and_then(|value| value.get(field)).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let ready = condition("Ready");
+    let handled = object.pointer("/status/lastHandledReconcileAt").and_then(Value::as_str) == Some(requested);
+    let observed = object.pointer("/status/observedGeneration").and_then(Value::as_i64) == generation;
+    let status = text(ready, "status");
+    // One that is stalled waits for a change of its spec, and handles no request.
+    let stalled = text(condition("Stalled"), "status") == "True" && observed;
+    if (handled || stalled) && matches!(status.as_str(), "True" | "False") {
+        return Ok(Outcome {
+            is_ready: status == "True",
+            reason: text(ready, "reason"),
+            message: text(ready, "message").split_whitespace().collect::<Vec<_>>().join(" "),
+        });
+    }
+    let reconciling = condition("Reconciling");
+    Err(text(reconciling.or(ready), "message")
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned())
+}
+
+/// A spinner on a terminal; nothing elsewhere.
+fn progress(subject: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template(" {spinner} {wide_msg}  {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.set_message(subject.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(handled: &str, ready: &str, stalled: &str) -> Value {
+        json!({"status": {"observedGeneration": 2, "lastHandledReconcileAt": handled, "conditions": [
+            {"type": "Ready", "status": ready, "reason": "R", "message": "one\ntwo"},
+            {"type": "Stalled", "status": stalled}]}})
+    }
+
+    #[test]
+    fn an_outcome_is_of_this_request() {
+        for (handled, ready, stalled, expected) in [
+            ("now", "True", "False", Some(true)),
+            ("now", "False", "False", Some(false)),
+            ("now", "Unknown", "False", None),
+            ("before", "True", "False", None),
+            ("before", "False", "True", Some(false)),
+        ] {
+            let outcome = read_outcome(&object(handled, ready, stalled), Some(2), "now");
+            assert_eq!(
+                outcome.ok().map(|outcome| outcome.is_ready),
+                expected,
+                "{handled} {ready} {stalled}"
+            );
+        }
+        // What is stalled by an older spec says nothing of this one.
+        assert_eq!(
+            read_outcome(&object("before", "False", "True"), Some(3), "now"),
+            Err("one".to_owned())
+        );
     }
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use kube::api::DynamicObject;
 use serde_json::Value;
 use structured_merge::{FieldPath, FieldSet, Managed, ManagedFieldsEntry, owners};
+use tenure_api::text::{visible, visible_line};
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
@@ -88,7 +89,7 @@ impl Who {
 
     fn print(&self, owned: &[Owned], provenance: &Provenance) {
         for line in provenance.summary() {
-            output::line(line);
+            output::line(visible(line));
         }
         let headers = ["field", "value", "owner", "since", "from"].map(str::to_owned);
         let rows = owned.iter().map(|field| {
@@ -97,13 +98,15 @@ impl Who {
             } else {
                 String::new()
             };
-            vec![
+            [
                 field.path.to_string(),
                 field.value.clone(),
                 field.manager.clone(),
                 field.since.clone(),
                 from,
             ]
+            .map(|cell| visible_line(&cell).into_owned())
+            .to_vec()
         });
         output::line(output::table(&headers, rows.collect()));
     }
@@ -184,7 +187,9 @@ fn since(entry: &ManagedFieldsEntry) -> String {
 fn text(object: &Value, path: &FieldPath, value: &Value) -> String {
     let secret = object.get("kind").and_then(Value::as_str) == Some("Secret");
     let text = path.to_string();
-    if secret && (text.starts_with(".data") || text.starts_with(".stringData")) {
+    // kubectl keeps a copy of the whole object in an annotation.
+    let holds_values = [".data", ".stringData", ".metadata.annotations"];
+    if secret && holds_values.iter().any(|field| text.starts_with(field)) {
         return "(secret)".to_owned();
     }
     let whole = value

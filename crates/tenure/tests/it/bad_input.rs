@@ -69,7 +69,7 @@ fn wrong_usage() {
         (&["up", "--allow-source", "git.example"], &["git.example", "scheme"]),
         (&["up", "--default-service-account", "x"], &["NAMESPACE=NAME", "hint:"]),
         (&["--log", "=", "version"], &["--log"]),
-        (&["events", "--for", "ks"], &["kubeconfig"]),
+        (&["events", "--for", "ks"], &["KIND/NAME", "hint:"]),
         (&["frobnicate"], &["frobnicate"]),
     ] {
         fails(arguments, 2, words);

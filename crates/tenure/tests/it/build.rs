@@ -28,6 +28,8 @@ const FILES: &[(&str, &str)] = &[
         "ordered/kustomization.yaml",
         "resources: [../base]\nsortOptions: {order: fifo}\n",
     ),
+    ("overlay/kustomization.yaml", "resources:\n- o1\n"),
+    ("overlay/o1/kustomization.yaml", "resources:\n- ../../base\n"),
 ];
 
 fn tree() -> tempfile::TempDir {
@@ -70,8 +72,9 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 fn the_same_flags_give_the_same() {
     let folder = tree();
     let at = |name: &str| text(&folder.path().join(name));
-    let (app, one, outside, linked, ordered, file) = (
+    let (app, overlay, one, outside, linked, ordered, file) = (
         at("app"),
+        at("overlay"),
         at("one"),
         at("outside"),
         at("linked"),
@@ -90,6 +93,7 @@ fn the_same_flags_give_the_same() {
         &["--load-restrictor", "loadrestrictionsnone", &app],
         &["--reorder", "legacy", &one],
         &["--reorder=none", &one],
+        &[&overlay],
         &["--reorder", "legacy", &ordered],
         &["--reorder", "some", &one],
         &["--as-current-user", &one],
@@ -122,6 +126,35 @@ fn the_same_flags_give_the_same() {
             assert!(said.contains(line), "{case:?}: does not say {line}: {said}");
         }
     }
+}
+
+/// What is built names nothing above it; a folder in it does.
+#[test]
+fn a_folder_inside_reaches_above() {
+    let folder = tree();
+    let output = run(&["build", &text(&folder.path().join("overlay"))]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("name: web"), "{said}");
+}
+
+#[test]
+fn a_build_ends_at_its_budget() {
+    let folder = tree();
+    let base = text(&folder.path().join("base"));
+    fails(
+        &["build", "--rendering-bytes", "1KiB", &base],
+        1,
+        &["the build makes more than 1 KiB", "web.yaml", "--rendering-bytes"],
+    );
+    fails(
+        &["build", "--rendering-steps", "3", &base],
+        1,
+        &["takes more than 3 steps"],
+    );
+    fails(&["build", "--rendering-bytes", "many", &base], 2, &["write it like"]);
+    let output = run(&["build", "--rendering-bytes=0", "--rendering-steps=0", &base]);
+    assert!(output.status.success());
 }
 
 #[test]

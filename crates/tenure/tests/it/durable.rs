@@ -132,3 +132,54 @@ async fn a_backup_of_a_running_control_plane_is_restored_elsewhere() {
         assert!(create(&target, "again").await > lost);
     }
 }
+
+/// What `/metrics` says of a counter.
+async fn counted(client: &kube::Client, name: &str) -> u64 {
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let text = client.request_text(request).await.unwrap();
+    let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
+        .unwrap_or_else(|| panic!("no {name}"))
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_takes_stops_nothing() {
+    // A reader that has gone, a disk that is full, and one that reads nothing.
+    for kind in ["closed", "full", "unread"] {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path();
+        let arguments = ["--log", "trace", "up", "--data", data.to_str().unwrap(), "--port", "0"];
+        let mut command = crate::process::tenure(&arguments);
+        let mut unread = None;
+        match kind {
+            "full" => {
+                command.stderr(std::fs::File::options().write(true).open("/dev/full").unwrap());
+            }
+            _ => {
+                let (reader, writer) = std::io::pipe().unwrap();
+                command.stderr(writer);
+                if kind == "unread" {
+                    unread = Some(reader);
+                }
+            }
+        }
+        let _up = Up::spawn_as_it_is(command);
+        let client = client(data).await;
+        let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+        for number in 0..20 {
+            let object: ConfigMap =
+                serde_json::from_value(serde_json::json!({"metadata": {"name": format!("written-{number}")}})).unwrap();
+            api.create(&PostParams::default(), &object).await.unwrap();
+        }
+        // One that is not read takes some while to be full.
+        while counted(&client, "tenure_log_lines_lost_total").await == 0 {
+            api.list(&ListParams::default()).await.unwrap();
+        }
+        let request = http::Request::get("/readyz?verbose").body(Vec::new()).unwrap();
+        let ready = client.request_text(request).await.unwrap();
+        for check in ["[+]store ok", "[+]controllers ok"] {
+            assert!(ready.contains(check), "{kind}: {ready}");
+        }
+        drop(unread);
+    }
+}

@@ -11,9 +11,12 @@
 )]
 
 mod bad_input;
+mod bind;
 mod build;
+mod commands;
 mod demo;
 mod durable;
+mod howto;
 mod kube_apiserver;
 mod process;
 mod real_repositories;

@@ -53,19 +53,36 @@ impl Up {
 
     /// Starts what prints its address when it is ready, and tells the address.
     pub(crate) fn spawn(mut command: Command) -> (Self, String) {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("start tenure up");
+        command.stderr(Stdio::piped());
+        Self::spawn_as_it_is(command)
+    }
+
+    /// The same with the standard error that was chosen for it.
+    pub(crate) fn spawn_as_it_is(mut command: Command) -> (Self, String) {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("start tenure up");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let Some(Ok(first)) = lines.next() else {
             let output = child.wait_with_output().expect("output");
             panic!("tenure up ended: {}", String::from_utf8_lossy(&output.stderr));
         };
         let url = first.rsplit(' ').next().expect("an address").to_owned();
-        assert!(url.starts_with("https://127.0.0.1:"), "{first}");
+        assert!(url.starts_with("https://"), "{first}");
         (Self { child }, url)
+    }
+
+    /// Starts on a free port, and tells the first lines that it prints.
+    pub(crate) fn start_telling(data: &Path, more: &[&str], count: usize) -> (Self, Vec<String>) {
+        let data = data.to_str().expect("a folder in UTF-8");
+        let mut arguments = vec!["up", "--data", data, "--port", "0"];
+        arguments.extend_from_slice(more);
+        let mut child = tenure(&arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start tenure up");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let lines = lines.take(count).collect::<Result<Vec<_>, _>>().expect("lines");
+        assert_eq!(lines.len(), count, "{lines:?}");
+        (Self { child }, lines)
     }
 
     /// Ends this one, too, when the test does.

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use kustomize::{LoadRestrictor, Options, Reorder};
+use kustomize::{Budget, Error, LoadRestrictor, Options, Reorder};
 
 mod disk;
 mod refused;
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, quantity};
 
 /// Switches the label on for people who set it once and for all.
 const MANAGED_BY: &str = "KUSTOMIZE_ENABLE_MANAGEDBY_LABEL";
@@ -38,6 +38,12 @@ pub(crate) struct Build {
     /// Accepted and without effect: it says as whom functions run, and none are run.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     as_current_user: Option<bool>,
+    /// What the build may make all together, like 512MiB; 0 for as much as it likes.
+    #[arg(long, value_name = "BYTES", default_value = "4GiB", value_parser = quantity::bytes)]
+    rendering_bytes: u64,
+    /// How many steps the build may take, of some five nanoseconds each; 0 for as many as it likes.
+    #[arg(long, value_name = "STEPS", default_value_t = kustomize::Budget::default().steps)]
+    rendering_steps: u64,
     #[command(flatten)]
     refused: refused::Refused,
 }
@@ -70,6 +76,7 @@ impl Build {
             load_restrictor,
             managed_by_label: self.managed_by_label(),
             reorder: self.order()?,
+            budget: self.budget(),
             ..Options::default()
         };
         self.refused.check()?;
@@ -89,10 +96,16 @@ impl Build {
         })
         .map_err(|error| match tree.trouble() {
             Some(trouble) => Failure::environment(format!("{error} ({trouble})")),
-            None => Failure::negative(error.to_string()),
+            None => {
+                let failure = Failure::negative(error.to_string());
+                match error {
+                    Error::Budget { .. } => failure.hint("--rendering-bytes and --rendering-steps set the budget"),
+                    _ => failure,
+                }
+            }
         })?;
         for warning in &warnings {
-            output::note(format!("# Warning: {warning}"));
+            output::note(format!("# Warning: {}", tenure_api::text::visible(warning)));
         }
         match self.output.as_deref().filter(|path| *path != Path::new("-")) {
             Some(path) if path.is_dir() => write_each(path, &objects)?,
@@ -102,6 +115,14 @@ impl Build {
             None => output::written(|out| write_all(out, &objects)),
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn budget(&self) -> Budget {
+        let or_none = |limit: u64| if limit == 0 { u64::MAX } else { limit };
+        Budget {
+            bytes: or_none(self.rendering_bytes),
+            steps: or_none(self.rendering_steps),
+        }
     }
 
     fn managed_by_label(&self) -> bool {
@@ -200,7 +221,7 @@ fn root_of(folder: &Path) -> PathBuf {
         .map_or_else(|| reach(folder), Path::to_path_buf)
 }
 
-/// Outside a repository: as far up as kustomizations reach by `..`.
+/// Outside a repository: as far up as the kustomizations reach that this one leads to, in whichever folders they are.
 fn reach(folder: &Path) -> PathBuf {
     let mut root = folder.to_path_buf();
     let mut waiting = vec![folder.to_path_buf()];
@@ -213,19 +234,24 @@ fn reach(folder: &Path) -> PathBuf {
             let Ok(text) = std::fs::read_to_string(place.join(name)) else {
                 continue;
             };
+            // Any word may name a folder, and a folder below may reach up. An absolute path is never one of a kustomization's.
             for word in text
                 .split(|c: char| c.is_whitespace() || "\"',[]{}=".contains(c))
-                .filter(|word| word.contains(".."))
+                .filter(|word| !word.is_empty() && !word.starts_with('/'))
             {
                 let Ok(target) = place.join(word).canonicalize() else {
                     continue;
                 };
-                while !target.starts_with(&root) {
-                    if !root.pop() {
-                        break;
+                if word.contains("..") {
+                    while !target.starts_with(&root) {
+                        if !root.pop() {
+                            break;
+                        }
                     }
                 }
-                waiting.push(target);
+                if target.is_dir() {
+                    waiting.push(target);
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `tenure demo`: the whole story on one machine, on real Git repositories that it makes. Owns one folder, two
 //! listeners on loopback and nothing else; refuses to report what it did not see.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -36,29 +36,49 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        let temporary;
-        let folder = match &self.data {
-            Some(folder) => {
-                empty(folder)?;
-                folder.as_path()
+        let Some(folder) = &self.data else {
+            let temporary = tempfile::Builder::new()
+                .prefix("tenure-demo-")
+                .tempdir()
+                .map_err(|error| {
+                    Failure::environment(format!("can't make a temporary folder: {error}"))
+                        .hint("name a folder with --data DIR")
+                })?;
+            let code = self.run_in(temporary.path()).await;
+            let path = temporary.path().to_owned();
+            if let Err(error) = temporary.close() {
+                output::note(format!("{} could not be removed: {error}", path.display()));
             }
-            None => {
-                temporary = tempfile::Builder::new()
-                    .prefix("tenure-demo-")
-                    .tempdir()
-                    .map_err(|error| {
-                        Failure::environment(format!("can't make a temporary folder: {error}"))
-                            .hint("name a folder with --data DIR")
-                    })?;
-                temporary.path()
-            }
+            return code;
         };
-        let started = Instant::now();
-        let mut account = Account::default();
+        empty(folder)?;
+        let code = self.run_in(folder).await;
+        output::note(format!("what the demo wrote is kept in {}", folder.display()));
+        code
+    }
+
+    /// Tells the story until it is over, or somebody has heard enough: then, too, everything ends in order.
+    async fn run_in(&self, folder: &Path) -> Result<ExitCode, Failure> {
         output::line(output::bold(
             "Tenure reconciles Git into Kubernetes as somebody. This is the whole story, on real Git repositories.",
         ));
-        let world = World::start(folder, self.port).await?;
+        let ended = super::up::ended();
+        tokio::pin!(ended);
+        let world = tokio::select! {
+            world = World::start(folder, self.port) => world?,
+            ended = &mut ended => return ended.map(|()| interrupted()),
+        };
+        let code = tokio::select! {
+            code = self.tell(&world, folder) => code,
+            ended = &mut ended => ended.map(|()| interrupted()),
+        };
+        world.plane.stop().await;
+        code
+    }
+
+    async fn tell(&self, world: &World, folder: &Path) -> Result<ExitCode, Failure> {
+        let started = Instant::now();
+        let mut account = Account::default();
         account.say(&format!(
             "control plane  {}  ready in {}\nGit server     {}  (loopback is denied to sources; the administrator allowed this address)\nfolder         {}",
             world.plane.url(),
@@ -66,12 +86,12 @@ impl Demo {
             world.git_address,
             folder.display(),
         ));
-        chapters::platform(&world, &mut account).await;
-        chapters::applications(&world, &mut account).await;
-        chapters::image_change(&world, &mut account).await;
-        chapters::drift(&world, &mut account).await;
-        chapters::escapes(&world, &mut account).await;
-        chapters::removal(&world, &mut account).await;
+        chapters::platform(world, &mut account).await;
+        chapters::applications(world, &mut account).await;
+        chapters::image_change(world, &mut account).await;
+        chapters::drift(world, &mut account).await;
+        chapters::escapes(world, &mut account).await;
+        chapters::removal(world, &mut account).await;
 
         let (held, of) = account.count();
         output::line("");
@@ -79,20 +99,28 @@ impl Demo {
         output::line(account.summary());
         output::line("");
         output::line(format!("{held} of {of} steps held, in {}.", seconds(started.elapsed())));
-        if !self.once {
-            stay(&world, &account).await?;
-        }
-        world.plane.stop().await;
-        Ok(if account.all_held() {
+        let code = if account.all_held() {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(1)
-        })
+        };
+        if self.once {
+            return Ok(code);
+        }
+        invite(world, &account)?;
+        // Ends with Ctrl-C, which the caller waits for.
+        chapters::report_pushes(world, &account).await;
+        Ok(code)
     }
 }
 
-/// Says what to try next, reports pushes, and waits for Ctrl-C.
-async fn stay(world: &World, account: &Account) -> Result<(), Failure> {
+/// The exit code of what somebody has ended: 128 and the number of SIGINT, as shells have it.
+fn interrupted() -> ExitCode {
+    ExitCode::from(130)
+}
+
+/// Says what to try next.
+fn invite(world: &World, account: &Account) -> Result<(), Failure> {
     let kubeconfig = world.plane.admin_kubeconfig()?.display().to_string();
     let url = world.url("beta");
     output::line("");
@@ -109,19 +137,11 @@ async fn stay(world: &World, account: &Account) -> Result<(), Failure> {
          (`tenure` is {}; the control plane stays up until Ctrl-C)",
         std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_else(|_| "this program".to_owned()),
     ));
-    let ended = async {
-        tokio::signal::ctrl_c()
-            .await
-            .map_err(|error| Failure::environment(format!("can't wait for Ctrl-C: {error}")))
-    };
-    tokio::select! {
-        ended = ended => ended,
-        () = chapters::report_pushes(world, account) => Ok(()),
-    }
+    Ok(())
 }
 
 /// A demo begins with an empty folder: it never mixes with what is somebody's.
-fn empty(folder: &std::path::Path) -> Result<(), Failure> {
+fn empty(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::environment(format!("{}: {error}", folder.display())))?;
     let mut entries =
         std::fs::read_dir(folder).map_err(|error| Failure::environment(format!("{}: {error}", folder.display())))?;

@@ -81,7 +81,12 @@ impl World {
             address: ([127, 0, 0, 1], port).into(),
             workload_status: true,
             allowed_sources: vec![git_address.clone()],
+            repositories: Vec::new(),
+            repository_port: 0,
             default_service_accounts: Vec::new(),
+            guards: tenure_controllers::Guards::default(),
+            budgets: tenure_controllers::Budgets::default(),
+            rendering: Default::default(),
             bare: false,
             meaning: Default::default(),
         })

@@ -1,0 +1,50 @@
+//! The flags of how much fetches, files and artifacts may take. Owns their names; the defaults are the controllers'.
+
+use clap::Args;
+use tenure_controllers::{Budgets, Share};
+
+use crate::quantity::bytes;
+
+/// How much of memory and disk repositories may take; what a tenant has no room for waits, or is refused by the name of the flag.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "What repositories may take")]
+#[group(id = "budgets")]
+pub(crate) struct Flags {
+    /// Memory for the files of one tenant's repositories, and so the largest repository, such as 64MiB (the default).
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    tree_memory_per_tenant: Option<u64>,
+    /// Memory for the files of all repositories [default: 160MiB].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    tree_memory: Option<u64>,
+    /// Memory for one tenant's fetches [default: 64MiB].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    fetch_memory_per_tenant: Option<u64>,
+    /// Memory for all fetches [default: 128MiB].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    fetch_memory: Option<u64>,
+    /// Disk for one tenant's artifacts [default: 1GiB].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    artifact_storage_per_tenant: Option<u64>,
+    /// Disk for all artifacts [default: 8GiB].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    artifact_storage: Option<u64>,
+}
+
+impl Flags {
+    pub(crate) fn budgets(&self) -> Budgets {
+        let or = |tenant: Option<u64>, all: Option<u64>, default: Share| Share {
+            tenant: tenant.unwrap_or(default.tenant),
+            all: all.unwrap_or(default.all),
+        };
+        let default = Budgets::default();
+        Budgets {
+            trees: or(self.tree_memory_per_tenant, self.tree_memory, default.trees),
+            fetches: or(self.fetch_memory_per_tenant, self.fetch_memory, default.fetches),
+            archives: or(
+                self.artifact_storage_per_tenant,
+                self.artifact_storage,
+                default.archives,
+            ),
+        }
+    }
+}

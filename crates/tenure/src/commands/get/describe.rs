@@ -1,0 +1,84 @@
+//! One object for people: its columns, and its conditions whole. Owns the layout; refuses to show what is in a Secret or a
+//! ConfigMap: that is what `-o yaml` is asked for.
+
+use serde_json::Value;
+
+use crate::output;
+
+/// The lines that describe an object: `subject`, then columns as headers and cells, then its conditions.
+pub(super) fn describe(subject: &str, columns: &[(String, String)], object: &Value) -> Vec<String> {
+    let mut lines = vec![output::bold(subject)];
+    let widest = columns
+        .iter()
+        .map(|(header, _)| header.chars().count())
+        .max()
+        .unwrap_or_default();
+    for (header, cell) in columns {
+        // Its conditions follow, whole.
+        if cell.is_empty() || ["READY", "STATUS", "NAME", "NAMESPACE"].contains(&header.as_str()) {
+            continue;
+        }
+        lines.push(format!("  {header:widest$}   {}", indented(cell, widest + 5)));
+    }
+    if let Some(revision) = object.pointer("/status/lastAppliedRevision").and_then(Value::as_str) {
+        lines.push(format!("  {:widest$}   {revision}", "APPLIED"));
+    }
+    for condition in conditions(object) {
+        lines.push(describe_condition(condition));
+    }
+    if let Some(entries) = object.pointer("/status/inventory/entries").and_then(Value::as_array) {
+        lines.push(format!("  {} objects in the inventory", entries.len()));
+    }
+    lines
+}
+
+fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten()
+}
+
+fn describe_condition(condition: &Value) -> String {
+    let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
+    let status = match text("status") {
+        "True" => output::good("True"),
+        "False" => output::bad("False"),
+        other => other.to_owned(),
+    };
+    let head = format!(
+        "  {} {status}  {}  since {}",
+        text("type"),
+        text("reason"),
+        text("lastTransitionTime")
+    );
+    match text("message") {
+        "" => head,
+        message => format!("{head}\n      {}", indented(&tenure_api::text::visible(message), 6)),
+    }
+}
+
+/// Every line but the first one moved to the right.
+fn indented(text: &str, by: usize) -> String {
+    let gap = format!("\n{}", " ".repeat(by));
+    text.trim_end().lines().collect::<Vec<_>>().join(&gap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_whole() {
+        let object = serde_json::json!({"status": {"conditions": [
+            {"type": "Ready", "status": "False", "reason": "BuildFailed", "message": "first line\nsecond line", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+        let columns = [
+            ("READY".to_owned(), "False".to_owned()),
+            ("AGE".to_owned(), "3d".to_owned()),
+        ];
+        let text = describe("kustomization/web", &columns, &object).join("\n");
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        assert_eq!(
+            plain,
+            "kustomization/web\n  AGE     3d\n  Ready False  BuildFailed  since 2026-01-01T00:00:00Z\n      first line\n      second line"
+        );
+    }
+}

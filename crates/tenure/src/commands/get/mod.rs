@@ -1,0 +1,299 @@
+//! `tenure get`: what is there and how it is, as the control plane's own tables show it. Owns what is asked for and in which form
+//! it is shown; refuses to take "may not be read" for "is not there".
+
+use std::process::ExitCode;
+
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
+use serde_json::Value;
+
+use crate::columns::Columns;
+use crate::connect::{Connect, Scope};
+use crate::failure::Failure;
+use crate::output::{self, Format};
+use crate::resources::{self, Resource};
+use crate::targets::Asked;
+
+mod describe;
+mod table;
+mod watch;
+
+/// What `tenure get` shows when no kind is named, in this order.
+const OURS: &[&str] = &[
+    "tenants.capsule.clastix.io",
+    "surfaces.tenure.dev",
+    "gitrepositories.source.toolkit.fluxcd.io",
+    "kustomizations.kustomize.toolkit.fluxcd.io",
+];
+
+/// Show objects: by default tenants, surfaces, sources and kustomizations.
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// Kinds (`ks`, `ks,gitrepo`, `deployments.apps`), or objects (`ks web`, `ks/web`); all of Tenure's kinds when none is named.
+    #[arg(value_name = "KIND|KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
+    targets: Vec<String>,
+    /// More columns, or the objects for programs.
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<Form>,
+    /// Only objects with these labels, as kubectl has it: `app=web,tier!=cache`.
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    selector: Option<String>,
+    /// Go on, and show each change in a line; one kind only.
+    #[arg(short, long)]
+    watch: bool,
+    #[command(flatten)]
+    scope: Scope,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// How objects are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Form {
+    /// A table with all columns, nothing cut.
+    Wide,
+    /// The object as JSON.
+    Json,
+    /// The object as YAML.
+    Yaml,
+    /// `resource/name`, one a line.
+    Name,
+}
+
+impl Form {
+    /// The form for programs, if it is one.
+    fn for_programs(self) -> Option<Format> {
+        match self {
+            Self::Wide => None,
+            Self::Json => Some(Format::Json),
+            Self::Yaml => Some(Format::Yaml),
+            Self::Name => Some(Format::Name),
+        }
+    }
+}
+
+/// A collection, or one object of it.
+struct Place<'a> {
+    resource: &'a Resource,
+    name: Option<&'a str>,
+}
+
+impl Get {
+    pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        let asked = Asked::read(&self.targets)?;
+        if self.selector.is_some() && matches!(asked, Asked::Objects(_)) {
+            return Err(
+                Failure::usage("-l selects among objects, and these are named").hint("leave out the names, or -l")
+            );
+        }
+        let client = self.connect.client().await?;
+        let served = resources::served(&client).await?;
+        let places = self.places(&asked, &served)?;
+        let namespace = self.scope.namespace(&client);
+        if matches!(asked, Asked::Objects(_)) && namespace.is_none() {
+            return Err(Failure::usage(
+                "an object lives in one namespace: name it with -n instead of -A",
+            ));
+        }
+        let format = self.output.and_then(Form::for_programs);
+        if self.watch {
+            return match (places.as_slice(), format) {
+                ([place], None) => self.follow(&client, place, namespace.as_deref()).await,
+                ([_], Some(_)) => Err(Failure::usage("-w shows a table: leave out -o, or say -o wide")),
+                _ => Err(Failure::usage("-w follows one kind").hint("such as tenure get ks -w")),
+            };
+        }
+        // Who asked for one thing wants to know why not; who asked for several wants the others.
+        let alone = places.len() == 1;
+        let (mut found, mut refused) = (Vec::new(), Vec::new());
+        for place in &places {
+            match self.ask(&client, place, namespace.as_deref(), format).await {
+                Ok(answer) => found.push((place, answer)),
+                Err(failure) if alone => return Err(failure),
+                Err(failure) => refused.push(failure),
+            }
+        }
+        match format {
+            Some(format) => print_objects(&found, format, matches!(asked, Asked::Objects(_)) && alone)?,
+            None => self.print_tables(&found, namespace.as_deref(), &asked, refused.is_empty()),
+        }
+        let none_found = found.is_empty();
+        for failure in &refused {
+            output::failure(failure);
+        }
+        match refused.into_iter().next() {
+            // Of what is shown by default, what may not be read is left out, and said.
+            Some(first) if none_found || asked != Asked::Nothing => Ok(first.exit_code()),
+            _ => Ok(ExitCode::SUCCESS),
+        }
+    }
+
+    fn places<'a>(&self, asked: &'a Asked, served: &'a [Resource]) -> Result<Vec<Place<'a>>, Failure> {
+        let place = |kind: &str, name| {
+            Ok(Place {
+                resource: resources::find(served, kind)?,
+                name,
+            })
+        };
+        let places: Vec<Place<'a>> = match asked {
+            Asked::Nothing => OURS.iter().filter_map(|kind| place(kind, None).ok()).collect(),
+            Asked::Kinds(kinds) => kinds
+                .iter()
+                .map(|kind| place(kind, None))
+                .collect::<Result<_, Failure>>()?,
+            Asked::Objects(objects) => objects
+                .iter()
+                .map(|(kind, name)| place(kind, Some(name.as_str())))
+                .collect::<Result<_, Failure>>()?,
+        };
+        if places.is_empty() {
+            return Err(
+                Failure::negative("the cluster serves none of Tenure's kinds").hint("is Tenure installed there?")
+            );
+        }
+        Ok(places)
+    }
+
+    /// Asks for a collection or an object: as a table for people, as itself for programs. An object that is described is asked for
+    /// both ways, the object beside its table.
+    async fn ask(
+        &self,
+        client: &kube::Client,
+        place: &Place<'_>,
+        namespace: Option<&str>,
+        format: Option<Format>,
+    ) -> Result<Value, Failure> {
+        let accept = if format.is_some() {
+            "application/json"
+        } else {
+            table::ACCEPT
+        };
+        let mut path = self.path(place, namespace);
+        if format.is_none() && place.name.is_some() {
+            path.push_str("?includeObject=Object");
+        }
+        let answer = client.request::<Value>(request(&path, accept)?).await;
+        answer.map_err(|error| match place.name {
+            None => resources::explain(error, place.resource, namespace),
+            Some(_) => Failure::from(error),
+        })
+    }
+
+    fn print_tables(&self, found: &[(&Place<'_>, Value)], namespace: Option<&str>, asked: &Asked, whole: bool) {
+        let mut shown = 0;
+        let wide = self.output == Some(Form::Wide);
+        for (place, answer) in found {
+            let with_namespace = place.resource.namespaced && namespace.is_none();
+            let described = place.name.is_some() && !wide;
+            let columns = table::Shown::of(answer, with_namespace, wide || described);
+            let rows = columns.rows(answer);
+            if rows.is_empty() {
+                continue;
+            }
+            let gap = if shown > 0 { "\n" } else { "" };
+            shown += rows.len();
+            if described {
+                output::line(format!(
+                    "{gap}{}",
+                    describe_rows(place, &columns, &rows, answer).join("\n")
+                ));
+                continue;
+            }
+            if found.len() > 1 {
+                output::line(format!("{gap}{}", output::bold(&place.resource.full_name())));
+            }
+            let width = if wide { None } else { output::width() };
+            let layout = Columns::fitting(&columns.headers, &rows, width);
+            output::line(layout.line(&columns.headers));
+            for row in &rows {
+                output::line(layout.line(row));
+            }
+        }
+        if shown == 0 && whole && !matches!(asked, Asked::Objects(_)) {
+            let place = namespace.map_or_else(
+                || "any namespace".to_owned(),
+                |namespace| format!("namespace {namespace}"),
+            );
+            output::note(format!(
+                "nothing found in {place}{}",
+                if namespace.is_some() { " (-A looks in all)" } else { "" }
+            ));
+        }
+    }
+
+    fn path(&self, place: &Place<'_>, namespace: Option<&str>) -> String {
+        let collection = place.resource.path(namespace);
+        match (place.name, &self.selector) {
+            (Some(name), _) => format!("{collection}/{name}"),
+            (None, Some(selector)) => format!("{collection}?labelSelector={}", encode(selector)),
+            (None, None) => collection,
+        }
+    }
+}
+
+fn describe_rows(place: &Place<'_>, columns: &table::Shown, rows: &[Vec<String>], answer: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        let object = answer.pointer(&format!("/rows/{index}/object")).unwrap_or(&Value::Null);
+        let cells: Vec<(String, String)> = columns.headers.iter().cloned().zip(row.iter().cloned()).collect();
+        let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+        let subject = format!(
+            "{}/{}{}",
+            place.resource.full_name(),
+            place.name.unwrap_or_default(),
+            namespace.map_or_else(String::new, |namespace| format!(" in {namespace}"))
+        );
+        lines.extend(describe::describe(&subject, &cells, object));
+    }
+    lines
+}
+
+fn print_objects(found: &[(&Place<'_>, Value)], format: Format, single: bool) -> Result<(), Failure> {
+    let mut objects = Vec::new();
+    for (place, answer) in found {
+        match answer.get("items").and_then(Value::as_array) {
+            // Items of a list don't say what they are.
+            Some(items) => objects.extend(items.iter().cloned().map(|item| typed(item, place.resource))),
+            None => objects.push(answer.clone()),
+        }
+    }
+    output::objects(&objects, format, single)
+}
+
+fn typed(mut item: Value, resource: &Resource) -> Value {
+    if let Some(object) = item.as_object_mut() {
+        let api = resource.api();
+        object.entry("apiVersion").or_insert(Value::from(api.api_version));
+        object.entry("kind").or_insert(Value::from(api.kind));
+    }
+    item
+}
+
+/// A value of a query: everything but letters, digits and what needs no escape (RFC 3986).
+fn encode(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+fn request(path: &str, accept: &str) -> Result<http::Request<Vec<u8>>, Failure> {
+    http::Request::get(path)
+        .header(http::header::ACCEPT, accept)
+        .body(Vec::new())
+        .map_err(|error| Failure::usage(format!("{path:?} is no name: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_becomes_part_of_a_query() {
+        assert_eq!(encode("app=web,tier!=a b"), "app%3Dweb%2Ctier%21%3Da%20b");
+    }
+}

@@ -1,0 +1,96 @@
+//! The control plane's own tables (meta.k8s.io/v1 Table) as headers and rows of text. Owns which columns are shown; refuses to
+//! compute any: what stands in a column is the server's to say.
+
+use serde_json::Value;
+
+/// How a request asks for a table, and for the object where the server has none.
+pub(super) const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+/// Which columns are shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// Where the rows' cells lie.
+    indexes: Vec<usize>,
+    /// Whether the namespace comes first.
+    with_namespace: bool,
+    /// What stands above.
+    pub(super) headers: Vec<String>,
+}
+
+impl Shown {
+    /// The columns of highest priority, or all of them.
+    pub(super) fn of(answer: &Value, with_namespace: bool, all: bool) -> Self {
+        let columns = list(answer, "columnDefinitions");
+        let priority = |column: &Value| column.get("priority").and_then(Value::as_i64).unwrap_or(0);
+        let wanted = columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| all || priority(column) == 0);
+        let (indexes, mut headers): (Vec<usize>, Vec<String>) = wanted
+            .map(|(index, column)| (index, column.get("name").map_or_else(String::new, cell).to_uppercase()))
+            .unzip();
+        if with_namespace {
+            headers.insert(0, "NAMESPACE".to_owned());
+        }
+        Self {
+            indexes,
+            with_namespace,
+            headers,
+        }
+    }
+
+    /// The rows of an answer.
+    pub(super) fn rows(&self, answer: &Value) -> Vec<Vec<String>> {
+        list(answer, "rows").iter().map(|row| self.row(row)).collect()
+    }
+
+    fn row(&self, row: &Value) -> Vec<String> {
+        let cells = list(row, "cells");
+        let namespace = self.with_namespace.then(|| {
+            let namespace = row.pointer("/object/metadata/namespace");
+            namespace.map_or_else(String::new, cell)
+        });
+        let cells = self
+            .indexes
+            .iter()
+            .map(|index| cells.get(*index).map_or_else(String::new, cell));
+        namespace.into_iter().chain(cells).collect()
+    }
+}
+
+fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value
+        .get(field)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        // What a repository or a neighbour wrote must not move the cursor.
+        Value::String(text) => tenure_api::text::visible(text).into_owned(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_priority_zero_or_all() {
+        let answer = serde_json::json!({
+            "columnDefinitions": [{"name": "Name", "priority": 0}, {"name": "Images", "priority": 1}, {"name": "Ready"}],
+            "rows": [{"cells": ["web", "nginx", true], "object": {"metadata": {"namespace": "a"}}}]});
+        let narrow = Shown::of(&answer, true, false);
+        assert_eq!(narrow.headers, ["NAMESPACE", "NAME", "READY"]);
+        assert_eq!(narrow.rows(&answer), [["a", "web", "true"]]);
+        let wide = Shown::of(&answer, false, true);
+        assert_eq!(wide.headers, ["NAME", "IMAGES", "READY"]);
+        assert_eq!(wide.rows(&answer), [["web", "nginx", "true"]]);
+        let none = Shown::of(&Value::Null, false, false);
+        assert!(none.headers.is_empty() && none.rows(&Value::Null).is_empty());
+    }
+}

@@ -1,0 +1,114 @@
+//! `tenure get -w`: a table that goes on. Owns the order of list and watch; refuses to miss a change: a watch begins where the list
+//! or the last change stood, and where the server no longer knows that, the list is shown again.
+
+use std::process::ExitCode;
+
+use futures::{AsyncBufReadExt as _, TryStreamExt as _};
+use serde_json::Value;
+
+use super::{Form, Get, Place, request, table};
+use crate::columns::Columns;
+use crate::failure::Failure;
+use crate::output;
+
+/// Why a watch ended.
+enum End {
+    /// As every watch does after a while; it goes on from this resourceVersion.
+    Timeout(String),
+    /// The server no longer knows where it stood.
+    Expired,
+}
+
+impl Get {
+    /// Shows the table, then a line for each change, until the reader has enough.
+    pub(super) async fn follow(
+        &self,
+        client: &kube::Client,
+        place: &Place<'_>,
+        namespace: Option<&str>,
+    ) -> Result<ExitCode, Failure> {
+        let mut path = self.path(place, namespace);
+        if let Some(name) = place.name {
+            // A collection can be watched; an object is a collection of one.
+            path = format!(
+                "{}?fieldSelector=metadata.name%3D{name}",
+                place.resource.path(namespace)
+            );
+        }
+        let with_namespace = place.resource.namespaced && namespace.is_none();
+        loop {
+            let list: Value = client.request(request(&path, table::ACCEPT)?).await?;
+            let wide = self.output == Some(Form::Wide);
+            let columns = table::Shown::of(&list, with_namespace, wide);
+            let rows = columns.rows(&list);
+            let width = if wide { None } else { output::width() };
+            let layout = Columns::fitting(&columns.headers, &rows, width);
+            output::line(layout.line(&columns.headers));
+            for row in &rows {
+                output::line(layout.line(row));
+            }
+            let mut from = version(&list).unwrap_or_default();
+            while let End::Timeout(last) = self.follow_from(client, &path, &from, (&columns, &layout)).await? {
+                from = last;
+            }
+        }
+    }
+
+    async fn follow_from(
+        &self,
+        client: &kube::Client,
+        path: &str,
+        from: &str,
+        (columns, layout): (&table::Shown, &Columns),
+    ) -> Result<End, Failure> {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let url = format!("{path}{mark}watch=true&resourceVersion={from}&allowWatchBookmarks=true");
+        let stream = client.request_stream(request(&url, table::ACCEPT)?).await?;
+        let mut lines = stream.lines();
+        let mut last = from.to_owned();
+        loop {
+            let line = match lines.try_next().await {
+                Ok(Some(line)) => line,
+                Ok(None) => return Ok(End::Timeout(last)),
+                Err(error) => {
+                    return Err(Failure::environment(format!("the watch broke: {error}"))
+                        .hint("is the control plane still running?"));
+                }
+            };
+            let event: Value = serde_json::from_str(&line)
+                .map_err(|error| Failure::environment(format!("the watch sent what is no event: {error}")))?;
+            let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
+            let object = event.get("object").unwrap_or(&Value::Null);
+            if kind == "ERROR" {
+                return match object.get("code").and_then(Value::as_i64) {
+                    Some(410) => Ok(End::Expired),
+                    _ => {
+                        let message = object
+                            .get("message")
+                            .and_then(Value::as_str)
+                            .unwrap_or("it did not say why");
+                        Err(Failure::environment(format!("the server ended the watch: {message}")))
+                    }
+                };
+            }
+            if let Some(version) = version(object).or_else(|| object.pointer("/rows/0/object").and_then(version)) {
+                last = version;
+            }
+            if kind != "BOOKMARK" {
+                for row in columns.rows(object) {
+                    let line = layout.line(&row);
+                    output::line(if kind == "DELETED" {
+                        output::faint(&format!("{line}   (deleted)"))
+                    } else {
+                        line
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn version(value: &Value) -> Option<String> {
+    let version = value.pointer("/metadata/resourceVersion")?.as_str()?;
+    (!version.is_empty()).then(|| version.to_owned())
+}

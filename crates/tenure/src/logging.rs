@@ -1,0 +1,245 @@
+//! The program's own log, to standard error by a thread of its own. Owns what happens when nobody takes a line (the reader
+//! has gone away, the disk is full, the pipe is): it is counted and dropped. Refuses to let anything that is logged wait for
+//! it, fail or panic.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tenure_api::text::visible;
+use tracing_subscriber::field::MakeExt as _;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::debug_fn;
+
+use crate::failure::Failure;
+
+/// How much may wait to be written; what comes on top is dropped.
+const LONGEST_QUEUE: usize = 1 << 20;
+/// How long the end of the program waits for what is still to be written.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The forms of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line of text each.
+    Text,
+    /// A JSON object each, on a line of its own.
+    Json,
+}
+
+/// Reads what is to be logged.
+pub(crate) fn filter(filter: &str) -> Result<tracing_subscriber::EnvFilter, Failure> {
+    tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
+        Failure::usage(format!("--log: {error}")).hint("try --log info, or --log tenure_controllers=debug")
+    })
+}
+
+/// Logs to standard error from now on.
+pub(crate) fn start(wanted: &str, format: LogFormat) -> Result<Log, Failure> {
+    let filter = filter(wanted)?;
+    let terminal = std::io::IsTerminal::is_terminal(&io::stderr());
+    let log = Log::default();
+    // What a repository or another server said must not write lines, or colours, of its own.
+    let fields = debug_fn(|writer, field, value| {
+        let value = format!("{value:?}");
+        match field.name() {
+            "message" => write!(writer, "{}", visible(&value)),
+            name => write!(writer, "{name}={}", visible(&value)),
+        }
+    });
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        // What can't be logged must not be told on standard error: it may be just that which has gone.
+        .log_internal_errors(false)
+        .with_writer(log.clone());
+    match format {
+        LogFormat::Text => subscriber.fmt_fields(fields.delimited(" ")).with_ansi(terminal).init(),
+        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+    }
+    Ok(log)
+}
+
+/// Lines on their way to where they are written. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    lines: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// The thread is there.
+    started: bool,
+    /// A line has been taken and is not written yet.
+    writing: bool,
+}
+
+/// Lines that nobody took, since the start of the program: there is one standard error in it.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Lines of the log that were lost since the start.
+pub(crate) fn lost_lines() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+impl Log {
+    /// Takes a line, or drops it; never waits for who reads.
+    fn push(&self, line: &[u8], output: impl Write + Send + 'static, lost: &'static AtomicU64) {
+        let mut queue = self.shared.queue.lock();
+        if queue.bytes + line.len() > LONGEST_QUEUE {
+            lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if !queue.started {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name("log".to_owned());
+            // Without a thread for it there is no log; the next line tries again.
+            if thread.spawn(move || shared.write_all(output, lost)).is_err() {
+                lost.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            queue.started = true;
+        }
+        queue.bytes += line.len();
+        queue.lines.push_back(line.to_owned());
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until everything is written, for a moment at most.
+    pub(crate) fn finish(&self) {
+        let mut queue = self.shared.queue.lock();
+        let busy = |queue: &mut Queue| queue.writing || !queue.lines.is_empty();
+        let _given_up = self.shared.changed.wait_while_for(&mut queue, busy, LAST_WORDS);
+    }
+}
+
+impl Shared {
+    fn write_all(&self, mut output: impl Write, lost: &AtomicU64) {
+        // What was written of a line that did not get through must not be taken for the beginning of the next.
+        let mut torn = false;
+        let mut queue = self.queue.lock();
+        loop {
+            let Some(line) = queue.lines.pop_front() else {
+                self.changed.wait(&mut queue);
+                continue;
+            };
+            queue.bytes -= line.len();
+            queue.writing = true;
+            drop(queue);
+            let ended = if torn { output.write_all(b"\n") } else { Ok(()) };
+            torn = ended.and_then(|()| output.write_all(&line)).is_err();
+            if torn {
+                lost.fetch_add(1, Ordering::Relaxed);
+            }
+            queue = self.queue.lock();
+            queue.writing = false;
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// What `tracing` writes one event to.
+#[derive(Debug)]
+pub(crate) struct Line<'a>(&'a Log);
+
+impl Write for Line<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.push(line, io::stderr(), &LOST);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Takes nothing, or waits before each line until it is told to go on, and keeps what it took.
+    struct Output {
+        fails: usize,
+        go_on: Option<mpsc::Receiver<()>>,
+        taken: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Output {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if let Some(go_on) = &self.go_on {
+                let _ended = go_on.recv();
+            }
+            if self.fails > 0 {
+                self.fails -= 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.taken.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn output(fails: usize, go_on: Option<mpsc::Receiver<()>>) -> (Output, Arc<Mutex<Vec<u8>>>) {
+        let taken = Arc::default();
+        let output = Output {
+            fails,
+            go_on,
+            taken: Arc::clone(&taken),
+        };
+        (output, taken)
+    }
+
+    #[test]
+    fn a_line_that_nobody_takes_is_counted_and_the_next_one_is_whole() {
+        static LOST: AtomicU64 = AtomicU64::new(0);
+        let log = Log::default();
+        let (output, taken) = output(1, None);
+        log.push(b"one\n", output, &LOST);
+        log.push(b"two\n", io::sink(), &LOST);
+        log.finish();
+        assert_eq!(LOST.load(Ordering::Relaxed), 1);
+        assert_eq!(taken.lock().as_slice(), b"\ntwo\n");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_reader_that_does_not_read() {
+        static LOST: AtomicU64 = AtomicU64::new(0);
+        let log = Log::default();
+        let (go_on, waits) = mpsc::channel();
+        let (output, taken) = output(0, Some(waits));
+        let line = [b'x'; 1024];
+        log.push(&line, output, &LOST);
+        // One is on its way, or will be; the rest has to wait, and there is an end to that.
+        for _ in 0..3000 {
+            log.push(&line, io::sink(), &LOST);
+        }
+        let kept = 3001 - usize::try_from(LOST.load(Ordering::Relaxed)).expect("a count");
+        assert!((1024..=1026).contains(&kept), "{kept}");
+        drop(go_on);
+        log.finish();
+        assert_eq!(taken.lock().len(), kept * line.len());
+    }
+}

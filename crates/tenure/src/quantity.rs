@@ -1,0 +1,42 @@
+//! Amounts as people write them on the command line: `64MiB`. Owns the units; what an amount is for is its flag's.
+
+/// Reads a number of bytes: digits alone, or with `KiB`, `MiB`, `GiB` or `TiB` behind them; `Mi` is the same as `MiB`.
+///
+/// # Errors
+/// When it is no number, has another unit, or is too large.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no number of bytes; write it like 65536, 512KiB, 64MiB or 2GiB");
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at_checked(end).ok_or_else(wrong)?;
+    let shift = match unit {
+        "" => 0,
+        "KiB" | "Ki" => 10,
+        "MiB" | "Mi" => 20,
+        "GiB" | "Gi" => 30,
+        "TiB" | "Ti" => 40,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        for (text, wanted) in [
+            ("0", 0),
+            ("65536", 65_536),
+            ("512KiB", 512 << 10),
+            ("64MiB", 64 << 20),
+            ("2Gi", 2 << 30),
+        ] {
+            assert_eq!(bytes(text), Ok(wanted), "{text}");
+        }
+        for text in ["", "MiB", "-1", "64MB", "1.5GiB", "64 MiB", "99999999TiB"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+}

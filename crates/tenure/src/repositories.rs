@@ -1,0 +1,130 @@
+//! Folders of this machine, served as Git repositories to the platform's own sources. Owns the folder `repositories` of the data folder and
+//! one listener on loopback; refuses pushes, and names that are no repository's.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tenure_git_server::{GitServer, Mirror, Options};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::failure::{Failure, chain};
+
+/// How often a folder is looked at.
+const LOOKED_AT: Duration = Duration::from_secs(1);
+
+/// What is served, until it is dropped.
+pub(crate) struct Repositories {
+    serving: Option<GitServer>,
+    names: Vec<String>,
+    _following: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Repositories {
+    /// Serves each folder under its name; nothing is started where none is named. When it returns, each has what its folder has.
+    pub(crate) async fn start(data: &Path, named: Vec<(String, PathBuf)>, port: u16) -> Result<Self, Failure> {
+        let mut repositories = Self {
+            serving: None,
+            names: Vec::new(),
+            _following: Vec::new(),
+        };
+        if named.is_empty() {
+            return Ok(repositories);
+        }
+        let options = Options {
+            http: ([127, 0, 0, 1], port).into(),
+            accept_pushes: false,
+            ..Options::default()
+        };
+        let failed = |error: tenure_git_server::GitServerError| {
+            Failure::environment(format!("--repository: {}", chain(&error)))
+                .hint("is git installed and on PATH? --repository-port takes another port, 0 a free one")
+        };
+        let server = GitServer::start(data.join("repositories"), options)
+            .await
+            .map_err(failed)?;
+        for (name, folder) in named {
+            let repository = match server.repository(&name) {
+                Ok(repository) if repository.folder().exists() => repository,
+                _ => server.create(&name).await.map_err(failed)?,
+            };
+            let mut mirror = Mirror::new(repository, &folder);
+            mirror.update().await.map_err(failed)?;
+            repositories.names.push(name.clone());
+            let following = tokio::spawn(async move {
+                let mut said = None;
+                loop {
+                    tokio::time::sleep(LOOKED_AT).await;
+                    let problem = mirror.update().await.err().map(|error| chain(&error));
+                    // Once for each problem: it is there every second until somebody mends it.
+                    if let Some(problem) = problem.as_ref().filter(|problem| said.as_ref() != Some(*problem)) {
+                        tracing::warn!(
+                            repository = name,
+                            problem,
+                            "the folder can't be followed; what was last read is served"
+                        );
+                    }
+                    said = problem;
+                }
+            });
+            repositories._following.push(AbortOnDropHandle::new(following));
+        }
+        repositories.serving = Some(server);
+        Ok(repositories)
+    }
+
+    /// Where they are served, as sources are allowed to reach it.
+    pub(crate) fn address(&self) -> Option<String> {
+        let server = self.serving.as_ref()?;
+        Some(format!("http://{}", server.http_address()))
+    }
+
+    /// The clone URLs.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        let urls = |server: &GitServer| self.names.iter().map(|name| server.http_url(name)).collect();
+        self.serving.as_ref().map(urls).unwrap_or_default()
+    }
+}
+
+/// Reads each `NAME=FOLDER`.
+pub(crate) fn read_all(named: &[String]) -> Result<Vec<(String, PathBuf)>, Failure> {
+    named.iter().map(|text| read(text)).collect()
+}
+
+fn read(text: &str) -> Result<(String, PathBuf), Failure> {
+    let wanted =
+        || Failure::usage(format!("--repository {text:?}: NAME=FOLDER is wanted")).hint("such as platform=./platform");
+    let (name, folder) = text.split_once('=').ok_or_else(wanted)?;
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && name.len() <= 63
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    if !is_name(name) || folder.is_empty() {
+        return Err(wanted().hint("a name has lower-case letters, digits and hyphens: platform=./platform"));
+    }
+    let folder = PathBuf::from(folder);
+    if !folder.is_dir() {
+        return Err(
+            Failure::usage(format!("--repository {name}: {} is no folder", folder.display()))
+                .hint("make it first; it may be empty"),
+        );
+    }
+    Ok((name.to_owned(), folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_has_a_name_and_a_folder() {
+        let folder = tempfile::tempdir().expect("folder");
+        let folder = folder.path().display().to_string();
+        assert_eq!(read(&format!("platform={folder}")).expect("read").0, "platform");
+        for text in ["platform", "=x", "Platform=/", "a/b=/", "a=", "a=/nonexistent/folder"] {
+            assert!(read(text).is_err_and(|failure| failure.hint.is_some()), "{text}");
+        }
+    }
+}

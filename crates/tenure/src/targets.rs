@@ -1,0 +1,121 @@
+//! What a user names on the command line: kinds (`ks`, `ks,gitrepo`), objects of one kind (`ks web`), objects of several (`ks/web
+//! surface/shop`). Owns the forms, which are kubectl's; refuses to mix them.
+
+use crate::failure::Failure;
+
+/// What was named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Nothing.
+    Nothing,
+    /// Kinds, and all objects of each.
+    Kinds(Vec<String>),
+    /// Objects: kind and name.
+    Objects(Vec<(String, String)>),
+}
+
+/// How each form looks, for hints.
+const FORMS: &str = "KIND, KIND,KIND, KIND NAME, or KIND/NAME, such as ks, ks,gitrepo, ks web, ks/web";
+
+impl Asked {
+    /// Reads the arguments.
+    pub(crate) fn read(arguments: &[String]) -> Result<Self, Failure> {
+        let Some((first, names)) = arguments.split_first() else {
+            return Ok(Self::Nothing);
+        };
+        if arguments.iter().any(|argument| argument.contains('/')) {
+            return arguments
+                .iter()
+                .map(|argument| read_object(argument))
+                .collect::<Result<_, _>>()
+                .map(Self::Objects);
+        }
+        let kinds: Vec<String> = first
+            .split(',')
+            .filter(|kind| !kind.is_empty())
+            .map(str::to_owned)
+            .collect();
+        match (kinds.as_slice(), names) {
+            ([], _) => Err(Failure::usage(format!("{first:?} names no kind")).hint(FORMS)),
+            (_, []) => Ok(Self::Kinds(kinds)),
+            ([kind], names) => Ok(Self::Objects(
+                names.iter().map(|name| (kind.clone(), name.clone())).collect(),
+            )),
+            (_, names) => Err(Failure::usage(format!(
+                "{}: a name belongs to one kind, and {first:?} names {}",
+                names.join(" "),
+                kinds.len()
+            ))
+            .hint(FORMS)),
+        }
+    }
+
+    /// One object, for commands that take one only.
+    pub(crate) fn read_one(arguments: &[String]) -> Result<(String, String), Failure> {
+        match Self::read(arguments)? {
+            Self::Objects(objects) => match <[_; 1]>::try_from(objects) {
+                Ok([object]) => Ok(object),
+                Err(objects) => Err(
+                    Failure::usage(format!("one object is wanted, and {} are named", objects.len()))
+                        .hint("KIND NAME or KIND/NAME, such as ks web or ks/web"),
+                ),
+            },
+            Self::Nothing | Self::Kinds(_) => Err(Failure::usage(format!("{:?} names no object", arguments.join(" ")))
+                .hint("KIND NAME or KIND/NAME, such as ks web or ks/web")),
+        }
+    }
+}
+
+/// `KIND/NAME`.
+pub(crate) fn read_object(text: &str) -> Result<(String, String), Failure> {
+    match text.split_once('/') {
+        Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok((kind.to_owned(), name.to_owned()))
+        }
+        _ => Err(Failure::usage(format!("{text:?}: KIND/NAME is wanted")).hint("such as ks/web or deployment/web")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Asked, String> {
+        let arguments: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        Asked::read(&arguments).map_err(|failure| failure.message)
+    }
+
+    fn objects(all: &[(&str, &str)]) -> Result<Asked, String> {
+        Ok(Asked::Objects(
+            all.iter()
+                .map(|(kind, name)| ((*kind).to_owned(), (*name).to_owned()))
+                .collect(),
+        ))
+    }
+
+    #[test]
+    fn every_form_of_kubectl() {
+        assert_eq!(read(""), Ok(Asked::Nothing));
+        assert_eq!(read("ks"), Ok(Asked::Kinds(vec!["ks".into()])));
+        assert_eq!(
+            read("ks,gitrepo"),
+            Ok(Asked::Kinds(vec!["ks".into(), "gitrepo".into()]))
+        );
+        assert_eq!(read("ks web shop"), objects(&[("ks", "web"), ("ks", "shop")]));
+        assert_eq!(
+            read("ks/web surface/shop"),
+            objects(&[("ks", "web"), ("surface", "shop")])
+        );
+    }
+
+    #[test]
+    fn what_is_no_form_is_refused() {
+        for text in ["ks,gitrepo web", "ks/web shop", "ks/", "/web", "ks/a/b", ","] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        for text in ["", "ks", "ks/a ks/b"] {
+            let arguments: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            assert!(Asked::read_one(&arguments).is_err(), "{text}");
+        }
+    }
+}
