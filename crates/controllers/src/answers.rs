@@ -83,6 +83,7 @@ pub(crate) fn delete(answer: Result<(), ClusterError>, delete: &Delete, told: &T
         Err(ClusterError::Conflict { .. }) => DeleteAnswer::Changed {
             resource_version: delete.resource_version.clone(),
             times: 1,
+            looked_again: false,
         },
         Err(error) if error.absent() => DeleteAnswer::Absent,
         Err(error) => DeleteAnswer::Failed(told.failure(&error)),

@@ -26,6 +26,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 const UNWATCHED: Duration = Duration::from_secs(2);
 /// How many times in a row an attempt is started over before it has to wait a second.
 const RESTARTS: u32 = 10;
+/// How many rounds an attempt may have before it has to wait a second; a large one has some twenty. Whatever a plan that comes to no
+/// end may cost, it doesn't keep a processor busy.
+const ROUNDS: u32 = 200;
 
 /// One object's reconciler: observe, plan, execute and write, as a single round.
 pub(crate) trait Reconciler: Send + 'static {
@@ -169,10 +172,15 @@ async fn wait_for_turn<R: Reconciler>(reconciler: &R, world: &World, crashes: u3
 
 /// Rounds until the plan wants to wait.
 async fn attempt<R: Reconciler>(reconciler: &mut R, end: &CancellationToken) -> Result<Option<Next>, ClusterError> {
-    let mut restarts = 0;
+    let (mut restarts, mut rounds) = (0, 0_u32);
     loop {
         if end.is_cancelled() {
             return Ok(Some(Next::Done(None)));
+        }
+        rounds = rounds.wrapping_add(1);
+        if rounds.is_multiple_of(ROUNDS) {
+            tracing::warn!(object = %reconciler.key(), rounds, "an attempt comes to no end; it goes on after a pause");
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
         match reconciler.round().await? {
             Some(Next::Again) => {}

@@ -64,6 +64,10 @@ pub enum DeleteAnswer {
         resource_version: Option<String>,
         /// How often that happened in this attempt.
         times: u32,
+        /// Whether the object was read since: what is known of it now is not from before the change. When it is the same as
+        /// before, something else was in the way of the deletion.
+        #[serde(default)]
+        looked_again: bool,
     },
     /// It was refused or failed.
     Failed(Failure),
@@ -78,6 +82,13 @@ impl DeleteAnswer {
             *times = before.saturating_add(*times);
         }
         answers.insert(id, answer);
+    }
+
+    /// Notes that an object was read, after it may have been found changed.
+    pub fn look_again(answers: &mut BTreeMap<ObjectId, Self>, id: &ObjectId) {
+        if let Some(Self::Changed { looked_again, .. }) = answers.get_mut(id) {
+            *looked_again = true;
+        }
     }
 }
 

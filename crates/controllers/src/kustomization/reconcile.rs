@@ -201,7 +201,10 @@ impl KustomizationReconciler {
             Answer::Kind(kind, answer) => {
                 snapshot.kinds.insert(kind, answer);
             }
-            Answer::Live(id, answer) => self.answered(id, answer),
+            Answer::Live(id, answer) => {
+                DeleteAnswer::look_again(&mut snapshot.attempt.deleted, &id);
+                self.answered(id, answer);
+            }
             Answer::DryRun(id, answer) => {
                 snapshot.attempt.dry_runs.insert(id, answer);
             }

@@ -223,7 +223,6 @@ async fn a_process_that_dies_while_it_deletes_loses_nothing() {
 }
 
 /// One request in sixteen fails, until each of eight faults was dealt, and while everything is deleted.
-#[ignore = "a reconciliation can take minutes when its status writes fail again and again: the cause is not found yet"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_fails_all_the_time_loses_nothing() {
     let mut story = Story::begin("losing-c").await;

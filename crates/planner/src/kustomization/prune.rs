@@ -232,12 +232,16 @@ pub(super) fn verdict(context: &Context<'_>, target: &Watched, why: &str) -> Ver
         Some(Live::Present(object)) => &object.0,
     };
     match context.snapshot.attempt.deleted.get(&target.id) {
-        // Looked at again: what is known may be from before the change.
-        Some(DeleteAnswer::Changed { resource_version, .. }) if *resource_version == version(live) => {
-            return Verdict::Read;
-        }
         Some(DeleteAnswer::Changed { times, .. }) if *times >= LOOKS => {
             return Verdict::Failed(format!("{subject} keeps changing while it is to be deleted"));
+        }
+        // What is known may be from before the change.
+        Some(DeleteAnswer::Changed {
+            resource_version,
+            looked_again: false,
+            ..
+        }) if *resource_version == version(live) => {
+            return Verdict::Read;
         }
         Some(DeleteAnswer::Changed { .. }) => {}
         Some(DeleteAnswer::Absent) => return Verdict::Gone,

@@ -548,6 +548,7 @@ impl Player {
             Step::Read(target) => {
                 let live = self.world.read(&target.id);
                 self.snapshot.live.insert(target.id.clone(), live);
+                DeleteAnswer::look_again(&mut self.snapshot.attempt.deleted, &target.id);
             }
             Step::DryRun(apply) => {
                 let answer = self.world.dry_run(apply);

@@ -274,6 +274,7 @@ impl Play {
             }
             Step::Read(target) => {
                 snapshot.live.insert(target.id.clone(), self.world.read(&target.id));
+                DeleteAnswer::look_again(&mut snapshot.attempt.deleted, &target.id);
             }
             Step::DryRun(apply) => {
                 let answer = self.world.dry_run(apply);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectId;
-use tenure_planner::answer::{DeleteAnswer, Failure, KindAnswer, Live, WriteAnswer};
+use tenure_planner::answer::{DeleteAnswer, Failure, KindAnswer, Live, Reason, WriteAnswer};
 use tenure_planner::object::{Object, Origin, RenderedObject};
 use tenure_planner::plan::{Apply, Delete, KindReference};
 use tenure_tenancy::reach::Scope;
@@ -145,18 +145,25 @@ impl World {
 
     pub(crate) fn delete(&mut self, delete: &Delete) -> DeleteAnswer {
         let id = &delete.target.id;
+        let changed = DeleteAnswer::Changed {
+            resource_version: delete.resource_version.clone(),
+            times: 1,
+            looked_again: false,
+        };
         if let Some(failure) = self.refused("delete", id) {
-            return DeleteAnswer::Failed(failure);
+            // A conflict is told in this way, whatever it is about.
+            return if failure.reason == Reason::Conflict {
+                changed
+            } else {
+                DeleteAnswer::Failed(failure)
+            };
         }
         let Some(stored) = self.objects.get(id) else {
             return DeleteAnswer::Absent;
         };
         let found = |key: &str| stored.value["metadata"][key].as_str();
         if found("uid") != delete.uid.as_deref() || found("resourceVersion") != delete.resource_version.as_deref() {
-            return DeleteAnswer::Changed {
-                resource_version: delete.resource_version.clone(),
-                times: 1,
-            };
+            return changed;
         }
         self.writes += 1;
         if stored.value.pointer("/metadata/finalizers").is_some() {
