@@ -80,15 +80,20 @@ pub(super) fn entries(inventory: Option<&ResourceInventory>) -> Vec<Watched> {
 /// Prunes; returns when every delete was answered.
 pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Pruned> {
     let status = context.status();
+    let mut pruned = Pruned::default();
     for ResourceRef { id, .. } in status.inventory.iter().flat_map(|inventory| &inventory.entries) {
-        match id.parse::<ObjectId>() {
-            Err(error) => context.withhold(format!("prune of {id}"), error.to_string()),
-            Ok(parsed) if desired.contains(&parsed) => {}
-            Ok(parsed) => {
-                if let Err(denial) = inventory::entry(&context.snapshot.placement, &parsed) {
-                    context.withhold(format!("prune of {}", parsed.subject()), denial.message);
-                }
-            }
+        if let Err(error) = id.parse::<ObjectId>() {
+            context.withhold(format!("prune of {id}"), error.to_string());
+        }
+    }
+    for target in entries(status.inventory.as_ref()) {
+        if desired.contains(&target.id) {
+            continue;
+        }
+        if let Err(denial) = inventory::entry(&context.snapshot.placement, &target.id) {
+            context.withhold(format!("prune of {}", target.id.subject()), denial.message);
+            // Whose its namespace is may be in dispute for a while only: forgotten, it would be nobody's for ever.
+            pruned.remaining.push(target);
         }
     }
     let candidates = candidates(context, desired);
@@ -101,7 +106,6 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         }
         return Ok(Pruned::default());
     }
-    let mut pruned = Pruned::default();
     let mut reads = Vec::new();
     let mut deletes = Vec::new();
     let mut failures = Vec::new();
