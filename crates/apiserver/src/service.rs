@@ -22,7 +22,7 @@ use crate::authentication::UserInfo;
 use crate::connections::Activity;
 use crate::fairness::{Bounds, Fairness, HeldPlace, Place, Rejected};
 use crate::http::query::Query;
-use crate::http::{ApiError, Body, RequestInfo, body, respond};
+use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body, respond};
 use crate::long_work::{self, Deadline, Ended, Stopped, Within};
 use crate::metrics::{Counted, Metrics};
 use crate::registry::{Registry, Warnings};
@@ -127,6 +127,28 @@ struct Holding {
 }
 
 /// What is said of a fault of ours.
+/// Logs a request that failed with 500 or more. Kubernetes answers some requests so that are only wrong, without a reason: whoever sends
+/// them must not fill the log, and their errors quote what was sent. What is secret is not repeated.
+fn log_failure(info: &RequestInfo, audit_id: &str, error: &ApiError) {
+    let (code, verb, path) = (error.code, info.verb.as_str(), info.path.as_str());
+    if error.reason.is_empty() {
+        tracing::debug!(
+            code,
+            verb,
+            path,
+            audit_id,
+            "a request was answered as failed: what it asks for is wrong"
+        );
+        return;
+    }
+    let message = if info.is_confidential() {
+        CONFIDENTIAL
+    } else {
+        &error.message
+    };
+    tracing::warn!(code, verb, path, audit_id, error = message, "a request failed");
+}
+
 fn fault() -> ApiError {
     ApiError::internal("the request could not be answered; the server's log says why")
 }
@@ -231,14 +253,7 @@ impl ApiService {
             Err(Refused::ComeAgain) => respond::too_many_requests(),
             Err(Refused::Status(error)) => {
                 if error.code >= 500 {
-                    tracing::warn!(
-                        code = error.code,
-                        verb = info.verb,
-                        path = info.path,
-                        audit_id = audit_id.to_str().unwrap_or_default(),
-                        error = error.message,
-                        "a request failed"
-                    );
+                    log_failure(&info, audit_id.to_str().unwrap_or_default(), &error);
                 }
                 respond::error(&error)
             }

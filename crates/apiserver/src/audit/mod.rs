@@ -36,7 +36,7 @@ use self::log::Log;
 use self::policy::Ruling;
 use crate::authentication::UserInfo;
 use crate::authorization::{Attributes, Decision};
-use crate::http::{ApiError, Body, RequestInfo, body};
+use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body};
 use crate::schema::validation::metadata::qualified_name;
 
 /// What is audited, and where to.
@@ -125,6 +125,8 @@ struct Request {
 struct Noted {
     event: Event,
     ruling: Ruling,
+    /// Whether what is sent and answered is secret in itself.
+    confidential: bool,
     /// Whether nothing more is to be written.
     ended: bool,
 }
@@ -133,16 +135,6 @@ impl fmt::Debug for Trail {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // What was sent and answered is not for other logs.
         formatter.debug_tuple("Trail").field(&self.0.is_some()).finish()
-    }
-}
-
-/// Whether what is sent and answered is secret in itself.
-fn is_confidential(info: &RequestInfo) -> bool {
-    let place = (info.group.as_str(), info.resource.as_str());
-    match place {
-        ("", "secrets") | ("authentication.k8s.io", "tokenreviews") => true,
-        ("", "serviceaccounts") => info.subresource.as_deref() == Some("token"),
-        _ => false,
     }
 }
 
@@ -200,6 +192,7 @@ impl Trail {
                 omitted_stages: Vec::new(),
                 omits_managed_fields: false,
             },
+            confidential: false,
             ended: false,
         };
         Self(Some(Arc::new(Request {
@@ -404,7 +397,8 @@ impl Drop for Ending {
 impl Request {
     fn rule(&self, noted: &mut Noted, user: Option<&UserInfo>, request: &Attributes, info: &RequestInfo) {
         noted.ruling = self.audit.policy.judge(user, request);
-        if is_confidential(info) {
+        noted.confidential = info.is_confidential();
+        if noted.confidential {
             noted.ruling.level = noted.ruling.level.min(Level::Metadata);
         }
         noted.event.level = noted.ruling.level;
@@ -456,6 +450,10 @@ impl Noted {
             if let Some(value) = answer.get(key) {
                 status.insert(key.to_owned(), value.clone());
             }
+        }
+        // Errors without a reason quote what was sent.
+        if self.confidential && status.contains_key("message") && !status.contains_key("reason") {
+            status.insert("message".to_owned(), CONFIDENTIAL.into());
         }
         self.event.response_status = Some(status);
     }

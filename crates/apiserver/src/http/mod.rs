@@ -10,5 +10,5 @@ pub(crate) mod warnings;
 
 pub(crate) use crate::schema::FieldError;
 pub use body::{Body, BoxError};
-pub(crate) use request_info::RequestInfo;
+pub(crate) use request_info::{CONFIDENTIAL, RequestInfo};
 pub use status::ApiError;

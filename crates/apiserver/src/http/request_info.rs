@@ -32,7 +32,19 @@ pub(crate) struct RequestInfo {
     pub(crate) rest: Vec<String>,
 }
 
+/// Instead of an error that may quote what is secret.
+pub(crate) const CONFIDENTIAL: &str = "what was sent is not as it must be; it is secret, and not repeated here";
+
 impl RequestInfo {
+    /// Whether what is sent and answered is secret in itself.
+    pub(crate) fn is_confidential(&self) -> bool {
+        match (self.group.as_str(), self.resource.as_str()) {
+            ("", "secrets") | ("authentication.k8s.io", "tokenreviews") => true,
+            ("", "serviceaccounts") => self.subresource.as_deref() == Some("token"),
+            _ => false,
+        }
+    }
+
     /// Reads method, path and query. A path that is no API path is no error: it is not a resource request.
     #[must_use]
     pub(crate) fn parse(method: &Method, path: &str, query: &[(String, String)]) -> Self {

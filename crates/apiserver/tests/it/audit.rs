@@ -139,6 +139,16 @@ async fn secrets_and_tokens_are_never_written() {
         broken,
     )
     .await;
+    // Its answer quotes the number, as a real server's does.
+    let wrong = json!({"apiVersion": "v1", "kind": "Secret", "data": {"password": 773_412_345_678_u64}});
+    let answer = ask(
+        "PATCH",
+        &format!("{secrets}/key?fieldManager=a"),
+        "application/apply-patch+yaml",
+        wrong,
+    )
+    .await;
+    assert!(answer["message"].as_str().unwrap().contains("773412345678"), "{answer}");
     ask("GET", &format!("{secrets}/key"), "", Value::Null).await;
     ask("GET", secrets, "", Value::Null).await;
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
@@ -164,7 +174,7 @@ async fn secrets_and_tokens_are_never_written() {
     ask("DELETE", &format!("{secrets}/key"), "", Value::Null).await;
     server.close().await;
     let text = std::fs::read_to_string(&path).unwrap();
-    for secret in ["hunter2", &base64("hunter2"), token] {
+    for secret in ["hunter2", &base64("hunter2"), "773412345678", token] {
         assert!(!text.contains(secret), "{secret}");
     }
     let of_secrets: Vec<Value> = text
