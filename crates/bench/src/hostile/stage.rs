@@ -88,6 +88,11 @@ impl Stage {
         self.plane.process_id()
     }
 
+    /// The CPU time that it has used.
+    pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
+        self.plane.cpu()
+    }
+
     /// Whether it still runs.
     pub(super) fn is_running(&mut self) -> bool {
         self.plane.is_running()
