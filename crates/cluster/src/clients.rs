@@ -39,10 +39,43 @@ pub struct Clients {
 
 pub(crate) struct Shared {
     connection: Connection,
-    tokens: Mutex<HashMap<Identity, Arc<tokio::sync::Mutex<Option<Token>>>>>,
+    tokens: Mutex<Tokens>,
     /// Whose credentials were refused although they were new, how often, and until when they are not made anew.
     refused: Mutex<HashMap<Identity, (u32, Instant)>>,
     pub(crate) mapping: Mapping,
+}
+
+/// Where one identity's token is kept.
+type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
+
+/// Below so many identities, none is looked for that could be forgotten.
+const FEW: usize = 64;
+
+/// The tokens of those that act, and of some that did: ServiceAccounts come and go.
+struct Tokens {
+    slots: HashMap<Identity, Slot>,
+    /// At so many, those that nobody waits for and whose token has ended go.
+    full: usize,
+}
+
+impl Tokens {
+    fn slot(&mut self, identity: &Identity, now: SystemTime) -> Slot {
+        if let Some(slot) = self.slots.get(identity) {
+            return Arc::clone(slot);
+        }
+        if self.slots.len() >= self.full {
+            self.slots.retain(|identity, slot| {
+                let ended = |slot: &Slot| {
+                    slot.try_lock()
+                        .is_ok_and(|held| held.as_ref().is_none_or(|token| token.stale(now)))
+                };
+                *identity == Identity::Controller || Arc::strong_count(slot) > 1 || !ended(slot)
+            });
+            // Half of them are new before it is looked again: each costs a look at two.
+            self.full = FEW.max(self.slots.len().saturating_mul(2));
+        }
+        Arc::clone(self.slots.entry(identity.clone()).or_default())
+    }
 }
 
 impl Clients {
@@ -59,7 +92,10 @@ impl Clients {
         Self {
             shared: Arc::new(Shared {
                 connection,
-                tokens: Mutex::new(tokens),
+                tokens: Mutex::new(Tokens {
+                    slots: tokens,
+                    full: FEW,
+                }),
                 refused: Mutex::default(),
                 mapping: Mapping::default(),
             }),
@@ -95,7 +131,7 @@ impl std::fmt::Debug for Clients {
 }
 
 impl Shared {
-    fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<Identity, Arc<tokio::sync::Mutex<Option<Token>>>>> {
+    fn tokens(&self) -> std::sync::MutexGuard<'_, Tokens> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,7 +191,7 @@ impl Shared {
         ) {
             return Ok(None);
         }
-        let slot = Arc::clone(self.slots().entry(identity.clone()).or_default());
+        let slot = self.tokens().slot(identity, SystemTime::now());
         // Held while a token is minted, so that concurrent requests of one identity mint one.
         let mut held = slot.lock().await;
         let now = SystemTime::now();
@@ -283,7 +319,7 @@ impl Shared {
     /// Forgets the token `used`, which the API server refused, and answers whether another one can be had now. Where even new
     /// ones are refused there is a pause, longer each time, in which none is made.
     async fn renewable(&self, identity: &Identity, used: Option<&Token>) -> bool {
-        let slot = Arc::clone(self.slots().entry(identity.clone()).or_default());
+        let slot = self.tokens().slot(identity, SystemTime::now());
         let mut held = slot.lock().await;
         if let (Some(used), Some(held)) = (used, held.as_ref())
             && !held.is(used)
@@ -364,5 +400,38 @@ impl Shared {
             }
             other => other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_that_have_ended_are_forgotten() {
+        let now = SystemTime::now();
+        let mut tokens = Tokens {
+            slots: HashMap::new(),
+            full: FEW,
+        };
+        let identity = |number: usize| {
+            let placement = tenure_tenancy::Placement::Unclaimed {
+                default_service_account: "default".to_owned(),
+            };
+            tenure_tenancy::identity::of_source(&placement, &format!("team-{number}")).unwrap()
+        };
+        let keep = |tokens: &mut Tokens, number, ends: Duration| {
+            let slot = tokens.slot(&identity(number), now);
+            *slot.try_lock().unwrap() = Some(Token::new("t", Some(now + ends)));
+            slot
+        };
+        keep(&mut tokens, 0, Duration::from_secs(3600));
+        let waited_for = keep(&mut tokens, 1, Duration::ZERO);
+        for number in 2..10_000 {
+            keep(&mut tokens, number, Duration::ZERO);
+        }
+        assert!(tokens.slots.len() <= FEW, "{}", tokens.slots.len());
+        assert!(tokens.slots.contains_key(&identity(0)));
+        assert!(Arc::ptr_eq(&waited_for, &tokens.slot(&identity(1), now)));
     }
 }

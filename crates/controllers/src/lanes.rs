@@ -19,18 +19,39 @@ pub(crate) struct Lane {
     pub(crate) renderings: Arc<Semaphore>,
 }
 
-/// All lanes.
+impl Lane {
+    /// Whether nobody has it, and nothing that works in it is under way.
+    fn is_idle(self: &Arc<Self>) -> bool {
+        let parts = [&self.work, &self.fetches, &self.renderings];
+        Arc::strong_count(self) == 1 && parts.into_iter().all(|part| Arc::strong_count(part) == 1)
+    }
+}
+
+/// Below so many lanes, none is looked for that could go.
+const FEW: usize = 64;
+
+/// All lanes that something works in, and some more: namespaces come and go.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     width: usize,
-    lanes: Mutex<HashMap<String, Arc<Lane>>>,
+    lanes: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    by_name: HashMap<String, Arc<Lane>>,
+    /// At so many, idle ones go.
+    full: usize,
 }
 
 impl Lanes {
     pub(crate) fn new(width: usize) -> Self {
         Self {
             width: width.max(1),
-            lanes: Mutex::new(HashMap::new()),
+            lanes: Mutex::new(Known {
+                by_name: HashMap::new(),
+                full: FEW,
+            }),
         }
     }
 
@@ -51,8 +72,13 @@ impl Lanes {
 
     fn named(&self, name: String) -> Arc<Lane> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if lanes.by_name.len() >= lanes.full && !lanes.by_name.contains_key(&name) {
+            lanes.by_name.retain(|_, lane| !lane.is_idle());
+            // Half of them are new before it is looked again: each costs a look at two.
+            lanes.full = FEW.max(lanes.by_name.len().saturating_mul(2));
+        }
         let width = self.width;
-        let lane = lanes.entry(name).or_insert_with_key(|name| {
+        let lane = lanes.by_name.entry(name).or_insert_with_key(|name| {
             Arc::new(Lane {
                 name: name.clone(),
                 work: Arc::new(Semaphore::new(width)),
@@ -61,5 +87,27 @@ impl Lanes {
             })
         });
         Arc::clone(lane)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_go_when_nothing_works_in_them() {
+        let lanes = Lanes::new(2);
+        let held = lanes.named("held".to_owned());
+        let permit = Arc::clone(&lanes.named("works".to_owned()).work)
+            .try_acquire_owned()
+            .unwrap();
+        for number in 0..10_000 {
+            lanes.named(format!("namespace/{number}"));
+        }
+        let names = |lanes: &Lanes| lanes.lanes.lock().unwrap().by_name.len();
+        assert!(names(&lanes) <= FEW, "{}", names(&lanes));
+        assert!(Arc::ptr_eq(&held, &lanes.named("held".to_owned())));
+        assert_eq!(lanes.named("works".to_owned()).work.available_permits(), 1);
+        drop(permit);
     }
 }
