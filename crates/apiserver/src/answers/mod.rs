@@ -26,7 +26,7 @@ pub struct AnswerBounds {
     pub user_bytes: usize,
     /// Bytes of all answers.
     pub total_bytes: usize,
-    /// How long a client may take for one piece of an answer, at most [`PIECE`] bytes. One that takes longer gets no more of it.
+    /// How long a client may take for one piece of an answer, 64 KiB. One that takes longer gets no more of it.
     pub patience: Duration,
     /// Bytes of old values that answers may keep in memory while they are sent, beside those that the history keeps.
     pub old_bytes: usize,

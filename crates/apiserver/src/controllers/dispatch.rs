@@ -114,6 +114,7 @@ impl Dispatcher {
         }
         if self.workload_status && workload::covers(name) {
             tasks.push(Task::Workload(name.clone()));
+            tasks.extend(rolled_out_by(name, object));
         }
         if self.shrinks_quota(name) || self.may_be_uncharged(name, written) {
             tasks.extend(name.namespace.clone().map(Task::Count));
@@ -170,6 +171,9 @@ impl Dispatcher {
             if let Some(owner) = self.waiting.get(&owner.uid) {
                 tasks.push(Task::Foreground(owner.clone()));
             }
+        }
+        if self.workload_status {
+            tasks.extend(rolled_out_by(name, object));
         }
         let uid = text(object, "/metadata/uid");
         self.waiting.remove(uid);
@@ -316,6 +320,21 @@ impl Dispatcher {
     pub(crate) fn take_due(&mut self, now: Timestamp) -> Vec<Task> {
         self.events.take_due(now).into_iter().map(Task::Expire).collect()
     }
+}
+
+/// The Deployment that has to see to one of its ReplicaSets.
+fn rolled_out_by(name: &ObjectName, object: &Value) -> Option<Task> {
+    if !name.is("apps", "replicasets") {
+        return None;
+    }
+    let deployment = workload::deployment_of(object)?;
+    let namespace = name.namespace.as_deref()?;
+    Some(Task::Workload(ObjectName::namespaced(
+        "apps",
+        "deployments",
+        namespace,
+        deployment,
+    )))
 }
 
 /// Whether every change of such an object is looked at.

@@ -18,7 +18,7 @@ use super::object_name::{ObjectName, is_deleting, text};
 use super::policy_types;
 use super::run::Settings;
 use super::service_account::{TokenSecret, account_of, default_account, judge_secret, root_ca};
-use super::workload;
+use super::workload::{self, Rollout};
 use crate::admission::quota;
 use crate::authentication::{Lookup as _, TokenError, UserInfo, secret_token};
 use crate::authorization::aggregate;
@@ -85,7 +85,7 @@ impl Worker {
             Task::Foreground(name) => self.foreground(name, dependents).await?,
             Task::Orphan(name) => self.orphan(name, dependents).await?,
             Task::Aggregate => self.aggregate().await?,
-            Task::Workload(name) => self.workload(name).await?,
+            Task::Workload(name) => self.workload(name, dependents).await?,
             Task::Stray(name) => self.stray(name).await?,
             Task::Expire(due) => self.expire(due).await?,
             Task::Count(namespace) => self.count(namespace).await?,
@@ -150,7 +150,7 @@ impl Worker {
         let account = ObjectName::namespaced("", "serviceaccounts", namespace, "default");
         let make_account = async {
             if self.read(&view, &account).is_none() {
-                self.create(&account, default_account(namespace)).await?;
+                self.create(&account, MANAGER, default_account(namespace)).await?;
             }
             Ok(())
         };
@@ -158,7 +158,7 @@ impl Worker {
         let make_bundle = async {
             let live = self.read(&view, &bundle);
             match root_ca(namespace, live.as_deref(), &self.settings.ca_pem) {
-                Some(object) if live.is_none() => self.create(&bundle, object).await,
+                Some(object) if live.is_none() => self.create(&bundle, MANAGER, object).await,
                 Some(object) => self.update(&bundle, None, MANAGER, object).await,
                 None => Ok(()),
             }
@@ -282,14 +282,60 @@ impl Worker {
         }
     }
 
-    async fn workload(&self, name: &ObjectName) -> Result<(), TaskError> {
-        let Some(object) = self.read(&self.registry.view(), name) else {
+    async fn workload(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<(), TaskError> {
+        let view = self.registry.view();
+        let Some(object) = self.read(&view, name) else {
             return Ok(());
         };
-        match workload::rolled_out(name, &object) {
+        let revised = if name.is("apps", "deployments") {
+            self.roll_out(&view, name, &object, dependents).await?
+        } else {
+            None
+        };
+        // Its revision is written with its status, as Kubernetes does: by itself it would be another generation.
+        let reported = workload::rolled_out(name, revised.as_ref().unwrap_or(&object));
+        match reported.or(revised) {
             Some(object) => self.update(name, Some("status"), workload::FIELD_MANAGER, object).await,
             None => Ok(()),
         }
+    }
+
+    /// Sees to a Deployment's ReplicaSets. The Deployment with its revision, if it has another one now.
+    async fn roll_out(
+        &self,
+        view: &View,
+        name: &ObjectName,
+        deployment: &Value,
+        dependents: &[ObjectName],
+    ) -> Result<Option<Value>, TaskError> {
+        let namespace = name.namespace.as_deref().unwrap_or_default();
+        let set = |set: &str| ObjectName::namespaced("apps", "replicasets", namespace, set);
+        let own: Vec<ObjectName> = dependents
+            .iter()
+            .filter(|dependent| dependent.is("apps", "replicasets"))
+            .cloned()
+            .collect();
+        let Rollout {
+            create,
+            change,
+            delete,
+            deployment,
+        } = workload::roll_out(deployment, self.read_all(view, &own), |named| {
+            self.read(view, &set(named))
+        });
+        if let Some(object) = create {
+            let name = set(text(&object, "/metadata/name"));
+            self.create(&name, workload::FIELD_MANAGER, object).await?;
+        }
+        for object in change {
+            let name = set(text(&object, "/metadata/name"));
+            self.update(&name, None, workload::FIELD_MANAGER, object).await?;
+        }
+        for object in delete {
+            self.delete(&set(text(&object, "/metadata/name")), &exactly(&object))
+                .await?;
+        }
+        Ok(deployment)
     }
 
     async fn stray(&self, name: &ObjectName) -> Result<(), TaskError> {
@@ -356,8 +402,8 @@ impl Worker {
         ))
     }
 
-    async fn create(&self, name: &ObjectName, object: Value) -> Result<(), TaskError> {
-        let operation = self.operation(name, MANAGER)?;
+    async fn create(&self, name: &ObjectName, manager: &str, object: Value) -> Result<(), TaskError> {
+        let operation = self.operation(name, manager)?;
         match self.registry.create(&operation, object).await {
             Ok(_) => Ok(()),
             // Somebody else made it, or its namespace is gone or going. Other refusals pass: a quota, say, that isn't counted yet.
@@ -469,7 +515,7 @@ fn resolve(reference: &OwnerReference, dependent: &ObjectName, view: &View, cata
 
 /// The uid of the object that a task is about, for its dependents.
 pub(super) fn owner_of(registry: &Registry, task: &Task) -> Option<String> {
-    let (Task::Dependent(name) | Task::Foreground(name) | Task::Orphan(name)) = task else {
+    let (Task::Dependent(name) | Task::Foreground(name) | Task::Orphan(name) | Task::Workload(name)) = task else {
         return None;
     };
     let object = registry

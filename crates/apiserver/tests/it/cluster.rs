@@ -93,6 +93,10 @@ impl Cluster {
         self.server.registry().view().get(group, plural, namespace, name)
     }
 
+    pub(crate) fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
+        self.server.registry().view().list(group, plural, namespace)
+    }
+
     pub(crate) fn config_map(&self, name: &str) -> Option<Arc<Value>> {
         self.get("", "configmaps", Some("shop"), name)
     }

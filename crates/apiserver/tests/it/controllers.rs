@@ -188,6 +188,97 @@ async fn stored_workloads_are_reported_as_rolled_out() {
     assert_eq!(second["status"]["readyReplicas"], 5);
 }
 
+/// The ReplicaSets of the namespace `shop`, by revision: image, replicas, and replicas that are ready.
+fn replica_sets(cluster: &Cluster) -> Vec<(String, i64, i64)> {
+    let mut sets = cluster.list("apps", "replicasets", Some("shop"));
+    let revision = |set: &Value| set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].to_string();
+    sets.sort_by_key(revision);
+    sets.iter()
+        .map(|set| {
+            let image = set["spec"]["template"]["spec"]["containers"][0]["image"]
+                .as_str()
+                .unwrap();
+            let ready = set["status"]["readyReplicas"].as_i64().unwrap_or(0);
+            (image.to_owned(), set["spec"]["replicas"].as_i64().unwrap(), ready)
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_has_its_replica_sets() {
+    let cluster = Cluster::with_namespace(true).await;
+    cluster.create("apps", "deployments", Some("shop"), deployment(2)).await;
+    let reach = async |generation: i64, expected: &[(&str, i64, i64)]| {
+        cluster
+            .until("the ReplicaSets are as expected", |cluster| {
+                let found = replica_sets(cluster);
+                let found: Vec<(&str, i64, i64)> = found
+                    .iter()
+                    .map(|(image, wanted, ready)| (image.as_str(), *wanted, *ready))
+                    .collect();
+                let deployment = cluster.get("apps", "deployments", Some("shop"), "web")?;
+                (found == expected && deployment["status"]["observedGeneration"] == generation).then_some(deployment)
+            })
+            .await
+    };
+    let first = reach(1, &[("registry.example/web:1", 2, 2)]).await;
+    let mut changed = (*first).clone();
+    changed["spec"]["template"]["spec"]["containers"][0]["image"] = json!("registry.example/web:2");
+    cluster.update("apps", "deployments", Some("shop"), changed).await;
+    let both = [("registry.example/web:1", 0, 0), ("registry.example/web:2", 2, 2)];
+    let second = reach(2, &both).await;
+    assert_eq!(
+        second["metadata"]["annotations"]["deployment.kubernetes.io/revision"],
+        "2"
+    );
+    // One that somebody deletes is made again, and they go with their Deployment.
+    let newest = cluster.list("apps", "replicasets", Some("shop"));
+    let newest = newest.iter().find(|set| set["spec"]["replicas"] == 2).unwrap();
+    let before = newest["metadata"]["uid"].clone();
+    cluster
+        .delete(
+            "apps",
+            "replicasets",
+            Some("shop"),
+            newest["metadata"]["name"].as_str().unwrap(),
+            "Background",
+        )
+        .await;
+    cluster
+        .until("it is made again", |cluster| {
+            let sets = cluster.list("apps", "replicasets", Some("shop"));
+            sets.iter()
+                .any(|set| set["spec"]["replicas"] == 2 && set["metadata"]["uid"] != before)
+                .then_some(())
+        })
+        .await;
+    cluster
+        .delete("apps", "deployments", Some("shop"), "web", "Background")
+        .await;
+    cluster
+        .until("they are gone", |cluster| {
+            replica_sets(cluster).is_empty().then_some(())
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_balancer_gets_an_address() {
+    let cluster = Cluster::with_namespace(true).await;
+    let service = json!({
+        "metadata": { "name": "web" },
+        "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }], "selector": { "app": "web" } },
+    });
+    cluster.create("", "services", Some("shop"), service).await;
+    cluster
+        .until("it has an address", |cluster| {
+            let service = cluster.get("", "services", Some("shop"), "web")?;
+            let address = service.pointer("/status/loadBalancer/ingress/0/ip")?;
+            (*address == service["spec"]["clusterIP"]).then_some(())
+        })
+        .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_switch_a_workload_says_nothing() {
     let cluster = Cluster::with_namespace(false).await;

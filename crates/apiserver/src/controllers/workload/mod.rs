@@ -6,15 +6,19 @@
 //! What it says, plainly: a Deployment, ReplicaSet, ReplicationController and StatefulSet have all replicas that
 //! they ask for, updated, ready and available; a DaemonSet runs on none of the zero nodes; a Pod runs and is ready, or
 //! has succeeded if it is not to be restarted; a Job has completed; a PersistentVolumeClaim is bound to what it asks
-//! for. No Pods are made for a Deployment, no volume for a claim, and no container is started. Times are those at
-//! which the object was created.
+//! for; a Service of type LoadBalancer has its cluster's address. A Deployment has a ReplicaSet for each template that it had
+//! (`rollout`). No Pods are made, no volume for a claim, and no container is started. Times are those at which the object was
+//! created.
 
 mod controllers;
 mod once;
+mod rollout;
 
 use serde_json::Value;
 
 use super::object_name::{ObjectName, is_deleting};
+
+pub(crate) use rollout::{Rollout, deployment_of, roll_out};
 
 /// The field manager under which the statuses are written.
 pub(crate) const FIELD_MANAGER: &str = "tenure-workload-status";
@@ -22,7 +26,7 @@ pub(crate) const FIELD_MANAGER: &str = "tenure-workload-status";
 type StatusOf = fn(&Value) -> Option<Value>;
 
 /// The kinds that it speaks for.
-const KINDS: [(&str, &str, StatusOf); 8] = [
+const KINDS: [(&str, &str, StatusOf); 9] = [
     ("apps", "deployments", controllers::deployment),
     ("apps", "replicasets", controllers::replica_set),
     ("apps", "statefulsets", controllers::stateful_set),
@@ -31,6 +35,7 @@ const KINDS: [(&str, &str, StatusOf); 8] = [
     ("batch", "jobs", once::job),
     ("", "pods", once::pod),
     ("", "persistentvolumeclaims", once::claim),
+    ("", "services", once::service),
 ];
 
 /// Whether it speaks for objects of this resource.

@@ -123,6 +123,39 @@ pub(super) fn claim(object: &Value) -> Option<Value> {
     }))
 }
 
+/// A Service of type LoadBalancer has the address that it has in the cluster; nothing listens there. One of a class of its own is
+/// somebody else's.
+pub(super) fn service(object: &Value) -> Option<Value> {
+    let has_address = object
+        .pointer("/status/loadBalancer/ingress")
+        .and_then(Value::as_array)
+        .is_some_and(|addresses| !addresses.is_empty());
+    let is_ours = text(object, "/spec/type") == "LoadBalancer" && text(object, "/spec/loadBalancerClass").is_empty();
+    if has_address || !is_ours {
+        return None;
+    }
+    let asked = text(object, "/spec/loadBalancerIP");
+    let own = object.pointer("/spec/clusterIPs").and_then(Value::as_array);
+    let addresses: Vec<&str> = match asked {
+        "" => own.into_iter().flatten().filter_map(Value::as_str).collect(),
+        asked => vec![asked],
+    };
+    let addresses: Vec<Value> = addresses
+        .into_iter()
+        .map(|address| json!({ "ip": address, "ipMode": "VIP" }))
+        .collect();
+    if addresses.is_empty() {
+        return None;
+    }
+    let mut status = object
+        .get("status")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
+    status.insert("loadBalancer".to_owned(), json!({ "ingress": addresses }));
+    Some(Value::Object(status))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +191,25 @@ mod tests {
         assert_eq!(suspended["conditions"][0]["type"], "Suspended");
         assert_eq!(job(&json!({ "spec": { "suspend": true }, "status": suspended })), None);
         assert!(job(&json!({ "spec": { "suspend": false }, "status": suspended })).is_some());
+    }
+
+    #[test]
+    fn a_load_balancer_has_an_address() {
+        let mut object = json!({ "spec": { "type": "LoadBalancer", "clusterIPs": ["10.96.0.7"] } });
+        let status = service(&object).unwrap_or_default();
+        assert_eq!(
+            status,
+            json!({ "loadBalancer": { "ingress": [{ "ip": "10.96.0.7", "ipMode": "VIP" }] } })
+        );
+        object["spec"]["loadBalancerIP"] = json!("192.0.2.9");
+        let asked = service(&object).unwrap_or_default();
+        assert_eq!(asked["loadBalancer"]["ingress"][0]["ip"], "192.0.2.9");
+        object["status"] = status;
+        assert_eq!(service(&object), None);
+        assert_eq!(
+            service(&json!({ "spec": { "type": "ClusterIP", "clusterIPs": ["10.96.0.7"] } })),
+            None
+        );
     }
 
     #[test]

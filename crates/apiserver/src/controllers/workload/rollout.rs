@@ -1,0 +1,471 @@
+//! Owns the ReplicaSets of a Deployment: one for each template that it had, the newest with all replicas and the others with none, as
+//! after a rollout that has ended. `kubectl rollout history` and `undo` read and use them, and `helm --wait` looks for the newest.
+//! Refuses to make Pods, and to touch what another controller owns.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::super::object_name::{is_deleting, text};
+
+const HASH: &str = "pod-template-hash";
+const REVISION: &str = "deployment.kubernetes.io/revision";
+const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
+
+/// The Deployment's own annotations that its ReplicaSets don't get, as Kubernetes' deployment controller has them.
+const NOT_COPIED: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    REVISION_HISTORY,
+    DESIRED_REPLICAS,
+    MAX_REPLICAS,
+    "deprecated.deployment.rollback.to",
+];
+
+/// How many ReplicaSets without replicas are kept, unless the Deployment says otherwise.
+const KEPT: i64 = 10;
+
+/// How many names are tried for a new ReplicaSet.
+const NAMES: u32 = 16;
+
+/// What is to be written so that a Deployment has the ReplicaSets that it should have.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Rollout {
+    /// The ReplicaSet of a template that it never had.
+    pub(crate) create: Option<Value>,
+    /// ReplicaSets as they should be.
+    pub(crate) change: Vec<Value>,
+    /// ReplicaSets beyond `spec.revisionHistoryLimit`.
+    pub(crate) delete: Vec<Value>,
+    /// The Deployment with its revision.
+    pub(crate) deployment: Option<Value>,
+}
+
+/// Decides about the ReplicaSets of a Deployment. `dependents` name it as an owner; `named` finds a ReplicaSet by its name.
+pub(crate) fn roll_out(
+    deployment: &Value,
+    dependents: Vec<Value>,
+    named: impl Fn(&str) -> Option<Arc<Value>>,
+) -> Rollout {
+    let mut rollout = Rollout::default();
+    if is_deleting(deployment) {
+        return rollout;
+    }
+    // By name: what was just made may be among the one and not yet among the other.
+    let mut owned: BTreeMap<String, Value> = dependents
+        .into_iter()
+        .filter(|set| text(set, "/kind") == "ReplicaSet" && is_controlled(set, deployment))
+        .map(|set| (text(&set, "/metadata/name").to_owned(), set))
+        .collect();
+    let template = deployment.pointer("/spec/template").unwrap_or(&Value::Null);
+    let mut name = String::new();
+    if find(&owned, template).is_none() {
+        for collisions in 0..NAMES {
+            let candidate = format!("{}-{}", text(deployment, "/metadata/name"), hash(template, collisions));
+            match named(&candidate) {
+                None if !owned.contains_key(&candidate) => {
+                    name = candidate;
+                    break;
+                }
+                Some(found) if is_controlled(&found, deployment) && is_of(&found, template) => {
+                    owned.insert(candidate, (*found).clone());
+                    break;
+                }
+                _ => {}
+            }
+        }
+    }
+    let newest = find(&owned, template);
+    let paused = deployment.pointer("/spec/paused") == Some(&Value::Bool(true));
+    let before = owned.iter().filter(|(name, _)| newest.as_ref() != Some(*name));
+    let highest = before.map(|(_, set)| revision(set)).max().unwrap_or(0);
+    let (current, revised) = match newest {
+        Some(newest) => {
+            let revised = owned.get(&newest).map_or(0, revision).max(highest.saturating_add(1));
+            (Some(newest), Some(revised))
+        }
+        // What is paused is scaled, and not rolled out.
+        None if paused => {
+            let last = owned.iter().max_by_key(|(_, set)| revision(set));
+            (last.map(|(name, _)| name.clone()), None)
+        }
+        None if name.is_empty() => (None, None),
+        None => {
+            let revised = highest.saturating_add(1);
+            rollout.create = Some(new_set(deployment, &name, revised));
+            (Some(name), Some(revised))
+        }
+    };
+    for (name, set) in &owned {
+        let mut wanted = set.clone();
+        if Some(name) == current.as_ref() {
+            if let Some(revised) = revised {
+                copy_annotations(deployment, &mut wanted);
+                revise(&mut wanted, revised);
+            }
+            scale(&mut wanted, deployment, replicas(deployment));
+        } else if replicas(set) != 0 {
+            scale(&mut wanted, deployment, 0);
+        }
+        if wanted != *set && !is_deleting(set) {
+            rollout.change.push(wanted);
+        }
+    }
+    let mut old: Vec<&Value> = owned
+        .iter()
+        .filter(|(name, set)| Some(*name) != current.as_ref() && replicas(set) == 0 && !is_deleting(set))
+        .map(|(_, set)| set)
+        .collect();
+    old.sort_by_key(|set| revision(set));
+    let limit = deployment.pointer("/spec/revisionHistoryLimit").and_then(Value::as_i64);
+    let kept = usize::try_from(limit.unwrap_or(KEPT)).unwrap_or_default();
+    let surplus = old.len().saturating_sub(kept);
+    rollout.delete = old.into_iter().take(surplus).cloned().collect();
+    if let Some(revised) = revised {
+        let mut wanted = deployment.clone();
+        annotate(&mut wanted, REVISION, &revised.to_string());
+        rollout.deployment = (wanted != *deployment).then_some(wanted);
+    }
+    rollout
+}
+
+/// The Deployment that a ReplicaSet belongs to, by name.
+pub(crate) fn deployment_of(set: &Value) -> Option<&str> {
+    let controller = controller(set)?;
+    let is_deployment =
+        text(controller, "/kind") == "Deployment" && text(controller, "/apiVersion").starts_with("apps/");
+    is_deployment.then(|| text(controller, "/name"))
+}
+
+fn controller(object: &Value) -> Option<&Value> {
+    let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
+    owners
+        .iter()
+        .find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+}
+
+fn is_controlled(set: &Value, deployment: &Value) -> bool {
+    controller(set).is_some_and(|controller| text(controller, "/uid") == text(deployment, "/metadata/uid"))
+}
+
+/// The ReplicaSet of a template; the first that was made, if there are several.
+fn find(owned: &BTreeMap<String, Value>, template: &Value) -> Option<String> {
+    let of_template = owned.iter().filter(|(_, set)| is_of(set, template));
+    let first = of_template.min_by_key(|(_, set)| text(set, "/metadata/creationTimestamp").to_owned());
+    first.map(|(name, _)| name.clone())
+}
+
+/// Whether a ReplicaSet was made from a template: its own has one label more.
+fn is_of(set: &Value, template: &Value) -> bool {
+    set.pointer("/spec/template")
+        .is_some_and(|own| without_hash(own) == without_hash(template))
+}
+
+fn without_hash(template: &Value) -> Value {
+    let mut template = template.clone();
+    if let Some(metadata) = template.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            labels.remove(HASH);
+        }
+        metadata.retain(|_, value| !value.is_null() && value.as_object().is_none_or(|object| !object.is_empty()));
+    }
+    template
+}
+
+/// A short text for a template, of letters that make no words (as Kubernetes' `SafeEncodeString`). Another one for each collision.
+fn hash(template: &Value, collisions: u32) -> String {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let text = without_hash(template).to_string();
+    // FNV-1a, of 32 bits.
+    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
+    let hash = text.bytes().chain(collisions.to_le_bytes()).fold(2_166_136_261, step);
+    hash.to_string()
+        .bytes()
+        .filter_map(|digit| LETTERS.get(usize::from(digit) % LETTERS.len()))
+        .map(|letter| char::from(*letter))
+        .collect()
+}
+
+fn replicas(object: &Value) -> i64 {
+    object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
+}
+
+fn revision(set: &Value) -> i64 {
+    let annotations = set.pointer("/metadata/annotations");
+    let text = annotations.and_then(|annotations| annotations.get(REVISION)?.as_str());
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn new_set(deployment: &Value, name: &str, revised: i64) -> Value {
+    let mut template = deployment.pointer("/spec/template").cloned().unwrap_or_default();
+    let hash = name.rsplit('-').next().unwrap_or_default();
+    insert_under(&mut template, &["metadata", "labels"], HASH, json!(hash));
+    let mut selector = deployment.pointer("/spec/selector").cloned().unwrap_or_default();
+    insert_under(&mut selector, &["matchLabels"], HASH, json!(hash));
+    let labels = template.pointer("/metadata/labels").cloned().unwrap_or_default();
+    let mut spec = json!({ "replicas": replicas(deployment), "selector": selector, "template": template });
+    if let (Some(seconds), Some(spec)) = (deployment.pointer("/spec/minReadySeconds"), spec.as_object_mut()) {
+        spec.insert("minReadySeconds".to_owned(), seconds.clone());
+    }
+    let mut set = json!({
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": name,
+            "namespace": text(deployment, "/metadata/namespace"),
+            "labels": labels,
+            "ownerReferences": [{
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "name": text(deployment, "/metadata/name"),
+                "uid": text(deployment, "/metadata/uid"),
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": spec,
+    });
+    copy_annotations(deployment, &mut set);
+    revise(&mut set, revised);
+    scale(&mut set, deployment, replicas(deployment));
+    set
+}
+
+fn copy_annotations(deployment: &Value, set: &mut Value) {
+    let annotations = deployment.pointer("/metadata/annotations").and_then(Value::as_object);
+    for (key, value) in annotations.into_iter().flatten() {
+        if !NOT_COPIED.contains(&key.as_str()) {
+            insert_under(set, &["metadata", "annotations"], key, value.clone());
+        }
+    }
+}
+
+/// Gives a ReplicaSet a revision; the one before is kept in its history.
+fn revise(set: &mut Value, revised: i64) {
+    let before = revision(set);
+    if before == revised {
+        return;
+    }
+    if before != 0 {
+        let history = set
+            .pointer("/metadata/annotations")
+            .and_then(|annotations| annotations.get(REVISION_HISTORY)?.as_str())
+            .map(|history| format!("{history},{before}"));
+        annotate(set, REVISION_HISTORY, &history.unwrap_or_else(|| before.to_string()));
+    }
+    annotate(set, REVISION, &revised.to_string());
+}
+
+fn scale(set: &mut Value, deployment: &Value, count: i64) {
+    if let Some(spec) = set.get_mut("spec").and_then(Value::as_object_mut)
+        && spec.get("replicas").and_then(Value::as_i64) != Some(count)
+    {
+        spec.insert("replicas".to_owned(), json!(count));
+    }
+    let desired = replicas(deployment);
+    annotate(set, DESIRED_REPLICAS, &desired.to_string());
+    let most = desired.saturating_add(max_surge(deployment, desired));
+    annotate(set, MAX_REPLICAS, &most.to_string());
+}
+
+/// How many replicas there may be beyond those asked for, while a rollout is under way; shares are rounded up.
+fn max_surge(deployment: &Value, replicas: i64) -> i64 {
+    let surge = deployment.pointer("/spec/strategy/rollingUpdate/maxSurge");
+    let share = |text: &str| {
+        let share: i64 = text.strip_suffix('%')?.parse().ok()?;
+        Some(replicas.saturating_mul(share).saturating_add(99) / 100)
+    };
+    match surge {
+        Some(Value::String(text)) => share(text).unwrap_or(0),
+        Some(number) => number.as_i64().unwrap_or(0),
+        None => 0,
+    }
+}
+
+fn annotate(object: &mut Value, key: &str, value: &str) {
+    insert_under(object, &["metadata", "annotations"], key, json!(value));
+}
+
+/// Inserts into a map within an object, which is made where it is missing.
+fn insert_under(object: &mut Value, path: &[&str], key: &str, value: Value) {
+    let mut at = object;
+    for step in path {
+        let Some(fields) = at.as_object_mut() else { return };
+        let next = fields.entry((*step).to_owned()).or_insert(Value::Null);
+        if next.is_null() {
+            *next = Value::Object(Map::new());
+        }
+        at = next;
+    }
+    if let Some(fields) = at.as_object_mut() {
+        fields.insert(key.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that takes what a rollout says, until nothing is left to do.
+    struct Told {
+        deployment: Value,
+        sets: BTreeMap<String, Value>,
+        clock: u32,
+    }
+
+    impl Told {
+        fn of(deployment: Value) -> Self {
+            let mut told = Self {
+                deployment,
+                sets: BTreeMap::new(),
+                clock: 0,
+            };
+            told.settle();
+            told
+        }
+
+        fn settle(&mut self) {
+            for round in 0.. {
+                let sets = self.sets.values().cloned().collect();
+                let named = |name: &str| self.sets.get(name).cloned().map(Arc::new);
+                let rollout = roll_out(&self.deployment, sets, named);
+                if rollout == Rollout::default() {
+                    break;
+                }
+                assert!(round < 4, "{rollout:?}");
+                for mut set in rollout.create.into_iter().chain(rollout.change) {
+                    let name = text(&set, "/metadata/name").to_owned();
+                    self.clock += 1;
+                    let created = format!("2026-01-01T00:00:{:02}Z", self.clock);
+                    let known = self.sets.contains_key(&name);
+                    if !known {
+                        insert_under(&mut set, &["metadata"], "creationTimestamp", json!(created));
+                    }
+                    self.sets.insert(name, set);
+                }
+                for set in rollout.delete {
+                    self.sets.remove(text(&set, "/metadata/name"));
+                }
+                if let Some(deployment) = rollout.deployment {
+                    self.deployment = deployment;
+                }
+            }
+        }
+
+        fn change(&mut self, pointer: &str, value: Value) {
+            *self.deployment.pointer_mut(pointer).unwrap() = value;
+            self.settle();
+        }
+
+        /// Image, revision and replicas of each, by revision.
+        fn shown(&self) -> Vec<(String, i64, i64)> {
+            let mut shown: Vec<_> = self
+                .sets
+                .values()
+                .map(|set| {
+                    let image = text(set, "/spec/template/spec/containers/0/image").to_owned();
+                    (image, revision(set), replicas(set))
+                })
+                .collect();
+            shown.sort_by_key(|(_, revision, _)| *revision);
+            shown
+        }
+    }
+
+    fn deployment() -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": { "name": "web", "namespace": "team", "uid": "u1", "annotations": { "team": "a" } },
+            "spec": {
+                "replicas": 3, "paused": false, "revisionHistoryLimit": 2,
+                "selector": { "matchLabels": { "app": "web" } },
+                "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": "25%" } },
+                "template": {
+                    "metadata": { "labels": { "app": "web" } },
+                    "spec": { "containers": [{ "name": "c", "image": "i:1" }] },
+                },
+            },
+        })
+    }
+
+    const IMAGE: &str = "/spec/template/spec/containers/0/image";
+
+    fn shows(told: &Told, expected: &[(&str, i64, i64)]) {
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(image, revision, replicas)| ((*image).to_owned(), *revision, *replicas))
+            .collect();
+        assert_eq!(told.shown(), expected);
+    }
+
+    #[test]
+    fn each_template_has_a_replica_set() {
+        let mut told = Told::of(deployment());
+        shows(&told, &[("i:1", 1, 3)]);
+        let set = told.sets.values().next().unwrap();
+        let hash = text(set, "/metadata/labels/pod-template-hash");
+        assert_eq!(text(set, "/metadata/name"), format!("web-{hash}"));
+        assert_eq!(text(set, "/spec/selector/matchLabels/pod-template-hash"), hash);
+        let annotations = &set["metadata"]["annotations"];
+        assert_eq!(
+            *annotations,
+            json!({ "team": "a", REVISION: "1", DESIRED_REPLICAS: "3", MAX_REPLICAS: "4" })
+        );
+        told.change(IMAGE, json!("i:2"));
+        shows(&told, &[("i:1", 1, 0), ("i:2", 2, 3)]);
+        told.change("/spec/replicas", json!(5));
+        shows(&told, &[("i:1", 1, 0), ("i:2", 2, 5)]);
+        // Back to what was: the same ReplicaSet is the newest again.
+        told.change(IMAGE, json!("i:1"));
+        shows(&told, &[("i:2", 2, 0), ("i:1", 3, 5)]);
+        let first = told.sets.values().find(|set| revision(set) == 3).unwrap();
+        assert_eq!(first["metadata"]["annotations"][REVISION_HISTORY], "1");
+        assert_eq!(told.deployment["metadata"]["annotations"][REVISION], "3");
+    }
+
+    #[test]
+    fn only_as_many_as_wanted_are_kept() {
+        let mut told = Told::of(deployment());
+        for number in 2..6 {
+            told.change(IMAGE, json!(format!("i:{number}")));
+        }
+        shows(&told, &[("i:3", 3, 0), ("i:4", 4, 0), ("i:5", 5, 3)]);
+    }
+
+    #[test]
+    fn what_is_paused_is_scaled_only() {
+        let mut told = Told::of(deployment());
+        told.change("/spec/paused", json!(true));
+        told.change(IMAGE, json!("i:2"));
+        told.change("/spec/replicas", json!(7));
+        shows(&told, &[("i:1", 1, 7)]);
+        told.change("/spec/paused", json!(false));
+        shows(&told, &[("i:1", 1, 0), ("i:2", 2, 7)]);
+    }
+
+    #[test]
+    fn what_is_not_its_own_is_left() {
+        let foreign = json!({ "kind": "ReplicaSet", "metadata": { "name": "x" }, "spec": { "replicas": 2 } });
+        let taken = FirstName::default();
+        let rollout = roll_out(&deployment(), vec![foreign.clone()], |name| {
+            // The first name is somebody else's.
+            taken.is_first(name).then(|| Arc::new(foreign.clone()))
+        });
+        assert!(rollout.change.is_empty() && rollout.delete.is_empty());
+        let name = text(rollout.create.as_ref().unwrap(), "/metadata/name").to_owned();
+        assert!(!taken.is_first(&name), "{name}");
+    }
+
+    /// Remembers the first name that it was asked for.
+    #[derive(Default)]
+    struct FirstName(std::cell::RefCell<Option<String>>);
+
+    impl FirstName {
+        fn is_first(&self, name: &str) -> bool {
+            self.0.borrow_mut().get_or_insert_with(|| name.to_owned()) == name
+        }
+    }
+}
