@@ -1,5 +1,6 @@
 //! Owns reading what a kustomization says of kinds and fields for all that is built: `openapi`, `configurations` and `crds`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::meter;
 use crate::yaml::json::configuration_value;
 use crate::yaml::read::Lines;
 
-impl Builder<'_> {
+impl<'tree> Builder<'tree> {
     /// Takes the schema that a kustomization brings.
     pub(crate) fn take_schema(&self, directory: &str, kustomization: &Kustomization) -> Result<(), Error> {
         let Some(openapi) = &kustomization.openapi else {
@@ -35,11 +36,7 @@ impl Builder<'_> {
             None => None,
             Some(path) => {
                 let at = |message: String| field_error(kustomization, openapi.line, "openapi.path", message);
-                let (found, bytes) = self
-                    .loader
-                    .read(directory, path)
-                    .map_err(|error| at(error.to_string()))?;
-                let text = Loader::text(&found, bytes)?;
+                let (found, text) = self.text_of(directory, path, &at)?;
                 let document = self
                     .json_or_yaml(&found, &text)
                     .map_err(|error| at(error.to_string()))?;
@@ -63,11 +60,7 @@ impl Builder<'_> {
         for (index, reference) in kustomization.configurations.iter().enumerate() {
             let field = format!("configurations[{index}]");
             let at = |message: String| field_error(kustomization, reference.line, &field, message);
-            let (path, bytes) = self
-                .loader
-                .read(&frame.root, &reference.value)
-                .map_err(|error| at(error.to_string()))?;
-            let text = Loader::text(&path, bytes)?;
+            let (path, text) = self.text_of(&frame.root, &reference.value, &at)?;
             let Some(node) = self.loader.strict_configuration(&path, &text)? else {
                 continue;
             };
@@ -84,6 +77,19 @@ impl Builder<'_> {
         merged
             .map(Arc::new)
             .map_err(|message| field_error(kustomization, 1, "configurations", message))
+    }
+
+    /// The path of a file that a kustomization names, and what is in it; `at` says where it is named.
+    fn text_of(
+        &self,
+        directory: &str,
+        reference: &str,
+        at: &impl Fn(String) -> Error,
+    ) -> Result<(String, Cow<'tree, str>), Error> {
+        let read = self.loader.read(directory, reference);
+        let (path, bytes) = read.map_err(|error| at(error.to_string()))?;
+        let text = Loader::text(&path, bytes)?;
+        Ok((path, text))
     }
 
     /// A file that is read as JSON when it begins like it, and as YAML otherwise.
@@ -111,11 +117,7 @@ impl Builder<'_> {
         for (index, reference) in kustomization.crds.iter().enumerate() {
             let field = format!("crds[{index}]");
             let at = |message: String| field_error(kustomization, reference.line, &field, message);
-            let (path, bytes) = self
-                .loader
-                .read(&frame.root, &reference.value)
-                .map_err(|error| at(error.to_string()))?;
-            let text = Loader::text(&path, bytes)?;
+            let (path, text) = self.text_of(&frame.root, &reference.value, &at)?;
             if text.is_empty() {
                 // kustomize crashes.
                 return Err(at(format!("'{path}' is empty")));
