@@ -26,7 +26,7 @@ pub(super) enum Load {
     UnreadLists,
     /// Watches that nobody reads, and changes for them.
     UnreadWatches,
-    /// Repositories of 180 MB each.
+    /// Repositories of 180 MB, which are refused, and of 60 MB, which are not.
     LargeRepositories,
     /// A repository whose files are one long chain of deltas.
     DeltaChains,
@@ -229,6 +229,7 @@ async fn prepare_repositories(stage: &Stage) -> anyhow::Result<Prepared> {
         let name = format!("zeros-{number}");
         let repository = stage.git.create(&name).await?;
         repository.commit(repositories::zeros(number), "large").await?;
+        repositories::pack(&repository).await?;
         stage.apply_source(HOSTILE, &name).await?;
         let spec = json!({"sourceRef": {"kind": "GitRepository", "name": name}, "suspend": true});
         stage.apply_kustomization(HOSTILE, &name, &spec).await?;
@@ -243,6 +244,7 @@ async fn prepare_chains(stage: &Stage) -> anyhow::Result<Prepared> {
     for batch in 0..10 {
         repository.commit(repositories::chained(batch), "chained").await?;
     }
+    repositories::pack(&repository).await?;
     let mut prepared = Prepared::default();
     // Several sources of one repository: each fetches for itself.
     for number in 0..8 {
