@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::process::named;
+use crate::process::{free_port, named};
 
 /// The shell blocks of a page, in their order.
 fn shell_blocks(page: &str) -> String {
@@ -20,11 +20,6 @@ fn shell_blocks(page: &str) -> String {
         }
     }
     script
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 #[test]

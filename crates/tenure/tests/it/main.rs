@@ -16,6 +16,7 @@ mod build;
 mod commands;
 mod demo;
 mod durable;
+mod flux;
 mod howto;
 mod kube_apiserver;
 mod process;

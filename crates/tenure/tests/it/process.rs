@@ -22,6 +22,12 @@ pub(crate) fn named(program: &Path) -> Command {
     command
 }
 
+/// A port of loopback that nobody has.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").port()
+}
+
 /// Runs to the end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     tenure(arguments).output().expect("run tenure")

@@ -1,0 +1,190 @@
+//! The `flux` command talks to the control plane as to any cluster with Flux. Where it is given: `TENURE_BESIDE` is a folder that holds it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::process::{Up, free_port, named};
+
+/// What a Flux user has in a cluster: a source and a Kustomization, as `flux export` writes them.
+fn objects(port: u16) -> String {
+    format!(
+        "apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {{name: app, namespace: default}}
+spec: {{interval: 1m, url: \"http://127.0.0.1:{port}/app.git\", ref: {{branch: main}}}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {{name: app, namespace: default}}
+spec:
+  interval: 10m
+  path: ./
+  prune: true
+  serviceAccountName: applier
+  targetNamespace: default
+  sourceRef: {{kind: GitRepository, name: app}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{name: applier, namespace: default}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: applier, namespace: default}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}}
+subjects: [{{kind: ServiceAccount, name: applier, namespace: default}}]
+"
+    )
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+    flux: PathBuf,
+    _up: Up,
+}
+
+impl Place {
+    fn run(&self, program: &Path, arguments: &[&str]) -> Output {
+        named(program)
+            .args(arguments)
+            .env("KUBECONFIG", self.folder.path().join("data/kubeconfig"))
+            .env("HOME", self.folder.path())
+            .current_dir(self.folder.path())
+            .output()
+            .unwrap()
+    }
+
+    /// Runs `flux`, and expects an exit code and words in what it says.
+    fn flux(&self, arguments: &[&str], code: i32, words: &[&str]) {
+        let output = self.run(&self.flux, arguments);
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert_eq!(output.status.code(), Some(code), "flux {arguments:?}: {said}");
+        for word in words {
+            assert!(said.contains(word), "flux {arguments:?} does not say {word:?}: {said}");
+        }
+    }
+
+    fn kubectl(&self, arguments: &[&str]) {
+        let output = self.run(Path::new("kubectl"), arguments);
+        assert!(
+            output.status.success(),
+            "kubectl {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn the_flux_command_works() {
+    let given = std::env::var_os("TENURE_BESIDE").map(|folder| PathBuf::from(folder).join("flux"));
+    let Some(flux) = given.filter(|flux| flux.exists()) else {
+        println!("skipped: TENURE_BESIDE names no folder with the flux command");
+        return;
+    };
+    if Command::new("kubectl").args(["version", "--client"]).output().is_err() {
+        println!("skipped: there is no kubectl on PATH");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let app = folder.path().join("app");
+    std::fs::create_dir(&app).unwrap();
+    let greeting = |text: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: greeting, namespace: default}}\ndata: {{text: {text}}}\n"
+        )
+    };
+    std::fs::write(app.join("greeting.yaml"), greeting("hello")).unwrap();
+    std::fs::write(app.join("kustomization.yaml"), "resources: [greeting.yaml]\n").unwrap();
+    let port = free_port();
+    let up = Up::start(
+        &folder.path().join("data"),
+        &[
+            "--repository",
+            &format!("app={}", app.display()),
+            "--repository-port",
+            &port.to_string(),
+            "--allow-source",
+            &format!("http://127.0.0.1:{port}"),
+        ],
+    );
+    std::fs::write(folder.path().join("objects.yaml"), objects(port)).unwrap();
+    let place = Place { folder, flux, _up: up };
+    let app = app.to_str().unwrap();
+    place.kubectl(&["apply", "-f", "objects.yaml"]);
+    place.kubectl(&[
+        "wait",
+        "ks/app",
+        "-n",
+        "default",
+        "--for=condition=Ready",
+        "--timeout=60s",
+    ]);
+
+    let there = ["-n", "default"];
+    let of = |arguments: &[&'static str]| [arguments, &there].concat();
+    place.flux(&of(&["get", "sources", "git"]), 0, &["app", "stored artifact"]);
+    place.flux(
+        &of(&["get", "kustomizations"]),
+        0,
+        &["app", "Applied revision: main@sha1:"],
+    );
+    place.flux(&of(&["get", "all"]), 0, &["gitrepository/app", "kustomization/app"]);
+    place.flux(
+        &of(&["reconcile", "kustomization", "app", "--with-source"]),
+        0,
+        &["fetched revision main@sha1:", "applied revision main@sha1:"],
+    );
+    place.flux(
+        &of(&["reconcile", "source", "git", "app"]),
+        0,
+        &["fetched revision main@sha1:"],
+    );
+    place.flux(
+        &of(&["tree", "kustomization", "app"]),
+        0,
+        &["ConfigMap/default/greeting"],
+    );
+    place.flux(
+        &of(&["trace", "configmap", "greeting"]),
+        0,
+        &["Kustomization:", "GitRepository:", "app"],
+    );
+    place.flux(
+        &of(&["events", "--for", "Kustomization/app"]),
+        0,
+        &["ReconciliationSucceeded"],
+    );
+    // It compares what is on this machine with what is in the cluster; 1 says that they differ.
+    let diff = ["diff", "kustomization", "app", "-n", "default", "--path", app];
+    place.flux(&diff, 0, &[]);
+    std::fs::write(Path::new(app).join("greeting.yaml"), greeting("goodbye")).unwrap();
+    place.flux(&diff, 1, &["ConfigMap/default/greeting", "goodbye"]);
+
+    place.flux(
+        &of(&["suspend", "kustomization", "app"]),
+        0,
+        &["kustomization suspended"],
+    );
+    place.flux(&of(&["get", "kustomizations"]), 0, &["True"]);
+    place.flux(&of(&["reconcile", "kustomization", "app"]), 1, &["suspended"]);
+    place.flux(
+        &of(&["resume", "kustomization", "app"]),
+        0,
+        &["applied revision main@sha1:"],
+    );
+    place.flux(
+        &of(&["export", "kustomization", "app"]),
+        0,
+        &["serviceAccountName: applier"],
+    );
+    place.flux(
+        &of(&["delete", "kustomization", "app", "--silent"]),
+        0,
+        &["kustomization deleted"],
+    );
+    place.flux(&of(&["get", "kustomizations", "app"]), 1, &["not found"]);
+}
