@@ -73,11 +73,26 @@ pub(crate) struct Share {
     account: Arc<Account>,
 }
 
-/// What is remembered of a user: what it is charged outlives its requests.
+/// What is remembered of a user: what it is charged outlives its requests, and so does long work whose client hung up.
 #[derive(Debug)]
 struct Known {
     share: Weak<Share>,
     account: Weak<Account>,
+    long: Weak<Semaphore>,
+    line: Weak<Semaphore>,
+}
+
+impl Known {
+    /// Whether anything of it is in use.
+    fn is_held(&self) -> bool {
+        let holders = [
+            self.share.strong_count(),
+            self.account.strong_count(),
+            self.long.strong_count(),
+            self.line.strong_count(),
+        ];
+        holders.into_iter().any(|count| count > 0)
+    }
 }
 
 /// Hands out places.
@@ -223,20 +238,24 @@ impl Fairness {
             return share;
         }
         let account = known.and_then(|known| known.account.upgrade());
+        let long = known.and_then(|known| known.long.upgrade());
+        let line = known.and_then(|known| known.line.upgrade());
         if users.len() > self.bounds.total {
-            users.retain(|_, known| known.share.strong_count() + known.account.strong_count() > 0);
+            users.retain(|_, known| known.is_held());
         }
         let share = Arc::new(Share {
             places: Arc::new(Semaphore::new(self.bounds.user)),
             watches: Arc::new(Semaphore::new(self.bounds.user_watches)),
-            long: Arc::new(Semaphore::new(self.bounds.user_long)),
-            line: Arc::new(Semaphore::new(1)),
+            long: long.unwrap_or_else(|| Arc::new(Semaphore::new(self.bounds.user_long))),
+            line: line.unwrap_or_else(|| Arc::new(Semaphore::new(1))),
             waiting: AtomicUsize::new(0),
             account: account.unwrap_or_else(|| self.ledger.open()),
         });
         let known = Known {
             share: Arc::downgrade(&share),
             account: Arc::downgrade(&share.account),
+            long: Arc::downgrade(&share.long),
+            line: Arc::downgrade(&share.line),
         };
         users.insert(name.to_owned(), known);
         share
@@ -406,6 +425,21 @@ mod tests {
         let mut admin = user("admin");
         admin.ensure_group(MASTERS);
         assert!(fairness.place(&admin).await.expect("a place").long_work().is_none());
+    }
+
+    #[tokio::test]
+    async fn long_work_counts_when_its_client_hung_up() {
+        let fairness = small();
+        let turn = {
+            let place = fairness.place(&user("greedy")).await.expect("a place");
+            let turns = place.long_work().expect("turns");
+            turns.own.clone().try_acquire_owned().expect("the user's one")
+        };
+        let place = fairness.place(&user("greedy")).await.expect("a place");
+        let turns = place.long_work().expect("turns");
+        assert!(turns.own.try_acquire().is_err(), "a thread still computes for it");
+        drop(turn);
+        assert!(turns.own.try_acquire().is_ok());
     }
 
     #[test]

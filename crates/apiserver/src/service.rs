@@ -323,7 +323,15 @@ impl ApiService {
         if let Some(activity) = &self.activity {
             activity.authenticated(&caller);
         }
-        let user = shared.gate.admit(caller, headers, &attributes, trail)?;
+        let weighs_much = shared.gate.is_long_to_admit(&caller, headers, &attributes);
+        let user = if weighs_much {
+            let place = shared.fairness.place(&caller).await?;
+            let (gate, headers, trail) = (shared.gate.clone(), headers.clone(), trail.clone());
+            let admitting = async move { gate.admit(caller, &headers, &attributes, &trail) };
+            self.run_long(admitting, &place).await??
+        } else {
+            shared.gate.admit(caller, headers, &attributes, trail)?
+        };
         let account = shared.fairness.account(&user);
         holding.account = Some(account.clone());
         if !info.is_resource {

@@ -79,6 +79,16 @@ impl ImpersonationRequest {
     pub fn wanted(&self) -> &UserInfo {
         &self.wanted
     }
+
+    /// Who that would be, if it is allowed: with the groups that come by themselves.
+    pub(crate) fn likely_user(self) -> UserInfo {
+        let mut user = self.wanted;
+        if let Some((namespace, _)) = split_service_account(&user.name) {
+            user.groups.extend(service_account_groups(namespace));
+        }
+        user.ensure_group(AUTHENTICATED);
+        user
+    }
 }
 
 fn text<'a>(name: &str, value: &'a HeaderValue) -> Result<&'a str, Refusal> {

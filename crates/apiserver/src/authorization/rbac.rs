@@ -1,7 +1,7 @@
 //! Owns the index over Roles, ClusterRoles and their bindings, and its answer to a request. Fed object by object, in
 //! memory, sorted: the same objects always give the same reason. Refuses what no rule allows.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::rules::PolicyRule;
 use super::{Attributes, Authorizer, Decision, quote};
 use crate::authentication::{MASTERS, UserInfo, service_account_user_name};
+use crate::long_work::checkpoint;
 
 /// The kinds that RBAC is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -170,16 +171,16 @@ impl Bindings {
         }
     }
 
-    /// The bindings that name the user or one of its groups, by name.
-    fn of<'a>(&'a self, user: &UserInfo) -> BTreeSet<&'a str> {
+    /// The bindings that name the user or one of its groups; one may come several times.
+    fn naming<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = &'a str> {
         let groups = user.groups.iter().filter_map(|group| self.by_group.get(group));
-        self.by_user
-            .get(&user.name)
-            .into_iter()
-            .chain(groups)
-            .flatten()
-            .map(String::as_str)
-            .collect()
+        let by_user = self.by_user.get(&user.name).into_iter();
+        by_user.chain(groups).flatten().map(String::as_str)
+    }
+
+    /// The same, each once and sorted.
+    fn of<'a>(&'a self, user: &'a UserInfo) -> BTreeSet<&'a str> {
+        self.naming(user).collect()
     }
 }
 
@@ -205,7 +206,22 @@ impl Source<'_> {
 }
 
 /// The rules of one role.
-type Rules = Arc<Vec<PolicyRule>>;
+#[derive(Debug)]
+struct RoleRules {
+    list: Vec<PolicyRule>,
+    /// How many strings they consist of: what looking through them takes.
+    strings: usize,
+}
+
+impl RoleRules {
+    fn of_role(role: &Value) -> Arc<Self> {
+        let list = PolicyRule::of_role(role);
+        let strings = list.iter().map(PolicyRule::strings).sum();
+        Arc::new(Self { list, strings })
+    }
+}
+
+type Rules = Arc<RoleRules>;
 
 /// All roles and bindings of a cluster. A copy shares all that is not changed later.
 #[derive(Debug, Default, Clone)]
@@ -224,12 +240,12 @@ impl Rbac {
         let namespace = text("/metadata/namespace");
         match kind {
             RbacKind::ClusterRole => {
-                let rules = Arc::new(PolicyRule::of_role(object));
+                let rules = RoleRules::of_role(object);
                 self.cluster_roles.insert(name.to_owned(), rules);
             }
             RbacKind::Role => {
                 let roles = self.roles.entry(namespace.to_owned()).or_default();
-                Arc::make_mut(roles).insert(name.to_owned(), Arc::new(PolicyRule::of_role(object)));
+                Arc::make_mut(roles).insert(name.to_owned(), RoleRules::of_role(object));
             }
             RbacKind::ClusterRoleBinding => {
                 Arc::make_mut(&mut self.cluster_bindings).insert("", name, binding_of(object));
@@ -273,55 +289,85 @@ impl Rbac {
     #[must_use]
     pub fn rules_for(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
         let mut rules = Vec::new();
-        let mut errors = Vec::new();
+        let mut errors = Distinct::default();
         let _ = self.visit(user, namespace, |found| {
             match found {
                 Ok((_, rule)) => rules.push(rule.clone()),
-                Err(role) => push_new(&mut errors, role_not_found(role)),
+                Err(role) => errors.push(role_not_found(role)),
             }
             ControlFlow::<()>::Continue(())
         });
-        (rules, errors)
+        (rules, errors.list)
     }
 
     /// As [`Self::rules_for`], with the names of the roles that bindings miss.
     pub(super) fn rules_and_missing_roles(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
         let mut rules = Vec::new();
-        let mut missing = Vec::new();
+        let mut missing = Distinct::default();
         let _ = self.visit(user, namespace, |found| {
             match found {
                 Ok((_, rule)) => rules.push(rule.clone()),
-                Err(role) => push_new(&mut missing, role.name.clone()),
+                Err(role) => missing.push(role.name.clone()),
             }
             ControlFlow::<()>::Continue(())
         });
-        (rules, missing)
+        (rules, missing.list)
     }
 
     /// The rules of the role that a binding in `namespace` (empty: a ClusterRoleBinding) refers to.
     pub(super) fn role_rules(&self, role: &RoleRef, namespace: &str) -> Option<&[PolicyRule]> {
+        self.rules_of(role, namespace).map(|rules| rules.list.as_slice())
+    }
+
+    fn rules_of(&self, role: &RoleRef, namespace: &str) -> Option<&Rules> {
         match role.kind.as_str() {
             "ClusterRole" => self.cluster_roles.get(&role.name),
             "Role" => self.roles.get(namespace).and_then(|roles| roles.get(&role.name)),
             _ => None,
         }
-        .map(|rules| rules.as_slice())
+    }
+
+    /// The bindings that count in `namespace` (empty: in the cluster), with where they are.
+    fn bindings_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a str, &'a Bindings)> {
+        let local = (!namespace.is_empty())
+            .then(|| self.bindings.get(namespace))
+            .flatten()
+            .map(|bindings| (namespace, bindings));
+        std::iter::once(("", &self.cluster_bindings))
+            .chain(local)
+            .map(|(scope, bindings)| (scope, bindings.as_ref()))
+    }
+
+    /// Whether more than `limit` bindings, subjects and strings of rules are to be looked through for a request of `user` in
+    /// `namespace`. Whoever may write roles decides that. Itself it looks at no more than as many bindings.
+    #[must_use]
+    pub(crate) fn outweighs(&self, user: &UserInfo, namespace: &str, limit: usize) -> bool {
+        let mut weight = 0_usize;
+        for (scope, bindings) in self.bindings_in(namespace) {
+            for name in bindings.naming(user) {
+                let binding = bindings.by_name.get(name);
+                let subjects = binding.map_or(0, |binding| binding.subjects.len());
+                let rules = binding.and_then(|binding| self.rules_of(&binding.role, scope));
+                let strings = rules.map_or(0, |rules| rules.strings);
+                weight = weight.saturating_add(1 + subjects).saturating_add(strings);
+                if weight > limit {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Shows `visitor` every rule that holds for `user`, and every role that a binding of the user's misses.
     fn visit<'a, B>(
         &'a self,
-        user: &UserInfo,
+        user: &'a UserInfo,
         namespace: &'a str,
         mut visitor: impl FnMut(Result<(&Source<'a>, &'a PolicyRule), &'a RoleRef>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let local = (!namespace.is_empty())
-            .then(|| self.bindings.get(namespace))
-            .flatten()
-            .map(|bindings| (namespace, bindings));
-        for (scope, bindings) in std::iter::once(("", &self.cluster_bindings)).chain(local) {
-            let bindings: &Bindings = bindings;
+        for (scope, bindings) in self.bindings_in(namespace) {
             for name in bindings.of(user) {
+                checkpoint();
                 let Some((name, binding)) = bindings.by_name.get_key_value(name) else {
                     continue;
                 };
@@ -361,12 +407,12 @@ impl Authorizer for Rbac {
         } else {
             attributes.namespace.as_str()
         };
-        let mut errors: Vec<String> = Vec::new();
+        let mut errors = Distinct::default();
         let found = self.visit(user, namespace, |found| match found {
             Ok((source, rule)) if rule.allows(attributes, &combined) => ControlFlow::Break(source.describe()),
             Ok(_) => ControlFlow::Continue(()),
             Err(role) => {
-                push_new(&mut errors, role_not_found(role));
+                errors.push(role_not_found(role));
                 ControlFlow::Continue(())
             }
         });
@@ -377,7 +423,7 @@ impl Authorizer for Rbac {
             },
             ControlFlow::Continue(()) => Decision {
                 allowed: false,
-                reason: match errors.as_slice() {
+                reason: match errors.list.as_slice() {
                     [] => String::new(),
                     [only] => format!("RBAC: {only}"),
                     many => format!("RBAC: [{}]", many.join(", ")),
@@ -387,10 +433,18 @@ impl Authorizer for Rbac {
     }
 }
 
-/// Several bindings may miss the same role: it is named once.
-fn push_new(list: &mut Vec<String>, item: String) {
-    if !list.contains(&item) {
-        list.push(item);
+/// Several bindings may miss the same role: it is named once, where it was first missed.
+#[derive(Default)]
+struct Distinct {
+    list: Vec<String>,
+    seen: HashSet<String>,
+}
+
+impl Distinct {
+    fn push(&mut self, item: String) {
+        if self.seen.insert(item.clone()) {
+            self.list.push(item);
+        }
     }
 }
 

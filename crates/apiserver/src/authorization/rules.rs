@@ -54,6 +54,18 @@ impl PolicyRule {
             .collect()
     }
 
+    /// How many strings it consists of.
+    pub(super) fn strings(&self) -> usize {
+        let lists = [
+            &self.verbs,
+            &self.api_groups,
+            &self.resources,
+            &self.resource_names,
+            &self.non_resource_urls,
+        ];
+        lists.into_iter().map(Vec::len).sum()
+    }
+
     /// The rule as the API writes it: empty lists left out, except for the verbs.
     #[must_use]
     pub fn to_value(&self) -> Value {

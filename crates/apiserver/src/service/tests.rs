@@ -97,6 +97,72 @@ async fn a_users_long_work_holds_up_nobody_else() {
     assert_eq!((first.0, second.0), (201, 201));
 }
 
+/// Roles are a tenant's own: how long it takes to look through them is nobody else's time.
+#[tokio::test]
+async fn large_roles_hold_up_only_whom_they_name() {
+    let (_directory, service) = server().await;
+    let names: Vec<String> = (0..5_000).map(|number| format!("n{number}")).collect();
+    let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]}]);
+    let role = json!({"metadata": {"name": "long"}, "rules": rules});
+    let subject = json!({"kind": "ServiceAccount", "namespace": "greedy", "name": "first"});
+    let binding = json!({"metadata": {"name": "long"}, "subjects": [subject],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "long"}});
+    let access = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    for (path, object) in [("roles", &role), ("rolebindings", &binding)] {
+        let made = call(&service, None, "POST", &format!("{access}/{path}"), object).await;
+        assert_eq!(made.0, 201, "{}", made.1);
+    }
+    let user = UserInfo {
+        name: GREEDY.to_owned(),
+        ..UserInfo::default()
+    };
+    let weighs = |namespace: &str| {
+        service
+            .shared
+            .gate
+            .rights()
+            .with(|rbac| rbac.outweighs(&user, namespace, 4_096))
+    };
+    assert!(weighs("default"));
+    assert!(!weighs("other"));
+    // As that account itself: who acts as another one has a share of its own.
+    let namespace = json!({"metadata": {"name": "greedy"}});
+    assert_eq!(
+        call(&service, None, "POST", "/api/v1/namespaces", &namespace).await.0,
+        201
+    );
+    let accounts = "/api/v1/namespaces/greedy/serviceaccounts";
+    let account = json!({"metadata": {"name": "first"}});
+    assert_eq!(call(&service, None, "POST", accounts, &account).await.0, 201);
+    let wanted = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let (code, answer) = call(&service, None, "POST", &format!("{accounts}/first/token"), &wanted).await;
+    assert_eq!(code, 201, "{answer}");
+    let token = answer["status"]["token"].as_str().expect("a token").to_owned();
+    let outside = ApiService {
+        peer: Peer::Anonymous,
+        ..service.clone()
+    };
+    let get = async || {
+        let request = Request::get(MAPS).header("authorization", format!("Bearer {token}"));
+        let request = request.body(Full::new(Bytes::new())).expect("a request");
+        outside.handle(request).await.status().as_u16()
+    };
+    let turns = {
+        let place = service.shared.fairness.place(&user).await.expect("a place");
+        place.long_work().expect("turns")
+    };
+    let share = u32::try_from(turns.own.available_permits()).expect("few");
+    let held = turns.own.clone().acquire_many_owned(share).await.expect("places");
+    let mut waits = Box::pin(get());
+    for _ in 0..20 {
+        assert!(futures::poll!(waits.as_mut()).is_pending());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(call(&service, Some(OTHER), "GET", MAPS, &Value::Null).await.0, 200);
+    drop(held);
+    assert_eq!(waits.await, 200);
+}
+
 #[tokio::test]
 async fn which_requests_are_long() {
     let (_directory, service) = server().await;
