@@ -45,6 +45,8 @@ enum Todo {
     WaitOwner(String),
     /// Another Kustomization owns it.
     Kept(Kept),
+    /// Applied; meanwhile kubectl wrote to it, which what was applied could not know.
+    LookAgain,
     Refused(Failure),
 }
 
@@ -132,6 +134,7 @@ fn stage<'a>(
     let mut refused: Vec<(&DesiredObject, Failure)> = Vec::new();
     let mut kept: Vec<(&DesiredObject, Kept)> = Vec::new();
     let mut owners: BTreeSet<String> = BTreeSet::new();
+    let mut overtaken = false;
     for object in objects {
         match todo(context, object) {
             Todo::Nothing => {}
@@ -148,6 +151,13 @@ fn stage<'a>(
                 owners.insert(owner);
             }
             Todo::Kept(why) => kept.push((object, why)),
+            Todo::LookAgain => {
+                context.withhold(
+                    object.target.id.subject(),
+                    "kubectl wrote to it at the same time: it is looked at again",
+                );
+                overtaken = true;
+            }
             Todo::Refused(failure) => refused.push((object, failure)),
         }
     }
@@ -236,6 +246,9 @@ fn stage<'a>(
         plan.forecast = forecast(context, desired, |later| later > stage);
         return Err(plan);
     }
+    if overtaken {
+        return Err(Box::new(context.fork().finish(Next::Restart)));
+    }
     Ok(gone)
 }
 
@@ -262,6 +275,11 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
     }
     match attempt.applied.get(id) {
         Some(WriteAnswer::Done(answer)) => {
+            // Settled it would stay as it is: its watch tells of no state that the answer has told of already.
+            if take_over(object, &answer.0).is_some() {
+                context.memory.settled.remove(id);
+                return Todo::LookAgain;
+            }
             settle(context, object, &answer.0);
             return Todo::Nothing;
         }
@@ -340,12 +358,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         };
     };
     let (before, after) = (digest::comparable(live), digest::comparable(answer));
-    let merge = annotation(&object.object.0, SSA).is_some_and(|value| value.eq_ignore_ascii_case("Merge"));
-    let take_over = if merge {
-        None
-    } else {
-        takeover::needed(object.target.clone(), live, &object.object.0)
-    };
+    let take_over = take_over(object, live);
     let taken_over = attempt.taken_over.get(id);
     if let Some(WriteAnswer::Failed(failure)) = taken_over {
         return Todo::Refused(failure.clone());
@@ -365,6 +378,15 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         }
         _ => Todo::Apply { forced_back },
     }
+}
+
+/// The take-over that a live object needs, and the entries of managedFields that it takes.
+fn take_over(object: &DesiredObject, live: &Value) -> Option<(crate::plan::TakeOver, Vec<Value>)> {
+    let merge = annotation(&object.object.0, SSA).is_some_and(|value| value.eq_ignore_ascii_case("Merge"));
+    if merge {
+        return None;
+    }
+    takeover::needed(object.target.clone(), live, &object.object.0)
 }
 
 /// The version of a live object.
