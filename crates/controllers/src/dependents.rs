@@ -16,28 +16,38 @@ use crate::key::Key;
 use crate::own::Own;
 use crate::world::World;
 
-/// What an attempt read or wrote and no watch has told of yet.
+/// What watches told when the last plan was made, and what an attempt read or wrote and no watch has told of yet.
 #[derive(Debug, Default)]
-pub(crate) struct Answered(BTreeMap<ObjectId, Live>);
+pub(crate) struct Answered {
+    seen: Option<BTreeMap<ObjectId, Live>>,
+    answers: BTreeMap<ObjectId, Live>,
+}
 
 impl Answered {
-    /// What is known: what watches tell, and where they tell nothing, what was answered.
-    pub(crate) fn beside(&self, mut watched: BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, Live> {
-        for (id, answer) in &self.0 {
+    /// What is known, for the next plan: what watches tell, and where they tell nothing, what was answered. What they tell later is news,
+    /// however soon after this it comes.
+    pub(crate) fn observe(&mut self, mut watched: BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, Live> {
+        self.seen = Some(watched.clone());
+        for (id, answer) in &self.answers {
             watched.entry(id.clone()).or_insert_with(|| answer.clone());
         }
         watched
+    }
+
+    /// Whether watches tell something else than what the last plan was made of.
+    pub(crate) fn has_news(&self, watched: &BTreeMap<ObjectId, Live>) -> bool {
+        self.seen.as_ref() != Some(watched)
     }
 
     /// Takes an answer to a step of this attempt.
     pub(crate) fn take(&mut self, attempt: &mut Attempt, answer: Answer) {
         match answer {
             Answer::Live(id, answer) => {
-                self.0.insert(id, answer);
+                self.answers.insert(id, answer);
             }
             Answer::Applied(id, answer) => {
                 if let WriteAnswer::Done(object) = &answer {
-                    self.0.insert(id.clone(), Live::Present(object.clone()));
+                    self.answers.insert(id.clone(), Live::Present(object.clone()));
                 }
                 attempt.applied.insert(id, answer);
             }
@@ -48,8 +58,14 @@ impl Answered {
         }
     }
 
+    /// Another attempt begins, to which the answers of the last one say nothing.
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.answers.clear();
+    }
+
+    /// Nothing is known any more.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
     }
 }
 
@@ -77,4 +93,48 @@ pub(crate) async fn carry_out(
     }
     own.write_events(world, said, &plan.events).await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tenure_planner::Object;
+
+    use super::*;
+
+    fn child(ready: bool) -> BTreeMap<ObjectId, Live> {
+        let id: ObjectId = "team_app_kustomize.toolkit.fluxcd.io_Kustomization".parse().unwrap();
+        BTreeMap::from([(id, Live::Present(Object(json!({ "ready": ready }))))])
+    }
+
+    /// A Surface once waited for ever for a Kustomization that got ready while the Surface was planned.
+    #[test]
+    fn what_comes_while_a_plan_is_made_is_news() {
+        let mut answered = Answered::default();
+        assert!(answered.has_news(&BTreeMap::new()), "nothing was planned yet");
+        assert_eq!(answered.observe(child(false)), child(false));
+        assert!(!answered.has_news(&child(false)));
+        assert!(answered.has_news(&child(true)));
+        answered.clear();
+        assert!(
+            !answered.has_news(&child(false)),
+            "the next attempt was begun for something else"
+        );
+        answered.forget();
+        assert!(answered.has_news(&child(false)));
+    }
+
+    #[test]
+    fn what_watches_tell_goes_before_answers() {
+        let mut answered = Answered::default();
+        let (id, live) = child(true).pop_first().unwrap();
+        let mut attempt = Attempt::begin(jiff::Timestamp::UNIX_EPOCH, &ObjectMeta::default());
+        answered.take(&mut attempt, Answer::Live(id, live));
+        assert_eq!(answered.observe(BTreeMap::new()), child(true));
+        assert!(
+            !answered.has_news(&BTreeMap::new()),
+            "an answer is not what watches tell"
+        );
+        assert_eq!(answered.observe(child(false)), child(false));
+    }
 }

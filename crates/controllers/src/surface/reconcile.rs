@@ -25,8 +25,6 @@ pub(crate) struct SurfaceReconciler {
     snapshot: Option<Snapshot>,
     said: EventHistory,
     answered: Answered,
-    /// What the surface generated, when the last attempt ended.
-    seen: BTreeMap<ObjectId, Live>,
 }
 
 impl SurfaceReconciler {
@@ -37,7 +35,6 @@ impl SurfaceReconciler {
             snapshot: None,
             said: EventHistory::default(),
             answered: Answered::default(),
-            seen: BTreeMap::new(),
         }
     }
 
@@ -72,7 +69,8 @@ impl SurfaceReconciler {
 
     async fn observe(&mut self, surface: &Surface) -> &mut Snapshot {
         let placement = self.world.place(&self.key.namespace).await;
-        let live = self.answered.beside(self.children());
+        let children = self.children();
+        let live = self.answered.observe(children);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             surface: surface.clone(),
             placement: placement.clone(),
@@ -105,7 +103,6 @@ impl Reconciler for SurfaceReconciler {
         let plan = plan(snapshot, Timestamp::now());
         tracing::debug!(plan = %plan, "planned");
         snapshot.memory = plan.memory.clone();
-        self.seen = self.children();
         // execute and write
         let take = |answer| {
             if let Some(snapshot) = &mut self.snapshot {
@@ -144,13 +141,12 @@ impl Reconciler for SurfaceReconciler {
             || snapshot.surface.metadata.uid != metadata.uid
             || snapshot.surface.metadata.deletion_timestamp != metadata.deletion_timestamp
             || snapshot.placement != self.world.place(&self.key.namespace).await
-            || self.seen != self.children()
+            || self.answered.has_news(&self.children())
     }
 
     fn forget(&mut self) {
         self.snapshot = None;
-        self.answered.clear();
-        self.seen.clear();
+        self.answered.forget();
     }
 
     fn exists(&self) -> bool {

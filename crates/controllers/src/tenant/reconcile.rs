@@ -27,8 +27,8 @@ pub(crate) struct TenantReconciler {
     snapshot: Option<Snapshot>,
     said: EventHistory,
     answered: Answered,
-    /// What the last attempt saw when it ended.
-    seen: Option<(Arc<Realm>, BTreeMap<ObjectId, Live>)>,
+    /// The realm that the last plan was made of.
+    realm: Option<Arc<Realm>>,
 }
 
 impl TenantReconciler {
@@ -39,7 +39,7 @@ impl TenantReconciler {
             snapshot: None,
             said: EventHistory::default(),
             answered: Answered::default(),
-            seen: None,
+            realm: None,
         }
     }
 
@@ -67,8 +67,8 @@ impl TenantReconciler {
     fn observe(&mut self, tenant: &Tenant) -> &mut Snapshot {
         let realm = self.world.realm();
         let labelled = self.labelled();
-        let live = self.answered.beside(labelled.clone());
-        self.seen = Some((Arc::clone(&realm), labelled));
+        let live = self.answered.observe(labelled);
+        self.realm = Some(Arc::clone(&realm));
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             tenant: tenant.clone(),
             realm: Realm::default(),
@@ -132,7 +132,7 @@ impl Reconciler for TenantReconciler {
         let (Some(tenant), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        let Some((realm, labelled)) = &self.seen else {
+        let Some(realm) = &self.realm else {
             return true;
         };
         snapshot.attempt.generation != tenant.metadata.generation
@@ -140,13 +140,13 @@ impl Reconciler for TenantReconciler {
             || snapshot.tenant.metadata.annotations != tenant.metadata.annotations
             || snapshot.tenant.metadata.deletion_timestamp != tenant.metadata.deletion_timestamp
             || another(realm, &self.world.realm())
-            || *labelled != self.labelled()
+            || self.answered.has_news(&self.labelled())
     }
 
     fn forget(&mut self) {
         self.snapshot = None;
-        self.answered.clear();
-        self.seen = None;
+        self.answered.forget();
+        self.realm = None;
     }
 
     fn exists(&self) -> bool {
