@@ -192,6 +192,7 @@ impl World {
     pub(crate) fn tell_turnover(&self, key: &Key, turnover: &Turnover) {
         let told = Turnover {
             revision: turnover.revision.clone(),
+            generation: turnover.generation,
             gains: self.inventories.named_by_others(key, &turnover.gains),
             drops: turnover.drops.clone(),
         };

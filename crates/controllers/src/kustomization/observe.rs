@@ -98,6 +98,8 @@ pub(super) async fn owners(
                 .get_or_insert_with(|| depending(&world.kustomizations.in_namespace(&key.namespace), &key.name))
                 .contains(&other.name);
         let source = &kustomization.spec.source_ref;
+        let told = world.turnovers.of(&other);
+        let told = told.filter(|turnover| turnover.is_present(&kustomization));
         let rival = Rival {
             placement: world.place(&other.namespace).await,
             uid: kustomization.metadata.uid.clone().unwrap_or_default(),
@@ -105,7 +107,8 @@ pub(super) async fn owners(
             idle: is_idle(&kustomization),
             waits_for_us,
             applied: applied(&kustomization).map(str::to_owned),
-            turnover: world.turnovers.of(&other).as_deref().cloned(),
+            leaving: kustomization.metadata.deletion_timestamp.is_some(),
+            turnover: told.as_deref().cloned(),
             namespace: other.namespace,
             name: other.name,
         };

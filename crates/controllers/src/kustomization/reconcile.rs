@@ -459,7 +459,12 @@ fn heard(key: &Key, snapshot: &Snapshot) -> BTreeSet<Key> {
     let survey = snapshot.survey.iter();
     let siblings = survey.flat_map(|survey| {
         let wanted = survey.wanted.values().map(|by| &by.name);
-        survey.behind.iter().chain(&survey.behind_us).chain(wanted)
+        survey
+            .behind
+            .iter()
+            .chain(&survey.behind_us)
+            .chain(&survey.untried)
+            .chain(wanted)
     });
     rivals.chain(siblings.map(|name| named(&key.namespace, name))).collect()
 }

@@ -59,6 +59,40 @@ async fn what_one_commit_moves_is_not_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renamed_kustomization_keeps_its_objects() {
+    let stage = Stage::set("owners-c").await;
+    let (x, y) = (config_map("x", "1"), config_map("y", "1"));
+    let files = [("app/x.yaml", x.as_str()), ("app/y.yaml", &y)];
+    let repository = stage.repository("owners-c", "app", &files).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage
+        .kustomization("owners-c", "old", "app", json!({ "path": "./app" }))
+        .await;
+    stage.applied(("owners-c", "old"), &first).await;
+    let uid = |object: Option<Value>| object.map(|object| object["metadata"]["uid"].clone());
+    let x_before = uid(stage.get(CONFIG_MAP, ("owners-c", "x")).await);
+
+    // As who applies them does it: the new one is made, and the old one deleted at once. One object nobody wants any more.
+    let second = repository
+        .commit([("app/y.yaml", Content::Removed)], "less")
+        .await
+        .unwrap();
+    stage
+        .kustomization("owners-c", "new", "app", json!({ "path": "./app" }))
+        .await;
+    stage.admin.delete(KUSTOMIZATION, ("owners-c", "old")).await.unwrap();
+    stage
+        .until(KUSTOMIZATION, ("owners-c", "old"), |object| object.is_none())
+        .await;
+    stage.applied(("owners-c", "new"), &second).await;
+    let object = stage.get(CONFIG_MAP, ("owners-c", "x")).await;
+    assert_eq!(object.as_ref().map(owner), Some("new"));
+    assert_eq!(uid(object), x_before);
+    assert_eq!(stage.get(CONFIG_MAP, ("owners-c", "y")).await, None);
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_two_want_stays_with_the_first() {
     let stage = Stage::set("owners-b").await;
     stage.namespace("owners-b-other").await;

@@ -4,9 +4,11 @@
 //! merely not answered, or disputed, is waited for. Where nobody will answer any more, because the namespace is being deleted or its
 //! Tenant is gone, the wait ends, and the platform is told what stays.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tenure_api::ObjectId;
 use tenure_api::kustomization::DeletionPolicy;
 use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::reason;
@@ -14,15 +16,17 @@ use tenure_tenancy::{identity, inventory};
 
 use super::context::{Context, deletes_objects, subject};
 use super::prune::{self, Verdict};
-use super::types::{Memory, ServiceAccountFacts, Snapshot};
-use super::{Plan, ending, retry};
+use super::types::{Memory, ServiceAccountFacts, Snapshot, SourceFacts};
+use super::{Phase, Plan, ending, retry, siblings};
 use crate::answer::{DeleteAnswer, Live};
 use crate::ending::{later, name_some};
 use crate::overlay::Overlay;
-use crate::plan::{Event, EventKind, EventPlace, FinalizerChange, Next, Step, Withheld};
+use crate::plan::{Delete, Event, EventKind, EventPlace, FinalizerChange, Next, Step, SurveyRequest, Withheld};
 
 /// The longest that something that ends waits for an answer, whatever `spec.timeout` says: it holds up a whole namespace.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(3600);
+/// The longest that a deletion waits for others of its source to look at a revision; who wants something of it then is waited for longer.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
 /// How many bytes of names stand in an event: the rest is counted. (Kubernetes cuts the message of an event at 1024.)
 const NAMED: usize = 700;
 
@@ -122,7 +126,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         }
         match prune::verdict(&context, &target, "its Kustomization is deleted") {
             Verdict::Read => reads.push(Step::Read(target)),
-            Verdict::Delete(step) => deletes.push(Step::Delete(step)),
+            Verdict::Delete(delete) => deletes.push(delete),
             Verdict::Gone => {}
             Verdict::Released(why) => context.withhold(format!("deletion of {subject}"), why),
             Verdict::Terminating => {
@@ -138,8 +142,12 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     if !reads.is_empty() {
         return *context.again(reads);
     }
+    let deletes = match left_for_siblings(&mut context, deletes) {
+        Ok(deletes) => deletes,
+        Err(plan) => return *plan,
+    };
     if !deletes.is_empty() {
-        return *context.again(deletes);
+        return *context.again(deletes.into_iter().map(Step::Delete).collect());
     }
     if !failures.is_empty() {
         let mut plan = blocked(
@@ -179,6 +187,77 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     plan
 }
 
+/// Of what is to be deleted, what no other Kustomization of the same source is about to take over: with a commit that renames a
+/// Kustomization, or moves files out of its folder and removes it, nothing is deleted. Waits for those that want something, at most the
+/// timeout, and shortly for those that have not looked yet. In a namespace that ends nobody takes anything over.
+fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<Vec<Delete>> {
+    let snapshot = context.snapshot;
+    let looking = waited(snapshot, LONGEST_LOOK);
+    let taking = waited(snapshot, timeout(snapshot));
+    if deletes.is_empty() || snapshot.endings.own.is_some() || context.now >= looking.max(taking) {
+        return Ok(deletes);
+    }
+    let ids: BTreeSet<ObjectId> = deletes.iter().map(|delete| delete.target.id.clone()).collect();
+    let artifact = match &snapshot.source {
+        SourceFacts::Found { artifact, .. } => artifact.as_ref(),
+        SourceFacts::NotFound => None,
+    };
+    let (has_artifact, revision) = (artifact.is_some(), artifact.map(|artifact| artifact.revision.clone()));
+    let survey = match &snapshot.survey {
+        Some(survey) if ids.is_subset(&survey.asked) => survey,
+        _ => {
+            let revision = revision.unwrap_or_default();
+            let request = SurveyRequest { revision, ids };
+            return Err(context.fork().again(vec![Step::Survey(request)]));
+        }
+    };
+    let sibling = |name: &str| format!("Kustomization/{}/{name}", context.namespace);
+    // Without an artifact there is nothing that anybody could look at.
+    let untried = survey
+        .untried
+        .as_deref()
+        .filter(|_| has_artifact && context.now < looking);
+    if let Some(untried) = untried.map(sibling) {
+        for delete in &deletes {
+            let why = format!("{untried} has not looked yet, and may want it");
+            context.withheld.push(withheld_delete(delete, why));
+        }
+        let message = format!("Waiting with the deletion until {untried} has looked at its source");
+        let until = siblings::prune_deadline(context).min(looking);
+        return Err(ending::deletion_awaits(context.fork(), until, &message));
+    }
+    let mut waits_for = BTreeSet::new();
+    let mut free = Vec::new();
+    for delete in deletes {
+        let by = survey.wanted.get(&delete.target.id).filter(|by| by.is_awaited());
+        let Some(by) = by.filter(|_| context.now < taking) else {
+            free.push(delete);
+            continue;
+        };
+        let by = sibling(&by.name);
+        let why = format!("{by} wants it: left for it to take over");
+        context.withheld.push(withheld_delete(&delete, why));
+        // Its labels say when it was.
+        context.watch.push(delete.target);
+        waits_for.insert(by);
+    }
+    if free.is_empty() && !waits_for.is_empty() {
+        let names: Vec<String> = waits_for.into_iter().collect();
+        let message = format!(
+            "Waiting with the deletion until what they want was taken over by {}",
+            name_some(&names, 500)
+        );
+        let until = siblings::prune_deadline(context).min(taking);
+        return Err(ending::deletion_awaits(context.fork(), until, &message));
+    }
+    Ok(free)
+}
+
+fn withheld_delete(delete: &Delete, why: String) -> Withheld {
+    let what = format!("deletion of {}", delete.target.id.subject());
+    Withheld { what, why }
+}
+
 /// Something must be answered or settled before its objects can be deleted. In a namespace that lives it is waited for, however long
 /// that takes; where nobody will answer any more the object goes at last, at once if nothing would stay behind.
 fn blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason: &str, why: &str) -> Plan {
@@ -203,11 +282,16 @@ fn blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason: &str
     plan
 }
 
-/// When something that ends has waited for long enough. It counts from the deletion, so that a restart doesn't begin anew.
+/// When something that ends has waited for long enough.
 fn farewell(snapshot: &Snapshot) -> Timestamp {
+    waited(snapshot, timeout(snapshot).min(LONGEST_FAREWELL))
+}
+
+/// When so long was waited. It counts from the deletion, so that a restart doesn't begin anew.
+fn waited(snapshot: &Snapshot, long: Duration) -> Timestamp {
     let deleted = snapshot.kustomization.metadata.deletion_timestamp.as_ref();
     let since = deleted.map_or(snapshot.attempt.started, |deleted| deleted.0);
-    later(since, timeout(snapshot).min(LONGEST_FAREWELL))
+    later(since, long)
 }
 
 fn timeout(snapshot: &Snapshot) -> Duration {

@@ -176,6 +176,22 @@ pub(super) fn deletion_waits(
     plan
 }
 
+/// A deletion waits for what others do first; Reconciling says for what.
+pub(super) fn deletion_awaits(context: Context<'_>, until: Timestamp, message: &str) -> Box<Plan> {
+    let snapshot = context.snapshot;
+    let mut status = context.status();
+    let entry = (
+        condition::RECONCILING,
+        ConditionStatus::True,
+        reason::PROGRESSING,
+        message,
+    );
+    set(&mut status, snapshot, context.now, entry);
+    let mut plan = context.finish(Next::Wait(until));
+    plan.status = changed(snapshot, &status);
+    Box::new(plan)
+}
+
 /// How long is paused after so many answers in a row did not come.
 pub(super) fn transient_pause(failures: u32, longest: Duration) -> Duration {
     FIRST_TRANSIENT_PAUSE

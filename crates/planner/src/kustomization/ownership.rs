@@ -50,6 +50,8 @@ pub(super) fn of(context: &Context<'_>, id: &ObjectId) -> Ownership {
                 tell: None,
             });
         }
+        // Its objects are deleted or left: one that is taken over meanwhile is neither.
+        Precedence::OwnerByName if rival.leaving => return Ownership::Free,
         Precedence::OwnerByName => {}
     }
     let named = format!("Kustomization/{}/{}", rival.namespace, rival.name);

@@ -2,15 +2,15 @@
 //! another deletes nothing.
 //!
 //! Each tells what it gains and what it drops with a revision as soon as it knows. Who drops an object waits with the prune until the
-//! others have reached that revision, at most its timeout; who gains it takes it over as soon as the owner is known to drop it. Nobody
-//! waits for one that waits for him. It refuses to know anything of Kustomizations of another namespace.
+//! others have reached that revision, at most its timeout; who gains it takes it over as soon as the owner is known to drop it, or is
+//! being deleted. Nobody waits for one that waits for him. It refuses to know anything of Kustomizations of another namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tenure_api::kustomization::KustomizationStatus;
-use tenure_api::{Kustomization, ObjectId, condition};
+use tenure_api::{ConditionStatus, Kustomization, ObjectId, condition, reason};
 use tenure_tenancy::Placement;
 
 use super::context::Context;
@@ -25,6 +25,8 @@ use crate::ending::later;
 pub struct Turnover {
     /// Revision.
     pub revision: String,
+    /// Generation of the Kustomization that it was built for: what another spec gains and drops, it doesn't tell.
+    pub generation: Option<i64>,
     /// What it wants and its stored inventory doesn't name.
     pub gains: BTreeSet<ObjectId>,
     /// What its stored inventory names and it doesn't want any more.
@@ -49,15 +51,26 @@ pub struct Rival {
     /// Whether it will do nothing by itself: suspended, stalled or being deleted.
     #[serde(default)]
     pub idle: bool,
+    /// Whether it is being deleted: it gives up all that it has.
+    #[serde(default)]
+    pub leaving: bool,
     /// Whether it waits for this one, by `dependsOn`, directly or not.
     #[serde(default)]
     pub waits_for_us: bool,
     /// The revision that it has reached: nothing more will be gained or dropped by it.
     #[serde(default)]
     pub applied: Option<String>,
-    /// What it gains and drops.
+    /// What it gains and drops, if it has told for its present spec.
     #[serde(default)]
     pub turnover: Option<Turnover>,
+}
+
+impl Turnover {
+    /// Whether it was told for the present spec of a Kustomization.
+    #[must_use]
+    pub fn is_present(&self, kustomization: &Kustomization) -> bool {
+        self.generation == kustomization.metadata.generation
+    }
 }
 
 /// Another Kustomization of the same source.
@@ -83,6 +96,8 @@ pub struct Survey {
     pub behind: Option<String>,
     /// One that has not reached the revision yet and itself waits for this one.
     pub behind_us: Option<String>,
+    /// One that is waited for and has not even tried the revision with its present spec: nobody knows yet what it will want.
+    pub untried: Option<String>,
 }
 
 /// Who wants an object that is to be pruned.
@@ -93,10 +108,19 @@ pub struct WantedBy {
     pub name: String,
     /// Whether it waits for this one, by `dependsOn`, directly or not.
     pub waits_for_us: bool,
+    /// Whether it does nothing by itself.
+    pub idle: bool,
+}
+
+impl WantedBy {
+    /// Whether it will take the object over as soon as that is given up.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.waits_for_us && !self.idle
+    }
 }
 
 /// Looks at the siblings: who has not reached the revision yet, and who wants what. `claims` are those that name an object in their
-/// inventory or gain it, by object.
+/// inventory or gain it, by object. Of several that want an object, one that will take it over is named.
 #[must_use]
 pub fn survey<'a>(
     revision: &str,
@@ -109,28 +133,57 @@ pub fn survey<'a>(
     };
     for sibling in siblings {
         let name = sibling.kustomization.metadata.name.as_deref().unwrap_or_default();
+        let turnover = sibling
+            .turnover
+            .filter(|turnover| turnover.is_present(sibling.kustomization));
+        let idle = is_idle(sibling.kustomization);
         for (id, claimed_by) in claims {
-            let dropped = sibling.turnover.is_some_and(|turnover| turnover.drops.contains(id));
-            if claimed_by.contains(name) && !dropped {
-                survey.wanted.entry(id.clone()).or_insert_with(|| WantedBy {
-                    name: name.to_owned(),
-                    waits_for_us: sibling.waits_for_us,
-                });
+            let dropped = turnover.is_some_and(|turnover| turnover.drops.contains(id));
+            if !claimed_by.contains(name) || dropped {
+                continue;
+            }
+            let by = WantedBy {
+                name: name.to_owned(),
+                waits_for_us: sibling.waits_for_us,
+                idle,
+            };
+            match survey.wanted.get_mut(id) {
+                Some(other) if other.is_awaited() || !by.is_awaited() => {}
+                Some(other) => *other = by,
+                None => {
+                    survey.wanted.insert(id.clone(), by);
+                }
             }
         }
-        let reached = sibling.turnover.is_some_and(|turnover| turnover.revision == revision)
+        let reached = turnover.is_some_and(|turnover| turnover.revision == revision)
             || applied(sibling.kustomization) == Some(revision);
-        if reached || is_idle(sibling.kustomization) {
+        if reached || idle {
             continue;
         }
-        let one = if sibling.waits_for_us {
-            &mut survey.behind_us
-        } else {
-            &mut survey.behind
-        };
-        one.get_or_insert_with(|| name.to_owned());
+        if sibling.waits_for_us {
+            survey.behind_us.get_or_insert_with(|| name.to_owned());
+            continue;
+        }
+        survey.behind.get_or_insert_with(|| name.to_owned());
+        if !has_tried(sibling.kustomization, revision) {
+            survey.untried.get_or_insert_with(|| name.to_owned());
+        }
     }
     survey
+}
+
+/// Whether a Kustomization has tried a revision with its present spec, whatever came of it. One that waits for a dependency has not.
+fn has_tried(kustomization: &Kustomization, revision: &str) -> bool {
+    let Some(status) = &kustomization.status else {
+        return false;
+    };
+    let ready = condition::find(&status.conditions, condition::READY);
+    status.last_attempted_revision.as_deref() == Some(revision)
+        && ready.is_some_and(|ready| {
+            ready.observed_generation == kustomization.metadata.generation
+                && ready.status != ConditionStatus::Unknown
+                && ready.reason != reason::DEPENDENCY_NOT_READY
+        })
 }
 
 /// Whether a Kustomization does nothing by itself: nobody waits for it.
@@ -162,6 +215,7 @@ pub(super) fn turnover(context: &Context<'_>, desired: &Desired) -> Turnover {
         .collect();
     Turnover {
         revision: context.revision.clone().unwrap_or_default(),
+        generation: context.snapshot.kustomization.metadata.generation,
         gains: desired
             .objects
             .iter()

@@ -158,6 +158,7 @@ impl Play {
                     placement: party.snapshot.placement.clone(),
                     source: ("GitRepository".to_owned(), "repo".to_owned()),
                     idle: is_idle(kustomization),
+                    leaving: kustomization.metadata.deletion_timestamp.is_some(),
                     waits_for_us: self.waits_for(other, name),
                     applied: applied(kustomization).map(str::to_owned),
                     turnover: party.turnover.as_deref().cloned(),
@@ -222,6 +223,10 @@ impl Play {
         self.account.push_str(&plan.to_string());
         let violations = invariants::of_kustomization(&self.parties[name].snapshot, &plan);
         assert!(violations.is_empty(), "{violations:#?}\n{}", self.account);
+        if matches!(plan.finalizer, Some(FinalizerChange::Remove(_))) {
+            self.parties.remove(name);
+            return;
+        }
         let party = self.parties.get_mut(name).unwrap();
         party.turnover.clone_from(&plan.memory.turnover);
         party.snapshot.memory = plan.memory.clone();
@@ -293,6 +298,13 @@ impl Play {
         }
     }
 
+    /// Somebody deletes one of them.
+    fn delete(&mut self, name: &str) {
+        let party = self.parties.get_mut(name).unwrap();
+        party.snapshot.kustomization.metadata.deletion_timestamp = Some(tenure_api::Time(self.now));
+        party.done = true;
+    }
+
     /// Turns until nothing is left to do, in an order that a seed gives.
     fn settle(&mut self, seed: &mut u64) {
         let names: Vec<&'static str> = self.parties.keys().copied().collect();
@@ -301,7 +313,9 @@ impl Play {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let pick = usize::try_from(*seed >> 33).unwrap() % names.len();
-            self.turn(names[pick]);
+            if self.parties.contains_key(names[pick]) {
+                self.turn(names[pick]);
+            }
         }
     }
 
@@ -323,6 +337,9 @@ impl Play {
         Some((uid, owner::labelled(live).unwrap().1.to_owned()))
     }
 }
+
+/// How long a deletion waits for others to look, in turns.
+const LONGEST_LOOK: usize = 60;
 
 /// Folders, and the names of the objects in them.
 type Folders = [(&'static str, &'static [&'static str])];
@@ -445,4 +462,72 @@ fn what_two_want_stays_with_the_first_and_both_lose_nothing() {
             assert!(play.ready(name).starts_with("True"), "{}", play.account);
         }
     }
+}
+
+#[test]
+fn a_rename_deletes_nothing() {
+    // What `old` had goes to `new` and in part to `other`; one object nobody wants any more.
+    let renamed = builds(&[
+        ("1", &[("old", &["x", "y", "z"]), ("new", &[]), ("other", &[])]),
+        ("2", &[("old", &["x", "y", "z"]), ("new", &["x"]), ("other", &["y"])]),
+    ]);
+    for depends_on in [&[][..], &[("new", "other")]] {
+        for start in 0..15_u64 {
+            let mut seed = start;
+            let mut play = Play::new(renamed.clone(), depends_on);
+            play.source("1");
+            play.settle(&mut seed);
+            let (x, _) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
+            let (y, _) = play.uid_and_owner("y").unwrap();
+            play.source("2");
+            // It goes before the others have seen the commit, or after they were told that it keeps what they want.
+            if start % 2 == 0 {
+                play.settle(&mut seed);
+                let ready = play.ready("other");
+                assert!(ready.starts_with("False OwnedByAnother"), "{ready}\n{}", play.account);
+            }
+            play.delete("old");
+            play.settle(&mut seed);
+            play.settle(&mut seed);
+            assert!(!play.parties.contains_key("old"), "{start}\n{}", play.account);
+            let now: Vec<_> = ["x", "y", "z"].map(|name| play.uid_and_owner(name)).into();
+            let expected = [Some((x, "new".to_owned())), Some((y, "other".to_owned())), None];
+            assert_eq!(now, expected, "{depends_on:?} {start}\n{}", play.account);
+            for name in ["new", "other"] {
+                let ready = play.ready(name);
+                assert!(ready.starts_with("True"), "{name}: {ready}\n{}", play.account);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_deletion_waits_for_nobody_for_ever() {
+    let builds = builds(&[
+        ("1", &[("old", &["x"]), ("idle", &[]), ("stuck", &[])]),
+        ("2", &[("old", &["x"]), ("idle", &["x"]), ("stuck", &[])]),
+    ]);
+    let mut seed = 7;
+    let mut play = Play::new(builds, &[]);
+    play.source("1");
+    play.settle(&mut seed);
+    play.source("2");
+    // One is suspended, and one doesn't come to look.
+    let idle = play.parties.get_mut("idle").unwrap();
+    idle.snapshot.kustomization.spec.suspend = true;
+    play.delete("old");
+    for turn in 0..=LONGEST_LOOK + 5 {
+        if !play.parties.contains_key("old") {
+            assert!(turn >= LONGEST_LOOK, "{}", play.account);
+            break;
+        }
+        play.turn("old");
+    }
+    assert!(!play.parties.contains_key("old"), "{}", play.account);
+    assert_eq!(play.uid_and_owner("x"), None);
+    assert!(
+        play.account.contains("Kustomization/team/stuck has not looked yet"),
+        "{}",
+        play.account
+    );
 }
