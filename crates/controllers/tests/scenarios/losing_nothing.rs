@@ -12,6 +12,10 @@ use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map}
 
 /// How often the process dies.
 const KILLS: usize = 100;
+/// The namespaces, each on a cluster of its own, where kills while the server fails wait for their retries side by side.
+const FAILING: [&str; 4] = ["losing-d", "losing-e", "losing-f", "losing-g"];
+/// A reconcile that meets faults has about so many requests; kills while the server fails go through them by turns.
+const REQUESTS: usize = 25;
 /// How many commits are applied at least and at most by a server that fails all the time.
 const FAILING_COMMITS: std::ops::Range<usize> = 4..60;
 /// Pauses after failures double up to half a minute, so a server that fails all the time takes a few of them.
@@ -93,6 +97,31 @@ impl Story {
         self.stage.admin.patch(GIT_REPOSITORY, target, request).await.unwrap();
     }
 
+    /// Commits, and kills the process while it reconciles that. Whether it died before it was done.
+    async fn survive(&mut self, kill: Kill, when: &str) -> bool {
+        let commit = self.commit().await;
+        self.stage.life().kill(kill);
+        self.look_at_once().await;
+        let died = tokio::select! {
+            () = self.stage.life().until_dead() => true,
+            () = self.check_the_end(&commit, when) => self.stage.life().spare().await,
+        };
+        if died {
+            self.check_that_nothing_is_lost(when).await;
+            self.stage.restart_after_death();
+        }
+        self.check_the_end(&commit, when).await;
+        died
+    }
+
+    /// Deletes the Kustomization: what it applied goes with it.
+    async fn delete(&self, when: &str) {
+        let target = (self.namespace, "app");
+        self.stage.admin.delete(KUSTOMIZATION, target).await.unwrap();
+        self.stage.until(KUSTOMIZATION, target, |object| object.is_none()).await;
+        assert_eq!(self.applied().await, BTreeSet::new(), "{when}");
+    }
+
     /// The objects that the Kustomization has applied and that are there.
     async fn applied(&self) -> BTreeSet<String> {
         let objects = self.stage.admin.list(CONFIG_MAP, self.namespace).await.unwrap();
@@ -161,22 +190,8 @@ async fn a_process_that_dies_at_any_request_loses_nothing() {
     let mut story = Story::begin("losing-a").await;
     let (mut at, mut after_effect, mut rounds) = (1, false, 0);
     for number in 0..KILLS {
-        let commit = story.commit().await;
-        story.stage.life().kill(Kill { at, after_effect });
-        story.look_at_once().await;
-        let when = format!(
-            "kill {number}, at request {at}, {}",
-            if after_effect { "after its effect" } else { "before it" }
-        );
-        let died = tokio::select! {
-            () = story.stage.life().until_dead() => true,
-            () = story.check_the_end(&commit, &when) => story.stage.life().spare().await,
-        };
-        if died {
-            story.check_that_nothing_is_lost(&when).await;
-            story.stage.restart_after_death();
-        }
-        story.check_the_end(&commit, &when).await;
+        let when = format!("kill {number}, {}", describe_kill(at, after_effect));
+        let died = story.survive(Kill { at, after_effect }, &when).await;
         if died {
             at += 1;
         } else {
@@ -185,6 +200,29 @@ async fn a_process_that_dies_at_any_request_loses_nothing() {
     }
     assert!(rounds > 0, "{KILLS} kills did not come to the end of one reconcile");
     story.stage.end().await;
+}
+
+/// Both at once: the process dies at each request, and one in sixteen of the others fails, those that come after the death included.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
+    let stories = FAILING.into_iter().enumerate().map(|(turn, namespace)| async move {
+        let mut story = Story::begin(namespace).await;
+        story.stage.faults.break_one_in(ONE_IN, 20_261_122 + turn as u64);
+        let mut deaths = 0;
+        for number in (turn..KILLS).step_by(FAILING.len()) {
+            let (at, after_effect) = (1 + number / FAILING.len() % REQUESTS, turn % 2 == 1);
+            let when = format!("failing kill {number}, {}", describe_kill(at, after_effect));
+            deaths += usize::from(story.survive(Kill { at, after_effect }, &when).await);
+        }
+        story.delete("in the end").await;
+        let dealt = story.stage.faults.dealt();
+        assert_eq!(dealt.len(), 8, "not every fault was dealt: {dealt:?}");
+        story.stage.end().await;
+        deaths
+    });
+    let deaths: usize = futures::future::join_all(stories).await.into_iter().sum();
+    // A kill at a request that a reconcile did not come to is none.
+    assert!(deaths > KILLS / 2, "only {deaths} of {KILLS} kills came in time");
 }
 
 /// The same when the Kustomization is deleted: what it applied goes, however often the process dies meanwhile.
@@ -235,14 +273,13 @@ async fn a_server_that_fails_all_the_time_loses_nothing() {
         story.look_at_once().await;
         story.check_the_end(&commit, &format!("failing commit {number}")).await;
     }
-    let target = (story.namespace, "app");
-    story.stage.admin.delete(KUSTOMIZATION, target).await.unwrap();
-    story
-        .stage
-        .until(KUSTOMIZATION, target, |object| object.is_none())
-        .await;
-    assert_eq!(story.applied().await, BTreeSet::new());
+    story.delete("while the server fails").await;
     let dealt = story.stage.faults.dealt();
     assert_eq!(dealt.len(), 8, "not every fault was dealt: {dealt:?}");
     story.stage.end().await;
+}
+
+fn describe_kill(at: usize, after_effect: bool) -> String {
+    let effect = if after_effect { "after its effect" } else { "before it" };
+    format!("at request {at}, {effect}")
 }
