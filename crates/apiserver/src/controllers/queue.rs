@@ -41,6 +41,11 @@ impl Queue {
         Some(task)
     }
 
+    /// Whether the task failed when it ran the last time.
+    pub(super) fn has_failed(&self, task: &Task) -> bool {
+        self.failures.contains_key(task)
+    }
+
     /// How many run.
     pub(super) fn running(&self) -> usize {
         self.running.len()

@@ -232,6 +232,10 @@ impl Controllers {
                 return;
             }
             Err(TaskError::Raced) => tracing::debug!(?task, "a controller's write was overtaken and is tried again"),
+            // Whoever writes objects that can't be served must not fill the log with them; nor what fails again.
+            Err(error) if error.is_its_owners() || self.queue.has_failed(&task) => {
+                tracing::debug!(%error, ?task, "a controller could not do its work and tries again");
+            }
             Err(error) => tracing::warn!(%error, ?task, "a controller could not do its work and tries again"),
         }
         self.queue.finish(task, outcome.is_err(), Instant::now());

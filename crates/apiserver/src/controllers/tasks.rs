@@ -74,6 +74,13 @@ pub(super) struct Worker {
     pub(super) settings: Arc<Settings>,
 }
 
+impl TaskError {
+    /// Whether what somebody wrote is the cause: a quota, a name that gets too long. Their object's status tells them.
+    pub(super) fn is_its_owners(&self) -> bool {
+        matches!(self, Self::Refused { source, .. } if (400..500).contains(&source.code))
+    }
+}
+
 impl Worker {
     /// Carries a task out. `dependents` are the objects that name the task's object as an owner.
     pub(super) async fn run(&self, task: &Task, dependents: &[ObjectName]) -> Result<Done, TaskError> {
@@ -304,11 +311,11 @@ impl Worker {
     async fn roll_out(
         &self,
         view: &View,
-        name: &ObjectName,
-        deployment: &Value,
+        own_name: &ObjectName,
+        asked: &Value,
         dependents: &[ObjectName],
     ) -> Result<Option<Value>, TaskError> {
-        let namespace = name.namespace.as_deref().unwrap_or_default();
+        let namespace = own_name.namespace.as_deref().unwrap_or_default();
         let set = |set: &str| ObjectName::namespaced("apps", "replicasets", namespace, set);
         let own: Vec<ObjectName> = dependents
             .iter()
@@ -320,12 +327,13 @@ impl Worker {
             change,
             delete,
             deployment,
-        } = workload::roll_out(deployment, self.read_all(view, &own), |named| {
-            self.read(view, &set(named))
-        });
+        } = workload::roll_out(asked, self.read_all(view, &own), |named| self.read(view, &set(named)));
         if let Some(object) = create {
             let name = set(text(&object, "/metadata/name"));
-            self.create(&name, workload::FIELD_MANAGER, object).await?;
+            if let Err(error) = self.create(&name, workload::FIELD_MANAGER, object).await {
+                self.report_refusal(own_name, asked, &name, &error).await?;
+                return Err(error);
+            }
         }
         for object in change {
             let name = set(text(&object, "/metadata/name"));
@@ -336,6 +344,23 @@ impl Worker {
                 .await?;
         }
         Ok(deployment)
+    }
+
+    /// Says in a Deployment's status that its ReplicaSet was refused, where it isn't said yet.
+    async fn report_refusal(
+        &self,
+        name: &ObjectName,
+        deployment: &Value,
+        set: &ObjectName,
+        error: &TaskError,
+    ) -> Result<(), TaskError> {
+        let TaskError::Refused { source, .. } = error else {
+            return Ok(());
+        };
+        match workload::with_refusal(deployment, &set.name, &source.message, self.registry.now()) {
+            Some(told) => self.update(name, Some("status"), workload::FIELD_MANAGER, told).await,
+            None => Ok(()),
+        }
     }
 
     async fn stray(&self, name: &ObjectName) -> Result<(), TaskError> {

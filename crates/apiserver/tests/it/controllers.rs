@@ -263,6 +263,42 @@ async fn a_deployment_has_its_replica_sets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_says_that_its_replica_set_is_refused() {
+    let cluster = Cluster::with_namespace(true).await;
+    let quota = json!({ "metadata": { "name": "none" }, "spec": { "hard": { "count/replicasets.apps": "0" } } });
+    cluster.create("", "resourcequotas", Some("shop"), quota).await;
+    cluster
+        .until("the quota is counted", |cluster| {
+            let quota = cluster.get("", "resourcequotas", Some("shop"), "none")?;
+            quota.pointer("/status/hard").map(|_| ())
+        })
+        .await;
+    cluster.create("apps", "deployments", Some("shop"), deployment(2)).await;
+    let progressing = |cluster: &Cluster, reason: &str| {
+        let deployment = cluster.get("apps", "deployments", Some("shop"), "web")?;
+        let conditions = deployment.pointer("/status/conditions")?.as_array()?;
+        let found = conditions.iter().find(|condition| condition["type"] == "Progressing")?;
+        (found["reason"] == reason).then(|| (found.clone(), deployment.clone()))
+    };
+    let (said, refused) = cluster
+        .until("it is refused", |cluster| progressing(cluster, "ReplicaSetCreateError"))
+        .await;
+    assert_eq!(said["status"], "False");
+    let message = said["message"].as_str().unwrap();
+    assert!(message.contains("exceeded quota: none"), "{message}");
+    assert_eq!(refused.pointer("/status/observedGeneration"), None);
+    cluster
+        .delete("", "resourcequotas", Some("shop"), "none", "Background")
+        .await;
+    let (said, taken) = cluster
+        .until("it is taken", |cluster| progressing(cluster, "NewReplicaSetAvailable"))
+        .await;
+    assert_eq!(said["status"], "True");
+    assert_eq!(taken["status"]["observedGeneration"], 1);
+    assert_eq!(replica_sets(&cluster), [("registry.example/web:1".to_owned(), 2, 2)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_load_balancer_gets_an_address() {
     let cluster = Cluster::with_namespace(true).await;
     let service = json!({

@@ -1,9 +1,14 @@
 //! Owns the statuses of what keeps a number of Pods: Deployments, ReplicaSets, ReplicationControllers, StatefulSets,
 //! DaemonSets. Refuses to speak twice for the same generation.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::super::object_name::text;
+use crate::authentication::api_time;
+
+/// The reason of a Deployment whose ReplicaSet was refused, as Kubernetes has it.
+const REFUSED: &str = "ReplicaSetCreateError";
 
 /// The object's generation, unless its status has observed it already.
 fn unobserved(object: &Value) -> Option<i64> {
@@ -37,7 +42,11 @@ fn set_counts(status: &mut Map<String, Value>, counts: &[(&str, i64)]) {
 }
 
 pub(super) fn deployment(object: &Value) -> Option<Value> {
-    let generation = unobserved(object)?;
+    // What was refused is taken now: that is news, too.
+    let generation = match progressing(object) {
+        Some(condition) if text(condition, "/reason") == REFUSED => object.pointer("/metadata/generation")?.as_i64()?,
+        _ => unobserved(object)?,
+    };
     let replicas = replicas(object);
     let mut status = status(object);
     status.insert("observedGeneration".to_owned(), json!(generation));
@@ -76,6 +85,44 @@ pub(super) fn deployment(object: &Value) -> Option<Value> {
         ]),
     );
     Some(Value::Object(status))
+}
+
+fn progressing(deployment: &Value) -> Option<&Value> {
+    let conditions = deployment.pointer("/status/conditions")?.as_array()?;
+    conditions
+        .iter()
+        .find(|condition| text(condition, "/type") == "Progressing")
+}
+
+/// A Deployment that says that its newest ReplicaSet was refused, and why; nothing if it says that already. Its generation counts as
+/// observed only when it has one.
+pub(crate) fn with_refusal(deployment: &Value, set: &str, why: &str, now: Timestamp) -> Option<Value> {
+    let message = format!("Failed to create new replica set \"{set}\": {why}");
+    let said = progressing(deployment)
+        .is_some_and(|said| text(said, "/reason") == REFUSED && text(said, "/message") == message);
+    if said {
+        return None;
+    }
+    let now = api_time(now);
+    let condition = json!({
+        "type": "Progressing",
+        "status": "False",
+        "reason": REFUSED,
+        "message": message,
+        "lastTransitionTime": now,
+        "lastUpdateTime": now,
+    });
+    let mut status = status(deployment);
+    let conditions = status.get("conditions").and_then(Value::as_array).cloned();
+    let mut conditions = conditions.unwrap_or_default();
+    conditions.retain(|condition| text(condition, "/type") != "Progressing");
+    conditions.push(condition);
+    status.insert("conditions".to_owned(), Value::Array(conditions));
+    let mut deployment = deployment.clone();
+    deployment
+        .as_object_mut()?
+        .insert("status".to_owned(), Value::Object(status));
+    Some(deployment)
 }
 
 pub(super) fn replica_set(object: &Value) -> Option<Value> {
@@ -161,6 +208,29 @@ mod tests {
         // Whoever says that it is broken now is not contradicted.
         object["status"]["readyReplicas"] = json!(0);
         assert_eq!(deployment(&object), None);
+    }
+
+    #[test]
+    fn a_refused_replica_set_is_told_until_there_is_one() {
+        let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap_or_default();
+        let object = json!({
+            "metadata": { "name": "web", "generation": 2 },
+            "spec": { "replicas": 3 },
+            "status": { "observedGeneration": 2, "readyReplicas": 3 },
+        });
+        let told = with_refusal(&object, "web-x", "exceeded quota", now).unwrap_or_default();
+        assert_eq!(
+            told["status"]["conditions"][0]["message"],
+            "Failed to create new replica set \"web-x\": exceeded quota"
+        );
+        assert_eq!(
+            told["status"]["conditions"][0]["lastUpdateTime"],
+            "2026-01-02T03:04:05Z"
+        );
+        assert_eq!(with_refusal(&told, "web-x", "exceeded quota", now), None);
+        assert!(with_refusal(&told, "web-x", "another cause", now).is_some());
+        let status = deployment(&told).unwrap_or_default();
+        assert_eq!(status["conditions"][1]["reason"], "NewReplicaSetAvailable");
     }
 
     #[test]

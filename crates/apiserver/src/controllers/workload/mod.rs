@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::object_name::{ObjectName, is_deleting};
 
+pub(crate) use controllers::with_refusal;
 pub(crate) use rollout::{Rollout, deployment_of, roll_out};
 
 /// The field manager under which the statuses are written.
