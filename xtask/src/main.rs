@@ -71,7 +71,7 @@ enum Task {
         /// Folder with the modules `api`, `apimachinery`, `apiextensions-apiserver` and `kube-aggregator`.
         go_modules: std::path::PathBuf,
         /// Where the data goes.
-        #[arg(default_value = "crates/apiserver/data")]
+        #[arg(default_value = "crates/kinds/data")]
         out: std::path::PathBuf,
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! Input: the answers of one server (OpenAPI v3 documents, one Table per resource) and the
 //! Go modules of the same release (`k8s.io/api`, `apimachinery`, `apiextensions-apiserver`, `kube-aggregator`), of
-//! which only facts are read: field numbers, JSON names, pointer or value, `omitempty`. Output: `crates/apiserver/data`.
+//! which only facts are read: field numbers, JSON names, pointer or value, `omitempty`. Output: `crates/kinds/data`.
 //! It refuses to write anything when an input is missing, so that half a recording never replaces a whole one.
 
 mod go_source;

@@ -4,9 +4,9 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use serde_json::{Value, json};
+use tenure_access::authorization::{Reconciled, bootstrap_objects, reconcile};
+use tenure_access::identity::{Lookup, UserInfo};
 
-use crate::authentication::{Lookup, UserInfo};
-use crate::authorization::{Reconciled, bootstrap_objects, reconcile};
 use crate::catalog::Resource;
 use crate::http::ApiError;
 use crate::registry::{DeleteOptions, ObjectExt, Operation, Registry};

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tenure_access::identity::UserInfo;
 use tokio_util::sync::CancellationToken;
 
 use crate::answers::Unread;
-use crate::authentication::UserInfo;
 
 /// Connections that may be open at once, if the process may have as many files.
 const CONNECTIONS: usize = 4096;

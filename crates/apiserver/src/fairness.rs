@@ -13,10 +13,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tenure_access::identity::{MASTERS, SERVICE_ACCOUNT_PREFIX, UserInfo};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::answers::{Account, Ledger};
-use crate::authentication::{MASTERS, SERVICE_ACCOUNT_PREFIX, UserInfo};
 use crate::long_work::Turns;
 
 /// How many there may be.

@@ -8,14 +8,17 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 use structured_merge::{Convert, ConvertError, FieldManager, ResetFields, Schema, Typing};
+use tenure_kinds::schema::{
+    BuiltinSchemas, Decoded, FieldPath, KindSchema, ObjectSchema, autoscaler, validation, warnings,
+};
+use tenure_kinds::table::Columns;
+use tenure_kinds::{customresources, protobuf, strategic, table};
 
 use crate::catalog::{Origin, Resource};
 use crate::conversion::{Owners, Renaming, version_of};
 use crate::http::{ApiError, FieldError};
 use crate::registry::Operation;
-use crate::schema::{BuiltinSchemas, Decoded, FieldPath, KindSchema, ObjectSchema, autoscaler, validation, warnings};
-use crate::table::Columns;
-use crate::{customresources, definitions, protobuf, strategic, strategy, table};
+use crate::{definitions, strategy};
 
 fn builtin(resource: &Resource) -> Option<KindSchema> {
     BuiltinSchemas::shared().kind(&resource.api_version(), &resource.kind)

@@ -3,45 +3,37 @@
 //! [`Server::open`] makes it, [`Server::service`] reaches it in this process, [`Server::serve`] over the network.
 //!
 //! ```text
-//! bytes ─ serve ─▶ service ─▶ access (who, as whom, may they) ─▶ routes ─▶ registry ─▶ store
+//! bytes ─ serve ─▶ service ─▶ gate (who, as whom, may they) ─▶ routes ─▶ registry ─▶ store
 //!                                                                  │          │
 //!                                                       http, discovery    strategy, admission, kinds
 //! ```
 
-mod access;
 mod admission;
 mod answers;
 pub mod audit;
 pub mod authentication;
-pub mod authorization;
 mod bootstrap;
 mod catalog;
 pub mod certificates;
 mod connections;
 mod controllers;
 mod conversion;
-pub mod customresources;
 mod definitions;
-mod expressions;
 mod fairness;
+mod gate;
 mod http;
 mod json_patch;
 mod kinds;
 mod long_work;
 mod metrics;
-mod openapi_v2;
-pub mod protobuf;
 mod registry;
 mod routes;
-pub mod schema;
 mod serve;
 mod server;
 mod service;
-pub mod strategic;
 mod strategy;
 mod streams;
 mod surroundings;
-pub mod table;
 mod webhook_client;
 mod yaml;
 

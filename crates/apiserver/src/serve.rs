@@ -11,8 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
-use crate::access::Peer;
 use crate::connections::{Connections, Open};
+use crate::gate::Peer;
 use crate::service::{ApiService, Shared};
 use crate::streams::{Gathered, Streams};
 

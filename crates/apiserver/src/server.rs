@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_access::identity::Lookup;
 use tenure_store::{Limits, OpenError, Store};
 use tokio::net::TcpListener;
 
-use crate::access::{Gate, Peer};
 use crate::answers::AnswerBounds;
 use crate::audit::{Audit, LogConfig};
-use crate::authentication::{Authenticator, CertificateError, KeyError, Lookup, ServiceAccountTokens};
+use crate::authentication::{Authenticator, CertificateError, KeyError, ServiceAccountTokens};
 use crate::catalog::Catalog;
 use crate::certificates::{Authority, AuthorityError, ProvidedFiles, loopback_names};
+use crate::gate::{Gate, Peer};
 use crate::http::ApiError;
 use crate::registry::Registry;
 use crate::service::{ApiService, Shared};

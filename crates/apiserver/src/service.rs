@@ -12,18 +12,20 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body as _;
+use tenure_access::identity::UserInfo;
+use tenure_checkpoint::Ended;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::access::{Gate, Peer, attributes};
 use crate::answers::{self, Account, AnswerBounds, Charge, Ledger, Route};
 use crate::audit::{Arrival, Audit, Trail};
-use crate::authentication::UserInfo;
 use crate::connections::Activity;
 use crate::fairness::{Bounds, Fairness, HeldPlace, Place, Rejected};
+use crate::gate::{Gate, Peer, attributes};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body, respond};
-use crate::long_work::{self, Deadline, Ended, Stopped, Within};
+
+use crate::long_work::{self, Deadline, Stopped, Within};
 use crate::metrics::{Counted, Metrics};
 use crate::registry::{Registry, Warnings};
 use crate::routes;

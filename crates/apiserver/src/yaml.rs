@@ -1,9 +1,9 @@
 //! YAML request bodies, read as Kubernetes reads them: YAML 1.1 scalars, one document, JSON's types.
 
-use crate::long_work::checkpoint;
-use crate::schema::strict::Twice;
 use granit_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Number, Value};
+use tenure_checkpoint::checkpoint;
+use tenure_kinds::schema::strict::Twice;
 
 /// Nesting beyond which a body is refused, as for JSON.
 const DEEPEST: usize = 120;
@@ -14,7 +14,7 @@ const MOST_COPIED: usize = 12 * 1024 * 1024;
 
 /// The document in a body, and the keys that are in it twice. JSON is YAML, and most clients send it.
 pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
-    if let Ok((value, repeated)) = crate::schema::strict::read_json(body, Twice::Last)
+    if let Ok((value, repeated)) = tenure_kinds::schema::strict::read_json(body, Twice::Last)
         && repeated.is_empty()
     {
         return Ok((value, repeated));

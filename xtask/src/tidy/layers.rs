@@ -21,6 +21,18 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "crates/planner",
         &["tenure-api", "tenure-tenancy", "kustomize", "structured-merge"],
     ),
+    ("tenure-checkpoint", "crates/checkpoint", &[]),
+    ("tenure-access", "crates/access", &["tenure-checkpoint"]),
+    (
+        "tenure-kinds",
+        "crates/kinds",
+        &[
+            "tenure-checkpoint",
+            "tenure-access",
+            "structured-merge",
+            "kubernetes-cel",
+        ],
+    ),
     ("tenure-store", "crates/store", &["tenure-api"]),
     ("tenure-sources", "crates/sources", &["tenure-api"]),
     (
@@ -43,7 +55,14 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     (
         "tenure-apiserver",
         "crates/apiserver",
-        &["tenure-store", "structured-merge", "kubernetes-cel"],
+        &[
+            "tenure-store",
+            "tenure-checkpoint",
+            "tenure-access",
+            "tenure-kinds",
+            "structured-merge",
+            "kubernetes-cel",
+        ],
     ),
     (
         "tenure-testkit",
@@ -98,6 +117,9 @@ const PURE: &[&str] = &[
     "kubernetes-cel",
     "tenure-tenancy",
     "tenure-planner",
+    "tenure-checkpoint",
+    "tenure-access",
+    "tenure-kinds",
 ];
 
 /// Crates that a pure room must not reach, however indirectly.

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use kubernetes_cel::{Check, Decision};
 use serde_json::Value;
+use tenure_access::authorization::{self, Authorizer as _};
+use tenure_access::identity::UserInfo;
+use tenure_kinds::expressions::{Authorizer, Inputs};
 
 use super::{Attributes, subject};
-use crate::authentication::UserInfo;
-use crate::authorization::{self, Authorizer as _};
 use crate::catalog::Resource;
-use crate::expressions::{Authorizer, Inputs};
 use crate::http::ApiError;
 use crate::registry::Registry;
 

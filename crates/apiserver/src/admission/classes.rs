@@ -2,12 +2,12 @@
 //! must allow.
 
 use serde_json::{Value, json};
+use tenure_access::identity::Lookup;
+use tenure_kinds::schema::resources::Resources;
 
 use super::{Action, Attributes};
-use crate::authentication::Lookup;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, View};
-use crate::schema::resources::Resources;
 
 const STORAGE_DEFAULT: [&str; 2] = [
     "storageclass.kubernetes.io/is-default-class",

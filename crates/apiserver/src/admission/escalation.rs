@@ -1,10 +1,10 @@
 //! Nobody gives away rights that they don't hold: RBAC's own rule for writing roles and bindings.
 
 use serde_json::Value;
+use tenure_access::authorization::{RbacKind, Write, check_escalation};
 
 use super::{Action, Attributes};
-use crate::access::Rights;
-use crate::authorization::{RbacKind, Write, check_escalation};
+use crate::gate::Rights;
 use crate::http::ApiError;
 
 pub(super) fn check(rights: &Rights, attributes: &Attributes<'_>, object: &Value) -> Result<(), ApiError> {

@@ -1,13 +1,13 @@
 //! LimitRange: what containers get that say nothing, and what Pods and claims may ask for.
 
 use serde_json::{Map, Value, json};
+use tenure_kinds::schema::once;
+use tenure_kinds::schema::quantity::Quantity;
+use tenure_kinds::schema::resources::{Resources, list, of_pod};
 
 use super::{Action, Attributes};
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, View};
-use crate::schema::once;
-use crate::schema::quantity::Quantity;
-use crate::schema::resources::{Resources, list, of_pod};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tenure_access::identity::Lookup;
 
 use super::Attributes;
 use super::attributes::Action;
-use crate::authentication::Lookup;
 use crate::catalog::Resource;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, Registry, Selectors};

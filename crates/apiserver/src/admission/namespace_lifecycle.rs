@@ -1,9 +1,9 @@
 //! Nothing is created in a namespace that does not exist or is being deleted; some namespaces are never deleted.
 
 use serde_json::{Value, json};
+use tenure_access::identity::Lookup;
 
 use super::Attributes;
-use crate::authentication::Lookup;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, View};
 

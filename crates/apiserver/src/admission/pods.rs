@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tenure_access::identity::Lookup;
+use tenure_kinds::schema::resources::list;
 
 use super::{Action, Attributes};
-use crate::authentication::Lookup;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, Registry, View, generate_name};
-use crate::schema::resources::list;
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_VOLUME: &str = "kube-api-access-";

@@ -1,11 +1,11 @@
 //! What the class of a pod's runtime adds to the pod: what the runtime needs itself, and where it is found (`RuntimeClass`).
 
 use serde_json::{Value, json};
+use tenure_access::identity::Lookup;
+use tenure_checkpoint::checkpoint;
 
 use super::{Action, Attributes};
-use crate::authentication::Lookup;
 use crate::http::ApiError;
-use crate::long_work::checkpoint;
 use crate::registry::View;
 
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";

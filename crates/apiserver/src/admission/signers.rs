@@ -3,13 +3,13 @@
 //! (`CertificateSubjectRestriction`).
 
 use serde_json::Value;
+use tenure_access::authorization::{Attributes as Right, Authorizer};
+use tenure_access::identity::MASTERS;
+use tenure_kinds::schema::validation::{CLIENT_SIGNER, organizations};
 
 use super::{Action, Attributes};
-use crate::access::Rights;
-use crate::authentication::MASTERS;
-use crate::authorization::{Attributes as Right, Authorizer};
+use crate::gate::Rights;
 use crate::http::ApiError;
-use crate::schema::validation::{CLIENT_SIGNER, organizations};
 
 const GROUP: &str = "certificates.k8s.io";
 

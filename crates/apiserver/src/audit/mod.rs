@@ -27,6 +27,9 @@ use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
+use tenure_access::authorization::{Attributes, Decision};
+use tenure_access::identity::UserInfo;
+use tenure_kinds::schema::validation::metadata::qualified_name;
 
 pub use self::log::LogConfig;
 pub use self::policy::{Level, Policy, Stage};
@@ -34,10 +37,7 @@ pub use self::policy::{Level, Policy, Stage};
 use self::event::{Event, ObjectReference, source_ips, user_agent, without_managed_fields};
 use self::log::Log;
 use self::policy::Ruling;
-use crate::authentication::UserInfo;
-use crate::authorization::{Attributes, Decision};
 use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body};
-use crate::schema::validation::metadata::qualified_name;
 
 /// What is audited, and where to.
 #[derive(Debug)]

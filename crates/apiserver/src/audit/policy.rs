@@ -4,11 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::authentication::UserInfo;
-use crate::authorization::Attributes;
-use crate::schema::validation::names;
-use crate::schema::{FieldError, FieldPath};
+use tenure_access::authorization::Attributes;
+use tenure_access::identity::UserInfo;
+use tenure_kinds::schema::validation::names;
+use tenure_kinds::schema::{FieldError, FieldPath};
 
 /// How much is noted of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -17,10 +17,9 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
+use tenure_access::identity::{CREDENTIAL_ID, UserInfo};
 use thiserror::Error;
 use x509_parser::prelude::{FromDer, X509Certificate};
-
-use super::user::{CREDENTIAL_ID, UserInfo};
 
 /// The attribute of a subject that carries a user's uid (KEP-5234; 1.3.6.1.4.1.57683 is Kubernetes' own arc).
 const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";

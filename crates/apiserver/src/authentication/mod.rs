@@ -1,43 +1,28 @@
-//! Owns the answer to "who is this?": client certificates, ServiceAccount tokens, the few paths that need
-//! neither, and impersonation. Refuses basic authentication, static tokens and every credential that it
+//! Owns the answer to "who is this?": client certificates, ServiceAccount tokens and the few paths that need
+//! neither. Refuses basic authentication, static tokens and every credential that it
 //! can't verify; what the caller may *do* is `authorization`'s question.
 
-mod audience;
-mod claims;
 mod client_certificate;
-mod impersonation;
 mod key;
 mod review;
 mod token;
 mod token_request;
-mod user;
 
 use std::sync::Arc;
 
 use http::HeaderMap;
 use jiff::Timestamp;
 use rustls_pki_types::CertificateDer;
-use serde_json::Value;
 use thiserror::Error;
 
 pub use client_certificate::{CertificateError, ClientCertificates};
-pub use impersonation::{ImpersonationRequest, Impersonator, is_impersonation_header};
 pub use key::{KeyError, SigningKey};
 pub(crate) use review::api_time;
 pub use review::{self_subject_review, token_review};
+use tenure_access::identity::{AUTHENTICATED, Lookup, UserInfo};
 pub use token::{ServiceAccountTokens, TokenError};
 pub(crate) use token_request::default_lifetime;
 pub use token_request::{TokenRequested, request_token, secret_token};
-pub use user::*;
-
-/// What authentication asks the store for: the present state of one object.
-///
-/// Implemented by the server on a snapshot of its store, so that the answer is consistent and needs no I/O.
-pub trait Lookup {
-    /// The object, or `None` if it is not there. `group` is empty for the core group; `namespace` is `None`
-    /// for objects of the cluster.
-    fn get(&self, group: &str, resource: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Value>>;
-}
 
 /// A caller whose credentials hold.
 #[derive(Debug, Clone, PartialEq, Eq)]

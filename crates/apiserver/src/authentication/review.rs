@@ -3,9 +3,10 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use tenure_access::authorization::Refusal;
+use tenure_access::identity::{Lookup, UserInfo};
 
-use super::{Lookup, ServiceAccountTokens, UserInfo, join_reasons};
-use crate::authorization::Refusal;
+use super::{ServiceAccountTokens, join_reasons};
 
 /// `now` as the API writes times: UTC, whole seconds.
 pub(crate) fn api_time(now: Timestamp) -> String {

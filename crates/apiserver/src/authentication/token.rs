@@ -10,12 +10,12 @@ use parking_lot::RwLock;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tenure_access::identity::claims::{Claims, Kubernetes, LEGACY_ISSUER, intersect, validate_bound, validate_legacy};
+use tenure_access::identity::{Lookup, service_account_user_name};
 use thiserror::Error;
 
-use super::audience::intersect;
-use super::claims::{Audience, Claims, Kubernetes, LEGACY_ISSUER, validate_bound, validate_legacy};
+use super::Authenticated;
 use super::key::{KeyError, SigningKey};
-use super::{Authenticated, Lookup};
 
 /// A token longer than this is not looked at: no token of ours comes near.
 const LONGEST_TOKEN: usize = 16 * 1024;
@@ -128,7 +128,7 @@ impl ServiceAccountTokens {
         self.sign(
             &serde_json::to_value(Claims {
                 iss: LEGACY_ISSUER.to_owned(),
-                sub: super::service_account_user_name(namespace, name),
+                sub: service_account_user_name(namespace, name),
                 legacy_namespace: namespace.to_owned(),
                 legacy_secret: secret.to_owned(),
                 legacy_name: name.to_owned(),
@@ -222,8 +222,8 @@ impl ServiceAccountTokens {
         if audiences.is_empty() {
             return Err(format!(
                 "token audiences {} is invalid for the target audiences {}",
-                crate::authorization::quote_list(&held),
-                crate::authorization::quote_list(wanted)
+                tenure_access::authorization::quote_list(&held),
+                tenure_access::authorization::quote_list(wanted)
             ));
         }
         let user = if legacy {
@@ -232,11 +232,5 @@ impl ServiceAccountTokens {
             validate_bound(claims, lookup, now)?
         };
         Ok(Authenticated { user, audiences })
-    }
-}
-
-impl From<Vec<String>> for Audience {
-    fn from(audiences: Vec<String>) -> Self {
-        Self::Many(audiences)
     }
 }

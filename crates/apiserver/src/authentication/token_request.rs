@@ -4,12 +4,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tenure_access::authorization::{FieldError, Refusal, quote};
+use tenure_access::identity::claims::{Kubernetes, Reference, uid_of};
+use tenure_access::identity::{Lookup, service_account_user_name};
 
-use super::claims::{Kubernetes, Reference, uid_of};
 use super::review::api_time;
 use super::token::{ServiceAccountTokens, TokenError};
-use super::{Lookup, service_account_user_name};
-use crate::authorization::{FieldError, Refusal, quote};
 
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";

@@ -1,9 +1,9 @@
 //! What is built in, read from a table that was recorded from the discovery documents of a Kubernetes 1.36 API server.
 
 use serde::Deserialize;
+use tenure_kinds::schema::autoscaler;
 
 use super::{Origin, Resource, Subresource};
-use crate::schema::autoscaler;
 
 const TABLE: &str = include_str!("builtin.json");
 

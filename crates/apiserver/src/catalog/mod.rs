@@ -6,9 +6,8 @@ mod resource;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-use crate::openapi_v2::Rendered;
-
 pub use resource::{CustomKind, Origin, Resource, ScalePaths, Subresource};
+use tenure_kinds::openapi_v2::Rendered;
 
 /// An immutable table of resources; a change of CustomResourceDefinitions makes a new one.
 #[derive(Debug, Clone, Default)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use structured_merge::Typing;
+use tenure_kinds::schema::ObjectSchema;
+use tenure_kinds::table::Columns;
 
 use crate::conversion::{Conversion, Types};
-use crate::schema::ObjectSchema;
-use crate::table::Columns;
 
 /// A subresource such as `status`.
 #[derive(Debug, Clone)]

@@ -53,7 +53,7 @@ pub(super) fn leaf(
         Purpose::Serving => ("tenure-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth),
         Purpose::Admin => (
             "kubernetes-admin",
-            Some(crate::authentication::MASTERS),
+            Some(tenure_access::identity::MASTERS),
             ExtendedKeyUsagePurpose::ClientAuth,
         ),
     };

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
+use tenure_access::identity::Lookup as _;
+use tenure_kinds::schema::BuiltinSchemas;
 
 use crate::admission::policies::{Schemas, type_warnings, without_references};
-use crate::authentication::Lookup as _;
 use crate::catalog::Origin;
 use crate::registry::{ObjectExt, Patch, PatchKind, Registry};
-use crate::schema::BuiltinSchemas;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use serde_json::Value;
+use tenure_access::authorization::aggregate;
+use tenure_access::identity::{Lookup as _, UserInfo};
 use thiserror::Error;
 
 use super::dispatch::Task;
@@ -20,8 +22,7 @@ use super::run::Settings;
 use super::service_account::{TokenSecret, account_of, default_account, judge_secret, root_ca};
 use super::workload::{self, Rollout};
 use crate::admission::quota;
-use crate::authentication::{Lookup as _, TokenError, UserInfo, secret_token};
-use crate::authorization::aggregate;
+use crate::authentication::{TokenError, secret_token};
 use crate::catalog::{Catalog, Resource};
 use crate::http::ApiError;
 use crate::registry::{DeleteOptions, Operation, Registry, View};

@@ -3,11 +3,11 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use structured_merge::go_words::go_type;
+use tenure_kinds::schema::strict::Twice;
+use tenure_kinds::schema::validation::{annotations, labels};
+use tenure_kinds::schema::{FieldPath, aggregate};
 
 use crate::registry::{BodyFormat, ObjectExt, parse_body, untyped};
-use crate::schema::strict::Twice;
-use crate::schema::validation::{annotations, labels};
-use crate::schema::{FieldPath, aggregate};
 
 /// The versions of reviews that this server speaks.
 pub(super) const VERSIONS: [&str; 2] = ["v1", "v1beta1"];

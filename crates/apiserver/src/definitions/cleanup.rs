@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tenure_access::identity::UserInfo;
+use tenure_kinds::customresources;
+use tenure_kinds::schema::validation::CLEANUP_FINALIZER;
 use tenure_store::EventKind;
 use tokio_util::sync::CancellationToken;
 
 use super::{GROUP, PLURAL};
-use crate::authentication::UserInfo;
-use crate::customresources::{self, CLEANUP_FINALIZER};
 use crate::http::ApiError;
 use crate::registry::{DeleteOptions, ListOptions, ObjectExt, Operation, Registry, decode_stored, timestamp};
 

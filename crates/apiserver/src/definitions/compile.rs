@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use structured_merge::{Schema, Typing};
+use tenure_kinds::customresources::{self, CustomSchema};
+use tenure_kinds::schema::ObjectSchema;
+use tenure_kinds::table::Columns;
 
 use super::Compiled;
 use super::version::priority;
 use crate::catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 use crate::conversion::{Conversion, Types};
-use crate::customresources::{self, CustomSchema};
 use crate::registry::ObjectExt;
-use crate::schema::ObjectSchema;
-use crate::table::Columns;
 
 const VERBS: [&str; 8] = [
     "delete",

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(crate) use cleanup::start as start_cleanup;
+use tenure_kinds::customresources;
 
 use crate::catalog::Catalog;
-use crate::customresources;
 use crate::registry::{ObjectExt, Registry, View};
 
 pub(crate) const GROUP: &str = "apiextensions.k8s.io";

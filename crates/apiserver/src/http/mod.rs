@@ -8,7 +8,7 @@ pub(crate) mod respond;
 pub(crate) mod status;
 pub(crate) mod warnings;
 
-pub(crate) use crate::schema::FieldError;
 pub use body::{Body, BoxError};
 pub(crate) use request_info::{CONFIDENTIAL, RequestInfo};
 pub use status::ApiError;
+pub(crate) use tenure_kinds::schema::FieldError;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
+use tenure_kinds::schema::FieldError;
+use tenure_kinds::schema::{aggregate, go_quoted};
 
 use crate::catalog::Resource;
-use crate::schema::FieldError;
-use crate::schema::{aggregate, go_quoted};
 
 /// A refused or failed request.
 #[derive(Debug, Clone, PartialEq)]

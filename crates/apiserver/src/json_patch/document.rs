@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use imbl::Vector;
 use serde_json::Value;
+use tenure_kinds::schema::strict::DEEPEST;
 
 use super::Why;
 use crate::http::body::MAX_BODY;
-use crate::schema::strict::DEEPEST;
 
 /// What all copies of one patch may add, in bytes of JSON: Kubernetes' own limit.
 pub(super) const MOST_COPIED: usize = 3 * 1024 * 1024;

@@ -1,37 +1,19 @@
-//! How far a computation may go: in time, and in what it says. Owns what loops ask on their way, and how a computation ends
-//! that may not go on.
-//!
-//! Refuses to wait: it counts steps, and looks at the clock every few hundred of them.
-//!
-//! A thread can't be taken away from a loop that keeps it. So the loops whose length a client chooses call [`checkpoint`], which
-//! costs next to nothing, and which unwinds the stack once the request's time is up or its client is gone. What it unwinds
-//! are computations that own all they work on: no such loop runs while something shared is half changed.
+//! How far the work on a request may go: in time, and in what it says. Owns the clock and the counts that the loops' checkpoints ask
+//! ([`tenure_checkpoint`]). Refuses to wait.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
-use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use tenure_checkpoint::Limits;
 use tokio::sync::Semaphore;
-
-/// As many steps are taken without a look at the clock.
-const STEPS: u32 = 256;
 
 /// What may be said of one request, in bytes.
 const MOST_SAID: usize = 32 * 1024 * 1024;
-
-/// Why a computation ends that may not go on: the payload of the unwinding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// Its time is up, or nobody waits for it.
-    OutOfTime,
-    /// It has more to say about the request than anybody would read: some rules speak of each pair of items.
-    SaidTooMuch,
-}
 
 /// The time that a request has.
 #[derive(Debug)]
@@ -60,16 +42,21 @@ impl Deadline {
     pub(super) fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
+}
 
+impl Limits for Deadline {
     fn is_over(&self) -> bool {
         self.given_up.load(Ordering::Relaxed) || Instant::now() >= self.at
+    }
+
+    fn may_say(&self, bytes: usize) -> bool {
+        self.said.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MOST_SAID
     }
 }
 
 thread_local! {
     /// That of the request which this thread works on.
     static PRESENT: RefCell<Option<Arc<Deadline>>> = const { RefCell::new(None) };
-    static TAKEN: Cell<u32> = const { Cell::new(0) };
 }
 
 /// That of the request which this thread works on.
@@ -77,44 +64,24 @@ pub(super) fn present() -> Option<Arc<Deadline>> {
     PRESENT.with_borrow(Clone::clone)
 }
 
-/// One step of a loop whose length a client chooses. Does not return if the request may not go on.
-pub(crate) fn checkpoint() {
-    let taken = TAKEN.get().wrapping_add(1);
-    TAKEN.set(taken);
-    if taken.is_multiple_of(STEPS) {
-        look();
-    }
-}
-
-#[cold]
-fn look() {
-    let over = PRESENT.with_borrow(|present| present.as_ref().is_some_and(|deadline| deadline.is_over()));
-    if over && !std::thread::panicking() {
-        resume_unwind(Box::new(Ended::OutOfTime));
-    }
-}
-
-/// So much more is to be said about a request. Does not return if that is too much.
-pub(crate) fn say(bytes: usize) {
-    let add = |deadline: &Arc<Deadline>| deadline.said.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-    let said = PRESENT.with_borrow(|present| present.as_ref().map_or(0, add));
-    if said > MOST_SAID && !std::thread::panicking() {
-        resume_unwind(Box::new(Ended::SaidTooMuch));
-    }
-}
-
 /// While this lives, the thread works on a request that has this deadline.
-struct Present(Option<Arc<Deadline>>);
+struct Present {
+    before: Option<Arc<Deadline>>,
+    _limits: tenure_checkpoint::Within,
+}
 
 impl Present {
     fn enter(deadline: &Arc<Deadline>) -> Self {
-        Self(PRESENT.replace(Some(deadline.clone())))
+        Self {
+            before: PRESENT.replace(Some(deadline.clone())),
+            _limits: tenure_checkpoint::Within::enter(deadline.clone()),
+        }
     }
 }
 
 impl Drop for Present {
     fn drop(&mut self) {
-        PRESENT.set(self.0.take());
+        PRESENT.set(self.before.take());
     }
 }
 
@@ -147,6 +114,8 @@ impl<F: Future> Future for Within<F> {
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::Duration;
+
+    use tenure_checkpoint::{Ended, STEPS, checkpoint, say};
 
     use super::*;
 

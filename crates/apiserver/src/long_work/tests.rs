@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::time::Instant;
 
+use tenure_checkpoint::checkpoint;
 use tokio::sync::oneshot;
 
 use super::*;

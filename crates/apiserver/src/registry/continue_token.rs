@@ -3,9 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+use tenure_kinds::schema::{base64_fault, json_syntax};
 
 use crate::http::ApiError;
-use crate::schema::{base64_fault, json_syntax};
 
 /// Where the next page starts; encoded as Kubernetes encodes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

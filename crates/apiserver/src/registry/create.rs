@@ -2,6 +2,7 @@
 
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
+use tenure_access::authorization::{Attributes as Right, Authorizer as _, Refusal};
 use tenure_store::{Change, Expect, Write, WriteError};
 
 use super::encode::{decode_stored, encode_within};
@@ -9,7 +10,6 @@ use super::owners::{self, Moment};
 use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, Registry};
 use crate::admission::Attributes;
-use crate::authorization::{Attributes as Right, Authorizer as _, Refusal};
 use crate::http::{ApiError, FieldError};
 use crate::{admission, kinds, strategy};
 

@@ -3,13 +3,15 @@
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
+use tenure_checkpoint::checkpoint;
+use tenure_kinds::customresources;
+use tenure_kinds::schema::found;
+use tenure_kinds::schema::strict::{self, MOST_FAULTS, Twice};
 
 use super::{FieldValidation, ObjectExt, Operation};
+
 use crate::http::ApiError;
-use crate::long_work::checkpoint;
-use crate::schema::found;
-use crate::schema::strict::{self, MOST_FAULTS, Twice};
-use crate::{customresources, kinds};
+use crate::kinds;
 
 /// The form of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

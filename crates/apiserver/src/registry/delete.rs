@@ -1,6 +1,7 @@
 //! Deleting: preconditions, finalizers, propagation; what is left until the last finalizer goes.
 
 use serde_json::{Value, json};
+use tenure_kinds::schema::found;
 use tenure_store::{Change, Expect, Write, WriteError};
 
 use super::create::timestamp;
@@ -10,7 +11,6 @@ use super::{ObjectExt, Operation, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
-use crate::schema::found;
 use crate::{admission, kinds, strategy};
 
 const ORPHAN: &str = "orphan";

@@ -1,8 +1,8 @@
 //! Label selectors as Kubernetes writes them: `a=b,c!=d,e in (f, g),!h,i>1`. Owns their words, their grammar and the
 //! complaints about them, in the order in which the real server comes to them.
 
-use crate::schema::go_quoted;
-use crate::schema::validation::metadata::{label_value, qualified_name};
+use tenure_kinds::schema::go_quoted;
+use tenure_kinds::schema::validation::metadata::{label_value, qualified_name};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Operator {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tenure_access::identity::UserInfo;
 
 use crate::audit::Trail;
-use crate::authentication::UserInfo;
 use crate::catalog::Resource;
 use crate::conversion::Needed;
 use crate::http::warnings;

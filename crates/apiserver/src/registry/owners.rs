@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
+use tenure_checkpoint::checkpoint;
 
 use super::{ObjectExt, Operation};
-use crate::long_work::checkpoint;
 
 /// When an object is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 use structured_merge::go_words::go_type;
+use tenure_kinds::schema::found;
+use tenure_kinds::schema::strict::{self, Twice};
 
 use super::decode::{self, BodyFormat, check_fields};
 use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::http::body::MAX_BODY;
 use crate::http::{ApiError, FieldError};
 use crate::json_patch::Why;
-use crate::schema::found;
-use crate::schema::strict::{self, Twice};
 use crate::{kinds, strategy};
 
 /// Kubernetes' limit on the operations of one JSON patch.

@@ -2,6 +2,7 @@
 //! to a node, and, refused, to be reached where it runs. Nothing runs here, so there is never a kubelet to connect to.
 
 use serde_json::{Value, json};
+use tenure_access::identity::UserInfo;
 use tenure_store::{Change, Expect, Write, WriteError};
 
 use super::create::timestamp;
@@ -10,7 +11,6 @@ use super::scale::selector_text;
 use super::state::storage_error;
 use super::{DeleteOptions, ObjectExt, Operation, RACE_ATTEMPTS, Registry, Selectors};
 use crate::admission::{self, Attributes};
-use crate::authentication::UserInfo;
 use crate::bootstrap;
 use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};

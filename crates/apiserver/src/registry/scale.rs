@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use structured_merge::{FieldPath, Managed, scale};
+use tenure_kinds::schema::found;
 
 use super::apply::refused;
 use super::patch::unpatchable;
@@ -10,7 +11,6 @@ use super::{ObjectExt, Operation, Patch, PatchKind, Registry, apply_patch};
 use crate::catalog::{Origin, ScalePaths};
 use crate::http::{ApiError, FieldError};
 use crate::kinds;
-use crate::schema::found;
 
 fn paths(op: &Operation) -> ScalePaths {
     if let Origin::Custom(custom) = &op.resource.origin

@@ -6,13 +6,13 @@ use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tenure_access::identity::Lookup;
 use tenure_store::{Entry, Snapshot, Store, Write, WriteError};
 
 use super::encode::decode_stored;
 use super::{Held, Operation};
-use crate::access::Rights;
-use crate::authentication::Lookup;
 use crate::catalog::{Catalog, Resource};
+use crate::gate::Rights;
 use crate::http::ApiError;
 use crate::long_work;
 use crate::strategy::ServiceRange;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tenure_kinds::schema::autoscaler;
 use tenure_store::Entry;
 
 use super::encode::{decode_stored, prefix_of};
@@ -14,7 +15,6 @@ use crate::catalog::{Origin, Resource};
 use crate::conversion::{BATCH, Failed, Webhook, rename, version_of};
 use crate::http::ApiError;
 use crate::kinds;
-use crate::schema::autoscaler;
 
 /// How often something is computed anew with the objects that it missed: each owner's version needs a few.
 const CONVERSION_ROUNDS: usize = 256;

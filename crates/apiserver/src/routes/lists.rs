@@ -14,6 +14,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tenure_kinds::table::{Columns, partial_metadata};
 
 use super::objects::ObjectRequest;
 use super::render::Form;
@@ -24,7 +25,6 @@ use crate::http::{ApiError, Body, BoxError, body, respond};
 use crate::kinds;
 use crate::long_work::Turns;
 use crate::registry::{Item, Items, Listing, Operation, decode_stored, kind_prefix, without_kind};
-use crate::table::{Columns, partial_metadata};
 
 /// How much is read for one piece at most, whatever comes of it.
 const READ: usize = 1024 * 1024;

@@ -3,6 +3,7 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
+use tenure_kinds::schema::strict::Twice;
 
 use super::objects::{ObjectRequest, written};
 use super::options;
@@ -17,7 +18,6 @@ use crate::kinds;
 use crate::registry::{
     BodyFormat, DeleteOptions, Deleted, ObjectExt, Operation, Patch, PatchKind, decode_object, parse_body, untyped,
 };
-use crate::schema::strict::Twice;
 
 const BODIES: [&str; 3] = [
     "application/json",

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
+use tenure_access::identity::UserInfo;
+use tenure_kinds::schema::go_quoted;
+use tenure_kinds::schema::validation::names;
 use tokio_util::sync::CancellationToken;
 
 use super::render::{Form, object as render_object};
 use super::{lists, object, options, pods, watch};
-use crate::access::Gate;
 use crate::answers::Account;
 use crate::audit::Trail;
-use crate::authentication::UserInfo;
 use crate::catalog::Resource;
+use crate::gate::Gate;
 use crate::http::negotiate::{UNTYPED, view};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
 use crate::long_work::Turns;
 use crate::registry::{Answer, Operation, Outcome, PatchKind, Registry, Sent, Warnings, internal_package, is_verbatim};
-use crate::schema::go_quoted;
-use crate::schema::validation::names;
 
 /// One request about objects, admitted.
 pub(crate) struct ObjectRequest {

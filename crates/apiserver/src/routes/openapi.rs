@@ -5,15 +5,17 @@ use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderValue, LOCATION, VARY};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Map, Value, json};
+use tenure_kinds::openapi_v2;
+use tenure_kinds::schema::openapi::{self, Document};
 
 use super::{etag, version};
+
 use crate::catalog::Catalog;
+use crate::definitions;
 use crate::http::negotiate::accepted;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
 use crate::registry::Registry;
-use crate::schema::openapi::{self, Document};
-use crate::{definitions, openapi_v2};
 
 const ROOT: &str = "/openapi/v3";
 const VERSION_2: &str = "/openapi/v2";

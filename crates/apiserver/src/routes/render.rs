@@ -2,13 +2,13 @@
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
+use tenure_kinds::table::{IncludeObject, partial_metadata};
 
 use crate::http::negotiate::View;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
 use crate::kinds;
 use crate::registry::{Operation, Registry};
-use crate::table::{IncludeObject, partial_metadata};
 
 /// How to answer.
 #[derive(Debug, Clone, Copy)]

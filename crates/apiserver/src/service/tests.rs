@@ -2,9 +2,9 @@
 
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
+use tenure_access::identity::UserInfo;
 
 use super::*;
-use crate::authentication::UserInfo;
 use crate::{Config, Server};
 
 /// Who may change ConfigMaps everywhere, and is counted.

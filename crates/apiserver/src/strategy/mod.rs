@@ -16,12 +16,13 @@ mod template;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tenure_kinds::customresources;
+use tenure_kinds::schema::autoscaler;
 
 use crate::catalog::Resource;
+use crate::definitions;
 use crate::http::FieldError;
 use crate::registry::{ObjectExt, Operation, View, timestamp};
-use crate::schema::autoscaler;
-use crate::{customresources, definitions};
 
 pub(crate) use generation::{bump_generation, has_generation};
 pub(crate) use pod::quality_of_service;

@@ -1,8 +1,7 @@
 //! Pods: how sure they can be of what they ask for.
 
 use serde_json::Value;
-
-use crate::schema::quantity::Quantity;
+use tenure_kinds::schema::quantity::Quantity;
 
 /// The class of a Pod: `Guaranteed` if every container is limited to what it asks for, `BestEffort` if none asks for
 /// anything, else `Burstable`. A Pod that says what it needs as a whole is judged by that.

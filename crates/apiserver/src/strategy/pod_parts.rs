@@ -4,9 +4,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Map, Value, json};
+use tenure_kinds::schema::validation::app_armor_of_annotation;
 
 use crate::registry::ObjectExt;
-use crate::schema::validation::app_armor_of_annotation;
 
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 

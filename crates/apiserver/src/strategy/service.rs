@@ -8,10 +8,10 @@ use std::net::Ipv4Addr;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tenure_kinds::schema;
 
 use crate::http::FieldError;
 use crate::registry::View;
-use crate::schema;
 
 /// The range of cluster addresses; nothing routes to them here, but clients expect them to be there and unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

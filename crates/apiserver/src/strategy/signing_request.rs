@@ -1,8 +1,7 @@
 //! Certificate signing requests: who asks is written down by the server, and what was asked for stays.
 
 use serde_json::{Map, Value, json};
-
-use crate::authentication::UserInfo;
+use tenure_access::identity::UserInfo;
 
 /// The conditions by which a request is decided.
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];

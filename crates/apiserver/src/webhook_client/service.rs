@@ -1,8 +1,8 @@
 //! Where a Service of this server is reached: nothing routes to its cluster address here.
 
 use serde_json::Value;
+use tenure_access::identity::Lookup;
 
-use crate::authentication::Lookup;
 use crate::registry::{ObjectExt, View};
 
 /// An address of a Service: where its name points to, or a ready endpoint of it.

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use tenure_apiserver::authentication::{Impersonator, UserInfo};
-use tenure_apiserver::authorization::{
+use tenure_access::authorization::{
     Attributes, Authorizer as _, Rbac, RbacKind, Refusal, Write, bootstrap_objects, check_escalation,
     local_subject_access_review, self_subject_access_review, self_subject_rules_review, subject_access_review,
 };
+use tenure_access::identity::UserInfo;
+use tenure_access::impersonation::Impersonator;
 
 pub(crate) const CASES: &str = include_str!("../access/cases.json");
 pub(crate) const ANSWERS: &str = include_str!("../access/answers.json");

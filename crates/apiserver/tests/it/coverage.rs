@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use tenure_apiserver::authentication::UserInfo;
-use tenure_apiserver::authorization::{Attributes, Refusal};
+use tenure_access::authorization::{Attributes, Refusal};
+use tenure_access::identity::UserInfo;
 use tenure_apiserver::{ApiService, BACKUP_PATH, Config, Operation, Resource, Server, path_segments};
 
 /// What everyone who is known may do, by `system:basic-user`. This list may only shrink.

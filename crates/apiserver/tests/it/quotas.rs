@@ -1,7 +1,7 @@
 //! Quotas hold however many ask at the same time, and what a refused write was charged is given back.
 
 use serde_json::{Value, json};
-use tenure_apiserver::authentication::UserInfo;
+use tenure_access::identity::UserInfo;
 use tenure_apiserver::{Config, Operation, Registry, Server};
 
 const NAMESPACE: &str = "crowded";

@@ -7,9 +7,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD, engine::general_pur
 use http::{HeaderMap, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tenure_access::identity::Lookup;
 use tenure_apiserver::authentication::{
-    Authenticator, Lookup, ServiceAccountTokens, SigningKey, Unauthorized, request_token, secret_token,
-    self_subject_review, token_review,
+    Authenticator, ServiceAccountTokens, SigningKey, Unauthorized, request_token, secret_token, self_subject_review,
+    token_review,
 };
 use tenure_apiserver::certificates::{Authority, loopback_names};
 
@@ -471,7 +472,7 @@ fn callers_are_told_nothing_but_unauthorized() {
 
 #[test]
 fn a_self_review_names_the_caller() {
-    let user = tenure_apiserver::authentication::UserInfo::loopback();
+    let user = tenure_access::identity::UserInfo::loopback();
     assert_eq!(
         self_subject_review(&user, now()),
         json!({

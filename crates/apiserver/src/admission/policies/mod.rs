@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 
 pub(crate) use policy::{InForce, Policies};
 pub(crate) use rights::check as check_rights;
+use tenure_access::identity::Lookup;
+use tenure_kinds::schema::fit_for_html;
 pub(crate) use type_check::{Schemas, warnings as type_warnings, without_references};
 
 use self::policy::{Action, Binding, Policy};
@@ -24,11 +26,9 @@ use self::verdict::{Denial, Verdict};
 use super::Attributes;
 use super::asking::Subject;
 use super::matching::GROUP;
-use crate::authentication::Lookup;
 use crate::catalog::Resource;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, Registry};
-use crate::schema::fit_for_html;
 
 /// How many evaluations may follow each other before others have their turn.
 const IN_A_ROW: usize = 16;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use tenure_access::identity::Lookup;
 
 use super::policy::{Binding, Policy};
-use crate::authentication::Lookup;
 use crate::catalog::Resource;
 use crate::registry::Registry;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use kubernetes_cel::Type;
 use serde_json::Value;
+use tenure_kinds::expressions::{Compiler, Conditions, Expression, Scope};
 
 use super::super::Attributes;
 use super::super::cache::Cache;
 use super::super::matching::{GROUP, Matcher};
-use crate::expressions::{Compiler, Conditions, Expression, Scope};
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, Registry, Selectors, View};
 

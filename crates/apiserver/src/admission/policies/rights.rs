@@ -2,10 +2,10 @@
 //! binding's author those that it refers to.
 
 use serde_json::Value;
+use tenure_access::authorization::{Attributes, Authorizer as _};
+use tenure_access::identity::{Lookup, MASTERS, UserInfo};
 
 use super::super::matching::GROUP;
-use crate::authentication::{Lookup, MASTERS, UserInfo};
-use crate::authorization::{Attributes, Authorizer as _};
 use crate::http::FieldError;
 use crate::registry::{Operation, Registry};
 

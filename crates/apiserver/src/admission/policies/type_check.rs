@@ -3,8 +3,7 @@
 
 use kubernetes_cel::{Environment, Shape, Type};
 use serde_json::{Map, Value, json};
-
-use crate::expressions::{Compiler, checking};
+use tenure_kinds::expressions::{Compiler, checking};
 
 /// What is known of the kinds that policies are about.
 pub(crate) trait Schemas {

@@ -2,9 +2,9 @@
 
 use kubernetes_cel::{OBJECT_BUDGET, Value};
 use serde_json::Value as Json;
+use tenure_kinds::expressions::{Activation, Inputs, Match, OUT_OF_BUDGET};
 
 use super::policy::{Policy, Validation};
-use crate::expressions::{Activation, Inputs, Match, OUT_OF_BUDGET};
 
 /// A message that an expression computes may not be longer.
 const LONGEST_MESSAGE: usize = 5 * 1024;

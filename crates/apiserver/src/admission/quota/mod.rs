@@ -14,12 +14,12 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tenure_access::identity::UserInfo;
+use tenure_kinds::schema::resources::Resources;
 
 use super::{Action, Attributes};
-use crate::authentication::UserInfo;
 use crate::http::ApiError;
 use crate::registry::{ObjectExt, Operation, Registry, View};
-use crate::schema::resources::Resources;
 
 use usage::Kind;
 pub(crate) use usage::recount;
@@ -247,7 +247,7 @@ fn write<'a>(
 }
 
 fn find(view: &View, namespace: &str, name: &str) -> Option<Value> {
-    use crate::authentication::Lookup;
+    use tenure_access::identity::Lookup;
     let found = view.get("", "resourcequotas", Some(namespace), name)?;
     Some((*found).clone())
 }

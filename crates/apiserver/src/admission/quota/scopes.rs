@@ -1,9 +1,9 @@
 //! Which objects a quota with scopes is about.
 
 use serde_json::Value;
+use tenure_kinds::schema::resources::list;
 
 use super::usage::Kind;
-use crate::schema::resources::list;
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()

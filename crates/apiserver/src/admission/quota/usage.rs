@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use tenure_kinds::schema::quantity::Quantity;
+use tenure_kinds::schema::resources::{Resources, list, of_pod};
 
 use super::super::{Action, Attributes, classes};
 use super::scopes;
 use crate::registry::View;
-use crate::schema::quantity::Quantity;
-use crate::schema::resources::{Resources, list, of_pod};
 
 /// The names of what Pods use, beside their number.
 const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];

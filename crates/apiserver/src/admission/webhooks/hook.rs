@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
+use tenure_kinds::expressions::{Compiler, Conditions};
 
 use super::super::cache::Cache;
 use super::super::matching::{GROUP, Matcher};
-use crate::expressions::{Compiler, Conditions};
 use crate::registry::{ObjectExt, Registry};
 use crate::webhook_client::{ClientConfig, Endpoint};
 

@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tenure_kinds::expressions::Match;
+use tenure_kinds::schema::fit_for_html;
 
 use super::asking::Subject;
 use super::matching::GROUP;
 use super::{Attributes, subject};
 use crate::catalog::Resource;
-use crate::expressions::Match;
 use crate::http::ApiError;
 use crate::registry::Registry;
-use crate::schema::fit_for_html;
 use crate::webhook_client::{self, Bounds};
 
 pub(super) use hook::{Hook, Hooks, Phase};

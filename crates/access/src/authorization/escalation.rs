@@ -1,0 +1,171 @@
+//! Owns the checks that keep people from granting what they don't have: on every write of a Role or ClusterRole its
+//! rules, on every write of a binding the rules of the role. Refuses with the list of what is missing.
+
+use serde_json::Value;
+
+use super::covers::{compact, missing, too_many};
+use super::rbac::{Rbac, RbacKind, RoleRef};
+use super::rules::PolicyRule;
+use super::{Attributes, Authorizer, Refusal, quote, quote_list};
+use crate::identity::{MASTERS, UserInfo};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// A create or update of one of RBAC's objects that is about to be stored.
+#[derive(Debug, Clone, Copy)]
+pub struct Write<'a> {
+    /// Who writes.
+    pub user: &'a UserInfo,
+    /// What is written.
+    pub kind: RbacKind,
+    /// The namespace of the request's path, empty for the kinds of the cluster.
+    pub namespace: &'a str,
+    /// The name in the request's path: empty for a POST.
+    pub path_name: &'a str,
+    /// The object as it would be stored.
+    pub object: &'a Value,
+    /// The object as it is stored; `None` for a create.
+    pub old: Option<&'a Value>,
+}
+
+/// Refuses a write that would grant more than its author holds.
+///
+/// Members of `system:masters` may always; so may who has the verb `escalate` on the role, or `bind` on the role
+/// that is bound *in the binding's namespace*; so may everyone who changes nothing but what the garbage collector
+/// needs (owners, finalizers). What the rules themselves allow is not asked here.
+///
+/// # Errors
+/// A 403 that lists the missing rights, or a 404 if the role to be bound doesn't exist.
+pub fn check_escalation(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
+    if write.user.in_group(MASTERS) || write.old.is_some_and(|old| changes_only_gc_fields(old, write.object)) {
+        return Ok(());
+    }
+    match write.kind {
+        RbacKind::Role | RbacKind::ClusterRole => check_role(write, rbac),
+        RbacKind::RoleBinding | RbacKind::ClusterRoleBinding => check_binding(write, rbac),
+    }
+}
+
+fn check_role(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
+    let escalate = Attributes::resource("escalate", GROUP, "*", write.kind.resource())
+        .in_namespace(write.namespace)
+        .named(write.path_name);
+    if rbac.authorize(write.user, &escalate).allowed {
+        return Ok(());
+    }
+    let forbidden =
+        |message: &str| Refusal::forbidden_because(GROUP, write.kind.resource(), name_of(write.object), message);
+    confirm(write, rbac, &PolicyRule::of_role(write.object)).map_err(|message| forbidden(&message))?;
+    let aggregates = |role: &Value| {
+        role.pointer("/aggregationRule/clusterRoleSelectors")
+            .and_then(Value::as_array)
+            .is_some_and(|selectors| !selectors.is_empty())
+    };
+    // An aggregation rule can gather anything, later: only who holds everything may set or keep one.
+    if write.kind == RbacKind::ClusterRole
+        && (aggregates(write.object) || write.old.is_some_and(aggregates))
+        && confirm(write, rbac, &everything()).is_err()
+    {
+        return Err(forbidden(
+            "must have cluster-admin privileges to use the aggregationRule",
+        ));
+    }
+    Ok(())
+}
+
+fn check_binding(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
+    let role = RoleRef::of_binding(write.object);
+    let resource = match role.kind.as_str() {
+        "ClusterRole" => RbacKind::ClusterRole.resource(),
+        "Role" => RbacKind::Role.resource(),
+        other => {
+            return Err(Refusal {
+                code: 500,
+                reason: "",
+                message: format!("unsupported role reference kind: {}", quote(other)),
+                details: None,
+            });
+        }
+    };
+    let bind = Attributes::resource("bind", &role.group, "*", resource)
+        .in_namespace(write.namespace)
+        .named(&role.name);
+    if rbac.authorize(write.user, &bind).allowed {
+        return Ok(());
+    }
+    let Some(rules) = rbac.role_rules(&role, write.namespace) else {
+        // The real server names the resource of the request here, not the role's.
+        return Err(Refusal::not_found(GROUP, write.kind.resource(), &role.name));
+    };
+    confirm(write, rbac, rules)
+        .map_err(|message| Refusal::forbidden_because(GROUP, write.kind.resource(), name_of(write.object), &message))
+}
+
+/// That the author holds all of `rules` in the namespace of the write, or what is missing.
+fn confirm(write: Write<'_>, rbac: &Rbac, rules: &[PolicyRule]) -> Result<(), String> {
+    if too_many(rules) {
+        return Err("the rules grant more single rights than can be compared: split the role".to_owned());
+    }
+    let (held, unresolved) = rbac.rules_and_missing_roles(write.user, write.namespace);
+    let missing = missing(&held, rules);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut lines: Vec<String> = compact(missing).iter().map(PolicyRule::compact).collect();
+    lines.sort();
+    lines.dedup();
+    let mut message = format!(
+        "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        quote(&write.user.name),
+        quote_list(&write.user.groups),
+        lines.join("\n")
+    );
+    let errors: Vec<String> = unresolved
+        .iter()
+        .map(|role| format!("{}.{GROUP} {} not found", write.kind.resource(), quote(role)))
+        .collect();
+    match errors.as_slice() {
+        [] => {}
+        [only] => message.push_str(&format!("; resolution errors: [{only}]")),
+        many => message.push_str(&format!("; resolution errors: [[{}]]", many.join(", "))),
+    }
+    Err(message)
+}
+
+fn everything() -> [PolicyRule; 2] {
+    let any = || vec!["*".to_owned()];
+    [
+        PolicyRule {
+            verbs: any(),
+            api_groups: any(),
+            resources: any(),
+            ..PolicyRule::default()
+        },
+        PolicyRule {
+            verbs: any(),
+            non_resource_urls: any(),
+            ..PolicyRule::default()
+        },
+    ]
+}
+
+/// Whether two versions of an object differ in nothing but owners, finalizers and managed fields.
+fn changes_only_gc_fields(old: &Value, new: &Value) -> bool {
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+            for field in ["ownerReferences", "finalizers", "managedFields", "resourceVersion"] {
+                metadata.remove(field);
+            }
+        }
+        object
+    };
+    rest(old) == rest(new)
+}
+
+fn name_of(object: &Value) -> &str {
+    object
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}

@@ -1,0 +1,479 @@
+//! Owns the index over Roles, ClusterRoles and their bindings, and its answer to a request. Fed object by object, in
+//! memory, sorted: the same objects always give the same reason. Refuses what no rule allows.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tenure_checkpoint::checkpoint;
+
+use super::rules::PolicyRule;
+use super::{Attributes, Authorizer, Decision, quote};
+use crate::identity::{MASTERS, UserInfo, service_account_user_name};
+
+/// The kinds that RBAC is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RbacKind {
+    /// Rules for the whole cluster, or to be bound in namespaces.
+    ClusterRole,
+    /// Who has a ClusterRole everywhere.
+    ClusterRoleBinding,
+    /// Rules for one namespace.
+    Role,
+    /// Who has a Role or ClusterRole in one namespace.
+    RoleBinding,
+}
+
+impl RbacKind {
+    /// The kind served as `resource` of `rbac.authorization.k8s.io`.
+    #[must_use]
+    pub fn of_resource(resource: &str) -> Option<Self> {
+        match resource {
+            "clusterroles" => Some(Self::ClusterRole),
+            "clusterrolebindings" => Some(Self::ClusterRoleBinding),
+            "roles" => Some(Self::Role),
+            "rolebindings" => Some(Self::RoleBinding),
+            _ => None,
+        }
+    }
+
+    /// The plural resource.
+    #[must_use]
+    pub fn resource(self) -> &'static str {
+        match self {
+            Self::ClusterRole => "clusterroles",
+            Self::ClusterRoleBinding => "clusterrolebindings",
+            Self::Role => "roles",
+            Self::RoleBinding => "rolebindings",
+        }
+    }
+}
+
+/// The role that a binding refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RoleRef {
+    pub(super) kind: String,
+    pub(super) group: String,
+    pub(super) name: String,
+}
+
+impl RoleRef {
+    pub(super) fn of_binding(binding: &Value) -> Self {
+        let text = |key: &str| {
+            binding
+                .pointer("/roleRef")
+                .and_then(|reference| reference.get(key))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        Self {
+            kind: text("kind"),
+            group: text("apiGroup"),
+            name: text("name"),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Subject {
+    kind: String,
+    name: String,
+    namespace: String,
+}
+
+impl Subject {
+    fn applies_to(&self, user: &UserInfo, scope: &str) -> bool {
+        match self.kind.as_str() {
+            "User" => user.name == self.name,
+            "Group" => user.in_group(&self.name),
+            "ServiceAccount" => self.user_name(scope).is_some_and(|name| name == user.name),
+            _ => false,
+        }
+    }
+
+    fn home<'a>(&'a self, scope: &'a str) -> &'a str {
+        if self.namespace.is_empty() {
+            scope
+        } else {
+            &self.namespace
+        }
+    }
+
+    fn user_name(&self, scope: &str) -> Option<String> {
+        let home = self.home(scope);
+        (!home.is_empty()).then(|| service_account_user_name(home, &self.name))
+    }
+
+    fn describe(&self, scope: &str) -> String {
+        if self.kind == "ServiceAccount" {
+            format!(
+                "{} {}",
+                self.kind,
+                quote(&format!("{}/{}", self.name, self.home(scope)))
+            )
+        } else {
+            format!("{} {}", self.kind, quote(&self.name))
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Binding {
+    role: RoleRef,
+    subjects: Vec<Subject>,
+}
+
+/// The bindings of one namespace, or of the cluster, found by whom they name.
+#[derive(Debug, Default, Clone)]
+struct Bindings {
+    by_name: BTreeMap<String, Binding>,
+    by_user: HashMap<String, BTreeSet<String>>,
+    by_group: HashMap<String, BTreeSet<String>>,
+}
+
+impl Bindings {
+    fn insert(&mut self, scope: &str, name: &str, binding: Binding) {
+        self.remove(scope, name);
+        for subject in &binding.subjects {
+            match subject.kind.as_str() {
+                "User" => self.by_user.entry(subject.name.clone()).or_default(),
+                "Group" => self.by_group.entry(subject.name.clone()).or_default(),
+                "ServiceAccount" => match subject.user_name(scope) {
+                    Some(user) => self.by_user.entry(user).or_default(),
+                    None => continue,
+                },
+                _ => continue,
+            }
+            .insert(name.to_owned());
+        }
+        self.by_name.insert(name.to_owned(), binding);
+    }
+
+    fn remove(&mut self, scope: &str, name: &str) {
+        let Some(binding) = self.by_name.remove(name) else {
+            return;
+        };
+        for subject in &binding.subjects {
+            let (index, key) = match subject.kind.as_str() {
+                "Group" => (&mut self.by_group, Some(subject.name.clone())),
+                "ServiceAccount" => (&mut self.by_user, subject.user_name(scope)),
+                _ => (&mut self.by_user, Some(subject.name.clone())),
+            };
+            let Some(key) = key else { continue };
+            if let Some(names) = index.get_mut(&key) {
+                names.remove(name);
+                if names.is_empty() {
+                    index.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// The bindings that name the user or one of its groups; one may come several times.
+    fn naming<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = &'a str> {
+        let groups = user.groups.iter().filter_map(|group| self.by_group.get(group));
+        let by_user = self.by_user.get(&user.name).into_iter();
+        by_user.chain(groups).flatten().map(String::as_str)
+    }
+
+    /// The same, each once and sorted.
+    fn of<'a>(&'a self, user: &'a UserInfo) -> BTreeSet<&'a str> {
+        self.naming(user).collect()
+    }
+}
+
+/// Where a rule comes from: a binding, and the subject of it that applies.
+struct Source<'a> {
+    name: &'a str,
+    scope: &'a str,
+    binding: &'a Binding,
+    subject: &'a Subject,
+}
+
+impl Source<'_> {
+    fn describe(&self) -> String {
+        let role = format!("{} {}", self.binding.role.kind, quote(&self.binding.role.name));
+        let subject = self.subject.describe(self.scope);
+        if self.scope.is_empty() {
+            format!("ClusterRoleBinding {} of {role} to {subject}", quote(self.name))
+        } else {
+            let name = quote(&format!("{}/{}", self.name, self.scope));
+            format!("RoleBinding {name} of {role} to {subject}")
+        }
+    }
+}
+
+/// The rules of one role.
+#[derive(Debug)]
+struct RoleRules {
+    list: Vec<PolicyRule>,
+    /// How many strings they consist of: what looking through them takes.
+    strings: usize,
+}
+
+impl RoleRules {
+    fn of_role(role: &Value) -> Arc<Self> {
+        let list = PolicyRule::of_role(role);
+        let strings = list.iter().map(PolicyRule::strings).sum();
+        Arc::new(Self { list, strings })
+    }
+}
+
+type Rules = Arc<RoleRules>;
+
+/// All roles and bindings of a cluster. A copy shares all that is not changed later.
+#[derive(Debug, Default, Clone)]
+pub struct Rbac {
+    cluster_roles: imbl::HashMap<String, Rules>,
+    roles: imbl::HashMap<String, Arc<HashMap<String, Rules>>>,
+    cluster_bindings: Arc<Bindings>,
+    bindings: imbl::HashMap<String, Arc<Bindings>>,
+}
+
+impl Rbac {
+    /// Takes in a new or changed object.
+    pub fn apply(&mut self, kind: RbacKind, object: &Value) {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let name = text("/metadata/name");
+        let namespace = text("/metadata/namespace");
+        match kind {
+            RbacKind::ClusterRole => {
+                let rules = RoleRules::of_role(object);
+                self.cluster_roles.insert(name.to_owned(), rules);
+            }
+            RbacKind::Role => {
+                let roles = self.roles.entry(namespace.to_owned()).or_default();
+                Arc::make_mut(roles).insert(name.to_owned(), RoleRules::of_role(object));
+            }
+            RbacKind::ClusterRoleBinding => {
+                Arc::make_mut(&mut self.cluster_bindings).insert("", name, binding_of(object));
+            }
+            RbacKind::RoleBinding => {
+                let bindings = self.bindings.entry(namespace.to_owned()).or_default();
+                Arc::make_mut(bindings).insert(namespace, name, binding_of(object));
+            }
+        }
+    }
+
+    /// Forgets an object; `namespace` is empty for the kinds of the cluster.
+    pub fn remove(&mut self, kind: RbacKind, namespace: &str, name: &str) {
+        match kind {
+            RbacKind::ClusterRole => {
+                self.cluster_roles.remove(name);
+            }
+            RbacKind::Role => {
+                if let Some(roles) = self.roles.get_mut(namespace) {
+                    let roles = Arc::make_mut(roles);
+                    roles.remove(name);
+                    if roles.is_empty() {
+                        self.roles.remove(namespace);
+                    }
+                }
+            }
+            RbacKind::ClusterRoleBinding => Arc::make_mut(&mut self.cluster_bindings).remove("", name),
+            RbacKind::RoleBinding => {
+                if let Some(bindings) = self.bindings.get_mut(namespace) {
+                    let bindings = Arc::make_mut(bindings);
+                    bindings.remove(namespace, name);
+                    if bindings.by_name.is_empty() {
+                        self.bindings.remove(namespace);
+                    }
+                }
+            }
+        }
+    }
+
+    /// All rules that hold for `user` in `namespace` (empty: in the cluster), with what could not be resolved.
+    #[must_use]
+    pub fn rules_for(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
+        let mut rules = Vec::new();
+        let mut errors = Distinct::default();
+        let _ = self.visit(user, namespace, |found| {
+            match found {
+                Ok((_, rule)) => rules.push(rule.clone()),
+                Err(role) => errors.push(role_not_found(role)),
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        (rules, errors.list)
+    }
+
+    /// As [`Self::rules_for`], with the names of the roles that bindings miss.
+    pub(super) fn rules_and_missing_roles(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
+        let mut rules = Vec::new();
+        let mut missing = Distinct::default();
+        let _ = self.visit(user, namespace, |found| {
+            match found {
+                Ok((_, rule)) => rules.push(rule.clone()),
+                Err(role) => missing.push(role.name.clone()),
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        (rules, missing.list)
+    }
+
+    /// The rules of the role that a binding in `namespace` (empty: a ClusterRoleBinding) refers to.
+    pub(super) fn role_rules(&self, role: &RoleRef, namespace: &str) -> Option<&[PolicyRule]> {
+        self.rules_of(role, namespace).map(|rules| rules.list.as_slice())
+    }
+
+    fn rules_of(&self, role: &RoleRef, namespace: &str) -> Option<&Rules> {
+        match role.kind.as_str() {
+            "ClusterRole" => self.cluster_roles.get(&role.name),
+            "Role" => self.roles.get(namespace).and_then(|roles| roles.get(&role.name)),
+            _ => None,
+        }
+    }
+
+    /// The bindings that count in `namespace` (empty: in the cluster), with where they are.
+    fn bindings_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a str, &'a Bindings)> {
+        let local = (!namespace.is_empty())
+            .then(|| self.bindings.get(namespace))
+            .flatten()
+            .map(|bindings| (namespace, bindings));
+        std::iter::once(("", &self.cluster_bindings))
+            .chain(local)
+            .map(|(scope, bindings)| (scope, bindings.as_ref()))
+    }
+
+    /// Whether more than `limit` bindings, subjects and strings of rules are to be looked through for a request of `user` in
+    /// `namespace`. Whoever may write roles decides that. Itself it looks at no more than as many bindings.
+    #[must_use]
+    pub fn outweighs(&self, user: &UserInfo, namespace: &str, limit: usize) -> bool {
+        let mut weight = 0_usize;
+        for (scope, bindings) in self.bindings_in(namespace) {
+            for name in bindings.naming(user) {
+                let binding = bindings.by_name.get(name);
+                let subjects = binding.map_or(0, |binding| binding.subjects.len());
+                let rules = binding.and_then(|binding| self.rules_of(&binding.role, scope));
+                let strings = rules.map_or(0, |rules| rules.strings);
+                weight = weight.saturating_add(1 + subjects).saturating_add(strings);
+                if weight > limit {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Shows `visitor` every rule that holds for `user`, and every role that a binding of the user's misses.
+    fn visit<'a, B>(
+        &'a self,
+        user: &'a UserInfo,
+        namespace: &'a str,
+        mut visitor: impl FnMut(Result<(&Source<'a>, &'a PolicyRule), &'a RoleRef>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        for (scope, bindings) in self.bindings_in(namespace) {
+            for name in bindings.of(user) {
+                checkpoint();
+                let Some((name, binding)) = bindings.by_name.get_key_value(name) else {
+                    continue;
+                };
+                let Some(subject) = binding.subjects.iter().find(|subject| subject.applies_to(user, scope)) else {
+                    continue;
+                };
+                let Some(rules) = self.role_rules(&binding.role, scope) else {
+                    visitor(Err(&binding.role))?;
+                    continue;
+                };
+                let source = Source {
+                    name,
+                    scope,
+                    binding,
+                    subject,
+                };
+                for rule in rules {
+                    visitor(Ok((&source, rule)))?;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Authorizer for Rbac {
+    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
+        if user.in_group(MASTERS) {
+            return Decision {
+                allowed: true,
+                reason: String::new(),
+            };
+        }
+        let combined = attributes.combined_resource();
+        let namespace = if attributes.path.is_some() {
+            ""
+        } else {
+            attributes.namespace.as_str()
+        };
+        let mut errors = Distinct::default();
+        let found = self.visit(user, namespace, |found| match found {
+            Ok((source, rule)) if rule.allows(attributes, &combined) => ControlFlow::Break(source.describe()),
+            Ok(_) => ControlFlow::Continue(()),
+            Err(role) => {
+                errors.push(role_not_found(role));
+                ControlFlow::Continue(())
+            }
+        });
+        match found {
+            ControlFlow::Break(source) => Decision {
+                allowed: true,
+                reason: format!("RBAC: allowed by {source}"),
+            },
+            ControlFlow::Continue(()) => Decision {
+                allowed: false,
+                reason: match errors.list.as_slice() {
+                    [] => String::new(),
+                    [only] => format!("RBAC: {only}"),
+                    many => format!("RBAC: [{}]", many.join(", ")),
+                },
+            },
+        }
+    }
+}
+
+/// Several bindings may miss the same role: it is named once, where it was first missed.
+#[derive(Default)]
+struct Distinct {
+    list: Vec<String>,
+    seen: HashSet<String>,
+}
+
+impl Distinct {
+    fn push(&mut self, item: String) {
+        if self.seen.insert(item.clone()) {
+            self.list.push(item);
+        }
+    }
+}
+
+/// How the real server's authorizer reports a role that a binding refers to and that is not there.
+fn role_not_found(role: &RoleRef) -> String {
+    format!(
+        "{}.rbac.authorization.k8s.io {} not found",
+        role.kind.to_lowercase(),
+        quote(&role.name)
+    )
+}
+
+fn binding_of(object: &Value) -> Binding {
+    let subjects = object
+        .get("subjects")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(|subject| {
+            let text = |key: &str| subject.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            Subject {
+                kind: text("kind"),
+                name: text("name"),
+                namespace: text("namespace"),
+            }
+        })
+        .collect();
+    Binding {
+        role: RoleRef::of_binding(object),
+        subjects,
+    }
+}

@@ -1,9 +1,0 @@
-//! The gate of every request: who it is, as whom it acts, and whether that one may do it; and the review APIs that
-//! answer such questions for others.
-
-mod gate;
-mod reviews;
-mod rights;
-
-pub(crate) use gate::{Gate, Peer, attributes};
-pub(crate) use rights::Rights;

@@ -1,0 +1,158 @@
+//! Authentication, then impersonation, then authorization, in this order, for every request without exception.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use rustls_pki_types::CertificateDer;
+use tenure_access::authorization::{Attributes, Authorizer, Refusal};
+use tenure_access::identity::UserInfo;
+use tenure_access::impersonation::{ImpersonationRequest, Impersonator};
+
+use super::Rights;
+use crate::audit::Trail;
+use crate::authentication::Authenticator;
+use crate::http::{ApiError, RequestInfo};
+use crate::registry::Registry;
+
+/// Who is at the other end of a connection, before any header is read.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Peer {
+    /// Somebody in the network, or in this process without a certificate.
+    #[default]
+    Anonymous,
+    /// Somebody with client certificates, leaf first.
+    Certificates(Arc<Vec<CertificateDer<'static>>>),
+    /// This process' own admin, who holds what the admin's client certificate would prove.
+    Admin,
+}
+
+/// Roles and bindings of so many strings are looked through in microseconds.
+const SMALL_ROLES: usize = 4096;
+
+/// Decides which requests come in.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    authenticator: Authenticator,
+    impersonator: Impersonator,
+    rights: Arc<Rights>,
+}
+
+impl Gate {
+    pub(crate) fn new(authenticator: Authenticator, rights: Arc<Rights>) -> Self {
+        Self {
+            authenticator,
+            impersonator: Impersonator::default(),
+            rights,
+        }
+    }
+
+    pub(crate) fn authenticator(&self) -> &Authenticator {
+        &self.authenticator
+    }
+
+    pub(crate) fn rights(&self) -> &Rights {
+        &self.rights
+    }
+
+    /// Who the caller is, before impersonation.
+    pub(crate) fn authenticate(
+        &self,
+        registry: &Registry,
+        peer: &Peer,
+        headers: &HeaderMap,
+        path: &str,
+    ) -> Result<UserInfo, ApiError> {
+        let certificates: &[CertificateDer<'_>] = match peer {
+            Peer::Anonymous => &[],
+            Peer::Certificates(chain) => chain,
+            Peer::Admin => return Ok(admin()),
+        };
+        match self
+            .authenticator
+            .authenticate(certificates, headers, path, &registry.view(), registry.now())
+        {
+            Ok(authenticated) => Ok(authenticated.user),
+            Err(reason) => {
+                tracing::debug!(%reason, path, "a request was refused: unauthorized");
+                Err(ApiError::unauthorized())
+            }
+        }
+    }
+
+    /// Whether it may take long to find out who a request acts as, and whether that one may do what it asks for: if its roles are
+    /// large, which whoever may write roles decides.
+    pub(crate) fn is_long_to_admit(&self, caller: &UserInfo, headers: &HeaderMap, attributes: &Attributes) -> bool {
+        let acting = ImpersonationRequest::from_headers(headers).ok().flatten();
+        let acting = acting.map(|request| request.likely_user());
+        self.rights.with(|rbac| {
+            let outweighs = |user: &UserInfo| rbac.outweighs(user, &attributes.namespace, SMALL_ROLES);
+            outweighs(caller) || acting.as_ref().is_some_and(outweighs)
+        })
+    }
+
+    /// Who the request acts as, if that one may do what it asks for.
+    pub(crate) fn admit(
+        &self,
+        caller: UserInfo,
+        headers: &HeaderMap,
+        attributes: &Attributes,
+        trail: &Trail,
+    ) -> Result<UserInfo, ApiError> {
+        let user = match self
+            .impersonator
+            .impersonate(&caller, attributes, headers, &*self.rights)
+            .map_err(ApiError::from)?
+        {
+            Some(acting) => {
+                trail.impersonated(&acting.user, &acting.constraint);
+                acting.user
+            }
+            None => caller,
+        };
+        let decision = self.rights.authorize(&user, attributes);
+        trail.decided(&decision);
+        if decision.allowed {
+            return Ok(user);
+        }
+        Err(Refusal::forbidden(&user, attributes, &decision.reason).into())
+    }
+}
+
+/// The admin as its client certificate names it.
+fn admin() -> UserInfo {
+    let mut user = UserInfo {
+        name: "kubernetes-admin".to_owned(),
+        ..UserInfo::default()
+    };
+    user.ensure_group(tenure_access::identity::MASTERS);
+    user.ensure_group(tenure_access::identity::AUTHENTICATED);
+    user
+}
+
+/// What a request asks for, as authorizers see it.
+pub(crate) fn attributes(info: &RequestInfo) -> Attributes {
+    if !info.is_resource {
+        return Attributes::path(&info.verb, &info.path);
+    }
+    Attributes {
+        verb: info.verb.clone(),
+        group: info.group.clone(),
+        version: info.version.clone(),
+        resource: info.resource.clone(),
+        subresource: info.subresource.clone().unwrap_or_default(),
+        namespace: info.namespace.clone().unwrap_or_default(),
+        name: info.name.clone().unwrap_or_default(),
+        path: None,
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            code: refusal.code,
+            reason: refusal.reason.into(),
+            message: refusal.message,
+            details: refusal.details.unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The RBAC index over the store, never behind it: it catches up whenever it is asked.
+//!
+//! Nobody is asked under its lock: how long an answer takes depends on the roles that a tenant wrote, and everybody passes here.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use tenure_access::authorization::{Attributes, Authorizer, Decision, Rbac, RbacKind};
+use tenure_access::identity::UserInfo;
+use tenure_store::{Event, EventKind, Store};
+
+use crate::registry::decode_stored;
+
+const PREFIX: &str = "/rbac.authorization.k8s.io/";
+
+/// Roles and bindings as of the store's present revision.
+#[derive(Debug)]
+pub(crate) struct Rights {
+    store: Store,
+    index: RwLock<Arc<Index>>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Index {
+    revision: u64,
+    rbac: Rbac,
+}
+
+impl Rights {
+    pub(crate) fn new(store: Store) -> Self {
+        Self {
+            store,
+            index: RwLock::default(),
+        }
+    }
+
+    /// Calls `ask` with an index that contains every acknowledged write.
+    pub(crate) fn with<T>(&self, ask: impl FnOnce(&Rbac) -> T) -> T {
+        let revision = self.store.revision();
+        let present = self.index.read().clone();
+        if present.revision >= revision {
+            return ask(&present.rbac);
+        }
+        // Who still asks of it keeps it, and what changes is made anew.
+        drop(present);
+        let present = {
+            let mut index = self.index.write();
+            if index.revision < revision {
+                Arc::make_mut(&mut index).catch_up(&self.store);
+            }
+            index.clone()
+        };
+        ask(&present.rbac)
+    }
+}
+
+impl Index {
+    fn catch_up(&mut self, store: &Store) {
+        if self.revision > 0
+            && let Ok((position, events)) = store.events_after(PREFIX, self.revision, usize::MAX)
+        {
+            for event in events {
+                self.take(&event);
+            }
+            self.revision = position;
+            return;
+        }
+        let snapshot = store.snapshot();
+        self.rbac = Rbac::default();
+        for (key, entry) in snapshot.range(PREFIX, None) {
+            if let (Some((kind, _, _)), Ok(object)) = (parse(key), decode_stored(entry)) {
+                self.rbac.apply(kind, &object);
+            }
+        }
+        self.revision = snapshot.revision();
+    }
+
+    fn take(&mut self, event: &Event) {
+        let Some((kind, namespace, name)) = parse(&event.key) else {
+            return;
+        };
+        match event.kind {
+            EventKind::Put => {
+                if let Ok(object) = decode_stored(&event.entry) {
+                    self.rbac.apply(kind, &object);
+                }
+            }
+            EventKind::Delete => self.rbac.remove(kind, namespace, name),
+        }
+    }
+}
+
+/// Kind, namespace and name in a key of the store.
+fn parse(key: &str) -> Option<(RbacKind, &str, &str)> {
+    let mut parts = key.strip_prefix(PREFIX)?.split('/');
+    let kind = RbacKind::of_resource(parts.next()?)?;
+    match (parts.next(), parts.next()) {
+        (Some(namespace), Some(name)) => Some((kind, namespace, name)),
+        (Some(name), None) => Some((kind, "", name)),
+        _ => None,
+    }
+}
+
+impl Authorizer for Rights {
+    fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
+        self.with(|rbac| rbac.authorize(user, attributes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+    use tenure_store::{Change, Expect, Limits, Payload, Write};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_asks_for_long_holds_up_nobody() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::open(directory.path(), Limits::default()).expect("a store");
+        let rights = Arc::new(Rights::new(store.clone()));
+        let (began, asks) = tokio::sync::oneshot::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let long = tokio::task::spawn_blocking({
+            let rights = rights.clone();
+            move || {
+                rights.with(|_| {
+                    began.send(()).expect("somebody listens");
+                    released.recv().expect("somebody lets go");
+                });
+            }
+        });
+        asks.await.expect("it asks");
+        // Somebody writes a role meanwhile, so that the next has to bring the index up to date.
+        let role = json!({"metadata": {"name": "a", "namespace": "n"}, "rules": [{"verbs": ["get"]}]});
+        let written = store
+            .write(Write {
+                key: "/rbac.authorization.k8s.io/roles/n/a".into(),
+                expect: Expect::Absent,
+                change: Change::Put(Payload::plain(role.to_string())),
+                frees: false,
+            })
+            .await;
+        assert!(written.is_ok());
+        let asking = tokio::task::spawn_blocking(move || rights.with(|_| ()));
+        // Only a wait for ever is one: the one who asks for long ends after this.
+        let answered = tokio::time::timeout(Duration::from_secs(60), asking).await;
+        release.send(()).expect("it waits");
+        long.await.expect("it ended");
+        assert!(answered.is_ok_and(|asked| asked.is_ok()));
+    }
+}

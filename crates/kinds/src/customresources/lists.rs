@@ -1,0 +1,90 @@
+//! Lists that are sets or maps: items told apart, duplicates refused, old items found again.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+use tenure_checkpoint::checkpoint;
+
+use super::structural::{Additional, ListType, Node};
+use super::values::{at_item, child};
+use crate::schema::FieldError;
+
+/// Complains about duplicates in sets and maps, at any depth.
+pub(super) fn check(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                if let Some(property) = node.properties.get(name) {
+                    check(property, value, &child(path, name), errors);
+                } else if let Some(Additional::Schema(inner)) = &node.additional {
+                    check(inner, value, &child(path, name), errors);
+                }
+            }
+        }
+        Value::Array(items) => {
+            duplicates(node, items, path, errors);
+            if let Some(inner) = &node.items {
+                for (index, item) in items.iter().enumerate() {
+                    check(inner, item, &at_item(path, index), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn duplicates(node: &Node, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    let map = node.list_type == Some(ListType::Map);
+    if !map && node.list_type != Some(ListType::Set) {
+        return;
+    }
+    let mut seen: HashSet<Value> = HashSet::new();
+    for (index, item) in items.iter().enumerate() {
+        checkpoint();
+        let identity = match item {
+            Value::Object(_) if map => key(node, item),
+            _ if map => {
+                let detail = "must be an object for an array of list-type map";
+                errors.push(FieldError::invalid(at_item(path, index), item.clone(), detail));
+                continue;
+            }
+            _ => item.clone(),
+        };
+        if let Some(twice) = seen.replace(identity) {
+            errors.push(FieldError::duplicate(at_item(path, index), twice));
+        }
+    }
+}
+
+fn key(node: &Node, item: &Value) -> Value {
+    let keys: Map<String, Value> = node
+        .list_keys
+        .iter()
+        .filter_map(|name| Some((name.clone(), item.get(name)?.clone())))
+        .collect();
+    Value::Object(keys)
+}
+
+/// The items of an old list by their keys, if they have some; of several with the same, the first.
+pub(super) struct Correlated<'a>(HashMap<Value, &'a Value>);
+
+impl<'a> Correlated<'a> {
+    pub(super) fn of(node: &Node, old: Option<&'a Value>) -> Self {
+        let mut by_key = HashMap::new();
+        if node.list_type == Some(ListType::Map) {
+            for item in old.and_then(Value::as_array).into_iter().flatten() {
+                checkpoint();
+                by_key.entry(key(node, item)).or_insert(item);
+            }
+        }
+        Self(by_key)
+    }
+
+    /// The old item with the same keys.
+    pub(super) fn find(&self, node: &Node, item: &Value) -> Option<&'a Value> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&key(node, item)).copied()
+    }
+}

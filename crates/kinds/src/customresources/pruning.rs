@@ -1,0 +1,86 @@
+//! Dropping what a structural schema does not know, and naming it for strict decoding.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+use tenure_checkpoint::checkpoint;
+
+use super::structural::{Additional, Node};
+use super::values::{at_item, child};
+use crate::schema::BuiltinSchemas;
+use crate::schema::strict::Faults;
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// Prunes an object's fields except for its own type and metadata; names what went.
+pub(super) fn prune_object(root: &Node, object: &mut Map<String, Value>, unknown: &mut Vec<String>) {
+    let kept: Vec<(String, Value)> = ["apiVersion", "kind", "metadata"]
+        .iter()
+        .filter_map(|field| object.remove_entry(*field))
+        .collect();
+    let (mut first, mut later) = (Faults::default(), Faults::default());
+    fields(root, object, "", &mut first, &mut later);
+    // What embedded objects' metadata does not have is told last.
+    unknown.append(&mut first.texts);
+    unknown.append(&mut later.texts);
+    object.extend(kept);
+}
+
+fn fields(node: &Node, object: &mut Map<String, Value>, path: &str, unknown: &mut Faults, later: &mut Faults) {
+    let mut dropped = HashSet::new();
+    for (name, value) in object.iter_mut() {
+        checkpoint();
+        let at = child(path, name);
+        if let Some(property) = node.properties.get(name) {
+            prune(property, value, &at, unknown, later);
+        } else if let Some(Additional::Schema(inner)) = &node.additional {
+            prune(inner, value, &at, unknown, later);
+        } else if node.additional.is_none() && !node.preserve {
+            unknown.add(|| format!("unknown field \"{at}\""));
+            dropped.insert(name.clone());
+        }
+    }
+    object.retain(|name, _| !dropped.contains(name));
+}
+
+fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Faults, later: &mut Faults) {
+    match value {
+        Value::Object(object) if node.embedded => {
+            let kept: Vec<(String, Value)> = ["apiVersion", "kind", "metadata"]
+                .iter()
+                .filter_map(|field| object.remove_entry(*field))
+                .collect();
+            fields(node, object, path, unknown, later);
+            for (name, mut value) in kept {
+                if name == "metadata" {
+                    embedded_metadata(&mut value, &child(path, "metadata"), later);
+                }
+                object.insert(name, value);
+            }
+        }
+        Value::Object(object) => fields(node, object, path, unknown, later),
+        Value::Array(items) => {
+            if let Some(inner) = &node.items {
+                for (index, item) in items.iter_mut().enumerate() {
+                    checkpoint();
+                    prune(inner, item, &at_item(path, index), unknown, later);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// An embedded object's metadata keeps what metadata has.
+fn embedded_metadata(value: &mut Value, path: &str, unknown: &mut Faults) {
+    let (Value::Object(metadata), Some(known)) = (value, BuiltinSchemas::shared().definition(OBJECT_META)) else {
+        return;
+    };
+    metadata.retain(|name, _| {
+        let found = known.fields.contains_key(name.as_str());
+        if !found {
+            unknown.add(|| format!("unknown field \"{}\"", child(path, name)));
+        }
+        found
+    });
+}

@@ -1,0 +1,498 @@
+//! `x-kubernetes-validations` at work: the rules of a schema, compiled once, evaluated on objects.
+//!
+//! Owns which rules apply where, what `oldSelf` is, what an object's rules may cost together, and the words of
+//! complaints. What rules a definition may have at all is [`super::rule_checks`]'s.
+
+use std::collections::{BTreeMap, HashMap};
+
+use kubernetes_cel::{EXPRESSION_BUDGET, Environment, Failure, OBJECT_BUDGET, Program, Shape, Type, Value as CelValue};
+use serde_json::{Map, Value};
+use tenure_checkpoint::checkpoint;
+
+use super::{field_paths, text};
+use crate::schema::{FieldError, FieldErrorKind, Shown, shortened};
+
+/// The name of the type of `self`; types below it are named after it.
+const SELF_TYPE: &str = "selfType";
+
+/// A message that a rule computes may not be longer.
+const LONGEST_MESSAGE: usize = 5 * 1024;
+
+/// A rule with its expressions compiled.
+#[derive(Debug)]
+pub(super) struct Rule {
+    /// The expression, or why there is none.
+    pub(super) program: Result<Program, String>,
+    /// The expression of its message, or why there is none.
+    pub(super) message_program: Option<Result<Program, String>>,
+    expression: String,
+    message: String,
+    reason: Option<String>,
+    field_path: Option<String>,
+    optional_old: bool,
+}
+
+impl Rule {
+    pub(super) fn uses_old(&self) -> bool {
+        self.program.as_ref().is_ok_and(|program| program.refers_to("oldSelf"))
+    }
+
+    /// What complaints call the rule.
+    fn shown(&self) -> &str {
+        if self.message.is_empty() {
+            self.expression.trim()
+        } else {
+            self.message.trim()
+        }
+    }
+}
+
+/// A schema as its rules see it: the root of a resource, an embedded one, or anything else.
+pub(super) fn shape_of(schema: &Value, root: bool) -> Shape {
+    if root {
+        Shape::of_resource(schema, SELF_TYPE)
+    } else {
+        Shape::of_schema(schema, SELF_TYPE)
+    }
+}
+
+/// Compiles the rules of `validation` for values of `schema`; rules without text are left out.
+pub(super) fn compile(validation: &Value, schema: &Value, shape: &Shape) -> Vec<Rule> {
+    let rules = validation
+        .get("x-kubernetes-validations")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let Some(own) = shape.declared_type().filter(|_| !rules.is_empty()) else {
+        return Vec::new();
+    };
+    let declared = shape.declare(Environment::new()).with_variable("self", own.clone());
+    let plain = declared.clone().with_variable("oldSelf", own.clone());
+    let optional = declared.with_variable("oldSelf", Type::optional(own.clone()));
+    rules
+        .iter()
+        .map(|rule| {
+            let optional_old = rule.get("optionalOldSelf") == Some(&Value::Bool(true));
+            let environment = if optional_old { &optional } else { &plain };
+            let program = expression(environment, text(rule, "rule"), &Type::Bool, "");
+            let message = text(rule, "messageExpression");
+            let message_program = (!message.is_empty() && program.is_ok())
+                .then(|| expression(environment, message, &Type::String, "messageExpression "));
+            let path = text(rule, "fieldPath");
+            Rule {
+                program,
+                message_program,
+                expression: text(rule, "rule").to_owned(),
+                message: text(rule, "message").to_owned(),
+                reason: rule.get("reason").and_then(Value::as_str).map(str::to_owned),
+                field_path: field_paths::normalized(path, schema),
+                optional_old,
+            }
+        })
+        .collect()
+}
+
+fn expression(environment: &Environment, source: &str, wanted: &Type, what: &str) -> Result<Program, String> {
+    let program = environment
+        .compile(source)
+        .map_err(|problem| format!("{what}compilation failed: {problem}"))?;
+    if program.output_type() != wanted {
+        return Err(if what.is_empty() {
+            format!("cel expression must evaluate to a {wanted}")
+        } else {
+            format!("{what}must evaluate to a {wanted}")
+        });
+    }
+    if let Some(problem) = program.instantiation_failure() {
+        let what = if what.is_empty() { "program " } else { what };
+        return Err(format!("{what}instantiation failed: {problem}"));
+    }
+    Ok(program)
+}
+
+/// The rules of a schema and of those below it.
+#[derive(Debug)]
+pub(super) struct Rules {
+    shape: Shape,
+    kind: String,
+    rules: Vec<Rule>,
+    items: Option<Box<Rules>>,
+    properties: BTreeMap<String, Rules>,
+    additional: Option<Box<Rules>>,
+    all_of: Vec<Rules>,
+    /// The keys of a list whose items have counterparts in an older one.
+    list_keys: Option<Vec<String>>,
+    is_set: bool,
+}
+
+/// What a value was before, as far as that can be told, and whether it is the same.
+#[derive(Clone, Copy, Default)]
+struct Before<'a> {
+    /// The value and its counterpart.
+    own: Option<(&'a Value, Option<&'a Value>)>,
+    parent: Option<(&'a Value, Option<&'a Value>)>,
+}
+
+impl Rules {
+    /// The rules of a resource's schema; `None` if it has none.
+    pub(super) fn parse(schema: &Value) -> Option<Self> {
+        has_rules(schema).then(|| Self::build(schema, schema, true))?
+    }
+
+    fn build(validation: &Value, schema: &Value, root: bool) -> Option<Self> {
+        let root = root || schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
+        let shape = shape_of(schema, root);
+        let rules = compile(validation, schema, &shape);
+        let inner = |field: &str| {
+            let validation = validation.get(field).filter(|inner| inner.is_object())?;
+            let schema = schema.get(field).filter(|inner| inner.is_object())?;
+            Self::build(validation, schema, false).map(Box::new)
+        };
+        let nothing = Map::new();
+        let properties = |of: &'_ Value| of.get("properties").and_then(Value::as_object).cloned();
+        let own = properties(schema).unwrap_or_default();
+        let found = properties(validation)
+            .unwrap_or(nothing)
+            .iter()
+            .filter_map(|(name, validation)| {
+                let schema = own.get(name)?;
+                // What expressions don't see has no rules.
+                shape_of(schema, false).declared_type()?;
+                Some((name.clone(), Self::build(validation, schema, false)?))
+            })
+            .collect::<BTreeMap<String, Self>>();
+        let all_of: Vec<Self> = validation
+            .get("allOf")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(|nested| Self::build(nested, schema, root))
+            .collect();
+        let (items, additional) = (inner("items"), inner("additionalProperties"));
+        if rules.is_empty() && items.is_none() && additional.is_none() && found.is_empty() && all_of.is_empty() {
+            return None;
+        }
+        let keys = || {
+            let keys = schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+            let keys = keys.into_iter().flatten().filter_map(Value::as_str);
+            keys.map(str::to_owned).collect()
+        };
+        let list_type = text(schema, "x-kubernetes-list-type");
+        Some(Self {
+            shape,
+            kind: text(schema, "type").to_owned(),
+            rules,
+            items,
+            properties: found,
+            additional,
+            all_of,
+            list_keys: (list_type == "map").then(keys),
+            is_set: list_type == "set",
+        })
+    }
+
+    /// Evaluates all rules on an object that is about to replace `old`, or to be created.
+    pub(super) fn check(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let before = Before {
+            own: old.map(|old| (value, Some(old))),
+            parent: None,
+        };
+        let mut run = Run {
+            left: Some(OBJECT_BUDGET),
+            errors,
+        };
+        self.check_at(value, old, "", before, &mut run);
+    }
+
+    fn check_at<'a>(
+        &'a self,
+        value: &'a Value,
+        old: Option<&'a Value>,
+        at: &str,
+        before: Before<'a>,
+        run: &mut Run<'_>,
+    ) {
+        if value.is_null() {
+            return;
+        }
+        let old = old.filter(|old| !old.is_null());
+        self.check_own(value, old, at, before, run);
+        for nested in &self.all_of {
+            if run.left.is_none() {
+                return;
+            }
+            let before = Before {
+                own: None,
+                parent: before.parent,
+            };
+            nested.check_at(value, old, at, before, run);
+        }
+        match value {
+            Value::Array(items) => {
+                let Some(rules) = &self.items else { return };
+                let counterparts = self.counterparts(old);
+                for (index, item) in items.iter().enumerate() {
+                    checkpoint();
+                    if run.left.is_none() {
+                        return;
+                    }
+                    let counterpart = self.identity(item).and_then(|keys| counterparts.get(&keys).copied());
+                    let before = before.below(item, counterpart, self.list_keys.is_some());
+                    rules.check_at(item, counterpart, &super::values::at_item(at, index), before, run);
+                }
+            }
+            Value::Object(object) => {
+                for (name, inner) in object {
+                    let (rules, path) = match (self.properties.get(name), &self.additional) {
+                        (Some(rules), _) => (rules, super::values::child(at, name)),
+                        (None, Some(rules)) => (&**rules, format!("{at}[{}]", shortened(name))),
+                        _ => continue,
+                    };
+                    if run.left.is_none() {
+                        return;
+                    }
+                    let counterpart = old.and_then(|old| old.get(name));
+                    let before = before.below(inner, counterpart, true);
+                    rules.check_at(inner, counterpart, &path, before, run);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// By what an item of a list is found in an older one.
+    fn identity<'a>(&self, item: &'a Value) -> Option<Vec<Option<&'a Value>>> {
+        let keys = self.list_keys.as_ref()?;
+        Some(keys.iter().map(|key| item.get(key)).collect())
+    }
+
+    /// The items of an older list by their keys; of several with the same, the first.
+    fn counterparts<'a>(&self, old: Option<&'a Value>) -> HashMap<Vec<Option<&'a Value>>, &'a Value> {
+        let mut found = HashMap::new();
+        for item in old.and_then(Value::as_array).into_iter().flatten() {
+            checkpoint();
+            if let Some(keys) = self.identity(item) {
+                found.entry(keys).or_insert(item);
+            }
+        }
+        found
+    }
+
+    fn check_own(&self, value: &Value, old: Option<&Value>, at: &str, before: Before<'_>, run: &mut Run<'_>) {
+        const SPENT: &str =
+            "validation failed due to running out of cost budget, no further validation rules will be run";
+        let of_kind = |detail: String| FieldError::invalid(shown_path(at), self.kind.as_str(), detail);
+        if self.rules.is_empty() {
+            return;
+        }
+        let view = |value| CelValue::with_shape(value, &self.shape);
+        let own = view(value);
+        let old_view = old.map(view);
+        for rule in &self.rules {
+            let Some(left) = run.left else { return };
+            if left == 0 {
+                run.errors.push(of_kind(SPENT.to_owned()));
+                run.left = None;
+                return;
+            }
+            let program = match &rule.program {
+                Ok(program) => program,
+                Err(problem) => {
+                    run.errors.push(of_kind(format!("rule compile error: {problem}")));
+                    continue;
+                }
+            };
+            if rule.uses_old() && old.is_none() && !rule.optional_old {
+                continue;
+            }
+            let variables = variables(&own, old_view.as_ref(), rule.optional_old);
+            let (result, cost) = evaluate(program, &variables);
+            if cost > left {
+                run.errors.push(of_kind(SPENT.to_owned()));
+                run.left = None;
+                return;
+            }
+            run.left = Some(left - cost);
+            match result {
+                Ok(CelValue::Bool(true)) => {}
+                Ok(_) => {
+                    let variables = self::variables(&own, old_view.as_ref(), false);
+                    let complaint = self.complaint(rule, value, at, &variables, run);
+                    // What was so before is no reason to refuse changes elsewhere.
+                    let tolerated = !rule.uses_old() && before.is_same(self);
+                    run.errors.push(FieldError { tolerated, ..complaint });
+                }
+                Err(failure) => {
+                    let shown = rule.shown();
+                    let message = failure.to_string();
+                    run.errors.push(of_kind(if failure.is_too_costly() {
+                        format!(
+                            "'{message}': no further validation rules will be run due to call cost exceeds limit for rule: {shown}"
+                        )
+                    } else if message.starts_with("no such overload") {
+                        format!(
+                            "'{message}': call arguments did not match a supported operator, function or macro signature for rule: {shown}"
+                        )
+                    } else {
+                        format!("{message} evaluating rule: {shown}")
+                    }));
+                    if failure.is_too_costly() {
+                        run.left = None;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The complaint of a rule that does not hold.
+    fn complaint(
+        &self,
+        rule: &Rule,
+        value: &Value,
+        at: &str,
+        variables: &BTreeMap<String, CelValue<'_>>,
+        run: &mut Run<'_>,
+    ) -> FieldError {
+        let field = match &rule.field_path {
+            Some(path) => super::values::child(at, path),
+            None => shown_path(at),
+        };
+        let mut detail = None;
+        if let Some(Ok(program)) = &rule.message_program {
+            let (result, cost) = evaluate(program, variables);
+            match run.left.and_then(|left| left.checked_sub(cost)) {
+                Some(left) => run.left = Some(left),
+                None => {
+                    run.left = None;
+                    let why = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
+                    return FieldError::invalid(field, self.kind.as_str(), why);
+                }
+            }
+            detail = match result {
+                Ok(CelValue::String(message)) => usable(&message),
+                _ => None,
+            };
+        }
+        let detail = detail.unwrap_or_else(|| {
+            if rule.message.is_empty() {
+                format!("failed rule: {}", rule.shown())
+            } else {
+                rule.shown().to_owned()
+            }
+        });
+        let shown = match self.kind.as_str() {
+            "object" | "array" => Shown::Omitted,
+            _ => Shown::Json(value.clone()),
+        };
+        match rule.reason.as_deref() {
+            Some("FieldValueForbidden") => FieldError::forbidden(field, detail),
+            Some("FieldValueRequired") => FieldError::required(field, detail),
+            Some("FieldValueDuplicate") => FieldError::duplicate(field, shown),
+            _ => FieldError::new(FieldErrorKind::Invalid, field, shown, detail),
+        }
+    }
+
+    /// Whether two values are the same, the order of sets and of lists by keys aside.
+    fn same(&self, left: &Value, right: &Value) -> bool {
+        if left == right {
+            return true;
+        }
+        match (left, right) {
+            (Value::Array(one), Value::Array(other))
+                if one.len() == other.len() && (self.is_set || self.list_keys.is_some()) =>
+            {
+                one.iter().all(|item| other.contains(item))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A message that can be shown: one line, not empty, not too long.
+fn usable(message: &str) -> Option<String> {
+    let message = message.trim();
+    let fine = !message.is_empty() && message.len() <= LONGEST_MESSAGE && !message.contains('\n');
+    fine.then(|| message.to_owned())
+}
+
+impl<'a> Before<'a> {
+    /// What is known one level below.
+    fn below(self, value: &'a Value, counterpart: Option<&'a Value>, correlates: bool) -> Self {
+        if self.own.is_none() {
+            return self;
+        }
+        Self {
+            own: correlates
+                .then_some(counterpart)
+                .flatten()
+                .map(|counterpart| (value, Some(counterpart))),
+            parent: self.own,
+        }
+    }
+
+    fn is_same(self, rules: &Rules) -> bool {
+        self.own
+            .or(self.parent)
+            .is_some_and(|(value, old)| old.is_some_and(|old| rules.same(value, old)))
+    }
+}
+
+/// One check of an object.
+struct Run<'e> {
+    /// What may still be spent; nothing once it ran out.
+    left: Option<u64>,
+    errors: &'e mut Vec<FieldError>,
+}
+
+/// The variables, or why there are none.
+type Variables<'a> = BTreeMap<String, CelValue<'a>>;
+
+fn variables<'a>(
+    own: &Result<CelValue<'a>, Failure>,
+    old: Option<&Result<CelValue<'a>, Failure>>,
+    optional: bool,
+) -> Variables<'a> {
+    let mut variables = Variables::new();
+    if let Ok(own) = own {
+        variables.insert("self".to_owned(), own.clone());
+    }
+    let old = old.and_then(|old| old.as_ref().ok()).cloned();
+    if optional {
+        variables.insert("oldSelf".to_owned(), CelValue::optional(old));
+    } else if let Some(old) = old {
+        variables.insert("oldSelf".to_owned(), old);
+    }
+    variables
+}
+
+fn evaluate<'a>(program: &Program, variables: &Variables<'a>) -> (Result<CelValue<'a>, Failure>, u64) {
+    let evaluation = program.evaluate(variables, EXPRESSION_BUDGET);
+    (evaluation.result, evaluation.cost)
+}
+
+/// The real server has no path for the object itself.
+fn shown_path(at: &str) -> String {
+    if at.is_empty() {
+        "<nil>".to_owned()
+    } else {
+        at.to_owned()
+    }
+}
+
+/// Whether a schema or one below it has rules; `allOf` alone does not count.
+fn has_rules(schema: &Value) -> bool {
+    let own = schema
+        .get("x-kubernetes-validations")
+        .and_then(Value::as_array)
+        .is_some_and(|rules| !rules.is_empty());
+    let below = ["items", "additionalProperties"]
+        .into_iter()
+        .filter_map(|field| schema.get(field));
+    let properties = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    own || below.chain(properties.map(|(_, inner)| inner)).any(has_rules)
+}

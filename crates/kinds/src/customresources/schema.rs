@@ -1,0 +1,235 @@
+//! One version of a custom kind: its schema put to work on objects.
+
+use serde_json::{Map, Value, json};
+
+use super::rules::Rules;
+use super::scaling::ScaleChecks;
+use super::structural::{Additional, Node};
+use super::{defaulting, lists, pruning, text, values, version};
+use crate::schema::validation::names::NameRule;
+use crate::schema::validation::{labels, object_meta, object_meta_update};
+use crate::schema::{BuiltinSchemas, DecodeError, Decoded, FieldError, FieldErrorKind, FieldPath, ObjectSchema};
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// The schema of one version of a definition.
+#[derive(Debug)]
+pub struct CustomSchema {
+    kind: String,
+    version: String,
+    root: Node,
+    rules: Option<Rules>,
+    scale: Option<ScaleChecks>,
+}
+
+impl CustomSchema {
+    /// Parses a version's schema; `None` if the definition has no such version.
+    pub fn new(definition: &Value, version_name: &str) -> Option<Self> {
+        let version = version(definition, version_name)?;
+        let schema = version
+            .pointer("/schema/openAPIV3Schema")
+            .cloned()
+            .unwrap_or_else(|| json!({}));
+        let mut root = Node::parse(&schema);
+        // A definition of old that keeps everything.
+        root.preserve |= definition.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true));
+        Some(Self {
+            kind: definition
+                .pointer("/spec/names/kind")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            version: version_name.to_owned(),
+            root,
+            rules: Rules::parse(&schema),
+            scale: ScaleChecks::of(version),
+        })
+    }
+
+    /// An object that says to be of another kind is not looked at further.
+    fn of_another_kind(&self, value: &Value) -> Vec<FieldError> {
+        let found = text(value, "kind");
+        let fault = || FieldError::invalid("kind", found, format!("must be {}", self.kind));
+        (found != self.kind).then(fault).into_iter().collect()
+    }
+
+    fn values(&self, value: &Value, old: Option<&Value>, only_status: bool, errors: &mut Vec<FieldError>) {
+        // All of it is looked at: a schema may require its metadata, or say more about its name.
+        if only_status {
+            self.status(value, old, errors);
+        } else {
+            values::check(&self.root, value, old, "", errors);
+        }
+        if let Some(scale) = &self.scale {
+            if !only_status {
+                scale.check_spec(value, errors);
+            }
+            scale.check_status(value, errors);
+        }
+        embedded(&self.root, value, "", errors);
+        let mut duplicates = Vec::new();
+        lists::check(&self.root, value, "", &mut duplicates);
+        // What was bad before may stay so.
+        let was_bad = old.is_some_and(|old| {
+            let mut before = Vec::new();
+            lists::check(&self.root, old, "", &mut before);
+            !before.is_empty()
+        });
+        if !was_bad {
+            errors.extend(duplicates);
+        }
+        self.rules(value, old, errors);
+    }
+
+    /// The status alone: complaints name the whole field, and in their text the path below it.
+    fn status(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let (Some(node), Some(status)) = (self.root.properties.get("status"), value.get("status")) else {
+            return;
+        };
+        let mut found = Vec::new();
+        values::check(node, status, old.and_then(|old| old.get("status")), "", &mut found);
+        for error in &mut found {
+            match error.field.as_str() {
+                "<nil>" => error.field = "status".to_owned(),
+                field if field.starts_with('[') => error.field = format!("status{field}"),
+                field => error.field = values::child("status", field).trim_end_matches('.').to_owned(),
+            }
+        }
+        errors.extend(found);
+    }
+
+    /// Rules are evaluated on objects that are of their types.
+    fn rules(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let Some(rules) = &self.rules else { return };
+        let blocking = |error: &FieldError| {
+            use FieldErrorKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+            matches!(error.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)
+        };
+        if errors.iter().any(blocking) {
+            let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+            errors.push(FieldError::invalid("<nil>", Value::Null, detail));
+            return;
+        }
+        rules.check(value, old, errors);
+    }
+}
+
+/// Brings the metadata of an object that says to be of this kind and version into the form of its type. Names the fields
+/// that the type does not have.
+pub fn read_metadata(kind: &str, version: &str, object: &mut Map<String, Value>) -> Result<Vec<String>, DecodeError> {
+    let Some(definition) = BuiltinSchemas::shared().definition(OBJECT_META) else {
+        return Ok(Vec::new());
+    };
+    let metadata = object.remove("metadata").unwrap_or_else(|| Value::Object(Map::new()));
+    let decoded = crate::schema::decode_struct(&definition, kind, version, metadata)?;
+    object.insert("metadata".into(), decoded.value);
+    let prefixed = |message: &String| message.replacen("unknown field \"", "unknown field \"metadata.", 1);
+    Ok(decoded.unknown_fields.iter().map(prefixed).collect())
+}
+
+/// Embedded objects say what they are, and have metadata that is metadata.
+fn embedded(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    match value {
+        Value::Object(object) => {
+            if node.embedded {
+                for field in ["apiVersion", "kind"] {
+                    if text(value, field).is_empty() {
+                        errors.push(FieldError::required(values::child(path, field), ""));
+                    }
+                }
+                if let Some(Value::Object(map)) = value.pointer("/metadata/labels") {
+                    labels(map, &FieldPath::new(path).child("metadata").child("labels"), errors);
+                }
+            }
+            for (name, value) in object {
+                let at = values::child(path, name);
+                if let Some(property) = node.properties.get(name) {
+                    embedded(property, value, &at, errors);
+                } else if let Some(Additional::Schema(inner)) = &node.additional {
+                    embedded(inner, value, &at, errors);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(inner) = &node.items {
+                for (index, item) in items.iter().enumerate() {
+                    embedded(inner, item, &values::at_item(path, index), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+impl ObjectSchema for CustomSchema {
+    fn has_rules(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    fn decode(&self, value: Value) -> Result<Decoded, DecodeError> {
+        let refused = |problem: String| DecodeError {
+            kind: self.kind.clone(),
+            version: self.version.clone(),
+            problem,
+        };
+        let Value::Object(mut object) = value else {
+            return Err(refused("json: cannot unmarshal the body into an object".to_owned()));
+        };
+        let mut unknown_fields = read_metadata(&self.kind, &self.version, &mut object)?;
+        pruning::prune_object(&self.root, &mut object, &mut unknown_fields);
+        let metadata = object.remove("metadata");
+        let mut value = Value::Object(object);
+        defaulting::prune_nulls(&self.root, &mut value);
+        if let (Some(map), Some(metadata)) = (value.as_object_mut(), metadata) {
+            map.insert("metadata".into(), metadata);
+        }
+        Ok(Decoded { value, unknown_fields })
+    }
+
+    fn prune(&self, value: &mut Value) {
+        if let Value::Object(object) = value {
+            pruning::prune_object(&self.root, object, &mut Vec::new());
+            let metadata = object.remove("metadata");
+            defaulting::prune_nulls(&self.root, value);
+            if let (Some(map), Some(metadata)) = (value.as_object_mut(), metadata) {
+                map.insert("metadata".into(), metadata);
+            }
+        }
+    }
+
+    fn default(&self, value: &mut Value) {
+        if let Value::Object(object) = value {
+            defaulting::default_object(&self.root, object);
+        }
+    }
+
+    fn validate(&self, value: &Value) -> Vec<FieldError> {
+        let mut errors = self.of_another_kind(value);
+        if !errors.is_empty() {
+            return errors;
+        }
+        object_meta(value, NameRule::Subdomain, &FieldPath::new("metadata"), &mut errors);
+        self.values(value, None, false, &mut errors);
+        errors
+    }
+
+    fn validate_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = self.of_another_kind(value);
+        if !errors.is_empty() {
+            return errors;
+        }
+        object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
+        self.values(value, Some(old), false, &mut errors);
+        errors
+    }
+
+    fn validate_status_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = self.of_another_kind(value);
+        if !errors.is_empty() {
+            return errors;
+        }
+        object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
+        self.values(value, Some(old), true, &mut errors);
+        errors
+    }
+}

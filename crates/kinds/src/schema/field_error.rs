@@ -1,0 +1,355 @@
+//! A complaint about one field, worded and reported as Kubernetes' `field.Error`.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde_json::{Value, json};
+use tenure_checkpoint::{checkpoint, say};
+
+/// What kind of complaint it is; decides the words and the machine-readable reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldErrorKind {
+    /// A value is missing.
+    Required,
+    /// A value is malformed.
+    Invalid,
+    /// A value is of the wrong JSON type.
+    TypeInvalid,
+    /// A value is not among those supported; the detail lists them.
+    NotSupported,
+    /// A value occurs twice.
+    Duplicate,
+    /// A field may not be set here.
+    Forbidden,
+    /// A value is too long.
+    TooLong,
+    /// A list has too many items.
+    TooMany,
+    /// A value refers to something that is not there.
+    NotFound,
+    /// It can't be said whether a value is right.
+    Internal,
+}
+
+impl FieldErrorKind {
+    /// The `reason` of the Status cause.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::NotFound => "FieldValueNotFound",
+            Self::Internal => "InternalError",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Required => "Required value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Duplicate => "Duplicate value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::NotFound => "Not found",
+            Self::Internal => "Internal error",
+        }
+    }
+}
+
+/// One complaint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    /// What kind of complaint.
+    pub kind: FieldErrorKind,
+    /// The field's path, `spec.template.spec.containers[0].name`.
+    pub field: String,
+    /// The offending value; not shown for some kinds.
+    pub value: Shown,
+    /// More words, possibly none.
+    pub detail: String,
+    /// Whether it was so before: the writer is warned, and nothing is refused.
+    pub tolerated: bool,
+}
+
+impl FieldError {
+    /// A complaint of any kind.
+    pub fn new(kind: FieldErrorKind, field: impl ToString, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
+        let (field, value, detail) = (field.to_string(), value.into(), detail.into());
+        say(field.len() + value.weight() + detail.len());
+        Self {
+            kind,
+            field,
+            value,
+            detail,
+            tolerated: false,
+        }
+    }
+
+    /// A value is missing.
+    pub fn required(field: impl ToString, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Required, field, Value::Null, detail)
+    }
+
+    /// A value is malformed.
+    pub fn invalid(field: impl ToString, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, value, detail)
+    }
+
+    /// A field may not be set.
+    pub fn forbidden(field: impl ToString, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Forbidden, field, Value::Null, detail)
+    }
+
+    /// A value occurs twice.
+    pub fn duplicate(field: impl ToString, value: impl Into<Shown>) -> Self {
+        Self::new(FieldErrorKind::Duplicate, field, value, "")
+    }
+
+    /// A value is not one of `supported`.
+    pub fn not_supported<S: AsRef<str>>(field: impl ToString, value: impl Into<Shown>, supported: &[S]) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|one| format!("{:?}", one.as_ref())).collect();
+        let detail = format!("supported values: {}", quoted.join(", "));
+        Self::new(FieldErrorKind::NotSupported, field, value, detail)
+    }
+
+    /// The words without the path: the `message` of the Status cause.
+    pub fn body(&self) -> String {
+        let words = self.kind.words();
+        let mut body = match self.kind {
+            FieldErrorKind::Required
+            | FieldErrorKind::Forbidden
+            | FieldErrorKind::TooLong
+            | FieldErrorKind::Internal => words.to_owned(),
+            _ => match &self.value {
+                Shown::Omitted => words.to_owned(),
+                shown => format!("{words}: {shown}"),
+            },
+        };
+        if !self.detail.is_empty() {
+            body.push_str(": ");
+            body.push_str(&self.detail);
+        }
+        body
+    }
+
+    /// The Status cause.
+    pub fn cause(&self) -> Value {
+        json!({"reason": self.kind.reason(), "message": self.body(), "field": self.field})
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.field, self.body())
+    }
+}
+
+/// How a complaint shows the value that it is about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shown {
+    /// A value: strings in Go's quotes, everything else as JSON.
+    Json(Value),
+    /// Text that already is what Go would print.
+    Verbatim(String),
+    /// Not at all: the complaint is about all of it.
+    Omitted,
+}
+
+impl Shown {
+    /// About as many bytes as it is shown with.
+    fn weight(&self) -> usize {
+        fn of(value: &Value) -> usize {
+            match value {
+                Value::String(text) => 2 + text.len(),
+                Value::Array(items) => 2 + items.iter().map(of).sum::<usize>(),
+                Value::Object(map) => 2 + map.iter().map(|(key, value)| 4 + key.len() + of(value)).sum::<usize>(),
+                _ => 8,
+            }
+        }
+        match self {
+            Self::Json(value) => of(value),
+            Self::Verbatim(text) => text.len(),
+            Self::Omitted => 0,
+        }
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(Value::String(text)) => formatter.write_str(&go_quoted(text)),
+            Self::Json(other) => other.fmt(formatter),
+            Self::Verbatim(text) => formatter.write_str(text),
+            Self::Omitted => Ok(()),
+        }
+    }
+}
+
+macro_rules! shown_as_json {
+    ($($kind:ty),+) => {$(
+        impl From<$kind> for Shown {
+            fn from(value: $kind) -> Self {
+                Self::Json(Value::from(value))
+            }
+        }
+    )+};
+}
+
+shown_as_json!(
+    Value,
+    &str,
+    String,
+    bool,
+    i32,
+    i64,
+    u32,
+    u64,
+    usize,
+    f64,
+    Option<i64>,
+    Vec<&str>,
+    Vec<String>,
+    Vec<Value>
+);
+
+/// JSON as Go prints it by default: fit to stand in HTML.
+pub fn fit_for_html(json: &str) -> String {
+    json.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+}
+
+/// Go's `%q` (for printable text the same as JSON's quoting, without escaping `/` or non-ASCII letters).
+pub fn go_quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\u{c}' => quoted.push_str("\\f"),
+            control if control.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(control))),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Texts in their order, each of them once.
+pub fn once(texts: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut known = HashSet::new();
+    let mut texts: Vec<String> = texts.into_iter().inspect(|_| checkpoint()).collect();
+    let new: Vec<bool> = texts.iter().map(|text| known.insert(text.as_str())).collect();
+    let mut new = new.into_iter();
+    texts.retain(|_| new.next().unwrap_or(true));
+    texts
+}
+
+/// Several complaints in one text, as Go's aggregates print them: the only one, or all in brackets without repetitions.
+pub fn aggregate(errors: &[FieldError]) -> String {
+    let messages = once(errors.iter().map(FieldError::to_string));
+    match messages.as_slice() {
+        [only] => only.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+/// The 422 Status for an object, as `errors.NewInvalid` words it: one message, or all of them in brackets without
+/// repetitions.
+pub fn invalid_status(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Value {
+    let all = aggregate(errors);
+    let qualified = if group.is_empty() {
+        kind.to_owned()
+    } else {
+        format!("{kind}.{group}")
+    };
+    let mut details = json!({"name": name, "group": group, "kind": kind});
+    if let Some(details) = details.as_object_mut() {
+        details.retain(|_, value| value.as_str() != Some(""));
+        details.insert("causes".into(), errors.iter().map(FieldError::cause).collect());
+    }
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": format!("{qualified} {} is invalid: {all}", go_quoted(name)),
+        "reason": "Invalid", "details": details, "code": 422,
+    })
+}
+
+/// A field's path while walking an object.
+#[derive(Clone, Debug, Default)]
+pub struct FieldPath(String);
+
+/// A path is written no longer than this. A key may be as long as a body, and stands in the path of everything below it.
+pub const LONGEST_PATH: usize = 4096;
+
+/// A key as it stands in a path.
+pub fn shortened(key: &str) -> &str {
+    let end = (0..=LONGEST_PATH.min(key.len()))
+        .rev()
+        .find(|end| key.is_char_boundary(*end));
+    end.and_then(|end| key.get(..end)).unwrap_or(key)
+}
+
+impl FieldPath {
+    /// What is below is named as this.
+    fn is_long(&self) -> bool {
+        self.0.len() > LONGEST_PATH
+    }
+
+    /// The path of a top-level field.
+    pub fn new(field: &str) -> Self {
+        Self(field.to_owned())
+    }
+
+    /// A field of this one.
+    pub fn child(&self, field: &str) -> Self {
+        if self.is_long() {
+            return self.clone();
+        }
+        let field = shortened(field);
+        if self.0.is_empty() {
+            Self::new(field)
+        } else {
+            Self(format!("{}.{field}", self.0))
+        }
+    }
+
+    /// A list item of this one.
+    pub fn index(&self, index: usize) -> Self {
+        // Whoever walks through a list comes by here.
+        checkpoint();
+        if self.is_long() {
+            return self.clone();
+        }
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    /// A map entry of this one.
+    pub fn key(&self, key: &str) -> Self {
+        checkpoint();
+        if self.is_long() {
+            return self.clone();
+        }
+        Self(format!("{}[{}]", self.0, shortened(key)))
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}

@@ -1,0 +1,466 @@
+//! What the writer of a Service, a pod or a pod template is told though it is taken, in the words of the real server.
+
+mod files;
+mod ports;
+mod volume;
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::FieldPath;
+use super::field_error::go_quoted;
+use super::quantity::Quantity;
+use super::validation::{items, label_value, names};
+
+use files::files;
+use ports::ports;
+pub use volume::volume;
+
+/// More texts than are ever sent (the API server cuts them off): where one thing can be said of each pair of items, no more
+/// are made.
+const MOST_TEXTS: usize = 1_000;
+
+static NOTHING: Value = Value::Null;
+
+/// Labels of nodes that have other names by now.
+const DEPRECATED_LABELS: [(&str, &str); 8] = [
+    (
+        "beta.kubernetes.io/arch",
+        r#"deprecated since v1.14; use "kubernetes.io/arch" instead"#,
+    ),
+    (
+        "beta.kubernetes.io/os",
+        r#"deprecated since v1.14; use "kubernetes.io/os" instead"#,
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        r#"deprecated since v1.17; use "topology.kubernetes.io/region" instead"#,
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        r#"deprecated since v1.17; use "topology.kubernetes.io/zone" instead"#,
+    ),
+    (
+        "beta.kubernetes.io/instance-type",
+        r#"deprecated since v1.17; use "node.kubernetes.io/instance-type" instead"#,
+    ),
+    ("app.kubernetes.io/created-by", "deprecated since v1.9"),
+    (
+        "scheduler.alpha.kubernetes.io/preferAvoidPods",
+        "deprecated since v1.22; use Taints and Tolerations instead",
+    ),
+    (
+        "node-role.kubernetes.io/master",
+        r#"use "node-role.kubernetes.io/control-plane" instead"#,
+    ),
+];
+
+const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+
+/// Annotations of pods that do nothing any more.
+const DEAD_ANNOTATIONS: [(&str, &str); 3] = [
+    (
+        "scheduler.alpha.kubernetes.io/critical-pod",
+        r#"non-functional in v1.16+; use the "priorityClassName" field instead"#,
+    ),
+    (
+        "security.alpha.kubernetes.io/sysctls",
+        r#"non-functional in v1.11+; use the "sysctls" field instead"#,
+    ),
+    (
+        "security.alpha.kubernetes.io/unsafe-sysctls",
+        r#"non-functional in v1.11+; use the "sysctls" field instead"#,
+    ),
+];
+
+/// Kinds of volumes that are on their way out or gone, and how the real server calls them.
+const DEAD_VOLUMES: [(&str, &str, &str); 9] = [
+    (
+        "photonPersistentDisk",
+        "photonPersistentDisk",
+        "deprecated in v1.11, non-functional in v1.16+",
+    ),
+    (
+        "gitRepo",
+        "gitRepo",
+        "deprecated in v1.11, and disabled by default in v1.33+",
+    ),
+    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
+    (
+        "storageos",
+        "storageOS",
+        "deprecated in v1.22, non-functional in v1.25+",
+    ),
+    ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
+    (
+        "glusterfs",
+        "glusterfs",
+        "deprecated in v1.25, non-functional in v1.26+",
+    ),
+    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+];
+
+fn deprecated(label: &str) -> Option<&'static str> {
+    DEPRECATED_LABELS
+        .iter()
+        .find(|(known, _)| *known == label)
+        .map(|(_, message)| *message)
+}
+
+/// Labels of nodes by which a RuntimeClass finds its nodes.
+pub fn runtime_class(class: &Value) -> Vec<String> {
+    let selector = class.pointer("/scheduling/nodeSelector").and_then(Value::as_object);
+    let labels = selector
+        .into_iter()
+        .flatten()
+        .filter_map(|(label, _)| deprecated(label));
+    labels
+        .map(|message| format!("scheduling.nodeSelector: {message}"))
+        .collect()
+}
+
+/// Labels of nodes that are said to have room.
+pub fn storage_capacity(capacity: &Value) -> Vec<String> {
+    let Some(topology) = capacity.get("nodeTopology") else {
+        return Vec::new();
+    };
+    let expressions = topology.get("matchExpressions").and_then(Value::as_array);
+    let expressions = expressions
+        .into_iter()
+        .flatten()
+        .enumerate()
+        .filter_map(|(index, expression)| {
+            let label = text(expression, "key");
+            let message = deprecated(label)?;
+            Some(format!(
+                "nodeTopology.matchExpressions[{index}].key: {label} is {message}"
+            ))
+        });
+    let labels = topology.get("matchLabels").and_then(Value::as_object);
+    let labels = labels.into_iter().flatten().filter_map(|(label, _)| {
+        let message = deprecated(label)?;
+        Some(format!("nodeTopology.matchLabels.{label}: {message}"))
+    });
+    expressions.chain(labels).collect()
+}
+
+/// A driver that gets tokens in another place than in Secrets.
+pub fn driver(driver: &Value, live: Option<&Value>) -> Vec<String> {
+    let requests = |driver: &Value| driver.pointer("/spec/tokenRequests").cloned();
+    let asked = requests(driver);
+    let some = asked
+        .as_ref()
+        .and_then(Value::as_array)
+        .is_some_and(|all| !all.is_empty());
+    let unsaid = driver.pointer("/spec/serviceAccountTokenInSecrets").is_none();
+    if !some || !unsaid || live.is_some_and(|live| requests(live) == asked) {
+        return Vec::new();
+    }
+    vec!["spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes".to_owned()]
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(value: &Value, field: &str) -> i64 {
+    value.get(field).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// About a new pod.
+pub fn pod(pod: &Value) -> Vec<String> {
+    let name = pod
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let complaints = names::label(name);
+    let mut found = Vec::new();
+    if !complaints.is_empty() {
+        found.push(format!(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            complaints.join(" ")
+        ));
+    }
+    found.extend(template(pod, &FieldPath::default()));
+    found
+}
+
+/// About a pod template at a path; a pod's is no path at all.
+pub fn template(template: &Value, path: &FieldPath) -> Vec<String> {
+    let spec = template.get("spec").unwrap_or(&NOTHING);
+    let at = path.child("spec");
+    let annotations = template.pointer("/metadata/annotations").unwrap_or(&NOTHING);
+    let at_annotations = path.child("metadata").child("annotations");
+    let mut found = Vec::new();
+    placement(spec, &at, &mut found);
+    for (key, message) in DEAD_ANNOTATIONS {
+        if annotations.get(key).is_some() {
+            found.push(format!("{}: {message}", at_annotations.key(key)));
+        }
+    }
+    volumes(spec, &at, &mut found);
+    twice(spec, "hostAliases", "ip", &at, &mut found);
+    twice(spec, "imagePullSecrets", "name", &at, &mut found);
+    for (secret, at) in items(spec, "imagePullSecrets", &at) {
+        if text(secret, "name").is_empty() {
+            found.push(format!("{}: invalid empty name \"\"", at.child("name")));
+        }
+    }
+    fractions(spec.get("overhead"), &at.child("overhead"), &mut found);
+    let profile = r#"non-functional in v1.27+; use the "seccompProfile" field instead"#;
+    if spec.pointer("/securityContext/seccompProfile").is_none() && annotations.get(SECCOMP_POD).is_some() {
+        found.push(format!("{}: {profile}", at_annotations.key(SECCOMP_POD)));
+    }
+    let containers: Vec<(&Value, FieldPath)> = ["initContainers", "containers", "ephemeralContainers"]
+        .into_iter()
+        .flat_map(|list| items(spec, list, &at))
+        .collect();
+    for (container, at) in &containers {
+        let key = format!("{SECCOMP_CONTAINER}{}", text(container, "name"));
+        if container.pointer("/securityContext/seccompProfile").is_none() && annotations.get(&key).is_some() {
+            found.push(format!("{}: {profile}", at_annotations.key(&key)));
+        }
+        for side in ["limits", "requests"] {
+            let amounts = container.pointer(&format!("/resources/{side}"));
+            fractions(amounts, &at.child("resources").child(side), &mut found);
+        }
+        environment(container, at, &mut found);
+    }
+    ports(&containers, &mut found);
+    if number(spec, "terminationGracePeriodSeconds") < 0 {
+        found.push(format!(
+            "{}: must be >= 0; negative values are invalid and will be treated as 1",
+            at.child("terminationGracePeriodSeconds")
+        ));
+    }
+    pod_affinity(spec, &at.child("affinity"), &mut found);
+    let config = spec.get("dnsConfig").unwrap_or(&NOTHING);
+    for (server, at) in items(config, "nameservers", &at.child("dnsConfig")) {
+        address(server.as_str().unwrap_or_default(), &at, &mut found);
+    }
+    for (alias, at) in items(spec, "hostAliases", &at) {
+        address(text(alias, "ip"), &at.child("ip"), &mut found);
+    }
+    found
+}
+
+fn placement(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
+    for (key, _) in spec
+        .get("nodeSelector")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        if let Some(message) = deprecated(key) {
+            found.push(format!("{}: {message}", at.child("nodeSelector").key(key)));
+        }
+    }
+    let nodes = spec.pointer("/affinity/nodeAffinity").unwrap_or(&NOTHING);
+    let at_nodes = at.child("affinity").child("nodeAffinity");
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let selector = nodes.get(required).unwrap_or(&NOTHING);
+    for (term, at) in items(selector, "nodeSelectorTerms", &at_nodes.child(required)) {
+        node_term(term, false, &at, found);
+    }
+    for (weighted, at) in items(nodes, "preferredDuringSchedulingIgnoredDuringExecution", &at_nodes) {
+        let preference = weighted.get("preference").unwrap_or(&NOTHING);
+        node_term(preference, true, &at.child("preference"), found);
+    }
+    for (constraint, at) in items(spec, "topologySpreadConstraints", at) {
+        let key = text(constraint, "topologyKey");
+        if let Some(message) = deprecated(key) {
+            found.push(format!("{}: {key} is {message}", at.child("topologyKey")));
+        }
+        no_selector(constraint, &at, found);
+    }
+}
+
+fn node_term(term: &Value, values: bool, at: &FieldPath, found: &mut Vec<String>) {
+    for (expression, at) in items(term, "matchExpressions", at) {
+        let key = text(expression, "key");
+        if let Some(message) = deprecated(key) {
+            found.push(format!("{}: {key} is {message}", at.child("key")));
+        }
+        for (value, at) in items(expression, "values", &at).filter(|_| values) {
+            let value = value.as_str().unwrap_or_default();
+            for complaint in label_value(value) {
+                found.push(format!("{at}: {value} is invalid, {complaint}"));
+            }
+        }
+    }
+}
+
+fn no_selector(value: &Value, at: &FieldPath, found: &mut Vec<String>) {
+    if value.get("labelSelector").is_none() {
+        found.push(format!(
+            "{}: a null labelSelector results in matching no pod",
+            at.child("labelSelector")
+        ));
+    }
+}
+
+fn pod_affinity(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let pods = spec.pointer(&format!("/affinity/{kind}")).unwrap_or(&NOTHING);
+        let at = at.child(kind);
+        for (term, at) in items(pods, "requiredDuringSchedulingIgnoredDuringExecution", &at) {
+            no_selector(term, &at, found);
+        }
+        for (weighted, at) in items(pods, "preferredDuringSchedulingIgnoredDuringExecution", &at) {
+            let term = weighted.get("podAffinityTerm").unwrap_or(&NOTHING);
+            no_selector(term, &at.child("podAffinityTerm"), found);
+        }
+    }
+}
+
+fn volumes(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
+    for (volume, at) in items(spec, "volumes", at) {
+        for (kind, called, message) in DEAD_VOLUMES {
+            if volume.get(kind).is_some() {
+                found.push(format!("{}: {message}", at.child(called)));
+            }
+        }
+        if let Some(claim) = volume.pointer("/ephemeral/volumeClaimTemplate/spec/resources") {
+            let at = at.child("ephemeral").child("volumeClaimTemplate").child("spec");
+            claim_sizes(claim, &at.child("resources"), found);
+        }
+    }
+    for (volume, _) in items(spec, "volumes", at) {
+        files(volume, found);
+    }
+}
+
+fn claim_sizes(resources: &Value, at: &FieldPath, found: &mut Vec<String>) {
+    for side in ["requests", "limits"] {
+        let sizes = resources.get(side).unwrap_or(&NOTHING);
+        fraction(sizes, "storage", &at.child(side), found);
+    }
+}
+
+fn twice(spec: &Value, list: &str, field: &str, at: &FieldPath, found: &mut Vec<String>) {
+    let mut known = HashSet::new();
+    for (item, at) in items(spec, list, at) {
+        let value = text(item, field);
+        if !known.insert(value) {
+            found.push(format!("{}: duplicate {field} {}", at.child(field), go_quoted(value)));
+        }
+    }
+}
+
+/// Parts of a byte.
+fn fractions(amounts: Option<&Value>, at: &FieldPath, found: &mut Vec<String>) {
+    let amounts = amounts.unwrap_or(&NOTHING);
+    for resource in ["memory", "ephemeral-storage"] {
+        fraction(amounts, resource, at, found);
+    }
+}
+
+fn fraction(amounts: &Value, resource: &str, at: &FieldPath, found: &mut Vec<String>) {
+    if let Ok(amount) = Quantity::parse(text(amounts, resource))
+        && !amount.is_whole()
+    {
+        found.push(format!(
+            "{}: fractional byte value {} is invalid, must be an integer",
+            at.key(resource),
+            go_quoted(&amount.canonical())
+        ));
+    }
+}
+
+fn environment(container: &Value, at: &FieldPath, found: &mut Vec<String>) {
+    let mut known = HashSet::new();
+    for (variable, at) in items(container, "env", at) {
+        let name = text(variable, "name");
+        let reference = format!("$({name})");
+        let value = text(variable, "value");
+        let extends = variable.get("valueFrom").is_none() && value != reference && value.contains(&reference);
+        if !known.insert(name) && !extends {
+            found.push(format!(
+                "{at}: hides previous definition of {}, which may be dropped when using apply",
+                go_quoted(name)
+            ));
+        }
+    }
+}
+
+/// An address that could be written more plainly.
+fn address(address: &str, at: &FieldPath, found: &mut Vec<String>) {
+    if let Ok(parsed @ IpAddr::V6(_)) = address.parse::<IpAddr>()
+        && parsed.to_string() != address
+    {
+        found.push(format!(
+            "{at}: IPv6 address {} should be in RFC 5952 canonical format ({})",
+            go_quoted(address),
+            go_quoted(&parsed.to_string())
+        ));
+    }
+}
+
+/// About a StatefulSet, beside its template.
+pub fn stateful_set(set: &Value, is_new: bool) -> Vec<String> {
+    let spec = set.get("spec").unwrap_or(&NOTHING);
+    let mut found = Vec::new();
+    for (claim, at) in items(spec, "volumeClaimTemplates", &FieldPath::new("spec")).filter(|_| is_new) {
+        let resources = claim.pointer("/spec/resources").unwrap_or(&NOTHING);
+        claim_sizes(resources, &at.child("resources"), &mut found);
+    }
+    if number(spec, "revisionHistoryLimit") < 0 {
+        found.push(
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+                .to_owned(),
+        );
+    }
+    found
+}
+
+/// About a Service.
+pub fn service(service: &Value) -> Vec<String> {
+    let spec = service.get("spec").unwrap_or(&NOTHING);
+    let at = FieldPath::new("spec");
+    let mut found = Vec::new();
+    const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+    let annotations = service.pointer("/metadata/annotations").unwrap_or(&NOTHING);
+    if annotations.get(HINTS).is_some() {
+        found.push(format!(
+            "annotation {HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
+        ));
+    }
+    let kind = text(spec, "type");
+    let external = kind == "ExternalName";
+    for (one, at) in items(spec, "clusterIPs", &at) {
+        address(one.as_str().unwrap_or_default(), &at, &mut found);
+    }
+    let headless = kind == "ClusterIP" && text(spec, "clusterIP") == "None";
+    let addresses = items(spec, "externalIPs", &at).next().is_some();
+    for (applies, field) in [
+        (!text(spec, "loadBalancerIP").is_empty(), "loadBalancerIP"),
+        (addresses, "externalIPs"),
+        (text(spec, "sessionAffinity") != "None", "SessionAffinity"),
+    ] {
+        if headless && applies {
+            found.push(format!("spec.{field} is ignored for headless services"));
+        }
+    }
+    for (one, at) in items(spec, "externalIPs", &at) {
+        address(one.as_str().unwrap_or_default(), &at, &mut found);
+    }
+    if addresses && !headless && !external {
+        found.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
+    }
+    address(text(spec, "loadBalancerIP"), &at.child("loadBalancerIP"), &mut found);
+    if addresses && external {
+        found.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    }
+    if !external && !text(spec, "externalName").is_empty() {
+        found.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    }
+    if text(spec, "trafficDistribution") == "PreferClose" {
+        found.push(r#"spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone""#.to_owned());
+    }
+    found
+}

@@ -1,0 +1,48 @@
+//! What is told about PersistentVolumes: sources, annotations and policies of old.
+
+use serde_json::Value;
+
+use super::{NOTHING, items, node_term, text};
+use crate::schema::FieldPath;
+
+/// About a PersistentVolume.
+pub fn volume(volume: &Value) -> Vec<String> {
+    let spec = volume.get("spec").unwrap_or(&NOTHING);
+    let annotations = volume.pointer("/metadata/annotations").unwrap_or(&NOTHING);
+    let mut found = Vec::new();
+    for (key, since, field) in [
+        ("volume.beta.kubernetes.io/storage-class", "v1.8", "storageClassName"),
+        ("volume.beta.kubernetes.io/mount-options", "v1.31", "mountOptions"),
+    ] {
+        if annotations.get(key).is_some() {
+            found.push(format!(
+                "metadata.annotations[{key}]: deprecated since {since}; use \"{field}\" attribute instead"
+            ));
+        }
+    }
+    if text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
+        found.push("spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.".to_owned());
+    }
+    let required = spec.pointer("/nodeAffinity/required").unwrap_or(&NOTHING);
+    let at = FieldPath::new("spec").child("nodeAffinity").child("required");
+    for (term, at) in items(required, "nodeSelectorTerms", &at) {
+        node_term(term, false, &at, &mut found);
+    }
+    for (field, deprecated, gone) in [
+        ("cephfs", "v1.28", "v1.31"),
+        ("photonPersistentDisk", "v1.11", "v1.16"),
+        ("scaleIO", "v1.16", "v1.22"),
+        ("storageos", "v1.22", "v1.25"),
+        ("glusterfs", "v1.25", "v1.26"),
+        ("rbd", "v1.28", "v1.31"),
+    ] {
+        if spec.get(field).is_some_and(|source| !source.is_null()) {
+            // As Kubernetes spells it here.
+            let shown = if field == "storageos" { "storageOS" } else { field };
+            found.push(format!(
+                "spec.{shown}: deprecated in {deprecated}, non-functional in {gone}+"
+            ));
+        }
+    }
+    found
+}
