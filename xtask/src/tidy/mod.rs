@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+mod circles;
 mod files;
 mod layers;
 mod map;
@@ -37,6 +38,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let root = root();
     let mut findings = Vec::new();
     findings.extend(layers::check(&root)?);
+    findings.extend(circles::check(&root)?);
     findings.extend(files::check(&root)?);
     findings.extend(map::check(&root)?);
     findings.sort();
