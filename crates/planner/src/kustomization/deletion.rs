@@ -23,7 +23,7 @@ use crate::ending::{later, name_some};
 use crate::overlay::Overlay;
 use crate::plan::{Delete, Event, EventKind, EventPlace, FinalizerChange, Next, Step, SurveyRequest, Withheld};
 
-/// The longest that something that ends waits for an answer, whatever `spec.timeout` says: it holds up a whole namespace.
+/// The longest that something that ends waits for others, whatever `spec.timeout` says: it may hold up a whole namespace.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(3600);
 /// The longest that a deletion waits for others of its source to look at a revision; who wants something of it then is waited for longer.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
@@ -193,7 +193,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
 fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<Vec<Delete>> {
     let snapshot = context.snapshot;
     let looking = waited(snapshot, LONGEST_LOOK);
-    let taking = waited(snapshot, timeout(snapshot));
+    let taking = farewell(snapshot);
     if deletes.is_empty() || snapshot.endings.own.is_some() || context.now >= looking.max(taking) {
         return Ok(deletes);
     }
