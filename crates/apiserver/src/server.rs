@@ -113,7 +113,8 @@ pub struct Server {
     advertised: Option<std::net::IpAddr>,
     /// Where the admin's kubeconfig was written, and for which address.
     kubeconfig: Arc<parking_lot::Mutex<Option<(PathBuf, SocketAddr)>>>,
-    controllers: Arc<tokio::sync::Mutex<Option<tokio::task::JoinHandle<()>>>>,
+    /// What goes on beside requests, until the end.
+    running: Arc<tokio::sync::Mutex<Vec<tokio::task::JoinHandle<()>>>>,
 }
 
 impl Server {
@@ -147,7 +148,7 @@ impl Server {
         registry.held().bound(config.answers.old_bytes);
         let surroundings = Surroundings::new(config.counters);
         let shared = Arc::new(Shared::new(registry, gate, audit, config.answers, surroundings));
-        definitions::start_cleanup(shared.registry.clone(), shared.shutdown.clone());
+        let cleanup = definitions::start_cleanup(shared.registry.clone(), shared.shutdown.clone());
         let settings = controllers::Settings {
             ca_pem: authority.ca_pem().to_owned(),
             tokens,
@@ -160,7 +161,7 @@ impl Server {
             authority: Arc::new(authority),
             advertised: config.advertised,
             kubeconfig: Arc::default(),
-            controllers: Arc::new(tokio::sync::Mutex::new(Some(controllers))),
+            running: Arc::new(tokio::sync::Mutex::new(vec![cleanup, controllers])),
         })
     }
 
@@ -217,11 +218,12 @@ impl Server {
         self.shared.shutdown.cancel();
     }
 
-    /// [`Server::shutdown`], and waits until the built-in controllers have ended.
+    /// [`Server::shutdown`], and waits until all has ended that goes on beside requests: once this is dropped, too, the folder
+    /// can be opened again.
     pub async fn close(&self) {
         self.shutdown();
-        if let Some(controllers) = self.controllers.lock().await.take() {
-            let _ = controllers.await;
+        for running in self.running.lock().await.drain(..) {
+            let _ = running.await;
         }
     }
 

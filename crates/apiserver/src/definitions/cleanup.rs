@@ -8,6 +8,7 @@ use tenure_access::identity::UserInfo;
 use tenure_kinds::customresources;
 use tenure_kinds::schema::validation::CLEANUP_FINALIZER;
 use tenure_store::EventKind;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{GROUP, PLURAL};
@@ -18,17 +19,19 @@ use crate::registry::{DeleteOptions, ListOptions, ObjectExt, Operation, Registry
 const AGAIN: Duration = Duration::from_secs(1);
 const MANAGER: &str = "kube-apiserver";
 
-/// Follows the definitions until `shutdown`.
-pub(crate) fn start(registry: Registry, shutdown: CancellationToken) {
+/// Follows the definitions until `shutdown`; when the task has ended, nothing of it is left.
+pub(crate) fn start(registry: Registry, shutdown: CancellationToken) -> JoinHandle<()> {
     tokio::spawn(async move {
+        let mut emptying = JoinSet::new();
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = follow(registry) => {}
+            () = follow(registry, &mut emptying) => {}
         }
-    });
+        emptying.shutdown().await;
+    })
 }
 
-async fn follow(registry: Registry) {
+async fn follow(registry: Registry, emptying: &mut JoinSet<()>) {
     loop {
         let snapshot = registry.store().snapshot();
         let prefix = format!("/{GROUP}/{PLURAL}/");
@@ -37,7 +40,7 @@ async fn follow(registry: Registry) {
         };
         for (_, entry) in snapshot.range(&prefix, None) {
             if let Ok(definition) = decode_stored(entry) {
-                look_at(&registry, definition);
+                look_at(&registry, definition, emptying);
             }
         }
         loop {
@@ -49,7 +52,7 @@ async fn follow(registry: Registry) {
                         .as_ref()
                         .is_none_or(|old| decode_stored(old).is_ok_and(|old| !old.is_deleting()));
                     if began && let Ok(definition) = decode_stored(&event.entry) {
-                        look_at(&registry, definition);
+                        look_at(&registry, definition, emptying);
                     }
                 }
                 Some(Ok(_)) => {}
@@ -60,10 +63,11 @@ async fn follow(registry: Registry) {
     }
 }
 
-fn look_at(registry: &Registry, definition: Value) {
+fn look_at(registry: &Registry, definition: Value, emptying: &mut JoinSet<()>) {
+    while emptying.try_join_next().is_some() {}
     if definition.is_deleting() && definition.finalizers().contains(&CLEANUP_FINALIZER) {
         let registry = registry.clone();
-        tokio::spawn(async move {
+        emptying.spawn(async move {
             while let Err(error) = empty(&registry, &definition).await {
                 tracing::warn!(name = definition.name(), %error, "a definition's objects could not be deleted yet");
                 note(&registry, &definition, &error).await;

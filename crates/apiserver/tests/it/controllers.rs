@@ -295,7 +295,12 @@ async fn a_deployment_says_that_its_replica_set_is_refused() {
         .await;
     assert_eq!(said["status"], "True");
     assert_eq!(taken["status"]["observedGeneration"], 1);
-    assert_eq!(replica_sets(&cluster), [("registry.example/web:1".to_owned(), 2, 2)]);
+    let expected = [("registry.example/web:1".to_owned(), 2, 2)];
+    cluster
+        .until("the ReplicaSet is ready", |cluster| {
+            (replica_sets(cluster) == expected).then_some(())
+        })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
