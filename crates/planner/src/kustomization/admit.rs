@@ -115,6 +115,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         memory.drift.clear();
         memory.taken.clear();
         memory.looked_again.clear();
+        memory.confirmed.clear();
     }
     let context = Context {
         snapshot,

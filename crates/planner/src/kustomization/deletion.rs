@@ -124,7 +124,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             context.withhold(format!("deletion of {subject}"), denial.message);
             continue;
         }
-        match prune::verdict(&context, &target, "its Kustomization is deleted") {
+        match prune::verdict(&mut context, &target, "its Kustomization is deleted") {
             Verdict::Read => reads.push(Step::Read(target)),
             Verdict::Delete(delete) => deletes.push(delete),
             Verdict::Gone => {}

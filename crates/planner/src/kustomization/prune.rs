@@ -222,7 +222,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
 }
 
 /// What may be done about one object, by its live state and the answers of this attempt.
-pub(super) fn verdict(context: &Context<'_>, target: &Watched, why: &str) -> Verdict {
+pub(super) fn verdict(context: &mut Context<'_>, target: &Watched, why: &str) -> Verdict {
     let subject = target.id.subject();
     let live = match context.live(&target.id) {
         None => return Verdict::Read,
@@ -259,6 +259,10 @@ pub(super) fn verdict(context: &Context<'_>, target: &Watched, why: &str) -> Ver
         None => {}
     }
     if !inventory::is_owned(live, context.namespace, context.name) {
+        // A watch may still tell of the time before this one took it over. Given up for that, it would be in no inventory.
+        if context.memory.confirmed.insert(target.id.clone()) {
+            return Verdict::Read;
+        }
         return Verdict::Released("its owner labels do not name this Kustomization: it is left".to_owned());
     }
     let says = |key: &str, value: &str| annotation(live, key).is_some_and(|found| found.eq_ignore_ascii_case(value));

@@ -264,6 +264,8 @@ pub struct Memory {
     pub taken: BTreeMap<ObjectId, Vec<serde_json::Value>>,
     /// Objects that were dry-run once more after a take-over, to see what the apply will take away.
     pub looked_again: BTreeSet<ObjectId>,
+    /// What was to be given up for its owner labels, and was read once more before that.
+    pub confirmed: BTreeSet<ObjectId>,
     /// When the attempt began that [`Memory::changes`] is about.
     pub attempt: Option<Timestamp>,
     /// Since when these objects are waited for; a restart of the attempt does not restart the clock.
