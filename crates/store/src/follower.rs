@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::log::Segment;
+use crate::log::{SHORTEST, Segment};
 use crate::reserve::Ballast;
 use crate::{EventKind, Journal, JournalError, Record, RedbJournal};
 
@@ -130,7 +130,9 @@ impl Work {
             let taken = if job.reserve.is_some() || job.ahead.iter().any(deletes) {
                 take_in(&mut self.tables, &self.ballast, &job.records, &job.ahead, job.compacted)
             } else {
-                self.tables.append(&job.records, job.compacted)
+                self.tables
+                    .append(&job.records, job.compacted)
+                    .map(|()| Taken::WithHistory)
             };
             if let Err(error @ JournalError::Full(_)) = &taken {
                 let pause = (began.elapsed() * PAUSE_SHARE).clamp(PAUSE, LONGEST_PAUSE);
@@ -140,7 +142,10 @@ impl Work {
                     error: error.clone(),
                 });
             }
-            taken?;
+            if let Taken::Sparingly = taken? {
+                // The other file, which holds the deletions, comes next, and the tables need this one's space for it.
+                job.length = SHORTEST;
+            }
             // Should what follows fail, this is done.
             (job.records, job.ahead, job.compacted) = (Vec::new(), Vec::new(), None);
         }
@@ -172,6 +177,15 @@ impl Work {
     }
 }
 
+/// How records came into the tables.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Taken {
+    /// As ever.
+    WithHistory,
+    /// The disk was full, and the history was given up.
+    Sparingly,
+}
+
 /// Brings records into the tables, on a full disk with whatever helps.
 pub(crate) fn take_in(
     tables: &mut RedbJournal,
@@ -179,10 +193,10 @@ pub(crate) fn take_in(
     records: &[Record],
     ahead: &[Record],
     compacted: Option<u64>,
-) -> Result<(), JournalError> {
+) -> Result<Taken, JournalError> {
     match tables.append(records, compacted) {
         Err(JournalError::Full(_)) => {}
-        other => return other,
+        other => return other.map(|()| Taken::WithHistory),
     }
     // After an error the tables refuse everything until they are opened anew.
     tables.close();
@@ -191,7 +205,7 @@ pub(crate) fn take_in(
         .append_sparingly(records, ahead)
         .inspect_err(|_| tables.close())?;
     tracing::warn!("the disk is full: the store gave up its history; after a start, who watches lists anew");
-    Ok(())
+    Ok(Taken::Sparingly)
 }
 
 /// Makes the names of the files beside `path` durable.

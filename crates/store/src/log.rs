@@ -32,6 +32,8 @@ const SECTOR: usize = 512;
 const HEADER: usize = 64;
 /// Fills a frame's last block.
 const FILLING: u8 = 0xff;
+/// How long a file of the log is at first: enough for a store that is hardly written to.
+pub(crate) const SHORTEST: u64 = 256 << 10;
 /// How much longer a file gets at a time when it has to, where there is space.
 const STEP: u64 = 1 << 20;
 

@@ -12,13 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
 use crate::follower::{Follower, Job, Keeping, sync_folder, take_in};
-use crate::log::{self, Expected, Segment};
+use crate::log::{self, Expected, SHORTEST, Segment};
 use crate::redb_journal::new_identity;
 use crate::reserve::Ballast;
 use crate::{Journal, JournalError, Loaded, Record, RedbJournal};
 
-/// How long a file of the log is at first: enough for a store that is hardly written to.
-const SHORTEST: u64 = 256 << 10;
 /// How long it gets, step by step, in a store that is.
 const LONGEST: u64 = 8 << 20;
 /// What there has to be space for, that the store counts as one that can be written.
