@@ -276,7 +276,8 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
     match attempt.applied.get(id) {
         Some(WriteAnswer::Done(answer)) => {
             // Settled it would stay as it is: its watch tells of no state that the answer has told of already.
-            if take_over(object, &answer.0).is_some() {
+            // Only for fields that somebody has: an annotation of kubectl's that Git itself has would come back each time.
+            if take_over(object, &answer.0).is_some_and(|(_, entries)| !entries.is_empty()) {
                 context.memory.settled.remove(id);
                 return Todo::LookAgain;
             }

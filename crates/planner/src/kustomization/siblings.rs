@@ -96,7 +96,7 @@ pub struct Survey {
     pub behind: Option<String>,
     /// One that has not reached the revision yet and itself waits for this one.
     pub behind_us: Option<String>,
-    /// One that is waited for and has not even tried the revision with its present spec: nobody knows yet what it will want.
+    /// One that is waited for and has not told what it wants of the revision with its present spec, though it may be able to.
     pub untried: Option<String>,
 }
 
@@ -165,15 +165,16 @@ pub fn survey<'a>(
             continue;
         }
         survey.behind.get_or_insert_with(|| name.to_owned());
-        if !has_tried(sibling.kustomization, revision) {
+        if !can_not_build(sibling.kustomization, revision) {
             survey.untried.get_or_insert_with(|| name.to_owned());
         }
     }
     survey
 }
 
-/// Whether a Kustomization has tried a revision with its present spec, whatever came of it. One that waits for a dependency has not.
-fn has_tried(kustomization: &Kustomization, revision: &str) -> bool {
+/// Whether a Kustomization has tried a revision with its present spec and could not build it: it has nothing to tell. One that failed
+/// later has told what it wants, and tells it again after a restart.
+fn can_not_build(kustomization: &Kustomization, revision: &str) -> bool {
     let Some(status) = &kustomization.status else {
         return false;
     };
@@ -181,8 +182,8 @@ fn has_tried(kustomization: &Kustomization, revision: &str) -> bool {
     status.last_attempted_revision.as_deref() == Some(revision)
         && ready.is_some_and(|ready| {
             ready.observed_generation == kustomization.metadata.generation
-                && ready.status != ConditionStatus::Unknown
-                && ready.reason != reason::DEPENDENCY_NOT_READY
+                && ready.status == ConditionStatus::False
+                && ready.reason == reason::BUILD_FAILED
         })
 }
 
