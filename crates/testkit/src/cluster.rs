@@ -80,6 +80,12 @@ impl Cluster {
         })
     }
 
+    /// Whether there is one cluster for all tests, which each of them clears for itself: two at once would clear each other's.
+    #[must_use]
+    pub fn is_shared() -> bool {
+        std::env::var_os(TEST_KUBECONFIG).is_some()
+    }
+
     /// A folder that is removed with the cluster.
     #[must_use]
     pub fn folder(&self) -> &Path {
