@@ -32,6 +32,8 @@ pub struct Budgets {
     pub fetches: Share,
     /// Archives and packs on disk.
     pub archives: Share,
+    /// The objects of the cluster that reconciliations look at, in memory.
+    pub looking: Share,
 }
 
 impl Default for Budgets {
@@ -41,6 +43,7 @@ impl Default for Budgets {
             trees: share(64 << 20, 160 << 20),
             fetches: share(64 << 20, 128 << 20),
             archives: share(1 << 30, 8 << 30),
+            looking: share(192 << 20, 320 << 20),
         }
     }
 }
@@ -59,6 +62,11 @@ impl Budgets {
     pub(crate) fn archives(&self) -> ByteBudget {
         let settings = ("--artifact-storage-per-tenant", "--artifact-storage");
         self.archives.budget("artifacts on disk", settings)
+    }
+
+    pub(crate) fn looking(&self) -> ByteBudget {
+        let settings = ("--live-memory-per-tenant", "--live-memory");
+        self.looking.budget("objects that reconciliations look at", settings)
     }
 }
 

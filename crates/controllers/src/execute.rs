@@ -33,12 +33,15 @@ pub(crate) enum Answer {
 
 /// Executes the steps in their order: reads and dry-runs next to each other at the same time, writes one after the other.
 /// Steps that are not requests to the cluster are not for here and are passed over. What is not begun by the deadline has no answer.
+/// Each answer goes through `admit` when it comes.
 pub(crate) async fn execute(
     clients: &Clients,
     client: &Client,
     steps: &[Step],
     deadline: Option<Timestamp>,
+    admit: impl Fn(Answer) -> Answer + Sync,
 ) -> Vec<Answer> {
+    let admit = &admit;
     let deadline = deadline.map(|deadline| {
         let left = Duration::try_from(deadline.duration_since(Timestamp::now())).unwrap_or_default();
         Instant::now() + left
@@ -48,7 +51,11 @@ pub(crate) async fn execute(
         let answers = futures::stream::iter(
             group
                 .iter()
-                .map(|step| in_time(clients, client, step, deadline).boxed())
+                .map(|step| {
+                    let answers = in_time(clients, client, step, deadline);
+                    // As they come: there may be thousands, and there is room for a few that were not looked at yet.
+                    answers.map(|answers| answers.into_iter().map(admit).collect()).boxed()
+                })
                 .collect::<Vec<_>>(),
         );
         let answers: Vec<Vec<Answer>> = answers.buffered(CONCURRENT).collect().await;

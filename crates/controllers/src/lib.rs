@@ -24,6 +24,7 @@ mod key;
 mod kustomization;
 mod lanes;
 mod live;
+mod looking;
 mod mailbox;
 mod manager;
 mod origin;

@@ -11,17 +11,15 @@ mod stream;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_cluster::{Clients, Identity, OpenWatch, WatchKey};
-use tenure_planner::Live;
 use tenure_planner::plan::Watched;
 
 use crate::key::Key;
 use crate::mailbox::Mailboxes;
 
-pub(crate) use stream::revision_of;
-use stream::{Entry, Stream, feed, lock, read, text};
+use stream::{Entry, Stream, feed, lock};
+pub(crate) use stream::{Known, revision_of};
 
 /// The streams that are open.
 #[derive(Debug)]
@@ -246,26 +244,20 @@ impl Held {
 
     /// What is known of a watched object, unless `than` is a revision that the watch has not reached yet: then an answer of that
     /// revision is newer.
-    pub(crate) fn newer(&self, id: &ObjectId, than: Option<u64>) -> Option<Live> {
-        let json = {
-            let stream = lock(self.stream(id)?);
-            let entry = stream.objects.get(&id.name).filter(|_| stream.synced)?;
-            if than.is_some_and(|than| stream.revision.max(entry.revision) < than) {
-                return None;
-            }
-            entry.json.clone()
-        };
-        read(json)
+    pub(crate) fn newer(&self, id: &ObjectId, than: Option<u64>) -> Option<Known> {
+        let stream = lock(self.stream(id)?);
+        let entry = stream.objects.get(&id.name).filter(|_| stream.synced)?;
+        if than.is_some_and(|than| stream.revision.max(entry.revision) < than) {
+            return None;
+        }
+        Some(entry.known())
     }
 
     /// What a watched object was when its stream last told of it, whether the stream is still whole or not: enough to say that
     /// something changed, not enough to act on.
-    pub(crate) fn noticed(&self, id: &ObjectId) -> Option<Live> {
-        let json = {
-            let stream = lock(self.stream(id)?);
-            stream.objects.get(&id.name)?.json.clone()
-        };
-        read(json)
+    pub(crate) fn noticed(&self, id: &ObjectId) -> Option<Known> {
+        let stream = lock(self.stream(id)?);
+        Some(stream.objects.get(&id.name)?.known())
     }
 
     /// The ids that are watched.
@@ -279,13 +271,8 @@ impl Held {
     }
 
     /// Takes over an object that was read or written, for objects that the watch tells of only when they change.
-    pub(crate) fn seed(&self, id: &ObjectId, object: &Value) {
+    pub(crate) fn seed(&self, id: &ObjectId, revision: u64, json: Arc<[u8]>) {
         let Some(stream) = self.stream(id) else { return };
-        let revision = revision_of(object);
-        if !lock(stream).is_news(&id.name, revision) {
-            return;
-        }
-        let json = text(object);
         let mut stream = lock(stream);
         if stream.is_news(&id.name, revision) {
             let entry = Entry {

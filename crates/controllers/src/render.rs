@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kustomize::{Budget, Build, Error, FileTree, ImageOverride, Options, Overrides, PatchOverride, PatchTarget, Stop};
-use serde_json::Value;
 use tenure_api::selector::Selector;
 use tenure_api::text::visible_line;
 use tenure_planner::kustomization::{RenderFailure, Rendered};
@@ -18,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::artifacts::Artifacts;
 use crate::lanes::Lane;
+use crate::looking::weigh;
 use crate::trees::TreeInUse;
 
 /// How much renderings may take.
@@ -48,7 +48,7 @@ impl Default for RenderLimits {
 /// What most renderings stay far below: they share room of their own, so that large ones never keep them waiting.
 const SMALL: u64 = 4 << 20;
 /// Bytes of rendered objects that a lane, and all lanes, may keep for the next reconciliation; others are rendered again.
-const KEPT: (u64, u64) = (8 << 20, 32 << 20);
+const KEPT: (u64, u64) = (24 << 20, 96 << 20);
 const WHAT: &str = "renderings";
 const ONE_SETTING: &str = "--rendering-bytes";
 const STEPS_SETTING: &str = "--rendering-steps";
@@ -202,7 +202,7 @@ impl Renderings {
         let rendering = tokio::task::spawn_blocking(move || {
             let outcome = build(&held.0, &path, &overlay, bounds).map(|built| {
                 let objects = rendered(built);
-                let bytes = objects.iter().map(|object| weight(&object.object.0)).sum();
+                let bytes = objects.iter().map(|object| weigh(&object.object.0)).sum();
                 (objects, bytes)
             });
             // Held until here, also when nobody waits for the outcome any more.
@@ -320,20 +320,6 @@ fn rendered(built: Build) -> Vec<RenderedObject> {
             },
         })
         .collect()
-}
-
-/// The bytes that a value takes, about.
-fn weight(value: &Value) -> u64 {
-    let own = size_of::<Value>() as u64;
-    own + match value {
-        Value::String(text) => text.len() as u64,
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| 40 + key.len() as u64 + weight(value))
-            .sum(),
-        _ => 0,
-    }
 }
 
 fn options(overlay: &Overlay, bounds: Bounds) -> Options {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure_api::{GitRepository, Kustomization, ObjectMeta, Surface, Tenant};
 use tenure_cluster::{Client, Clients, EventRecorder};
 use tenure_planner::kustomization::{Guards, Turnover};
-use tenure_sources::{Policy, SourceKey, StorageError};
+use tenure_sources::{ByteBudget, Policy, SourceKey, StorageError};
 use tenure_tenancy::{Placement, Realm, Settings};
 use tokio_util::sync::CancellationToken;
 
@@ -57,6 +57,8 @@ pub(crate) struct World {
     pub(crate) turnovers: Turnovers,
     pub(crate) under_way: UnderWay,
     pub(crate) lanes: Lanes,
+    /// Room for the objects that reconciliations look at.
+    pub(crate) looking: ByteBudget,
     pub(crate) mailboxes: Arc<Mailboxes>,
     /// Cancelled once everything that is there has been seen.
     pub(crate) ready: CancellationToken,
@@ -78,6 +80,7 @@ impl World {
             artifacts: Artifacts::open(&config.artifacts, config.limits, config.budgets)?,
             under_way: UnderWay::open(config.artifacts.join("under-way")),
             lanes: Lanes::new(config.lane_width),
+            looking: config.budgets.looking(),
             source_events: EventRecorder::new(controller.clone(), "source-controller"),
             kustomize_events: EventRecorder::new(controller.clone(), "kustomize-controller"),
             tenure_events: EventRecorder::new(controller.clone(), "tenure-controller"),

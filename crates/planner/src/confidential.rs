@@ -68,6 +68,7 @@ fn is_ours(reason: &Reason) -> bool {
         Reason::Unreachable
             | Reason::Unanswered
             | Reason::BadAnswer
+            | Reason::NoRoom
             | Reason::BadObject
             | Reason::IdentityMissing
             | Reason::NoKindMatch

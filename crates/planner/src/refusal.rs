@@ -154,6 +154,8 @@ words! {
         Unanswered = "Unanswered",
         /// Ours: the answer can't be read.
         BadAnswer = "BadAnswer",
+        /// Ours: there is no room in memory for what was answered; see the message for the setting.
+        NoRoom = "NoRoom",
         /// Ours: the request can't be made from the object.
         BadObject = "BadObject",
         /// Ours: the ServiceAccount to act as does not exist.

@@ -65,21 +65,25 @@ pub(super) fn dependencies(world: &World, kustomization: &Kustomization) -> BTre
         .collect()
 }
 
-/// Of these objects, those whose labels name another Kustomization that has them in its inventory, and these Kustomizations.
+/// The objects whose labels name another Kustomization: its namespace and name.
+pub(super) fn labelled(key: &Key, live: &BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, (String, String)> {
+    let other = |(id, live): (&ObjectId, &Live)| {
+        let (namespace, name) = live.object().and_then(owner::labelled)?;
+        let is_own = namespace == key.namespace && name == key.name;
+        (!is_own).then(|| (id.clone(), (namespace.to_owned(), name.to_owned())))
+    };
+    live.iter().filter_map(other).collect()
+}
+
+/// Of these objects, which name another Kustomization, those that it has in its inventory; and these Kustomizations.
 pub(super) async fn owners(
     world: &World,
     key: &Key,
-    live: &BTreeMap<ObjectId, Live>,
+    labelled: &BTreeMap<ObjectId, (String, String)>,
 ) -> (BTreeMap<ObjectId, String>, BTreeMap<String, Rival>) {
     let mut owners = BTreeMap::new();
     let mut found: BTreeMap<String, (Key, Arc<Kustomization>)> = BTreeMap::new();
-    for (id, live) in live {
-        let Some((namespace, name)) = live.object().and_then(owner::labelled) else {
-            continue;
-        };
-        if namespace == key.namespace && name == key.name {
-            continue;
-        }
+    for (id, (namespace, name)) in labelled {
         let other = Key::new(OwnKind::Kustomization, namespace, name);
         if !world.inventories.names(&other, id) {
             continue;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,16 +17,22 @@ use tenure_planner::plan::{RenderRequest, SurveyRequest};
 use tenure_planner::{FinalizerChange, Live, Next, Step, WriteAnswer, digest, requested_at};
 use tenure_sources::Held as HeldBytes;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::observe;
+use super::put_away::{self, PutAway};
 use crate::answers;
 use crate::drive::Reconciler;
 use crate::execute::{Answer, execute};
 use crate::key::{Key, OwnKind};
-use crate::live::{Held, revision_of};
+use crate::live::{Held, Known, revision_of};
+use crate::looking::LookingRoom;
 use crate::own::{Own, Written};
 use crate::render::Roomy;
 use crate::world::World;
+
+/// How long an attempt waits for room for what it looks at.
+const LOOKING: Duration = Duration::from_secs(60);
 
 /// One Kustomization's reconciler.
 pub(crate) struct KustomizationReconciler {
@@ -35,7 +42,15 @@ pub(crate) struct KustomizationReconciler {
     held: Held,
     said: EventHistory,
     /// What this attempt read or wrote, with its revision: watches may be behind it, or not tell of it at all.
-    answered: BTreeMap<ObjectId, (Option<u64>, Live)>,
+    answered: BTreeMap<ObjectId, (Option<u64>, Known)>,
+    /// What the last plan was made of.
+    looked: BTreeMap<ObjectId, Known>,
+    /// Of that, what bears the labels of another Kustomization: its namespace and name.
+    labelled: BTreeMap<ObjectId, (String, String)>,
+    /// The room that it takes while an attempt works.
+    looking: LookingRoom,
+    /// The answers of an attempt that waits.
+    put_away: Option<PutAway>,
     /// What is asked about the others of its source in this attempt.
     asked: Option<SurveyRequest>,
     /// What was rendered last: the same artifact, path and namespace render to the same. It moves into an attempt that asks for it.
@@ -50,11 +65,15 @@ impl KustomizationReconciler {
     pub(crate) fn new(world: Arc<World>, key: Key) -> Self {
         Self {
             held: Held::new(Arc::clone(&world.live), key.clone()),
+            looking: LookingRoom::new(world.looking.clone()),
             said: EventHistory::default(),
             world,
             key,
             snapshot: None,
             answered: BTreeMap::new(),
+            looked: BTreeMap::new(),
+            labelled: BTreeMap::new(),
+            put_away: None,
             asked: None,
             rendered: None,
             room: None,
@@ -73,19 +92,28 @@ impl KustomizationReconciler {
         let source = observe::source(world, kustomization);
         let dependencies = observe::dependencies(world, kustomization);
         let endings = observe::endings(world, kustomization);
-        let mut live: BTreeMap<ObjectId, Live> = BTreeMap::new();
+        self.looked.clear();
         for id in self.held.watched() {
             if let Some(found) = self.held.newer(id, None) {
-                live.insert(id.clone(), found);
+                self.looked.insert(id.clone(), found);
             }
         }
         for (id, (revision, answer)) in &self.answered {
-            let overtaken = live.contains_key(id) && self.held.newer(id, *revision).is_some();
+            let overtaken = self.looked.contains_key(id) && self.held.newer(id, *revision).is_some();
             if !overtaken {
-                live.insert(id.clone(), answer.clone());
+                self.looked.insert(id.clone(), answer.clone());
             }
         }
-        let (owners, rivals) = observe::owners(world, &self.key, &live).await;
+        // What the last round saw goes first.
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.live.clear();
+        }
+        self.looking.begin_round();
+        let looked = self.looked.iter();
+        let live = looked.map(|(id, known)| (id.clone(), self.looking.admit_live(known.read())));
+        let live: BTreeMap<ObjectId, Live> = live.collect();
+        self.labelled = observe::labelled(&self.key, &live);
+        let (owners, rivals) = observe::owners(world, &self.key, &self.labelled).await;
         let survey = self.asked.as_ref();
         let survey = survey.map(|request| observe::siblings(world, kustomization, request));
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
@@ -236,28 +264,43 @@ impl KustomizationReconciler {
     }
 
     fn answered(&mut self, id: ObjectId, answer: Live) {
-        let revision = match &answer {
-            Live::Present(object) => {
-                self.held.seed(&id, &object.0);
-                Some(revision_of(&object.0))
-            }
-            Live::Absent | Live::Unserved | Live::Failed(_) => None,
-        };
-        self.answered.insert(id, (revision, answer));
-    }
-}
-
-impl Reconciler for KustomizationReconciler {
-    fn key(&self) -> &Key {
-        &self.key
+        let revision = answer.object().map(revision_of);
+        let known = Known::keep(answer);
+        if let (Some(revision), Known::Object(json)) = (revision, &known) {
+            self.held.seed(&id, revision, Arc::clone(json));
+        }
+        self.answered.insert(id, (revision, known));
     }
 
-    async fn permits(&self) -> Arc<Semaphore> {
+    /// Takes room for what an attempt looks at, and its answers back into it.
+    async fn begin_looking(&mut self) {
+        if self.looking.is_held() {
+            return;
+        }
         let placement = self.world.place(&self.key.namespace).await;
-        Arc::clone(&self.world.lanes.of(&placement, &self.key.namespace).work)
+        let lane = self.world.lanes.of(&placement, &self.key.namespace);
+        self.looking.take(&lane.name, Instant::now() + LOOKING).await;
+        if let (Some(snapshot), Some(answers)) = (&mut self.snapshot, self.put_away.take()) {
+            answers.bring_back(&mut snapshot.attempt, &self.looking);
+        }
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    /// Nobody looks at anything until the next round: only texts stay.
+    fn end_looking(&mut self, is_done: bool) {
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.live.clear();
+            if is_done {
+                // Another attempt gets answers of its own.
+                put_away::drop_answers(&mut snapshot.attempt);
+            } else {
+                self.put_away = PutAway::take(&mut snapshot.attempt);
+            }
+        }
+        self.looking.give_back();
+    }
+
+    /// One round: observe, plan, execute, write.
+    async fn work(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(kustomization) = self.current() else {
             return Ok(None);
         };
@@ -322,9 +365,9 @@ impl Reconciler for KustomizationReconciler {
         {
             match self.client(plan.identity.as_ref()).await {
                 Some(client) => {
-                    for answer in execute(&self.world.clients, &client, &plan.steps, plan.deadline).await {
-                        self.take(answer);
-                    }
+                    let admit = |answer| self.looking.admit(answer);
+                    let answers = execute(&self.world.clients, &client, &plan.steps, plan.deadline, admit).await;
+                    answers.into_iter().for_each(|answer| self.take(answer));
                 }
                 // The next plan says what is wrong with the identity.
                 None => return Ok(Some(Next::Again)),
@@ -342,6 +385,28 @@ impl Reconciler for KustomizationReconciler {
         }
         Ok(Some(plan.next))
     }
+}
+
+impl Reconciler for KustomizationReconciler {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    async fn permits(&self) -> Arc<Semaphore> {
+        let placement = self.world.place(&self.key.namespace).await;
+        Arc::clone(&self.world.lanes.of(&placement, &self.key.namespace).work)
+    }
+
+    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+        self.begin_looking().await;
+        let next = self.work().await;
+        match &next {
+            Ok(Some(Next::Again | Next::Restart)) => {}
+            Ok(Some(Next::Done(_))) => self.end_looking(true),
+            _ => self.end_looking(false),
+        }
+        next
+    }
 
     fn marks(&self) -> Option<&Arc<World>> {
         Some(&self.world)
@@ -355,6 +420,8 @@ impl Reconciler for KustomizationReconciler {
 
     fn restart(&mut self) {
         self.answered.clear();
+        self.put_away = None;
+        self.looking.begin_attempt();
         self.asked = None;
         self.begun = None;
         let Some(kustomization) = self.current() else {
@@ -396,7 +463,7 @@ impl Reconciler for KustomizationReconciler {
             return true;
         }
         if !snapshot.owners.is_empty() {
-            let (owners, rivals) = observe::owners(&self.world, &self.key, &snapshot.live).await;
+            let (owners, rivals) = observe::owners(&self.world, &self.key, &self.labelled).await;
             if snapshot.owners != owners || snapshot.rivals != rivals {
                 return true;
             }
@@ -409,18 +476,20 @@ impl Reconciler for KustomizationReconciler {
             let Some(now) = self.held.noticed(id) else {
                 return false;
             };
-            match (snapshot.live.get(id), &now) {
-                (Some(Live::Absent), Live::Absent) => false,
-                (Some(Live::Present(before)), Live::Present(now)) => {
+            let Some(before) = self.looked.get(id) else {
+                // What the last plan did not look at can't have misled it, unless an earlier one had, and failed.
+                let retry = snapshot.memory.retry.as_ref();
+                return retry.is_some_and(|retry| retry.live.contains_key(id));
+            };
+            if before.is_same(&now) {
+                return false;
+            }
+            match (before.read(), now.read()) {
+                (Live::Present(before), Live::Present(now)) => {
                     digest::comparable(&before.0) != digest::comparable(&now.0)
                         || (health && revision_of(&before.0) != revision_of(&now.0))
                 }
-                (Some(_), _) => true,
-                // What the last plan did not look at can't have misled it, unless an earlier one had, and failed.
-                (None, _) => {
-                    let retry = snapshot.memory.retry.as_ref();
-                    retry.is_some_and(|retry| retry.live.contains_key(id))
-                }
+                _ => true,
             }
         })
     }
@@ -442,6 +511,10 @@ impl Reconciler for KustomizationReconciler {
         self.room = None;
         self.begun = None;
         self.answered.clear();
+        self.looked.clear();
+        self.labelled.clear();
+        self.put_away = None;
+        self.looking.give_back();
     }
 
     fn exists(&self) -> bool {

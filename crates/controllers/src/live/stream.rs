@@ -8,7 +8,8 @@ use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_api::metadata::OWNER_NAME;
 use tenure_cluster::{WatchEvent, WatchKey};
-use tenure_planner::{Live, Object};
+use tenure_planner::answer::Reason;
+use tenure_planner::{Failure, Live, Object};
 
 use crate::cache::number;
 use crate::key::Key;
@@ -30,6 +31,56 @@ pub(super) struct Entry {
     pub(super) json: Option<Arc<[u8]>>,
     /// Whether the watch itself told of this state; if not, it comes from an answer to a request.
     pub(super) told: bool,
+}
+
+impl Entry {
+    pub(super) fn known(&self) -> Known {
+        let json = self.json.clone();
+        json.map_or(Known::Told(Live::Absent), Known::Object)
+    }
+}
+
+/// What is known of an object while nobody looks at it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// It is there, as this text.
+    Object(Arc<[u8]>),
+    /// It is not there, or nothing is known of it; never [`Live::Present`].
+    Told(Live),
+}
+
+impl Known {
+    /// Keeps what an answer told of an object.
+    pub(crate) fn keep(live: Live) -> Self {
+        match live.object() {
+            Some(object) => Self::Object(text(object)),
+            None => Self::Told(live),
+        }
+    }
+
+    /// The object parsed, or why there is none.
+    pub(crate) fn read(&self) -> Live {
+        match self {
+            Self::Object(json) => match serde_json::from_slice(json) {
+                Ok(object) => Live::Present(Object(object)),
+                Err(error) => Live::Failed(Failure {
+                    reason: Reason::BadAnswer,
+                    message: error.to_string(),
+                    ..Failure::default()
+                }),
+            },
+            Self::Told(live) => live.clone(),
+        }
+    }
+
+    /// Whether it is the same to the last byte.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Object(one), Self::Object(other)) => Arc::ptr_eq(one, other) || one == other,
+            (Self::Told(one), Self::Told(other)) => one == other,
+            _ => false,
+        }
+    }
 }
 
 impl Stream {
@@ -152,18 +203,8 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
     }
 }
 
-pub(super) fn text(object: &Value) -> Arc<[u8]> {
+fn text(object: &Value) -> Arc<[u8]> {
     object.to_string().into_bytes().into()
-}
-
-/// An object from its text; known to be absent when there is none.
-pub(super) fn read(json: Option<Arc<[u8]>>) -> Option<Live> {
-    match json {
-        None => Some(Live::Absent),
-        Some(json) => serde_json::from_slice(&json)
-            .ok()
-            .map(|object| Live::Present(Object(object))),
-    }
 }
 
 /// The revision of an object.

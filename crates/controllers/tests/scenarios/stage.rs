@@ -4,7 +4,7 @@ use std::future::Future;
 
 use serde_json::{Value, json};
 use tenure_cluster::{Connection, Token};
-use tenure_controllers::{Config, run};
+use tenure_controllers::{Budgets, Config, run};
 use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
 use tenure_testkit::{Admin, Cluster, SOON, eventually};
@@ -26,9 +26,16 @@ pub(crate) struct Stage {
     /// What fails of the controllers' requests.
     pub(crate) faults: Faults,
     cluster: Cluster,
-    policy: Policy,
-    way: Way,
+    means: Means,
     controllers: Controllers,
+}
+
+/// What controllers are started with.
+#[derive(Default)]
+struct Means {
+    policy: Policy,
+    budgets: Budgets,
+    way: Way,
 }
 
 /// The controllers that run.
@@ -39,9 +46,10 @@ struct Controllers {
 }
 
 /// How the controllers reach an API server over the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Way {
     /// As the program does.
+    #[default]
     Direct,
     /// With faults before it.
     ThroughFaults,
@@ -55,15 +63,29 @@ impl Stage {
 
     /// As [`Stage::set`], with more addresses that an administrator allows sources to fetch from.
     pub(crate) async fn set_allowing(namespace: &str, more: &[String]) -> Self {
-        Self::set_with(namespace, more, Way::Direct).await
+        Self::set_with(namespace, more, Means::default()).await
     }
 
     /// As [`Stage::set`], with faults before an API server over the network, too.
     pub(crate) async fn set_failing(namespace: &str) -> Self {
-        Self::set_with(namespace, &[], Way::ThroughFaults).await
+        let way = Way::ThroughFaults;
+        let means = Means {
+            way,
+            ..Means::default()
+        };
+        Self::set_with(namespace, &[], means).await
     }
 
-    async fn set_with(namespace: &str, more: &[String], way: Way) -> Self {
+    /// As [`Stage::set`], with controllers that may hold no more than this.
+    pub(crate) async fn set_within(namespace: &str, budgets: Budgets) -> Self {
+        let means = Means {
+            budgets,
+            ..Means::default()
+        };
+        Self::set_with(namespace, &[], means).await
+    }
+
+    async fn set_with(namespace: &str, more: &[String], mut means: Means) -> Self {
         let cluster = Cluster::start().await.unwrap();
         let git = GitServer::start(cluster.folder().join("git"), Options::default())
             .await
@@ -73,20 +95,19 @@ impl Stage {
             .unwrap();
         let allow = [&git, &private].map(|server| format!("http://{}", server.http_address()).parse().unwrap());
         let more = more.iter().map(|endpoint| endpoint.parse().unwrap());
-        let policy = Policy {
+        means.policy = Policy {
             allow: allow.into_iter().chain(more).collect(),
             cluster: Vec::new(),
         };
         let faults = Faults::default();
-        let controllers = start(&cluster, &policy, &faults, way);
+        let controllers = start(&cluster, &means, &faults);
         let stage = Self {
             admin: cluster.admin.clone(),
             git,
             private,
             faults,
             cluster,
-            policy,
-            way,
+            means,
             controllers,
         };
         stage.namespace(namespace).await;
@@ -227,7 +248,7 @@ impl Stage {
 
     /// Starts controllers that were ended.
     pub(crate) fn resume(&mut self) {
-        self.controllers = start(&self.cluster, &self.policy, &self.faults, self.way);
+        self.controllers = start(&self.cluster, &self.means, &self.faults);
     }
 
     /// The life of the controllers that run now.
@@ -238,7 +259,7 @@ impl Stage {
     /// Drops controllers that have died wherever they are, and starts new ones on the same folder.
     pub(crate) fn restart_after_death(&mut self) {
         self.controllers.running.abort();
-        self.controllers = start(&self.cluster, &self.policy, &self.faults, self.way);
+        self.controllers = start(&self.cluster, &self.means, &self.faults);
     }
 
     /// Ends the controllers and waits for them.
@@ -268,7 +289,7 @@ async fn within<T>(looked: impl Future<Output = Result<T, String>>) -> T {
 }
 
 /// Starts the controllers as their own ServiceAccount.
-fn start(cluster: &Cluster, policy: &Policy, faults: &Faults, way: Way) -> Controllers {
+fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     let life = Life::default();
     let token = Token::new(&cluster.controller_token, None);
     let faulty = |server| Faulty {
@@ -276,7 +297,7 @@ fn start(cluster: &Cluster, policy: &Policy, faults: &Faults, way: Way) -> Contr
         faults: faults.clone(),
         life: life.clone(),
     };
-    let connection = match (cluster.service(), cluster.configuration(), way) {
+    let connection = match (cluster.service(), cluster.configuration(), means.way) {
         (Some(service), _, _) => Connection::in_process(faulty(kube::Client::new(service, "default")), token),
         (None, Some(config), Way::ThroughFaults) => {
             Connection::in_process(faulty(kube::Client::try_from(config).unwrap()), token)
@@ -288,8 +309,9 @@ fn start(cluster: &Cluster, policy: &Policy, faults: &Faults, way: Way) -> Contr
         (None, None, _) => unreachable!(),
     };
     let mut config = Config::new(connection, cluster.folder().join("artifacts"));
-    config.platform_sources = policy.clone();
-    config.tenant_sources = policy.clone();
+    config.platform_sources = means.policy.clone();
+    config.tenant_sources = means.policy.clone();
+    config.budgets = means.budgets;
     let end = CancellationToken::new();
     let running = tokio::spawn({
         let end = end.clone();

@@ -22,6 +22,12 @@ pub(crate) struct Flags {
     /// Memory for all fetches [default: 128MiB].
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     fetch_memory: Option<u64>,
+    /// Memory for the objects of the cluster that one tenant's reconciliations look at [default: 192MiB].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    live_memory_per_tenant: Option<u64>,
+    /// Memory for the objects that all reconciliations look at [default: 320MiB].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    live_memory: Option<u64>,
     /// Disk for one tenant's artifacts [default: 1GiB].
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     artifact_storage_per_tenant: Option<u64>,
@@ -45,6 +51,7 @@ impl Flags {
                 self.artifact_storage,
                 default.archives,
             ),
+            looking: or(self.live_memory_per_tenant, self.live_memory, default.looking),
         }
     }
 }

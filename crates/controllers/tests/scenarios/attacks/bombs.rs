@@ -1,10 +1,11 @@
 //! Contents of a repository that cost more to read than to write.
 
 use serde_json::json;
+use tenure_controllers::{Budgets, Share};
 
 use super::contents::{Contents, files_of, one};
 use super::{Attack, Scene, attack};
-use crate::stage::config_map;
+use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, config_map};
 use crate::tenants::{surface, surface_ready};
 
 /// Files that are small to store and large, deep or endless to read.
@@ -114,4 +115,56 @@ async fn a_bomb_goes_off_in_its_own_lane_only() {
         .check(&[attempt], |_, name, spec| scene.source(name, "EVIL-files", spec))
         .await;
     scene.stage.end().await;
+}
+
+/// Whoever may write beside Git makes what a reconciliation looks at as large as they like.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_objects_take_the_room_of_their_own_tenant_only() {
+    let budgets = Budgets {
+        looking: Share {
+            tenant: 2 << 20,
+            all: 6 << 20,
+        },
+        ..Budgets::default()
+    };
+    let stage = Stage::set_within("bombs-large", budgets).await;
+    let maps: Vec<String> = (0..4).map(|n| config_map(&format!("m{n}"), "1")).collect();
+    let files = [("a.yaml", maps.join("---\n"))];
+    let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
+    let repository = stage.repository("bombs-large", "app", &files).await;
+    stage.kustomization("bombs-large", "app", "app", json!({})).await;
+    let commit = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("bombs-large", "app"), &commit).await;
+
+    let target = ("bombs-large", "app");
+    let fill = async |bytes: usize| {
+        for n in 0..4 {
+            let map = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": format!("m{n}"), "namespace": "bombs-large" },
+                "data": { "more": "x".repeat(bytes) }
+            });
+            stage.admin.apply(map).await.unwrap();
+        }
+    };
+    fill(900_000).await;
+    let message = stage
+        .ready(KUSTOMIZATION, target, "False", "ReconciliationFailed")
+        .await;
+    assert!(message.contains("--live-memory-per-tenant allows"), "{message}");
+    for n in 0..4 {
+        let name = format!("m{n}");
+        assert!(stage.get(CONFIG_MAP, ("bombs-large", &name)).await.is_some(), "{name}");
+    }
+
+    // Others have room of their own.
+    stage.namespace("bombs-small").await;
+    let other = stage.repository("bombs-small", "app", &files).await;
+    stage.kustomization("bombs-small", "app", "app", json!({})).await;
+    let commit_of_other = other.resolve("main").await.unwrap().unwrap();
+    stage.applied(("bombs-small", "app"), &commit_of_other).await;
+
+    fill(1).await;
+    stage.applied(target, &commit).await;
+    stage.end().await;
 }

@@ -1,0 +1,253 @@
+//! Room for the objects that an attempt looks at: what is there, and what requests answered.
+//!
+//! They are parsed while an attempt works, and parsed they take many times their text; so each attempt takes room for them in its lane
+//! before it begins, as much as it needed the last time, and more as it needs more. Owns what is charged and what is told when there is
+//! no room: an object that there is no room for counts as one that could not be read. Between attempts there is only text.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tenure_planner::answer::Reason;
+use tenure_planner::{Failure, Live, WriteAnswer};
+use tenure_sources::{ByteBudget, Held, OverBudget};
+use tokio::time::Instant;
+
+use crate::execute::Answer;
+
+/// What an attempt takes at first, if it is not known to need more.
+const LEAST: u64 = 64 << 10;
+/// Taken more at a time, so that not every object has to ask.
+const STEP: u64 = 256 << 10;
+/// What a map takes: the standard library's are trees whose smallest piece has places for eleven entries.
+const MAP: u64 = 640;
+/// How many entries of a map such a piece holds at least, if there are more than one.
+const ENTRIES: usize = 5;
+
+/// The bytes that a parsed value takes, about, and not less.
+pub(crate) fn weigh(value: &Value) -> u64 {
+    let own = size_of::<Value>() as u64;
+    own + match value {
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(weigh).sum(),
+        Value::Object(map) => {
+            let pieces = map.len().div_ceil(ENTRIES) as u64;
+            let entries = map.iter().map(|(key, value)| key.len() as u64 + weigh(value));
+            pieces * MAP + entries.sum::<u64>()
+        }
+        _ => 0,
+    }
+}
+
+/// The room of one reconciler's attempts.
+#[derive(Debug)]
+pub(crate) struct LookingRoom {
+    budget: ByteBudget,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    held: Option<Held>,
+    /// Of what is there, as the present round sees it.
+    live: u64,
+    /// Of the answers to dry-runs and writes, which stay until the attempt ends.
+    answers: u64,
+    /// The most that an attempt needed, or would have.
+    needed: u64,
+}
+
+impl LookingRoom {
+    pub(crate) fn new(budget: ByteBudget) -> Self {
+        Self {
+            budget,
+            taken: Mutex::default(),
+        }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an attempt has room already.
+    pub(crate) fn is_held(&self) -> bool {
+        self.taken().held.is_some()
+    }
+
+    /// Takes room for an attempt, waiting for it until the deadline; without any, whatever is looked at is refused.
+    pub(crate) async fn take(&self, lane: &str, deadline: Instant) {
+        let room = self.budget.room();
+        let bytes = self.taken().needed.max(LEAST).min(room.lane).min(room.all);
+        let held = self.budget.acquire(lane, bytes, deadline).await.ok();
+        let mut taken = self.taken();
+        taken.held = held;
+        taken.needed = 0;
+    }
+
+    /// Gives everything back: what was looked at is gone.
+    pub(crate) fn give_back(&self) {
+        let mut taken = self.taken();
+        (taken.live, taken.answers) = (0, 0);
+        let held = taken.held.take();
+        drop(taken);
+        // Not under the lock: others get it at once.
+        drop(held);
+    }
+
+    /// A round begins: what the last one saw is gone.
+    pub(crate) fn begin_round(&self) {
+        self.taken().live = 0;
+    }
+
+    /// An attempt begins: the answers of the last one are gone.
+    pub(crate) fn begin_attempt(&self) {
+        self.taken().answers = 0;
+    }
+
+    /// What is there, if there is room for it.
+    pub(crate) fn admit_live(&self, live: Live) -> Live {
+        let Some(bytes) = live.object().map(weigh) else {
+            return live;
+        };
+        match self.charge(|taken| &mut taken.live, bytes) {
+            Ok(()) => live,
+            Err(over) => Live::Failed(failure(&over)),
+        }
+    }
+
+    /// An answer, if there is room for the object in it.
+    pub(crate) fn admit(&self, answer: Answer) -> Answer {
+        match answer {
+            Answer::Live(id, live) => Answer::Live(id, self.admit_live(live)),
+            Answer::DryRun(id, answer) => Answer::DryRun(id, self.admit_written(answer)),
+            Answer::Tried(id, answer) => Answer::Tried(id, self.admit_written(answer)),
+            Answer::Applied(id, answer) => Answer::Applied(id, self.admit_written(answer)),
+            Answer::TakenOver(id, answer) => Answer::TakenOver(id, self.admit_written(answer)),
+            other @ (Answer::Kind(..) | Answer::Deleted(..)) => other,
+        }
+    }
+
+    /// The answer to a write, or to a dry-run of one, if there is room for it. A write that was done and can't be looked at counts as one
+    /// without an answer: the next attempt sees what came of it.
+    pub(crate) fn admit_written(&self, answer: WriteAnswer) -> WriteAnswer {
+        let WriteAnswer::Done(object) = &answer else {
+            return answer;
+        };
+        match self.charge(|taken| &mut taken.answers, weigh(&object.0)) {
+            Ok(()) => answer,
+            Err(over) => WriteAnswer::Failed(failure(&over)),
+        }
+    }
+
+    fn charge(&self, part: impl Fn(&mut Taken) -> &mut u64, bytes: u64) -> Result<(), OverBudget> {
+        let mut taken = self.taken();
+        let all = taken.live.saturating_add(taken.answers).saturating_add(bytes);
+        taken.needed = taken.needed.max(all);
+        let room = self.budget.room();
+        let Some(held) = &mut taken.held else {
+            return Err(OverBudget::Full {
+                what: room.what,
+                needed: all,
+                allowed: room.all,
+                setting: room.all_setting,
+            });
+        };
+        if held.bytes() < all {
+            let stepped = all.saturating_add(STEP).min(room.lane).min(room.all).max(all);
+            held.try_grow_to(stepped).or_else(|_| held.try_grow_to(all))?;
+        }
+        *part(&mut taken) += bytes;
+        Ok(())
+    }
+}
+
+fn failure(over: &OverBudget) -> Failure {
+    Failure {
+        reason: Reason::NoRoom,
+        message: over.to_string(),
+        ..Failure::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tenure_planner::Object;
+    use tenure_sources::Room;
+
+    use super::*;
+
+    fn budget(lane: u64, all: u64) -> ByteBudget {
+        ByteBudget::new(Room {
+            what: "objects that are looked at",
+            lane,
+            all,
+            lane_setting: "--lane",
+            all_setting: "--all",
+        })
+    }
+
+    fn object(bytes: usize) -> Live {
+        Live::Present(Object(json!({ "data": "x".repeat(bytes) })))
+    }
+
+    async fn room(budget: &ByteBudget) -> LookingRoom {
+        let room = LookingRoom::new(budget.clone());
+        room.take("team", Instant::now()).await;
+        room
+    }
+
+    #[tokio::test]
+    async fn what_there_is_no_room_for_counts_as_unread() {
+        let budget = budget(1 << 20, 4 << 20);
+        let room = room(&budget).await;
+        assert!(room.admit_live(object(700_000)).object().is_some());
+        let Live::Failed(failure) = room.admit_live(object(700_000)) else {
+            panic!("there is no room for two");
+        };
+        assert!(failure.is_transient());
+        assert!(failure.message.ends_with("is what --lane allows"), "{failure:?}");
+        // Smaller ones fit in beside the first.
+        assert!(room.admit_live(object(100_000)).object().is_some());
+        assert!(budget.held() <= 1 << 20);
+        // What the last round saw is gone, what was answered stays.
+        room.begin_round();
+        let answer = WriteAnswer::Done(Object(json!("x".repeat(700_000))));
+        assert!(matches!(room.admit_written(answer.clone()), WriteAnswer::Done(_)));
+        room.begin_round();
+        assert!(matches!(room.admit_written(answer), WriteAnswer::Failed(_)));
+        room.give_back();
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[tokio::test]
+    async fn who_lacked_room_waits_for_it_the_next_time() {
+        let budget = budget(1 << 20, 1 << 20);
+        let (first, second) = (room(&budget).await, room(&budget).await);
+        assert!(first.admit_live(object(600_000)).object().is_some());
+        assert!(second.admit_live(object(600_000)).object().is_none());
+        second.give_back();
+        let mut waiting = Box::pin(second.take("team", Instant::now() + std::time::Duration::from_secs(3600)));
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        first.give_back();
+        waiting.await;
+        assert!(second.admit_live(object(600_000)).object().is_some());
+    }
+
+    #[tokio::test]
+    async fn without_room_nothing_is_looked_at() {
+        let budget = budget(1 << 20, 1 << 20);
+        let all = budget.try_acquire("other", 1 << 20).unwrap();
+        let room = room(&budget).await;
+        assert!(!room.is_held());
+        assert!(room.admit_live(object(1)).object().is_none());
+        assert!(matches!(room.admit_live(Live::Absent), Live::Absent));
+        drop(all);
+    }
+
+    #[test]
+    fn what_is_small_as_text_and_large_when_it_is_parsed_is_charged_so() {
+        let many = Value::Array(vec![json!({ "a": 1 }); 1000]);
+        assert!(weigh(&many) >= 1000 * 640, "{}", weigh(&many));
+        assert!(weigh(&many) > 60 * many.to_string().len() as u64);
+    }
+}
