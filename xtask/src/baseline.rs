@@ -10,6 +10,9 @@ use anyhow::{Context, Result, bail};
 /// The version whose answers are recorded.
 const VERSION: &str = "5.8.1";
 const CORPUS: &str = "crates/kustomize/tests/corpus";
+/// What a case's notes keep when it is recorded anew: the folder that is built, and what our library must say when it refuses what the
+/// real tool refuses (`says`) or builds (`refused`).
+const KEPT: [&str; 3] = ["build =", "says =", "refused ="];
 
 /// Records every case, or only those whose name contains `only`. Run it from the root of the workspace, with `kustomize` on PATH.
 pub(crate) fn run(only: Option<&str>) -> Result<()> {
@@ -41,7 +44,7 @@ fn record(case: &Path) -> Result<()> {
     let notes = fs::read_to_string(&notes_path).unwrap_or_default();
     let kept: Vec<&str> = notes
         .lines()
-        .filter(|line| line.starts_with("build =") || line.starts_with("says ="))
+        .filter(|line| KEPT.iter().any(|key| line.starts_with(key)))
         .collect();
     let inside = kept
         .iter()

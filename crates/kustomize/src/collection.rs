@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use crate::history::Event;
 use crate::id::{Key, ResourceId};
 use crate::meter;
 use crate::resource::{Behavior, Resource};
@@ -227,10 +226,6 @@ fn take_metadata(resource: &mut Resource, old: &Resource) {
     let origin = resource.notes.origin.take().or_else(|| old.notes.origin.clone());
     resource.notes = old.notes.clone();
     resource.notes.needs_hash = needs_hash;
-    resource
-        .notes
-        .history
-        .push(|| Event::Unknown("the generator of another layer"));
     resource.notes.origin = origin;
 }
 

@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Error;
 use crate::fields::{GeneratorArguments, GeneratorOptions};
-use crate::history::Record;
 use crate::load::Loader;
 use crate::meter;
 use crate::resource::{Behavior, Resource};
@@ -116,9 +115,6 @@ pub(crate) fn resource(
     resource.notes.needs_hash = !options.is_some_and(|options| options.disable_name_suffix_hash);
     resource.notes.is_generated = true;
     resource.notes.behavior = Behavior::named(&arguments.behavior);
-    if resource.notes.needs_hash {
-        resource.notes.history = Record::of_generated(&resource.node, resource.notes.behavior.name());
-    }
     Ok(resource)
 }
 
@@ -265,7 +261,7 @@ fn wrapped_base64(bytes: &[u8]) -> String {
     wrapped
 }
 
-/// The suffix that a resource's content gives its name.
+/// The suffix that the content of a ConfigMap or a Secret gives its name.
 pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
     let _passing = meter::in_passing();
     let value = |field: &str| match resource.node.get(field) {
@@ -275,12 +271,6 @@ pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
     };
     let mut map = serde_json::Map::new();
     let kind = resource.kind();
-    if !matches!(kind, "ConfigMap" | "Secret") {
-        let held = resource.notes.history.json(resource, write_string);
-        return held.map(|json| suffix(&json)).map_err(|why| {
-            format!("a name suffix hash for kind {kind} is not supported here: {why}; set disableNameSuffixHash for it")
-        });
-    }
     map.insert("kind".to_owned(), json!(kind));
     // kustomize looks the name up under a key that never exists, so it counts as empty.
     map.insert("name".to_owned(), json!(""));
@@ -293,12 +283,8 @@ pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
     if more.is_object() {
         map.insert(extra.to_owned(), more);
     }
-    Ok(suffix(&go_json(&Value::Object(map))))
-}
-
-/// The suffix that a text gives.
-fn suffix(text: &str) -> String {
-    hex::encode(Sha256::digest(text.as_bytes()))
+    let digest = Sha256::digest(go_json(&Value::Object(map)).as_bytes());
+    Ok(hex::encode(digest)
         .chars()
         .take(10)
         .map(|character| match character {
@@ -309,7 +295,7 @@ fn suffix(text: &str) -> String {
             'e' => 't',
             other => other,
         })
-        .collect()
+        .collect())
 }
 
 /// JSON as Go's encoder writes what its decoder read: all numbers are floats; `<`, `>`, `&` and two line separators escaped.

@@ -30,7 +30,6 @@ mod fields;
 mod fieldspec;
 mod generate;
 mod generated;
-mod history;
 mod id;
 mod jsonpatch;
 mod kustomization;

@@ -1,10 +1,6 @@
 //! Owns `patches`, `patchesStrategicMerge` and `patchesJson6902`: telling the kinds of patches apart, and applying them.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
 use crate::collection::{Collection, Trouble};
-use crate::history::{self, Event};
 use crate::jsonpatch::{self, Operation};
 use crate::merge::{Merged, merge_resource};
 use crate::meter;
@@ -19,7 +15,7 @@ pub(crate) enum Content {
     /// Strategic merge patches, each a partial resource.
     Merge(Vec<Resource>),
     /// JSON 6902 operations.
-    Json(Arc<Vec<Operation>>),
+    Json(Vec<Operation>),
 }
 
 /// A patch, ready to apply.
@@ -31,8 +27,6 @@ pub(crate) struct PreparedPatch {
     pub(crate) is_legacy_merge: bool,
     /// Written in `patchesJson6902`, which doesn't note the resource's id before.
     pub(crate) is_legacy_json: bool,
-    /// What strategic merge patches were read from, if it was one text.
-    pub(crate) text: Option<Arc<str>>,
     /// The patch's place: file number and line.
     pub(crate) place: (u32, u32),
 }
@@ -81,7 +75,7 @@ impl PreparedPatch {
             };
             for resource in resources.list.iter_mut().filter(|resource| target.fits(resource)) {
                 meter::check().map_err(PatchTrouble::Target)?;
-                merge_targeted(resource, patch, self.text.as_ref()).map_err(PatchTrouble::Resource)?;
+                merge_targeted(resource, patch).map_err(PatchTrouble::Resource)?;
             }
             resources.drop_empty();
             let list = std::mem::take(&mut resources.list);
@@ -101,20 +95,16 @@ impl PreparedPatch {
                 continue;
             };
             if self.is_legacy_merge {
-                merge_targeted(resource, patch, self.text.as_ref()).map_err(PatchTrouble::Resource)?;
+                merge_targeted(resource, patch).map_err(PatchTrouble::Resource)?;
                 resources.drop_empty();
             } else {
-                let written = Written {
-                    text: self.text.as_ref(),
-                    is_copied: false,
-                };
-                merge(resource, patch.clone(), written).map_err(PatchTrouble::Resource)?;
+                merge(resource, patch.clone()).map_err(PatchTrouble::Resource)?;
             }
         }
         Ok(())
     }
 
-    fn apply_json(&self, resource: &mut Resource, operations: &Arc<Vec<Operation>>) -> Result<(), Trouble> {
+    fn apply_json(&self, resource: &mut Resource, operations: &[Operation]) -> Result<(), Trouble> {
         let before = Trouble::of(resource, "");
         let fail = |message: String| Trouble {
             id: before.id.clone(),
@@ -135,18 +125,9 @@ impl PreparedPatch {
         resource.note_labels_are_read();
         resource.show_origin();
         jsonpatch::apply(&mut resource.node, operations, self.place).map_err(fail)?;
-        resource.notes.history.push(|| Event::Json(Arc::clone(operations)));
         resource.settle_annotations();
         resource.hide_origin();
         Ok(())
-    }
-}
-
-/// The text that patches were read from, if there is one patch in it and it was no UTF-16.
-pub(crate) fn text_of(patches: &[Resource], text: Cow<'_, str>) -> Option<Arc<str>> {
-    match text {
-        Cow::Borrowed(text) if patches.len() == 1 => Some(Arc::from(text)),
-        _ => None,
     }
 }
 
@@ -163,7 +144,7 @@ pub(crate) fn annotations_of(node: &mut Node) -> Option<&mut Node> {
 }
 
 /// Merges a copy of the patch whose labels and annotations are all strings, as kustomize does for selected targets.
-fn merge_targeted(resource: &mut Resource, patch: &Resource, text: Option<&Arc<str>>) -> Result<(), Trouble> {
+fn merge_targeted(resource: &mut Resource, patch: &Resource) -> Result<(), Trouble> {
     let mut copy = patch.clone();
     for field in ["labels", "annotations"] {
         let map = copy.text_map(field);
@@ -172,42 +153,11 @@ fn merge_targeted(resource: &mut Resource, patch: &Resource, text: Option<&Arc<s
     copy.set_name(patch.name());
     copy.set_namespace(patch.namespace());
     copy.set_api_version(resource.api_version());
-    merge(resource, copy, Written { text, is_copied: true })
-}
-
-/// How a strategic merge patch came to be.
-#[derive(Clone, Copy)]
-struct Written<'text> {
-    /// What it was read from.
-    text: Option<&'text Arc<str>>,
-    /// It is a copy that [`merge_targeted`] made.
-    is_copied: bool,
-}
-
-/// Records a merge into a resource whose history is kept.
-fn note_merge(resource: &mut Resource, patch: &Resource, written: Written<'_>) {
-    if !resource.notes.history.is_kept() {
-        return;
-    }
-    let knows = |api_version: &str, kind: &str| resource.schema.of_kind(api_version, kind).is_some();
-    let kind = resource.kind();
-    // What kustomize knows of the kind decides how lists merge; when it knows nothing, the patch's kind does.
-    let merges_lists = !matches!(kind, "ConfigMap" | "Secret")
-        && (knows(resource.api_version(), kind)
-            || knows(resource.api_version(), patch.kind())
-            || knows(patch.api_version(), patch.kind()));
-    let merge = history::Merge {
-        text: written.text.cloned(),
-        is_copied: written.is_copied,
-        allow_name_change: patch.notes.allow_name_change,
-        allow_kind_change: patch.notes.allow_kind_change,
-        merges_lists,
-    };
-    resource.notes.history.push(|| Event::Merge(merge));
+    merge(resource, copy)
 }
 
 /// Merges one strategic merge patch; the resource keeps its name, namespace and kind unless the patch may change them.
-fn merge(resource: &mut Resource, patch: Resource, written: Written<'_>) -> Result<(), Trouble> {
+fn merge(resource: &mut Resource, patch: Resource) -> Result<(), Trouble> {
     let place = Trouble::of(resource, "");
     let (name, namespace, kind) = (
         resource.name().to_owned(),
@@ -222,7 +172,6 @@ fn merge(resource: &mut Resource, patch: Resource, written: Written<'_>) -> Resu
     if allow_name_change || allow_kind_change {
         resource.store_previous_id();
     }
-    note_merge(resource, &patch, written);
     let has_notes = resource.notes.are_annotations();
     if has_notes && let Some(annotations) = annotations_of(&mut resource.node) {
         annotations.set_field(NOTES, Node::quoted(""));

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crate::accumulate::{Builder, Frame};
 use crate::decode::{Decoder, Spot};
@@ -235,11 +234,10 @@ impl Builder<'_> {
         let target = Some(Matcher::new(&target).map_err(at)?);
         let place = (self.loader.source(&file), node.line);
         Ok(Action::Patch(PreparedPatch {
-            content: Content::Json(Arc::new(operations)),
+            content: Content::Json(operations),
             target,
             is_legacy_merge: false,
             is_legacy_json: true,
-            text: None,
             place,
         }))
     }
@@ -284,7 +282,6 @@ impl Builder<'_> {
                 target: None,
                 is_legacy_merge: true,
                 is_legacy_json: false,
-                text: None,
                 place,
             }),
             Action::CheckIds,

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::collection::Trouble;
-use crate::history::{Event, Record};
 use crate::id::{Gvk, ResourceId};
 use crate::meter;
 use crate::schema::Schema;
@@ -64,8 +63,6 @@ pub(crate) struct Notes {
     pub(crate) touched_by: Touched,
     /// How many groups of nodes that are one and the same have been made in the resource.
     pub(crate) shares: u16,
-    /// How a generated resource came about.
-    pub(crate) history: Record,
     /// It was read or made as a Secret, or a value was copied into it that stood in one.
     pub(crate) holds_secret: bool,
 }
@@ -218,11 +215,7 @@ impl Resource {
         self.drop_empty_annotations();
         let id = self.current_id();
         let namespace = id.effective_namespace().to_owned();
-        let copies = if self.notes.history.is_kept() { 2 } else { 1 };
-        meter::text(copies * (80 + id.name.len() + namespace.len() + id.gvk.kind.len()));
-        self.notes
-            .history
-            .push(|| Event::Previous(id.name.clone(), namespace.clone(), id.gvk.kind.clone()));
+        meter::text(80 + id.name.len() + namespace.len() + id.gvk.kind.len());
         self.notes.previous.push((id.name, namespace, id.gvk.kind));
     }
 

@@ -2,21 +2,19 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crate::accumulate::{Builder, Frame, field_error};
-use crate::collection::Collection;
+use crate::collection::{Collection, Trouble};
 use crate::config::{TransformerConfig, merge_specs};
 use crate::decode::{Decoder, Spot};
 use crate::error::Error;
 use crate::fields::{FieldSpec, Image, Patch, Replacement, Replica};
-use crate::history::{Event, leads_into};
 use crate::jsonpatch;
 use crate::kustomization::Kustomization;
 use crate::load::Loader;
 use crate::meter;
 use crate::origin::Origin;
-use crate::patch::{Content, PatchTrouble, PreparedPatch, text_of};
+use crate::patch::{Content, PatchTrouble, PreparedPatch};
 use crate::resource::Resource;
 use crate::selector::Matcher;
 use crate::transform::images::ImageChange;
@@ -26,7 +24,6 @@ use crate::transform::replacements::PreparedReplacement;
 use crate::transform::value_add::ValueAdd;
 use crate::transform::{labels, replacements, replicas};
 use crate::yaml::json::{from_value, patch_value};
-use crate::yaml::node::Node;
 use crate::yaml::read::Lines;
 
 /// One transformer, ready to run.
@@ -62,7 +59,6 @@ impl Action {
         let on_resource = PatchTrouble::Resource;
         meter::work(1 + resources.list.len());
         meter::check().map_err(PatchTrouble::Target)?;
-        self.note(resources);
         match self {
             Action::Patch(patch) => patch.transform(resources),
             Action::Namespace(namespace) => namespace.transform(resources).map_err(on_resource),
@@ -89,59 +85,39 @@ impl Action {
             Action::Several(actions) => actions.iter().try_for_each(|action| action.run(resources)),
         }
     }
-
-    /// Records what transformers may do to generated resources that they don't record themselves.
-    fn note(&self, resources: &mut Collection) {
-        let reached = |fields: &[FieldSpec], resource: &Resource, creates: bool| {
-            fields.iter().any(|spec| {
-                spec.gvk.selects(resource.api_version(), resource.kind())
-                    && ((creates && spec.create) || leads_into(&spec.path, &resource.node))
-            })
-        };
-        match self {
-            Action::Replicas { fields, .. } => {
-                note_unknown(resources, "replicas", |resource| reached(fields, resource, true))
-            }
-            // Images are looked for wherever there are containers, whatever the fields say, and never created.
-            Action::Image { fields, .. } => note_unknown(resources, "images", |resource| {
-                has_containers(&resource.node) || reached(fields, resource, false)
-            }),
-            Action::Replacements(_) => note_unknown(resources, "replacements", |_| true),
-            Action::ValueAdd(_) => note_unknown(resources, "ValueAddTransformer", |_| true),
-            _ => {}
-        }
-    }
-}
-
-/// Tells whether there is a field anywhere that holds containers.
-fn has_containers(node: &Node) -> bool {
-    meter::work(1);
-    let inside =
-        |(key, value): &(Node, Node)| matches!(key.text(), "containers" | "initContainers") || has_containers(value);
-    node.entries().iter().any(inside) || node.items().iter().any(has_containers)
-}
-
-/// Records what isn't followed on resources whose history is kept.
-fn note_unknown(resources: &mut Collection, what: &'static str, reaches: impl Fn(&Resource) -> bool) {
-    for resource in &mut resources.list {
-        if resource.notes.history.is_kept() && reaches(resource) {
-            resource.notes.history.push(|| Event::Unknown(what));
-        }
-    }
 }
 
 /// Appends the hash of their content to the names that want it.
-pub(crate) fn hash_names(resources: &mut Collection) -> Result<(), crate::collection::Trouble> {
+pub(crate) fn hash_names(resources: &mut Collection) -> Result<(), Trouble> {
     for resource in resources.list.iter_mut().filter(|resource| resource.notes.needs_hash) {
-        let hash =
-            crate::generate::hash(resource).map_err(|message| crate::collection::Trouble::of(resource, message))?;
-        meter::check().map_err(|message| crate::collection::Trouble::of(resource, message))?;
+        check_hashed_kind(resource)?;
+        let hash = crate::generate::hash(resource).map_err(|message| Trouble::of(resource, message))?;
+        meter::check().map_err(|message| Trouble::of(resource, message))?;
         resource.store_previous_id();
         let name = format!("{}-{hash}", resource.name());
         resource.set_name(&name);
-        resource.notes.history.push(|| Event::Unknown("an earlier hash"));
     }
     Ok(())
+}
+
+/// Refuses the hash of a resource that is neither a ConfigMap nor a Secret: kustomize makes it of how it holds such a resource in
+/// memory, with the lines, columns and quotes of every text that made or changed it.
+fn check_hashed_kind(resource: &Resource) -> Result<(), Trouble> {
+    if matches!(resource.kind(), "ConfigMap" | "Secret") {
+        return Ok(());
+    }
+    let message = if resource.notes.is_generated {
+        "the kind of this generated resource was changed, and only a ConfigMap or a Secret gets a name suffix hash here; \
+         set disableNameSuffixHash: true in the options of its generator, or write it as a resource instead of generating it"
+    } else {
+        "the annotation internal.config.kubernetes.io/needsHashSuffix asks for a name suffix hash, \
+         and only a ConfigMap or a Secret gets a name suffix hash here; remove the annotation"
+    };
+    // Said of what was a Secret, too: the message quotes nothing of it.
+    Err(Trouble {
+        message: message.to_owned(),
+        ..Trouble::of(resource, "")
+    })
 }
 
 /// A transformer and where it was written.
@@ -400,7 +376,7 @@ pub(crate) fn prepare_patch(
             }
             Content::Merge(patches)
         }
-        (Err(_), Ok(operations)) => Content::Json(Arc::new(operations)),
+        (Err(_), Ok(operations)) => Content::Json(operations),
         (Err(merge), Err(json)) => {
             let why = if text.trim_start().starts_with(['-', '[']) {
                 json
@@ -423,10 +399,6 @@ pub(crate) fn prepare_patch(
         Some(selector) => Some(Matcher::new(selector).map_err(PatchError::Message)?),
         None => None,
     };
-    let merge_text = match &content {
-        Content::Merge(patches) => text_of(patches, text),
-        Content::Json(_) => None,
-    };
     let place = (
         if is_inline { source } else { loader.source(&file) },
         patch.patch.line.max(1),
@@ -436,7 +408,6 @@ pub(crate) fn prepare_patch(
         target,
         is_legacy_merge: false,
         is_legacy_json: false,
-        text: merge_text,
         place,
     })
 }
@@ -480,19 +451,14 @@ fn legacy_merge(
     let at = |message: String| field_error(k, patch.line, field, message);
     let loader = &builder.loader;
     // An entry may be the patch itself; what can't be read as one is a path.
-    let (patches, text): (Vec<Resource>, _) = match loader.resources(&k.path, &patch.value, patch.lines()) {
-        Ok(patches) => {
-            let text = text_of(&patches, Cow::Borrowed(&patch.value));
-            (patches, text)
-        }
+    let patches: Vec<Resource> = match loader.resources(&k.path, &patch.value, patch.lines()) {
+        Ok(patches) => patches,
         Err(_) => {
             let (path, bytes) = loader
                 .read(&frame.root, &patch.value)
                 .map_err(|error| at(error.to_string()))?;
             let text = Loader::text(&path, bytes)?;
-            let patches = loader.resources(&path, &text, Lines::After(0))?;
-            let text = text_of(&patches, text);
-            (patches, text)
+            loader.resources(&path, &text, Lines::After(0))?
         }
     };
     if patches.is_empty() {
@@ -504,7 +470,6 @@ fn legacy_merge(
         target: None,
         is_legacy_merge: true,
         is_legacy_json: false,
-        text,
         place,
     })
 }
@@ -548,11 +513,10 @@ fn legacy_json(
     let target = Some(Matcher::new(target).map_err(at)?);
     let place = (builder.loader.source(&file), patch.line);
     Ok(PreparedPatch {
-        content: Content::Json(Arc::new(operations)),
+        content: Content::Json(operations),
         target,
         is_legacy_merge: false,
         is_legacy_json: true,
-        text: None,
         place,
     })
 }

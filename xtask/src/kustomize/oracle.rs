@@ -28,8 +28,7 @@ pub(super) enum Verdict {
     RealRefuses(String),
     /// It refers to something remote, which ours refuses by design.
     Remote,
-    /// It wants the hash of a generated resource that a patch made another kind of, in one of the cases that ours refuses; its
-    /// README says which these are.
+    /// It wants the hash of a generated resource whose kind was changed, which ours refuses by design.
     HashOfOtherKind,
     /// The real one took longer than the limit.
     TimedOut,
@@ -171,7 +170,7 @@ pub(super) fn ask(
         return Ok(Verdict::Remote);
     }
     if let Err(error) = &ours
-        && error.to_string().contains("a name suffix hash for kind")
+        && error.to_string().contains("gets a name suffix hash here")
     {
         return Ok(Verdict::HashOfOtherKind);
     }

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use crate::collection::Trouble;
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
-use crate::history::{Event, leads_into};
-use crate::meter;
 use crate::patch::annotations_of;
 use crate::resource::Resource;
 use crate::yaml::node::{Node, Share, Tag};
@@ -44,7 +42,6 @@ pub(crate) fn transform(
             if spec.path == "metadata/annotations" && resource.notes.are_annotations() {
                 let _ = annotations_of(&mut resource.node);
             }
-            note(resource, spec, pairs);
             apply(&mut resource.node, spec, Create::Map, &mut write)
                 .map_err(|message| Trouble::of(resource, message))?;
         }
@@ -53,20 +50,4 @@ pub(crate) fn transform(
         resource.settle_shares();
     }
     Ok(())
-}
-
-/// Records what the pairs do to a resource whose history is kept.
-fn note(resource: &mut Resource, spec: &FieldSpec, pairs: &BTreeMap<String, String>) {
-    let is_reached = resource.notes.history.is_kept()
-        && spec.gvk.selects(resource.api_version(), resource.kind())
-        && (spec.create || leads_into(&spec.path, &resource.node));
-    if is_reached {
-        let texts = pairs.iter().map(|(key, value)| 64 + key.len() + value.len());
-        meter::text(texts.sum());
-        resource.notes.history.push(|| match spec.path.as_str() {
-            "metadata/labels" if spec.create => Event::Labels(pairs.clone()),
-            "metadata/annotations" if spec.create => Event::Annotations(pairs.clone()),
-            _ => Event::Unknown("labels or annotations of other fields"),
-        });
-    }
 }

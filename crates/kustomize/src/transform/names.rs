@@ -3,7 +3,6 @@
 use crate::collection::{Collection, Trouble};
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
-use crate::history::{Event, leads_into};
 use crate::id::Gvk;
 use crate::meter;
 use crate::yaml::node::Node;
@@ -39,21 +38,7 @@ impl Affix {
                     };
                     meter::text(2 * (32 + self.text.len()));
                     list.extend(self.text.split(',').map(str::to_owned));
-                    resource
-                        .notes
-                        .history
-                        .push(|| Event::Affix(self.is_prefix, self.text.clone()));
                     resource.store_previous_id();
-                }
-                if resource.notes.history.is_kept() && spec.gvk.selects(resource.api_version(), resource.kind()) {
-                    let known = spec.path == "metadata/name";
-                    if known || spec.create || leads_into(&spec.path, &resource.node) {
-                        resource.notes.history.push(|| match (known, self.is_prefix) {
-                            (true, true) => Event::Prefix(self.text.clone()),
-                            (true, false) => Event::Suffix(self.text.clone()),
-                            (false, _) => Event::Unknown("a prefix or suffix of other fields"),
-                        });
-                    }
                 }
                 let mut write = |node: &mut Node| {
                     if !node.is_scalar() {

@@ -3,7 +3,6 @@
 use crate::collection::{Collection, Trouble};
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
-use crate::history::{Event, leads_into};
 use crate::meter;
 use crate::resource::Resource;
 use crate::yaml::node::{Node, Style, Tag};
@@ -64,7 +63,6 @@ impl Namespace {
 
     /// Sets the namespace of one resource.
     pub(crate) fn set(&self, resource: &mut Resource) -> Result<(), String> {
-        self.note(resource);
         let mut write = |node: &mut Node| self.write(node);
         if !resource.is_cluster_scoped() {
             let spec = FieldSpec {
@@ -90,26 +88,6 @@ impl Namespace {
             }
         }
         Ok(())
-    }
-
-    /// Records what the namespace does to a resource whose history is kept.
-    fn note(&self, resource: &mut Resource) {
-        if !resource.notes.history.is_kept() {
-            return;
-        }
-        let others = self.fields.iter().any(|spec| {
-            spec.path != "metadata/namespace"
-                && spec.gvk.selects(resource.api_version(), resource.kind())
-                && (spec.create || leads_into(&spec.path, &resource.node))
-        });
-        if others || self.unset_only || matches!(resource.kind(), "RoleBinding" | "ClusterRoleBinding") {
-            resource
-                .notes
-                .history
-                .push(|| Event::Unknown("a namespace of other fields"));
-        } else if !resource.is_cluster_scoped() {
-            resource.notes.history.push(|| Event::Namespace(self.namespace.clone()));
-        }
     }
 
     fn write(&self, node: &mut Node) -> Result<(), String> {

@@ -409,7 +409,7 @@ pub(super) fn escaped(character: char, put: &mut dyn FnMut(char)) {
     });
 }
 
-pub(super) fn is_base_60(text: &str) -> bool {
+fn is_base_60(text: &str) -> bool {
     let body = text.strip_prefix(['+', '-']).unwrap_or(text);
     if !body.starts_with(|first: char| first.is_ascii_digit()) {
         return false;
@@ -467,7 +467,7 @@ fn sort(entries: &mut Vec<(&String, &Value)>) {
 }
 
 /// Whether yaml.v2 puts a key before another: letters after other characters, runs of digits by their value.
-pub(super) fn less(a: &str, b: &str) -> bool {
+fn less(a: &str, b: &str) -> bool {
     let common: usize = a
         .chars()
         .zip(b.chars())

@@ -7,7 +7,6 @@ mod events;
 mod facts;
 pub(crate) mod folded;
 pub(crate) mod growth;
-pub(crate) mod held;
 pub(crate) mod json;
 pub(crate) mod merge_keys;
 pub(crate) mod node;

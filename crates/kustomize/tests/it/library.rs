@@ -332,52 +332,52 @@ fn refusals_say_why_and_what_to_do() {
 }
 
 #[test]
-fn a_hash_of_another_kind_that_is_not_known_is_refused() {
-    let merge = |extra: &str| format!("apiVersion: v1\nkind: Widget\nmetadata:\n  name: a\n{extra}");
-    let layers = "configMapGenerator:\n- {name: a, behavior: merge, literals: [l=w]}\n";
-    let cases = [
-        (merge("data: {k: w} # why\n"), "", "comments in a patch"),
-        (
-            merge("data: {k: &a w}\n"),
-            "",
-            "anchors, and tags that are written out in a patch",
-        ),
-        (merge("data: {$patch: replace}\n"), "", "the directive $patch"),
-        (merge("spec: null\n"), "", "leaves a null"),
-        (merge("spec: {a: {kind: B}}\n"), "", "an object inside"),
-        (merge("data: {new: '&a'}\n"), "", ""),
-        (merge("data: {new: a &b}\n"), "", "can't be judged"),
-        (merge(""), "buildMetadata: [originAnnotations]\n", "notes origins"),
-        (
-            merge(""),
-            "replacements:\n- sourceValue: v\n  targets:\n  - select: {kind: Widget}\n    fieldPaths: [data.k]\n",
-            "replacements may have changed it",
-        ),
-        (merge(""), layers, "the generator of another layer may have changed it"),
-    ];
-    for (patch, extra, wanted) in cases {
-        let base = "configMapGenerator:\n- {name: a, literals: [k=v]}\n";
-        let over = format!(
-            "resources: [../base]\n{extra}patches:\n- target: {{kind: ConfigMap}}\n  options: {{allowKindChange: true}}\n  path: p.yaml\n"
+fn the_hash_of_a_generated_resource_whose_kind_was_changed_is_refused() {
+    let patches =
+        "patches:\n- target: {name: a}\n  patch: '[{\"op\": \"replace\", \"path\": \"/kind\", \"value\": \"KIND\"}]'\n";
+    let said = |generator: &str, kind: &str, more: &str| {
+        let text = format!("{generator}{}{more}", patches.replace("KIND", kind));
+        let built = build(&tree(&[("kustomization.yaml", &text)]), "", &Options::default());
+        built.map(|built| built.to_yaml()).map_err(|error| error.to_string())
+    };
+    let place = "kustomization.yaml:2: Widget.v1.[noGrp]/a.[noNs]: ";
+    let why = "the kind of this generated resource was changed, and only a ConfigMap or a Secret gets a name suffix hash here; set disableNameSuffixHash: true in the options of its generator, or write it as a resource instead of generating it";
+    let map = "configMapGenerator:\n- {name: a, literals: [k=v]}\n";
+    let secret = "secretGenerator:\n- {name: a, literals: [k=v]}\n";
+    for generator in [map, secret] {
+        assert_eq!(said(generator, "Widget", ""), Err(format!("{place}{why}")));
+        let without = "generatorOptions: {disableNameSuffixHash: true}\n";
+        assert!(
+            said(generator, "Widget", without)
+                .unwrap()
+                .contains("kind: Widget\nmetadata:\n  name: a\n")
         );
-        let files = [
-            ("base/kustomization.yaml", base),
-            ("over/kustomization.yaml", &over),
-            ("over/p.yaml", &patch),
-        ];
-        let built = build(&tree(&files), "over", &Options::default());
-        match built {
-            Ok(_) => assert_eq!(wanted, "", "{patch}{extra}"),
-            Err(error) => {
-                let error = error.to_string();
-                let says = "a name suffix hash for kind Widget is not supported here: ";
-                assert!(
-                    error.contains(says) && error.contains(wanted) && !wanted.is_empty(),
-                    "{patch}{extra}: {error}"
-                );
-            }
-        }
+        // Between the two kinds that have a hash, it is of what the resource says in the end.
+        assert!(
+            said(generator, "Secret", "")
+                .unwrap()
+                .contains("kind: Secret\nmetadata:\n  name: a-")
+        );
     }
+    let hashed = "transformers:\n- '{apiVersion: builtin, kind: HashTransformer, metadata: {name: h}}'\n";
+    let error = said(map, "Widget", hashed).unwrap_err();
+    assert_eq!(
+        error,
+        format!("kustomization.yaml:7: transformers[0]: {why}, in Widget.v1.[noGrp]/a.[noNs] (kustomization.yaml:2)")
+    );
+    let files = [
+        ("kustomization.yaml", "resources: [w.yaml]\n"),
+        (
+            "w.yaml",
+            "apiVersion: v1\nkind: Widget\nmetadata:\n  name: a\n  annotations: {internal.config.kubernetes.io/needsHashSuffix: enabled}\n",
+        ),
+    ];
+    let error = build(&tree(&files), "", &Options::default()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("w.yaml:1: Widget.v1.[noGrp]/a.[noNs]: the annotation ")
+            && error.ends_with("remove the annotation"),
+        "{error}"
+    );
 }
 
 #[test]
