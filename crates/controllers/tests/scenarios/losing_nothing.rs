@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tenure_git_server::{Content, Repository};
 use tenure_testkit::{Cluster, SOON, eventually};
@@ -11,12 +10,10 @@ use tenure_testkit::{Cluster, SOON, eventually};
 use crate::faults::Kill;
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map};
 
-/// How often the process dies.
+/// How often the process dies. A reconcile that meets faults has about a quarter as many requests.
 const KILLS: usize = 100;
 /// The namespaces, each on a cluster of its own, where kills while the server fails wait for their retries side by side.
 const FAILING: [&str; 4] = ["losing-d", "losing-e", "losing-f", "losing-g"];
-/// A reconcile that meets faults has about so many requests; kills while the server fails go through them by turns.
-const REQUESTS: usize = 25;
 /// How many commits are applied at least and at most by a server that fails all the time.
 const FAILING_COMMITS: std::ops::Range<usize> = 4..60;
 /// Pauses after failures double up to half a minute, so a server that fails all the time takes a few of them.
@@ -204,17 +201,25 @@ async fn a_process_that_dies_at_any_request_loses_nothing() {
 }
 
 /// Both at once: the process dies at each request, and one in sixteen of the others fails, those that come after the death included.
-/// A quarter of the kills each on four clusters at once; where all tests share one, half of them, one after the other.
+/// A quarter of the kills each on four clusters at once; half of them where all tests share one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
-    let stories = FAILING.into_iter().enumerate().map(|(turn, namespace)| async move {
+    let at_each = |after_effect| (1..=KILLS / FAILING.len()).map(move |at| Kill { at, after_effect });
+    let parts: Vec<Vec<Kill>> = if Cluster::is_shared() {
+        vec![at_each(false).chain(at_each(true)).collect()]
+    } else {
+        let parts = (0..FAILING.len()).map(|turn| at_each(turn % 2 == 1).collect());
+        parts.collect()
+    };
+    let kills: usize = parts.iter().map(Vec::len).sum();
+    let stories = parts.into_iter().zip(FAILING).enumerate();
+    let stories = stories.map(|(turn, (kills, namespace))| async move {
         let mut story = Story::begin(namespace).await;
         story.stage.faults.break_one_in(ONE_IN, 20_261_122 + turn as u64);
         let mut deaths = 0;
-        for number in (turn..KILLS).step_by(FAILING.len()) {
-            let (at, after_effect) = (1 + number / FAILING.len() % REQUESTS, turn % 2 == 1);
-            let when = format!("failing kill {number}, {}", describe_kill(at, after_effect));
-            deaths += usize::from(story.survive(Kill { at, after_effect }, &when).await);
+        for kill in kills {
+            let when = format!("failing {namespace}, {}", describe_kill(kill.at, kill.after_effect));
+            deaths += usize::from(story.survive(kill, &when).await);
         }
         story.delete("in the end").await;
         let dealt = story.stage.faults.dealt();
@@ -222,13 +227,7 @@ async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
         story.stage.end().await;
         deaths
     });
-    let (deaths, kills): (usize, usize) = if Cluster::is_shared() {
-        let stories = futures::stream::iter(stories.take(FAILING.len() / 2));
-        let deaths: Vec<usize> = stories.then(|story| story).collect().await;
-        (deaths.into_iter().sum(), KILLS / 2)
-    } else {
-        (futures::future::join_all(stories).await.into_iter().sum(), KILLS)
-    };
+    let deaths: usize = futures::future::join_all(stories).await.into_iter().sum();
     // A kill at a request that a reconcile did not come to is none.
     assert!(deaths > kills / 2, "only {deaths} of {kills} kills came in time");
 }
