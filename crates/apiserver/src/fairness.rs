@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tenure_access::identity::{MASTERS, SERVICE_ACCOUNT_PREFIX, UserInfo};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::answers::{Account, Ledger};
+use crate::ledger::{Account, Ledger};
 use crate::long_work::Turns;
 
 /// How many there may be.

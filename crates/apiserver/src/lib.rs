@@ -24,6 +24,7 @@ mod gate;
 mod http;
 mod json_patch;
 mod kinds;
+mod ledger;
 mod long_work;
 mod metrics;
 mod registry;

@@ -17,14 +17,14 @@ use tenure_checkpoint::Ended;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::answers::{self, Account, AnswerBounds, Charge, Ledger, Route};
+use crate::answers::{self, AnswerBounds, Route};
 use crate::audit::{Arrival, Audit, Trail};
 use crate::connections::Activity;
 use crate::fairness::{Bounds, Fairness, HeldPlace, Place, Rejected};
 use crate::gate::{Gate, Peer, attributes};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body, respond};
-
+use crate::ledger::{Account, Charge, Ledger};
 use crate::long_work::{self, Deadline, Stopped, Within};
 use crate::metrics::{Counted, Metrics};
 use crate::registry::{Registry, Warnings};

@@ -1,21 +1,19 @@
 //! Answers on their way out: what they hold until their client has taken them, and their end if it doesn't.
 //!
-//! Owns the bytes of all answers, by user and in sum ([`Ledger`]), and the time that a client has to take a piece
-//! ([`Unread`]). Whatever is sent is charged until the connection has written it, not until it was handed over: HTTP/2 keeps what its
-//! client's window has no room for. A place among the running requests is held for as long. Refuses to know what an answer says.
+//! Owns the time that a client has to take a piece ([`Unread`]), and what is charged for it to whom ([`crate::ledger`] counts). Whatever
+//! is sent is charged until the connection has written it, not until it was handed over: HTTP/2 keeps what its client's window has no
+//! room for. A place among the running requests is held for as long. Refuses to know what an answer says.
 //!
 //! ```text
 //!  answer ─▶ charged (waits for room, or comes again) ─▶ pieces ─▶ connection ─▶ written: charge and place are given back
 //!                                                          └─ not taken for too long ─▶ stream reset, or connection cut
 //! ```
 
-mod ledger;
 mod sending;
 mod unread;
 
 use std::time::Duration;
 
-pub(crate) use ledger::{Account, Charge, Ledger};
 pub(crate) use sending::{Route, send};
 pub(crate) use unread::{Answer, Unread};
 

@@ -11,8 +11,9 @@ use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use super::{Account, Answer, Charge, PIECE, Unread};
+use super::{Answer, PIECE, Unread};
 use crate::http::{Body, BoxError};
+use crate::ledger::{Account, Charge};
 use crate::streams::StreamEnd;
 
 /// An answer of at most so many bytes goes out with its end; the end of a larger one waits until what was before it is written.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 
-use super::Ledger;
+use crate::ledger::Ledger;
 use crate::streams::StreamEnd;
 
 /// Milliseconds that the reset of a stream may take.

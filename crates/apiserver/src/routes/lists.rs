@@ -18,11 +18,12 @@ use tenure_kinds::table::{Columns, partial_metadata};
 
 use super::objects::ObjectRequest;
 use super::render::Form;
-use crate::answers::{Account, PIECE};
+use crate::answers::PIECE;
 use crate::conversion::BATCH;
 use crate::http::negotiate::View;
 use crate::http::{ApiError, Body, BoxError, body, respond};
 use crate::kinds;
+use crate::ledger::Account;
 use crate::long_work::Turns;
 use crate::registry::{Item, Items, Listing, Operation, decode_stored, kind_prefix, without_kind};
 

@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::render::{Form, object as render_object};
 use super::{lists, object, options, pods, watch};
-use crate::answers::Account;
 use crate::audit::Trail;
 use crate::catalog::Resource;
 use crate::gate::Gate;
 use crate::http::negotiate::{UNTYPED, view};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
+use crate::ledger::Account;
 use crate::long_work::Turns;
 use crate::registry::{Answer, Operation, Outcome, PatchKind, Registry, Sent, Warnings, internal_package, is_verbatim};
 

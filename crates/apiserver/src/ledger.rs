@@ -1,7 +1,7 @@
-//! How many bytes are held for answers, by user and in sum.
+//! How many bytes are held for something, by user and in sum: for answers, for one.
 //!
-//! A user may hold no more than its own bound, and no more than what is left for everybody; but a little in any case, however much
-//! others hold.
+//! Owns the bounds and the counts. A user may hold no more than its own bound, and no more than what is left for everybody; but a little
+//! in any case, however much others hold. Refuses to know what the bytes are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,17 +9,15 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::PIECE;
-
-/// What an answer costs beside its bytes: its head and what the connection remembers of it.
-const ANSWER: usize = 1024;
+/// What a charge is beside its bytes: for what is remembered of a request, such as the head of its answer.
+const BESIDE: usize = 1024;
 /// How often somebody who waits looks whether others have given something back.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// What a user may hold though there is nothing left, at most: two pieces of an answer.
-const LITTLE: usize = 2 * PIECE;
+const LITTLE: usize = 128 * 1024;
 
-/// The bytes of all answers.
+/// The bytes of all users.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     user: usize,
@@ -61,7 +59,7 @@ impl Ledger {
     }
 
     /// Whether there is so little left that who doesn't read is waited for less long.
-    pub(super) fn is_short(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         self.held.load(Ordering::Relaxed) >= self.total / 8 * 7
     }
 
@@ -71,7 +69,7 @@ impl Ledger {
     }
 }
 
-/// The bytes of one user's answers.
+/// The bytes of one user.
 #[derive(Debug)]
 pub(crate) struct Account {
     ledger: Arc<Ledger>,
@@ -81,7 +79,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Charges so many bytes, if there is room for them. Who holds nothing is let in with one answer of whatever size.
+    /// Charges so many bytes, if there is room for them. Who holds nothing is let in with one thing of whatever size.
     pub(crate) fn try_charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         let charge = self.charge(bytes);
         let own = self.held.load(Ordering::Relaxed);
@@ -101,7 +99,7 @@ impl Account {
 
     /// Charges so many bytes, room or not.
     pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
-        let bytes = bytes + ANSWER;
+        let bytes = bytes + BESIDE;
         self.add(bytes);
         Charge {
             account: self.clone(),
@@ -127,7 +125,7 @@ impl Account {
 
     /// Makes a charge that large as soon as there is room for it; `false` if that takes longer than `patience`.
     pub(crate) async fn extend_within(&self, charge: &mut Charge, bytes: usize, patience: Duration) -> bool {
-        let more = (bytes + ANSWER).saturating_sub(charge.bytes);
+        let more = (bytes + BESIDE).saturating_sub(charge.bytes);
         let extending = async {
             loop {
                 let own = self.held.load(Ordering::Relaxed);
@@ -193,7 +191,7 @@ pub(crate) struct Charge {
 impl Charge {
     /// It turned out to be so many bytes.
     pub(crate) fn set(&mut self, bytes: usize) {
-        let bytes = bytes + ANSWER;
+        let bytes = bytes + BESIDE;
         if bytes > self.bytes {
             self.account.add(bytes - self.bytes);
         } else {
@@ -204,7 +202,7 @@ impl Charge {
     }
 
     /// Gives back what was never used: nobody need look for it.
-    pub(super) fn cancel(mut self) {
+    pub(crate) fn cancel(mut self) {
         self.account.remove(self.bytes);
         self.bytes = 0;
     }
@@ -279,9 +277,9 @@ mod tests {
         let account = ledger.open();
         let mut charge = account.try_charge(64 * KIB).unwrap();
         charge.set(2 * KIB);
-        assert_eq!(ledger.held().0, 2 * KIB + ANSWER);
+        assert_eq!(ledger.held().0, 2 * KIB + BESIDE);
         charge.set(80 * KIB);
-        assert_eq!(ledger.held().0, 80 * KIB + ANSWER);
+        assert_eq!(ledger.held().0, 80 * KIB + BESIDE);
         drop(charge);
         assert_eq!(ledger.held(), (0, 0));
     }
