@@ -13,7 +13,7 @@ use super::{ProtobufError, empty};
 use crate::schema::plain_number;
 
 /// The table: definition, then field number, then `name type`.
-type Table = HashMap<Box<str>, HashMap<Box<str>, Box<str>>>;
+type Table = HashMap<Box<str>, Fields>;
 
 static MESSAGES: LazyLock<Table> = LazyLock::new(|| {
     let text = crate::schema::inflate(include_bytes!("../../data/messages.json.gz")).unwrap_or_default();
@@ -21,11 +21,25 @@ static MESSAGES: LazyLock<Table> = LazyLock::new(|| {
 });
 
 /// Messages nest no deeper than JSON schemas do in practice.
-const DEEPEST: usize = 64;
+pub(super) const DEEPEST: usize = 64;
+
+/// The fields of a message, by number.
+type Fields = HashMap<Box<str>, Box<str>>;
 
 /// Whether the table has a message.
 pub(super) fn is_known(definition: &str) -> bool {
     MESSAGES.contains_key(definition)
+}
+
+/// The fields of a message, if the table has it.
+pub(super) fn fields_of(definition: &str) -> Option<&'static Fields> {
+    MESSAGES.get(definition)
+}
+
+/// The name and the type of a field.
+pub(super) fn member(fields: &Fields, number: u64) -> Option<(&str, &str)> {
+    let text = fields.get(number.to_string().as_str())?;
+    text.split_once(' ')
 }
 
 /// Decodes a message of that definition.
@@ -40,15 +54,12 @@ fn message(definition: &str, mut reader: Reader<'_>, depth: usize) -> Result<Val
     if let Some(value) = special(definition, &mut reader, depth)? {
         return Ok(value);
     }
-    let Some(fields) = MESSAGES.get(definition) else {
+    let Some(fields) = fields_of(definition) else {
         return Ok(empty());
     };
     let mut object = Map::new();
     while let Some((number, wire)) = reader.field()? {
-        let Some((name, kind)) = fields
-            .get(number.to_string().as_str())
-            .and_then(|text| text.split_once(' '))
-        else {
+        let Some((name, kind)) = member(fields, number) else {
             // A field of a newer client: Kubernetes drops those too.
             continue;
         };

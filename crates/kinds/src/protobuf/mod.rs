@@ -4,12 +4,14 @@
 //! else works with, driven by a table recorded from Kubernetes' `generated.proto` files. It never writes protobuf:
 //! every such client reads JSON answers.
 
+mod extent;
 mod messages;
 mod wire;
 
 use serde_json::{Map, Value};
 
 use crate::schema::BuiltinSchemas;
+pub use extent::Extent;
 use wire::Reader;
 
 /// A body that is not what it claims to be.
@@ -52,36 +54,8 @@ pub fn is_framed(body: &[u8]) -> bool {
 /// # Errors
 /// A body that is not a frame, of an unknown kind, or malformed; the server answers 400.
 pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
-    let frame = body.strip_prefix(MAGIC).ok_or(ProtobufError::NotFramed)?;
-    let mut api_version = String::new();
-    let mut kind = String::new();
-    let mut raw: &[u8] = &[];
-    let mut content_type = String::new();
-    let mut reader = Reader::new(frame, MAGIC.len());
-    while let Some((number, value)) = reader.field()? {
-        match number {
-            1 => {
-                let mut meta = value.message()?;
-                while let Some((number, value)) = meta.field()? {
-                    match number {
-                        1 => api_version = value.text()?.to_owned(),
-                        2 => kind = value.text()?.to_owned(),
-                        _ => {}
-                    }
-                }
-            }
-            2 => raw = value.bytes()?,
-            4 => content_type = value.text()?.to_owned(),
-            _ => {}
-        }
-    }
-    if !matches!(content_type.as_str(), "" | "application/vnd.kubernetes.protobuf") {
-        return Err(ProtobufError::ContentType(content_type));
-    }
-    let definition = definition(&api_version, &kind).ok_or_else(|| ProtobufError::UnknownKind {
-        api_version: api_version.clone(),
-        kind: kind.clone(),
-    })?;
+    let Frame { api_version, kind, raw } = Frame::read(body)?;
+    let definition = definition(api_version, kind)?;
     let mut object = messages::decode(&definition, raw)?;
     if let Value::Object(map) = &mut object {
         map.insert("apiVersion".into(), api_version.into());
@@ -90,12 +64,72 @@ pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     Ok(object)
 }
 
-fn definition(api_version: &str, kind: &str) -> Option<String> {
-    if kind == "DeleteOptions" {
-        return Some("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions".to_owned());
+/// How much [`decode`] makes of a body, at most; also of one that it refuses, for what it made until then. What is JSON in it is told to
+/// `json`, and not counted.
+pub fn extent<'a>(body: &'a [u8], json: &mut dyn FnMut(&'a [u8])) -> Extent {
+    let mut sum = Extent::default();
+    let Ok(Frame { api_version, kind, raw }) = Frame::read(body) else {
+        return sum;
+    };
+    if let Ok(definition) = definition(api_version, kind) {
+        // What is malformed ends the counting as it ends the decoding.
+        let _counted = extent::message(&mut sum, json, &definition, Reader::new(raw, 0), 0);
+        sum.maps += 1;
+        sum.entries += 2;
+        sum.texts += 4;
+        sum.bytes += api_version.len() + kind.len() + 16;
     }
-    let name = BuiltinSchemas::shared().definition_name(api_version, kind)?;
-    messages::is_known(name).then(|| name.to_owned())
+    sum
+}
+
+/// What is around a message: what it is, and the message.
+struct Frame<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    raw: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    fn read(body: &'a [u8]) -> Result<Self, ProtobufError> {
+        let frame = body.strip_prefix(MAGIC).ok_or(ProtobufError::NotFramed)?;
+        let (mut api_version, mut kind, mut content_type) = ("", "", "");
+        let mut raw: &[u8] = &[];
+        let mut reader = Reader::new(frame, MAGIC.len());
+        while let Some((number, value)) = reader.field()? {
+            match number {
+                1 => {
+                    let mut meta = value.message()?;
+                    while let Some((number, value)) = meta.field()? {
+                        match number {
+                            1 => api_version = value.text()?,
+                            2 => kind = value.text()?,
+                            _ => {}
+                        }
+                    }
+                }
+                2 => raw = value.bytes()?,
+                4 => content_type = value.text()?,
+                _ => {}
+            }
+        }
+        if !matches!(content_type, "" | "application/vnd.kubernetes.protobuf") {
+            return Err(ProtobufError::ContentType(content_type.to_owned()));
+        }
+        Ok(Self { api_version, kind, raw })
+    }
+}
+
+fn definition(api_version: &str, kind: &str) -> Result<String, ProtobufError> {
+    if kind == "DeleteOptions" {
+        return Ok("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions".to_owned());
+    }
+    let name = BuiltinSchemas::shared().definition_name(api_version, kind);
+    let name = name.filter(|name| messages::is_known(name));
+    name.map(|name| name.to_owned())
+        .ok_or_else(|| ProtobufError::UnknownKind {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        })
 }
 
 /// An empty object, for messages without fields.

@@ -1,0 +1,158 @@
+//! How much a body comes to when it is decoded: counts, in one pass that makes nothing. Follows the way that [`super::messages`] goes.
+
+use super::ProtobufError;
+use super::messages::{DEEPEST, fields_of, member};
+use super::wire::{Reader, Wire};
+
+/// Parts of a decoded body. Each is counted at least as often as it comes to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Objects with fields.
+    pub maps: usize,
+    /// Fields of all objects.
+    pub entries: usize,
+    /// Items of all lists.
+    pub items: usize,
+    /// Names and texts.
+    pub texts: usize,
+    /// Bytes of all names and texts.
+    pub bytes: usize,
+}
+
+/// What special types print at most: a time, a duration, a number.
+const PRINTED: usize = 48;
+
+impl Extent {
+    fn text(&mut self, length: usize) {
+        self.texts += 1;
+        self.bytes += length;
+    }
+
+    fn entry(&mut self, name: usize) {
+        self.entries += 1;
+        self.text(name);
+    }
+}
+
+/// Adds up a message of that definition. What is JSON in it is told to `json`.
+pub(super) fn message<'a>(
+    sum: &mut Extent,
+    json: &mut dyn FnMut(&'a [u8]),
+    definition: &str,
+    mut reader: Reader<'a>,
+    depth: usize,
+) -> Result<(), ProtobufError> {
+    if depth > DEEPEST {
+        return Err(ProtobufError::TooDeep);
+    }
+    match definition.rsplit('.').next().unwrap_or_default() {
+        "RawExtension" | "FieldsV1" | "JSON" => {
+            while let Some((number, wire)) = reader.field()? {
+                if number == 1 {
+                    wire.bytes().into_iter().for_each(&mut *json);
+                }
+            }
+            return Ok(());
+        }
+        "Time" | "Timestamp" | "MicroTime" | "Duration" if definition.contains(".meta.v1.") => {
+            sum.text(PRINTED);
+            return Ok(());
+        }
+        "Quantity" | "IntOrString" | "ExtraValue" | "Verbs" => {
+            while let Some((_, wire)) = reader.field()? {
+                sum.items += 1;
+                sum.text(wire.bytes().map_or(0, lossy));
+            }
+            return Ok(());
+        }
+        "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray" => {
+            let (package, name) = definition.rsplit_once('.').unwrap_or_default();
+            let schema = format!("{package}.JSONSchemaProps");
+            while let Some((number, wire)) = reader.field()? {
+                sum.items += 1;
+                match (name, number) {
+                    ("JSONSchemaPropsOrBool", 1) => {}
+                    ("JSONSchemaPropsOrStringArray", 2) => sum.text(wire.bytes().map_or(0, <[u8]>::len)),
+                    (_, 1 | 2) => message(sum, json, &schema, wire.message()?, depth + 1)?,
+                    _ => {}
+                }
+            }
+            return Ok(());
+        }
+        _ => {}
+    }
+    let Some(fields) = fields_of(definition) else {
+        return Ok(());
+    };
+    let mut before = None;
+    while let Some((number, wire)) = reader.field()? {
+        let Some((name, kind)) = member(fields, number) else {
+            continue;
+        };
+        sum.maps += usize::from(before.is_none());
+        // The items of a list come one after the other; where they don't, its field is counted again.
+        if before != Some(number) {
+            sum.entry(name.len());
+        }
+        before = Some(number);
+        field(sum, json, kind, wire, depth)?;
+    }
+    Ok(())
+}
+
+fn field<'a>(
+    sum: &mut Extent,
+    json: &mut dyn FnMut(&'a [u8]),
+    kind: &str,
+    wire: Wire<'a>,
+    depth: usize,
+) -> Result<(), ProtobufError> {
+    if let Some(item) = kind.strip_prefix("[]") {
+        match wire {
+            Wire::Bytes(bytes, _) if !matches!(item, "string" | "bytes") && !item.starts_with('@') => {
+                sum.items += bytes.len();
+            }
+            wire => {
+                sum.items += 1;
+                value(sum, json, item, wire, depth)?;
+            }
+        }
+    } else if let Some(item) = kind.strip_prefix("{}") {
+        // The first entry of a map can't be told from the others here.
+        sum.maps += 1;
+        sum.entry(0);
+        let mut entry = wire.message()?;
+        while let Some((number, wire)) = entry.field()? {
+            match number {
+                1 => sum.bytes += wire.bytes().map_or(0, <[u8]>::len),
+                2 => value(sum, json, item, wire, depth)?,
+                _ => {}
+            }
+        }
+    } else {
+        value(sum, json, kind, wire, depth)?;
+    }
+    Ok(())
+}
+
+fn value<'a>(
+    sum: &mut Extent,
+    json: &mut dyn FnMut(&'a [u8]),
+    kind: &str,
+    wire: Wire<'a>,
+    depth: usize,
+) -> Result<(), ProtobufError> {
+    match kind.strip_prefix('@') {
+        Some(definition) => message(sum, json, definition, wire.message()?, depth + 1)?,
+        None if kind == "string" => sum.text(wire.bytes().map_or(0, <[u8]>::len)),
+        // In base64.
+        None if kind == "bytes" => sum.text(wire.bytes().map_or(0, |bytes| bytes.len() / 3 * 4 + 4)),
+        None => {}
+    }
+    Ok(())
+}
+
+/// Bytes of a text in which each byte that is no UTF-8 becomes a character of three.
+fn lossy(bytes: &[u8]) -> usize {
+    bytes.len() * 3
+}
