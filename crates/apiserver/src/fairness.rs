@@ -69,15 +69,52 @@ pub(crate) struct Share {
     long: Arc<Semaphore>,
     line: Arc<Semaphore>,
     waiting: AtomicUsize,
-    /// What its answers hold.
-    account: Arc<Account>,
+    /// What is held for it.
+    accounts: Each<Arc<Account>>,
+}
+
+/// What bytes are held for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Held {
+    /// Answers, until their client has taken them.
+    Answers,
+    /// Bodies of requests, until the work on them begins.
+    Bodies,
+    /// What is made of bodies and of stored objects, until the work on it has ended.
+    Objects,
+}
+
+/// One for each kind of bytes that are held.
+#[derive(Debug)]
+pub(crate) struct Each<T> {
+    answers: T,
+    bodies: T,
+    objects: T,
+}
+
+impl<T> Each<T> {
+    pub(crate) fn new(mut make: impl FnMut(Held) -> T) -> Self {
+        Self {
+            answers: make(Held::Answers),
+            bodies: make(Held::Bodies),
+            objects: make(Held::Objects),
+        }
+    }
+
+    pub(crate) fn of(&self, held: Held) -> &T {
+        match held {
+            Held::Answers => &self.answers,
+            Held::Bodies => &self.bodies,
+            Held::Objects => &self.objects,
+        }
+    }
 }
 
 /// What is remembered of a user: what it is charged outlives its requests, and so does long work whose client hung up.
 #[derive(Debug)]
 struct Known {
     share: Weak<Share>,
-    account: Weak<Account>,
+    accounts: Each<Weak<Account>>,
     long: Weak<Semaphore>,
     line: Weak<Semaphore>,
 }
@@ -85,9 +122,16 @@ struct Known {
 impl Known {
     /// Whether anything of it is in use.
     fn is_held(&self) -> bool {
+        let Each {
+            answers,
+            bodies,
+            objects,
+        } = &self.accounts;
         let holders = [
             self.share.strong_count(),
-            self.account.strong_count(),
+            answers.strong_count(),
+            bodies.strong_count(),
+            objects.strong_count(),
             self.long.strong_count(),
             self.line.strong_count(),
         ];
@@ -99,8 +143,8 @@ impl Known {
 #[derive(Debug)]
 pub(crate) struct Fairness {
     bounds: Bounds,
-    ledger: Arc<Ledger>,
-    exempt: Arc<Account>,
+    ledgers: Each<Arc<Ledger>>,
+    exempt: Each<Arc<Account>>,
     total: Semaphore,
     watches: Arc<Semaphore>,
     long: Arc<Semaphore>,
@@ -126,10 +170,10 @@ pub(crate) struct WatchPlace {
 }
 
 impl Fairness {
-    pub(crate) fn new(bounds: Bounds, ledger: Arc<Ledger>) -> Self {
+    pub(crate) fn new(bounds: Bounds, ledgers: Each<Arc<Ledger>>) -> Self {
         Self {
-            exempt: ledger.open_exempt(),
-            ledger,
+            exempt: Each::new(|held| ledgers.of(held).open_exempt()),
+            ledgers,
             total: Semaphore::new(bounds.total),
             watches: Arc::new(Semaphore::new(bounds.watches)),
             long: Arc::new(Semaphore::new(bounds.long)),
@@ -172,9 +216,9 @@ impl Fairness {
     /// Where answers to `user` are charged.
     pub(crate) fn account(&self, user: &UserInfo) -> Arc<Account> {
         if is_exempt(user) {
-            return self.exempt.clone();
+            return self.exempt.answers.clone();
         }
-        self.share_of(user).account.clone()
+        self.share_of(user).accounts.answers.clone()
     }
 
     /// Places for steps of long work of `user`; none for who is not counted.
@@ -196,9 +240,9 @@ impl Fairness {
         self.bounds.patience
     }
 
-    /// The bytes of all answers.
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
+    /// The bytes of all users that are held for this.
+    pub(crate) fn ledger(&self, held: Held) -> &Ledger {
+        self.ledgers.of(held)
     }
 
     /// A place for a watch of `user`.
@@ -237,7 +281,10 @@ impl Fairness {
         if let Some(share) = known.and_then(|known| known.share.upgrade()) {
             return share;
         }
-        let account = known.and_then(|known| known.account.upgrade());
+        let accounts = Each::new(|held| {
+            let account = known.and_then(|known| known.accounts.of(held).upgrade());
+            account.unwrap_or_else(|| self.ledgers.of(held).open())
+        });
         let long = known.and_then(|known| known.long.upgrade());
         let line = known.and_then(|known| known.line.upgrade());
         if users.len() > self.bounds.total {
@@ -249,11 +296,11 @@ impl Fairness {
             long: long.unwrap_or_else(|| Arc::new(Semaphore::new(self.bounds.user_long))),
             line: line.unwrap_or_else(|| Arc::new(Semaphore::new(1))),
             waiting: AtomicUsize::new(0),
-            account: account.unwrap_or_else(|| self.ledger.open()),
+            accounts,
         });
         let known = Known {
             share: Arc::downgrade(&share),
-            account: Arc::downgrade(&share.account),
+            accounts: Each::new(|held| Arc::downgrade(share.accounts.of(held))),
             long: Arc::downgrade(&share.long),
             line: Arc::downgrade(&share.line),
         };
@@ -267,6 +314,14 @@ impl Place<'_> {
     pub(crate) fn long_work(&self) -> Option<Turns> {
         let (_, share) = self.held.as_ref()?;
         Some(self.fairness.turns_of(share))
+    }
+
+    /// Where bytes that are held for its request are charged.
+    pub(crate) fn account(&self, held: Held) -> &Arc<Account> {
+        match &self.held {
+            Some((_, share)) => share.accounts.of(held),
+            None => self.fairness.exempt.of(held),
+        }
     }
 
     /// The place itself, to be held for as long as the answer is sent.
@@ -343,7 +398,7 @@ mod tests {
     }
 
     fn bounded(bounds: Bounds) -> Fairness {
-        Fairness::new(bounds, Ledger::new(1000, 1000))
+        Fairness::new(bounds, Each::new(|_| Ledger::new(1000, 1000)))
     }
 
     #[tokio::test]

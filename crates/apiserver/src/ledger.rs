@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// What a charge is beside its bytes: for what is remembered of a request, such as the head of its answer.
 const BESIDE: usize = 1024;
@@ -23,6 +23,9 @@ pub(crate) struct Ledger {
     user: usize,
     total: usize,
     little: usize,
+    /// Of both, what is kept for who is first in line (see [`Growing`]).
+    kept: (usize, usize),
+    first: Arc<Semaphore>,
     held: AtomicUsize,
     /// Bytes of those who are not bounded.
     exempt: AtomicUsize,
@@ -30,10 +33,17 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn new(user: usize, total: usize) -> Arc<Self> {
+        Self::for_growing(user, total, 0)
+    }
+
+    /// The same for what grows while it is charged, up to `largest`.
+    pub(crate) fn for_growing(user: usize, total: usize, largest: usize) -> Arc<Self> {
         Arc::new(Self {
             user,
             total,
             little: LITTLE.min(user / 8),
+            kept: (largest.min(user / 2), largest.min(total / 8)),
+            first: Arc::new(Semaphore::new(1)),
             held: AtomicUsize::new(0),
             exempt: AtomicUsize::new(0),
         })
@@ -55,6 +65,7 @@ impl Ledger {
             bounded,
             held: AtomicUsize::new(0),
             room: Notify::new(),
+            first: Arc::new(Semaphore::new(1)),
         })
     }
 
@@ -76,25 +87,24 @@ pub(crate) struct Account {
     bounded: bool,
     held: AtomicUsize,
     room: Notify,
+    first: Arc<Semaphore>,
 }
 
 impl Account {
     /// Charges so many bytes, if there is room for them. Who holds nothing is let in with one thing of whatever size.
     pub(crate) fn try_charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
-        let charge = self.charge(bytes);
-        let own = self.held.load(Ordering::Relaxed);
-        let total = self.ledger.held.load(Ordering::Relaxed);
-        let before = total.saturating_sub(charge.bytes);
-        let left = self.ledger.total.saturating_sub(before);
-        let fits = match own.saturating_sub(charge.bytes) {
-            0 => own <= self.ledger.little || left > 0,
-            _ => own <= self.ledger.user.min(left).max(self.ledger.little),
-        };
-        if fits || !self.bounded {
-            return Some(charge);
-        }
-        charge.cancel();
-        None
+        let mut charge = self.charge_nothing();
+        charge.try_add(bytes + BESIDE, [false; 2]).then_some(charge)
+    }
+
+    /// Whether there is room for a user to hold so many bytes, besides those that all held before. It may hold no more than what
+    /// is left for everybody, so that there is always something for the next one.
+    fn has_room(&self, own: usize, is_alone: bool, before: usize, [is_first, is_first_of_all]: [bool; 2]) -> bool {
+        let ledger = &self.ledger;
+        let left = (ledger.total - ledger.kept.1).saturating_sub(before);
+        let within_own = is_first || is_alone || own <= ledger.user - ledger.kept.0;
+        let within_all = is_first_of_all || own <= left || is_alone && left > 0;
+        !self.bounded || own <= ledger.little || within_own && within_all
     }
 
     /// Charges so many bytes, room or not.
@@ -104,6 +114,14 @@ impl Account {
         Charge {
             account: self.clone(),
             bytes,
+        }
+    }
+
+    /// A charge that is still of nothing.
+    fn charge_nothing(self: &Arc<Self>) -> Charge {
+        Charge {
+            account: self.clone(),
+            bytes: 0,
         }
     }
 
@@ -155,6 +173,11 @@ impl Account {
         }
     }
 
+    /// Whether there is so little left for everybody that who holds something and does nothing is waited for less long.
+    pub(crate) fn is_short(&self) -> bool {
+        self.bounded && self.ledger.is_short()
+    }
+
     /// Whether this many bytes could never be charged while anything else is.
     pub(crate) fn is_beyond(&self, bytes: usize) -> bool {
         self.bounded && bytes > self.ledger.user
@@ -201,6 +224,28 @@ impl Charge {
         self.bytes = bytes;
     }
 
+    /// Adds so many bytes, if there is room for them.
+    fn try_add(&mut self, more: usize, first: [bool; 2]) -> bool {
+        let account = &self.account;
+        let read = || {
+            let all = account.ledger.held.load(Ordering::Relaxed);
+            (account.held.load(Ordering::Relaxed), all)
+        };
+        // Looked at twice: what finds no room takes none, and of several that find the same room at once not all keep it.
+        let (own, all) = read();
+        if !account.has_room(own + more, own == self.bytes, all, first) {
+            return false;
+        }
+        account.add(more);
+        let (own, all) = read();
+        if account.has_room(own, own == self.bytes + more, all.saturating_sub(more), first) {
+            self.bytes += more;
+            return true;
+        }
+        account.remove(more);
+        false
+    }
+
     /// Gives back what was never used: nobody need look for it.
     pub(crate) fn cancel(mut self) {
         self.account.remove(self.bytes);
@@ -214,6 +259,89 @@ impl Drop for Charge {
             self.account.remove(self.bytes);
             self.account.room.notify_one();
         }
+    }
+}
+
+/// Bytes that become more while others of their kind do, as those of a body that arrives.
+///
+/// If everybody held a part and waited for room for the rest, nobody would ever get it. So a part of a user's bytes is kept for whichever
+/// of its things is first in line, and a part of all bytes for one of those: what is first always grows to its end, and then the next is.
+#[derive(Debug)]
+pub(crate) struct Growing {
+    account: Arc<Account>,
+    charge: Option<Charge>,
+    /// Being first among the user's, and among all.
+    first: [Option<OwnedSemaphorePermit>; 2],
+}
+
+impl Growing {
+    pub(crate) fn new(account: Arc<Account>) -> Self {
+        Self {
+            account,
+            charge: None,
+            first: [None, None],
+        }
+    }
+
+    /// Whether nothing is charged yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.charge.is_none()
+    }
+
+    /// Whether there is so little left for everybody that what doesn't grow is waited for less long.
+    pub(crate) fn is_short(&self) -> bool {
+        self.account.is_short()
+    }
+
+    /// Charges this many bytes in all as soon as there is room for them; `false` if that takes longer than `patience`.
+    pub(crate) async fn grow_within(&mut self, bytes: usize, patience: Duration) -> bool {
+        if self.try_grow(bytes) {
+            return true;
+        }
+        let account = self.account.clone();
+        let growing = async {
+            loop {
+                let [own, all] = &self.first;
+                let line = match (own, all) {
+                    (None, _) => Some(&account.first),
+                    (_, None) => Some(&account.ledger.first),
+                    _ => None,
+                };
+                let line = async {
+                    match line {
+                        Some(line) => line.clone().acquire_owned().await.ok(),
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    place = line => {
+                        let [own, all] = &mut self.first;
+                        *(if own.is_none() { own } else { all }) = place;
+                    }
+                    () = account.wait() => {}
+                }
+                if self.try_grow(bytes) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(patience, growing).await.is_ok()
+    }
+
+    fn try_grow(&mut self, bytes: usize) -> bool {
+        let first = self.first.each_ref().map(Option::is_some);
+        let mut charge = self.charge.take().unwrap_or_else(|| self.account.charge_nothing());
+        let more = (bytes + BESIDE).saturating_sub(charge.bytes);
+        let has_grown = charge.try_add(more, first);
+        self.charge = Some(charge).filter(|charge| charge.bytes > 0);
+        has_grown
+    }
+
+    /// It has grown to its end, and takes so many bytes: others are first now.
+    pub(crate) fn end(self, bytes: usize) -> Option<Charge> {
+        let mut charge = self.charge?;
+        charge.set(bytes);
+        Some(charge)
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use http::{Response, StatusCode};
 use parking_lot::RwLock;
 
-use crate::fairness::Fairness;
+use crate::fairness::{Fairness, Held};
 use crate::http::{Body, RequestInfo, respond};
 use crate::registry::Registry;
 use crate::routes::version;
@@ -264,12 +264,18 @@ impl Metrics {
             "counter",
             rejected,
         );
-        let (held, exempt) = fairness.ledger().held();
-        let held = [
-            ("bounded=\"true\"".to_owned(), held),
-            ("bounded=\"false\"".to_owned(), exempt),
-        ];
-        family(&mut out, "tenure_answer_bytes", "gauge", held);
+        for (name, held) in [
+            ("tenure_answer_bytes", Held::Answers),
+            ("tenure_request_body_bytes", Held::Bodies),
+            ("tenure_request_object_bytes", Held::Objects),
+        ] {
+            let (held, exempt) = fairness.ledger(held).held();
+            let held = [
+                ("bounded=\"true\"".to_owned(), held),
+                ("bounded=\"false\"".to_owned(), exempt),
+            ];
+            family(&mut out, name, "gauge", held);
+        }
         write_store(&mut out, registry);
         for (name, count) in surroundings.counters() {
             family(&mut out, name, "counter", [(String::new(), count)]);

@@ -12,6 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
 use crate::connections::{Connections, Open};
+use crate::fairness::Held;
 use crate::gate::Peer;
 use crate::service::{ApiService, Shared};
 use crate::streams::{Gathered, Streams};
@@ -140,7 +141,7 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
             }
         }
         () = activity.evicted.cancelled() => return,
-        () = activity.unread.stalled(shared.answers.patience, shared.fairness.ledger()) => {
+        () = activity.unread.stalled(shared.answers.patience, shared.fairness.ledger(Held::Answers)) => {
             tracing::debug!("a connection is cut whose client doesn't read");
             return;
         }

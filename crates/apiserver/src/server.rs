@@ -16,6 +16,7 @@ use crate::catalog::Catalog;
 use crate::certificates::{Authority, AuthorityError, ProvidedFiles, loopback_names};
 use crate::gate::{Gate, Peer};
 use crate::http::ApiError;
+use crate::intake::IntakeBounds;
 use crate::registry::Registry;
 use crate::service::{ApiService, Shared};
 use crate::strategy::ServiceRange;
@@ -52,6 +53,8 @@ pub struct Config {
     pub left_out_plugins: Vec<String>,
     /// How much of answers may be on its way out at once.
     pub answers: AnswerBounds,
+    /// How much requests may hold in memory at once.
+    pub intake: IntakeBounds,
     /// The audit policy and where events go; nothing is audited without.
     pub audit: Option<(PathBuf, LogConfig)>,
     /// What the program around the server counts, for `/metrics`.
@@ -73,6 +76,7 @@ impl Config {
             services: ServiceRange::default(),
             left_out_plugins: Vec::new(),
             answers: AnswerBounds::default(),
+            intake: IntakeBounds::default(),
             audit: None,
             counters: Vec::new(),
         }
@@ -147,7 +151,13 @@ impl Server {
         registry.admission().open();
         registry.held().bound(config.answers.old_bytes);
         let surroundings = Surroundings::new(config.counters);
-        let shared = Arc::new(Shared::new(registry, gate, audit, config.answers, surroundings));
+        let shared = Arc::new(Shared::new(
+            registry,
+            gate,
+            audit,
+            (config.answers, &config.intake),
+            surroundings,
+        ));
         let cleanup = definitions::start_cleanup(shared.registry.clone(), shared.shutdown.clone());
         let settings = controllers::Settings {
             ca_pem: authority.ca_pem().to_owned(),

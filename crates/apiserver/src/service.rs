@@ -20,10 +20,11 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::answers::{self, AnswerBounds, Route};
 use crate::audit::{Arrival, Audit, Trail};
 use crate::connections::Activity;
-use crate::fairness::{Bounds, Fairness, HeldPlace, Place, Rejected};
+use crate::fairness::{Bounds, Each, Fairness, Held, HeldPlace, Place, Rejected};
 use crate::gate::{Gate, Peer, attributes};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body, respond};
+use crate::intake::{Arriving, Burden, IntakeBounds, NotTaken, Taken};
 use crate::ledger::{Account, Charge, Ledger};
 use crate::long_work::{self, Deadline, Stopped, Within};
 use crate::metrics::{Counted, Metrics};
@@ -32,8 +33,6 @@ use crate::routes;
 use crate::streams::StreamEnd;
 use crate::surroundings::Surroundings;
 
-/// How long a request's body may take to arrive.
-const BODY: Duration = Duration::from_secs(30);
 /// How long a request may take; watches have their own end.
 const REQUEST: Duration = Duration::from_secs(60);
 /// Under this name a request is known in the log and to its client.
@@ -74,16 +73,20 @@ impl Shared {
         registry: Registry,
         gate: Gate,
         audit: Option<Audit>,
-        answers: AnswerBounds,
+        (answers, intake): (AnswerBounds, &IntakeBounds),
         surroundings: Surroundings,
     ) -> Self {
-        let ledger = Ledger::new(answers.user_bytes, answers.total_bytes);
+        let ledgers = Each::new(|held| match held {
+            Held::Answers => Ledger::new(answers.user_bytes, answers.total_bytes),
+            Held::Bodies => Ledger::for_growing(intake.user_body_bytes, intake.total_body_bytes, body::MAX_BODY),
+            Held::Objects => Ledger::new(intake.user_object_bytes, intake.total_object_bytes),
+        });
         Self {
             registry,
             gate: Arc::new(gate),
             shutdown: CancellationToken::new(),
             metrics: Arc::default(),
-            fairness: Fairness::new(Bounds::default(), ledger),
+            fairness: Fairness::new(Bounds::default(), ledgers),
             answers,
             audit: audit.map(Arc::new),
             address: parking_lot::RwLock::default(),
@@ -118,6 +121,15 @@ impl From<ApiError> for Refused {
 impl From<Rejected> for Refused {
     fn from(_: Rejected) -> Self {
         Self::ComeAgain
+    }
+}
+
+impl From<NotTaken> for Refused {
+    fn from(why: NotTaken) -> Self {
+        match why {
+            NotTaken::Wrong(error) => Self::Status(error),
+            NotTaken::NoRoom => Self::ComeAgain,
+        }
     }
 }
 
@@ -373,10 +385,13 @@ impl ApiService {
         let _counted = shared.metrics.enter(info);
         let place = shared.fairness.place(&request.user).await?;
         // A body that trickles in holds a place of its sender's, and of nobody else's.
-        let bytes = tokio::time::timeout(BODY, body::read(request_body))
-            .await
-            .map_err(|_| ApiError::new(408, "Timeout", "the request's body did not arrive in time"))??;
-        let served = self.serve(request, bytes, &place).await;
+        let arriving = Arriving::new(place.account(Held::Bodies).clone(), shared.fairness.patience());
+        let taken = arriving.take(request_body).await.inspect_err(|why| {
+            if matches!(why, NotTaken::NoRoom) {
+                shared.fairness.reject();
+            }
+        })?;
+        let served = self.serve(request, taken, &place).await;
         holding.place = place.held();
         served
     }
@@ -385,15 +400,35 @@ impl ApiService {
     async fn serve(
         &self,
         request: routes::ObjectRequest,
-        bytes: Bytes,
+        taken: Taken,
         place: &Place<'_>,
     ) -> Result<Response<Body>, Refused> {
         let is_list = request.info.verb == "list";
-        let is_long = long_work::is_long(&request.registry, &request.info, &request.headers, &bytes);
-        let serving = async move { routes::serve_objects(&request, bytes).await };
+        let asked = long_work::look_at(&request.registry, &request.info, &request.headers, &taken.bytes);
+        let is_long = asked.is_long;
+        let burden = Burden::new(taken, asked, &request.headers, &request.info.verb);
+        let (objects, patience) = (place.account(Held::Objects).clone(), self.shared.fairness.patience());
         if is_long {
-            return self.run_long(serving, place).await?.map_err(Refused::Status);
+            let serving = async move {
+                let (bytes, room) = burden.lift(&objects, patience).await?;
+                let served = routes::serve_objects(&request, bytes).await;
+                drop(room);
+                Ok::<_, Rejected>(served)
+            };
+            let served = self.run_long(serving, place).await?;
+            let served = served.map_err(|Rejected| self.shared.fairness.reject())?;
+            return served.map_err(Refused::Status);
         }
+        // Before there is a place among all: who waits for room of its own keeps nobody else from working.
+        let (bytes, room) = burden
+            .lift(&objects, patience)
+            .await
+            .map_err(|Rejected| self.shared.fairness.reject())?;
+        let serving = async move {
+            let served = routes::serve_objects(&request, bytes).await;
+            drop(room);
+            served
+        };
         let _working = place.work().await?;
         let serving = async move {
             let serving = Within::new(Deadline::new(Instant::now() + REQUEST), serving);

@@ -8,9 +8,9 @@ use tenure_kinds::schema::strict::Twice;
 /// Nesting beyond which a body is refused, as for JSON.
 const DEEPEST: usize = 120;
 /// Nodes that aliases may make out of few bytes.
-const MOST_NODES: usize = 200_000;
+pub(crate) const MOST_NODES: usize = 200_000;
 /// Bytes of text that anchors and aliases may copy.
-const MOST_COPIED: usize = 12 * 1024 * 1024;
+pub(crate) const MOST_COPIED: usize = 12 * 1024 * 1024;
 
 /// The document in a body, and the keys that are in it twice. JSON is YAML, and most clients send it.
 pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {

@@ -4,11 +4,9 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::StreamExt as _;
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody, combinators::UnsyncBoxBody};
-
-use super::ApiError;
 
 /// An error of a body's transport.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -70,38 +68,6 @@ impl http_body::Body for Pieces {
     fn size_hint(&self) -> http_body::SizeHint {
         http_body::SizeHint::with_exact(self.left as u64)
     }
-}
-
-/// Reads a request body and stops at the limit, however long it claims to be.
-pub(crate) async fn read<B>(body: B) -> Result<Bytes, ApiError>
-where
-    B: http_body::Body<Data = Bytes>,
-    B::Error: std::fmt::Display,
-{
-    let mut body = std::pin::pin!(body);
-    let mut gathered: Option<BytesMut> = None;
-    let mut first: Option<Bytes> = None;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| ApiError::bad_request(format!("the body could not be read: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        let so_far = gathered
-            .as_ref()
-            .map_or_else(|| first.as_ref().map_or(0, Bytes::len), BytesMut::len);
-        if so_far + data.len() > MAX_BODY {
-            return Err(ApiError::too_large(MAX_BODY));
-        }
-        match (&mut gathered, first.take()) {
-            (Some(gathered), _) => gathered.extend_from_slice(&data),
-            (None, None) => first = Some(data),
-            (None, Some(head)) => {
-                let mut joined = BytesMut::with_capacity(head.len() + data.len());
-                joined.extend_from_slice(&head);
-                joined.extend_from_slice(&data);
-                gathered = Some(joined);
-            }
-        }
-    }
-    Ok(gathered.map(BytesMut::freeze).or(first).unwrap_or_default())
 }
 
 /// The same answer, whose body holds on to something until it ends.

@@ -1,7 +1,7 @@
 //! Requests that compute for long: away from the threads that answer all the others, each user within a share of the
 //! processors, and not beyond the request's time.
 //!
-//! Owns which requests are meant ([`is_long`]), where they are carried on ([`run`]) and how they end ([`tenure_checkpoint`]). Refuses to
+//! Owns which requests are meant ([`look_at`]), where they are carried on ([`run`]) and how they end ([`tenure_checkpoint`]). Refuses to
 //! know what they do, and to number the places: those are [`crate::fairness`]'s.
 //!
 //! A request is a future, and each of its steps, from one wait to the next, is carried out by a thread of the pool for
@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use deadline::{Deadline, Within};
-pub(crate) use size::is_long;
+pub(crate) use size::{Asked, look_at};
 use tenure_checkpoint::Ended;
 
 /// One user's places for steps of long work.

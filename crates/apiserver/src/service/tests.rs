@@ -174,7 +174,7 @@ async fn which_requests_are_long() {
         let request = Request::builder().method(method).uri(path.trim_end_matches('/'));
         let (parts, ()) = request.header(header, form).body(()).expect("a request").into_parts();
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &[]);
-        long_work::is_long(&service.shared.registry, &info, &parts.headers, body.as_bytes())
+        long_work::look_at(&service.shared.registry, &info, &parts.headers, body.as_bytes()).is_long
     };
     let json = ("content-type", "application/json");
     let patch = ("content-type", "application/json-patch+json");
@@ -201,6 +201,13 @@ async fn which_requests_are_long() {
         ("PATCH", "small", apply, "{}", false),
         ("PATCH", "large", apply, "{}", true),
         ("PATCH", "small", apply, "a: &x {}\nb: *x\n", true),
+        (
+            "PATCH",
+            "small",
+            ("content-type", "Application/Apply-Patch+YAML"),
+            "a: &x {}\nb: *x\n",
+            true,
+        ),
         (
             "PATCH",
             "small",

@@ -23,6 +23,7 @@ mod decoders;
 mod discovery;
 mod exchanges;
 mod garbage;
+mod intake;
 mod kubectl;
 mod large;
 mod openapi;
