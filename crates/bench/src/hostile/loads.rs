@@ -34,11 +34,15 @@ pub(super) enum Load {
     EndlessWaiting,
     /// Kustomizations whose object the API server refuses.
     RefusedObjects,
+    /// Kustomizations of small objects, which are made large beside Git.
+    FilledObjects,
+    /// Bodies of 3 MB that come to eighty times as much when they are decoded, sixty at once.
+    DenseBodies,
 }
 
 impl Load {
     /// Every load.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::DoublingPatches,
         Self::LargeRenderings,
         Self::LongRequests,
@@ -49,6 +53,8 @@ impl Load {
         Self::DeltaChains,
         Self::EndlessWaiting,
         Self::RefusedObjects,
+        Self::FilledObjects,
+        Self::DenseBodies,
     ];
 
     /// What it is called in the report.
@@ -64,6 +70,8 @@ impl Load {
             Self::DeltaChains => "delta chains",
             Self::EndlessWaiting => "endless waiting",
             Self::RefusedObjects => "refused objects",
+            Self::FilledObjects => "filled objects",
+            Self::DenseBodies => "dense bodies",
         }
     }
 
@@ -80,6 +88,8 @@ impl Load {
             Self::DeltaChains => prepare_chains(stage).await,
             Self::EndlessWaiting => prepare_waiting(stage).await,
             Self::RefusedObjects => prepare_refused(stage).await,
+            Self::FilledObjects => prepare_filled(stage).await,
+            Self::DenseBodies => Ok(prepare_dense()),
         }
     }
 }
@@ -263,6 +273,38 @@ async fn prepare_waiting(stage: &Stage) -> anyhow::Result<Prepared> {
 
 async fn prepare_refused(stage: &Stage) -> anyhow::Result<Prepared> {
     prepare_many(stage, "refused", 20, repositories::refused, &json!({})).await
+}
+
+/// Four Kustomizations of ten ConfigMaps, each with 20,000 entries that Git doesn't have.
+async fn prepare_filled(stage: &Stage) -> anyhow::Result<Prepared> {
+    const KUSTOMIZATIONS: usize = 4;
+    let entries: serde_json::Map<String, Value> =
+        (0..20_000).map(|number| (format!("k{number}"), json!("v"))).collect();
+    for number in 0..KUSTOMIZATIONS {
+        for map in 0..repositories::FILLED_MAPS {
+            let data = Value::Object(entries.clone());
+            apply_config_map(stage, &format!("filled-{number}-{map}"), data).await?;
+        }
+    }
+    prepare_many(stage, "filled", KUSTOMIZATIONS, repositories::small_maps, &json!({})).await
+}
+
+fn prepare_dense() -> Prepared {
+    let item = r#"{"a":1},"#;
+    let items = item.repeat((3 << 20) / item.len() - 100);
+    let body = format!(
+        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"generateName":"dense-"}},"data":{{"a":[{items}0]}}}}"#
+    );
+    Prepared {
+        repeated: vec![Repeated {
+            method: "POST",
+            path: format!("{}?dryRun=All", config_maps()),
+            form: JSON,
+            body: Bytes::from(body),
+            at_once: 60,
+        }],
+        ..Prepared::default()
+    }
 }
 
 /// One repository with a folder for each of `count` Kustomizations. Nobody asks for them again: what they do by themselves is the load.

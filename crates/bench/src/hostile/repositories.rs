@@ -6,6 +6,9 @@ use std::process::Stdio;
 use anyhow::{Context, bail};
 use tenure_git_server::Repository;
 
+/// ConfigMaps that one Kustomization applies and that somebody fills beside Git.
+pub(super) const FILLED_MAPS: usize = 10;
+
 /// Packs a repository once, each file as a delta of the one before. Otherwise the Git server would do so again for every fetch, and
 /// what is measured would be that: it runs on the same machine.
 pub(super) async fn pack(repository: &Repository) -> anyhow::Result<()> {
@@ -50,6 +53,17 @@ pub(super) fn copy_into_every_field() -> BTreeMap<String, Vec<u8>> {
 pub(super) fn refused(number: usize) -> BTreeMap<String, Vec<u8>> {
     let text = format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: refused-{number}\ndata:\n  port: 80\n");
     [(format!("{number}/app.yaml"), text.into_bytes())]
+        .into_iter()
+        .collect()
+}
+
+/// ConfigMaps with one entry each; their names are those of [`super::loads`], which fills them.
+pub(super) fn small_maps(number: usize) -> BTreeMap<String, Vec<u8>> {
+    let map = |map: usize| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: filled-{number}-{map}\ndata:\n  from: git\n")
+    };
+    let maps: Vec<String> = (0..FILLED_MAPS).map(map).collect();
+    [(format!("{number}/app.yaml"), maps.join("---\n").into_bytes())]
         .into_iter()
         .collect()
 }
