@@ -1,4 +1,4 @@
-//! What an object may refer to: sources, dependencies, kubeconfigs and remote bases.
+//! What an object may refer to: sources, dependencies and kubeconfigs. Remote bases are not asked about: `kustomize` can reach none.
 
 use crate::denial::Denial;
 use crate::realm::Placement;
@@ -61,34 +61,6 @@ pub fn kubeconfig(is_set: bool) -> Result<(), Denial> {
         return Err(Denial::access(
             "spec.kubeConfig is refused: applying to another cluster by a kubeconfig is not allowed; remove the field",
         ));
-    }
-    Ok(())
-}
-
-/// Whether an entry of a kustomization file may be used as a base or resource: what is fetched from elsewhere while rendering is
-/// refused at every tier.
-///
-/// # Errors
-/// When the entry is an address instead of a path within the source.
-pub fn remote_base(entry: &str) -> Result<(), Denial> {
-    let scheme = entry.split_once("://").is_some_and(|(scheme, _)| {
-        !scheme.is_empty()
-            && scheme
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b':'))
-    });
-    let git = entry.starts_with("git::")
-        || entry.starts_with("git@")
-        || entry.starts_with("github.com/")
-        || entry.starts_with("github.com:");
-    // `user@host:path`, which git reads as ssh.
-    let scp = entry
-        .split_once(':')
-        .is_some_and(|(host, _)| host.contains('@') && !host.contains('/'));
-    if scheme || git || scp {
-        return Err(Denial::access(format!(
-            "remote base {entry:?} is refused: nothing is fetched during rendering; copy it into the repository, or make it a source"
-        )));
     }
     Ok(())
 }

@@ -58,7 +58,6 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
         "sourceReference" => yes(reference::source(namespace, "GitRepository", other, "x")),
         "dependency" => yes(reference::dependency(namespace, other, "x")),
         "healthCheck" => yes(reference::health_check(&placement, "Deployment", other, "x")),
-        "remoteBase" => yes(reference::remote_base(other.unwrap())),
         "ending" => Ok(format!("{:?}", realm.ending(namespace))),
         "take" => {
             let tenant = realm
