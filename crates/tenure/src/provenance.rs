@@ -54,7 +54,7 @@ impl Provenance {
         let mut summary = vec![
             format!(
                 "Applied by Kustomization {namespace}/{name} as {}.",
-                identity(&applied.kustomization, namespace)
+                describe_identity(&applied.kustomization, namespace)
             ),
             format!("From {url} at {revision}."),
         ];
@@ -165,11 +165,14 @@ async fn get(
     }
 }
 
-fn identity(kustomization: &Value, namespace: &str) -> String {
-    let name = Some(text(kustomization, "/spec/serviceAccountName"))
-        .filter(|name| !name.is_empty())
-        .unwrap_or("default");
-    format!("system:serviceaccount:{namespace}:{name}")
+/// Who a Kustomization acts as. Who acts by default in a namespace is a setting of the controllers, which nobody tells here.
+fn describe_identity(kustomization: &Value, namespace: &str) -> String {
+    match text(kustomization, "/spec/serviceAccountName") {
+        "" => format!(
+            "the ServiceAccount that acts by default in {namespace} (`default`, unless an administrator has set another)"
+        ),
+        name => format!("system:serviceaccount:{namespace}:{name}"),
+    }
 }
 
 /// Builds again what was applied, and picks the object.
