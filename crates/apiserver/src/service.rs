@@ -140,7 +140,6 @@ struct Holding {
     place: Option<HeldPlace>,
 }
 
-/// What is said of a fault of ours.
 /// Logs a request that failed with 500 or more. Kubernetes answers some requests so that are only wrong, without a reason: whoever sends
 /// them must not fill the log, and their errors quote what was sent. What is secret is not repeated.
 fn log_failure(info: &RequestInfo, audit_id: &str, error: &ApiError) {
@@ -163,6 +162,7 @@ fn log_failure(info: &RequestInfo, audit_id: &str, error: &ApiError) {
     tracing::warn!(code, verb, path, audit_id, error = message, "a request failed");
 }
 
+/// What is said of a fault of ours.
 fn fault() -> ApiError {
     ApiError::internal("the request could not be answered; the server's log says why")
 }
