@@ -18,8 +18,8 @@ use tenure_planner::plan::Watched;
 use crate::key::Key;
 use crate::mailbox::Mailboxes;
 
-use stream::{Entry, Stream, feed, lock};
 pub(crate) use stream::{Known, revision_of};
+use stream::{Stream, feed, lock};
 
 /// The streams that are open.
 #[derive(Debug)]
@@ -270,17 +270,13 @@ impl Held {
         self.streams.values().all(|held| lock(&held.stream).synced)
     }
 
-    /// Takes over an object that was read or written, for objects that the watch tells of only when they change.
+    /// Takes over an object that was read or written, for objects that the watch tells of only when they change. Others that want to
+    /// hear of it are told here: of a state that is known already the watch tells nobody.
     pub(crate) fn seed(&self, id: &ObjectId, revision: u64, json: Arc<[u8]>) {
         let Some(stream) = self.stream(id) else { return };
-        let mut stream = lock(stream);
-        if stream.is_news(&id.name, revision) {
-            let entry = Entry {
-                revision,
-                json: Some(json),
-                told: false,
-            };
-            stream.objects.insert(id.name.clone(), entry);
+        let others = lock(stream).answered(&id.name, revision, json, &self.key);
+        for other in others {
+            self.live.mailboxes.object_changed(&other, id);
         }
     }
 }

@@ -85,8 +85,23 @@ impl Known {
 
 impl Stream {
     /// Whether nothing as new as this revision is known of an object.
-    pub(super) fn is_news(&self, name: &str, revision: u64) -> bool {
+    fn is_news(&self, name: &str, revision: u64) -> bool {
         self.objects.get(name).is_none_or(|entry| entry.revision < revision)
+    }
+
+    /// Takes a state of an object that an answer to one of them told of; answers who else has to be told.
+    pub(super) fn answered(&mut self, name: &str, revision: u64, json: Arc<[u8]>, by: &Key) -> Vec<Key> {
+        if !self.is_news(name, revision) {
+            return Vec::new();
+        }
+        let entry = Entry {
+            revision,
+            json: Some(json),
+            told: false,
+        };
+        self.objects.insert(name.to_owned(), entry);
+        let interested = self.interested.get(name).into_iter().flatten();
+        interested.filter(|key| *key != by).cloned().collect()
     }
 
     /// Takes a state of an object of which the watch told; answers who has to be told. What is as new is confirmed, what is newer stays.
@@ -289,14 +304,19 @@ mod tests {
             });
         }
 
-        /// An answer to a request told of it, beside the watch.
+        /// An answer to a request of the reconciler's own told of it, beside the watch.
         fn answered(&self, revision: u64, value: &str) {
-            let entry = Entry {
-                revision,
-                json: Some(text(&json!({ "value": value }))),
-                told: false,
-            };
-            lock(&self.stream).objects.insert("a".to_owned(), entry);
+            let own = Key::new(OwnKind::Kustomization, "team", "apps");
+            self.answered_to(&own, revision, value);
+        }
+
+        /// An answer to a request told of it.
+        fn answered_to(&self, key: &Key, revision: u64, value: &str) {
+            let json = text(&json!({ "value": value }));
+            let others = lock(&self.stream).answered("a", revision, json, key);
+            for other in others {
+                self.mailboxes.object_changed(&other, &id());
+            }
         }
 
         /// What is known, and whether the reconciler was told of something since this was last called.
@@ -306,6 +326,27 @@ mod tests {
             assert_eq!(value, known.map(Value::from));
             assert_eq!(!self.mailbox.take_changed().is_empty(), told);
         }
+    }
+
+    fn id() -> ObjectId {
+        "team_a__ConfigMap".parse().unwrap()
+    }
+
+    /// A Kustomization once waited until its timeout for another one to take an object over, which had happened: the other's answer
+    /// was known to the stream that both share before the watch told of it.
+    #[test]
+    fn what_one_is_answered_others_are_told() {
+        let stage = Stage::set();
+        let other = Key::new(OwnKind::Kustomization, "team", "other");
+        stage.answered_to(&other, 5, "five");
+        stage.check(Some("five"), true);
+        stage.changed(5, "five");
+        stage.check(Some("five"), false);
+        // What is no news to the stream is none to anybody, and nobody is told what it was answered itself.
+        stage.answered_to(&other, 5, "five");
+        stage.check(Some("five"), false);
+        stage.answered(6, "six");
+        stage.check(Some("six"), false);
     }
 
     #[test]
