@@ -178,6 +178,11 @@ impl Account {
         self.bounded && self.ledger.is_short()
     }
 
+    /// Whether there would be no room for so many bytes if nobody held anything.
+    pub(crate) fn is_too_small(&self, bytes: usize) -> bool {
+        self.bounded && bytes > self.ledger.total
+    }
+
     /// Whether this many bytes could never be charged while anything else is.
     pub(crate) fn is_beyond(&self, bytes: usize) -> bool {
         self.bounded && bytes > self.ledger.user

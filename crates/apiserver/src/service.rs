@@ -386,14 +386,20 @@ impl ApiService {
         let place = shared.fairness.place(&request.user).await?;
         // A body that trickles in holds a place of its sender's, and of nobody else's.
         let arriving = Arriving::new(place.account(Held::Bodies).clone(), shared.fairness.patience());
-        let taken = arriving.take(request_body).await.inspect_err(|why| {
-            if matches!(why, NotTaken::NoRoom) {
-                shared.fairness.reject();
-            }
-        })?;
+        let taken = arriving
+            .take(request_body)
+            .await
+            .inspect_err(|why| self.count_refused(why))?;
         let served = self.serve(request, taken, &place).await;
         holding.place = place.held();
         served
+    }
+
+    /// Counts a request that is told to come again.
+    fn count_refused(&self, why: &NotTaken) {
+        if matches!(why, NotTaken::NoRoom) {
+            self.shared.fairness.reject();
+        }
     }
 
     /// Answers a request about objects, whose body is there.
@@ -413,17 +419,17 @@ impl ApiService {
                 let (bytes, room) = burden.lift(&objects, patience).await?;
                 let served = routes::serve_objects(&request, bytes).await;
                 drop(room);
-                Ok::<_, Rejected>(served)
+                Ok::<_, NotTaken>(served)
             };
             let served = self.run_long(serving, place).await?;
-            let served = served.map_err(|Rejected| self.shared.fairness.reject())?;
+            let served = served.inspect_err(|why| self.count_refused(why))?;
             return served.map_err(Refused::Status);
         }
         // Before there is a place among all: who waits for room of its own keeps nobody else from working.
         let (bytes, room) = burden
             .lift(&objects, patience)
             .await
-            .map_err(|Rejected| self.shared.fairness.reject())?;
+            .inspect_err(|why| self.count_refused(why))?;
         let serving = async move {
             let served = routes::serve_objects(&request, bytes).await;
             drop(room);

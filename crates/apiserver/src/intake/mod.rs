@@ -21,7 +21,6 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
 
-use crate::fairness::Rejected;
 use crate::http::ApiError;
 use crate::http::body::MAX_BODY;
 use crate::ledger::{Account, Charge, Growing};
@@ -173,6 +172,14 @@ impl Arriving {
     }
 }
 
+fn too_dense(bytes: usize) -> ApiError {
+    let message = format!(
+        "the body of this request comes to {} MiB in memory, which is more than there is for all requests: send less at once",
+        bytes >> 20
+    );
+    ApiError::new(413, "RequestEntityTooLarge", message)
+}
+
 fn late() -> ApiError {
     ApiError::new(408, "Timeout", "the request's body did not arrive in time")
 }
@@ -233,14 +240,19 @@ impl Burden {
         self.taken.bytes.len() <= LIGHT && stored <= LIGHT && !self.asked.multiplies
     }
 
-    /// The bytes that it comes to, at most.
-    fn weigh(&self) -> usize {
+    /// The bytes that its body comes to, at most.
+    fn weigh_body(&self) -> usize {
         let body = &self.taken.bytes;
-        let sent = match self.form {
+        match self.form {
             Form::Json | Form::JsonPatch => weight::weigh_json(body),
             Form::Yaml => weight::weigh_yaml(body),
             Form::Protobuf => weight::weigh_protobuf(body),
-        };
+        }
+    }
+
+    /// The bytes that it comes to, at most, with a body of which this is made.
+    fn weigh(&self, sent: usize) -> usize {
+        let body = &self.taken.bytes;
         let stored = self.asked.stored.as_ref();
         let stored = stored.map_or(0, |entry| weight::weigh_json(&entry.bytes));
         let changed = match self.form {
@@ -258,12 +270,17 @@ impl Burden {
         self,
         objects: &Arc<Account>,
         patience: Duration,
-    ) -> Result<(Bytes, Option<Charge>), Rejected> {
+    ) -> Result<(Bytes, Option<Charge>), NotTaken> {
         if self.is_light() {
             return Ok((self.taken.bytes, None));
         }
-        let charge = objects.charge_within(self.weigh(), patience).await;
-        let charge = charge.ok_or(Rejected)?;
+        let sent = self.weigh_body();
+        // Of the body only, as what is stored must be within reach, however it came there; and not where its weight is a guess.
+        if self.form != Form::Yaml && objects.is_too_small(sent) {
+            return Err(NotTaken::Wrong(too_dense(sent)));
+        }
+        let charge = objects.charge_within(self.weigh(sent), patience).await;
+        let charge = charge.ok_or(NotTaken::NoRoom)?;
         Ok((self.taken.bytes, Some(charge)))
     }
 }

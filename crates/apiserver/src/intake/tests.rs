@@ -174,3 +174,22 @@ async fn what_is_made_of_bodies_waits_for_room() {
         "a small one is not charged"
     );
 }
+
+#[tokio::test]
+async fn a_body_that_never_fits_is_refused_and_what_is_stored_never() {
+    let ledger = Ledger::new(MIB, 4 * MIB);
+    let account = ledger.open();
+    let dense = Bytes::from(format!("[{}]", vec!["{\"a\":1}"; 10_000].join(",")));
+    let refused = burden(dense.clone(), "application/json").lift(&account, EVER).await;
+    let Err(NotTaken::Wrong(error)) = refused else {
+        panic!("it comes to more than there is");
+    };
+    assert_eq!(error.code, 413);
+    assert!(error.message.contains(" MiB in memory"), "{}", error.message);
+    // In YAML it may come to less than it is taken for, and an administrator is not bounded.
+    let alone = burden(dense.clone(), "application/yaml").lift(&account, EVER).await;
+    drop(alone.expect("let in alone"));
+    let exempt = ledger.open_exempt();
+    drop(burden(dense, "").lift(&exempt, EVER).await.expect("let in"));
+    assert_eq!(ledger.held(), (0, 0));
+}
