@@ -98,7 +98,8 @@ impl Account {
     }
 
     /// Whether there is room for a user to hold so many bytes, besides those that all held before. It may hold no more than what
-    /// is left for everybody, so that there is always something for the next one.
+    /// is left for everybody, so that there is always something for the next one; but one thing alone, as long as anything is left,
+    /// so that all together hold at most one thing more than the total.
     fn has_room(&self, own: usize, is_alone: bool, before: usize, [is_first, is_first_of_all]: [bool; 2]) -> bool {
         let ledger = &self.ledger;
         let left = (ledger.total - ledger.kept.1).saturating_sub(before);
@@ -188,24 +189,23 @@ impl Account {
         self.bounded && bytes > self.ledger.user
     }
 
-    fn add(&self, bytes: usize) {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
-        let sum = if self.bounded {
+    /// What all hold together who are bounded as this one is.
+    fn sum(&self) -> &AtomicUsize {
+        if self.bounded {
             &self.ledger.held
         } else {
             &self.ledger.exempt
-        };
-        sum.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn add(&self, bytes: usize) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        self.sum().fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn remove(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
-        let sum = if self.bounded {
-            &self.ledger.held
-        } else {
-            &self.ledger.exempt
-        };
-        sum.fetch_sub(bytes, Ordering::Relaxed);
+        self.sum().fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 

@@ -47,7 +47,8 @@ impl Default for RenderLimits {
 
 /// What most renderings stay far below: they share room of their own, so that large ones never keep them waiting.
 const SMALL: u64 = 4 << 20;
-/// Bytes of rendered objects that a lane, and all lanes, may keep for the next reconciliation; others are rendered again.
+/// Bytes of rendered objects, as [`weigh`] counts them, that a lane, and all lanes, may keep for the next reconciliation; others are
+/// rendered again.
 const KEPT: (u64, u64) = (24 << 20, 96 << 20);
 const WHAT: &str = "renderings";
 const ONE_SETTING: &str = "--rendering-bytes";
