@@ -1,7 +1,9 @@
 //! Digests of objects, and the part of a live object that counts when it is compared: what Flux compares too, labels, annotations
 //! and everything outside metadata and status.
 
-use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// The digest of a value: `sha256:<hex>` over its JSON with sorted keys.
@@ -16,32 +18,115 @@ pub fn of_bytes(bytes: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
 }
 
-/// What counts of an object when it is compared with another state of itself.
+/// What counts of an object when it is compared with another state of itself. Borrowed, as objects may be large.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparable<'a>(BTreeMap<&'a str, Part<'a>>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Part<'a> {
+    Whole(&'a Value),
+    /// Labels and annotations, those that are there.
+    Metadata(BTreeMap<&'a str, &'a Value>),
+}
+
+/// What counts of an object; of what is no object, all.
 #[must_use]
-pub fn comparable(object: &Value) -> Value {
+pub fn comparable(object: &Value) -> Comparable<'_> {
     let Some(fields) = object.as_object() else {
-        return object.clone();
+        return Comparable([("", Part::Whole(object))].into());
     };
-    let mut result = Map::new();
-    for (key, value) in fields {
-        match key.as_str() {
-            "status" => {}
-            "metadata" => {
-                let mut metadata = Map::new();
-                for key in ["labels", "annotations"] {
-                    if let Some(entries) = value
-                        .get(key)
-                        .filter(|entries| entries.as_object().is_some_and(|map| !map.is_empty()))
-                    {
-                        metadata.insert(key.to_owned(), entries.clone());
+    let part = |key: &str, value| match key {
+        "metadata" => Part::Metadata(labels_and_annotations(value)),
+        _ => Part::Whole(value),
+    };
+    let counting = fields.iter().filter(|(key, _)| *key != "status");
+    Comparable(counting.map(|(key, value)| (key.as_str(), part(key, value))).collect())
+}
+
+fn labels_and_annotations(metadata: &Value) -> BTreeMap<&str, &Value> {
+    let there = |key| {
+        let entries = metadata.get(key)?;
+        entries
+            .as_object()
+            .is_some_and(|map| !map.is_empty())
+            .then_some((key, entries))
+    };
+    ["labels", "annotations"].into_iter().filter_map(there).collect()
+}
+
+impl Comparable<'_> {
+    /// Its digest: `sha256:<hex>`, the same of two that are equal.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let mut hash = Sha256::new();
+        for (key, part) in &self.0 {
+            // JSON texts say themselves where they end.
+            hash.update(Value::from(*key).to_string());
+            match part {
+                Part::Whole(value) => hash.update(value.to_string()),
+                Part::Metadata(parts) => {
+                    for (key, entries) in parts {
+                        hash.update(Value::from(*key).to_string());
+                        hash.update(entries.to_string());
                     }
                 }
-                result.insert(key.clone(), Value::Object(metadata));
             }
-            _ => {
-                result.insert(key.clone(), value.clone());
+        }
+        format!("sha256:{}", hex::encode(hash.finalize()))
+    }
+
+    /// The same as a value of its own, to look for differences in.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let fields = self.0.iter().map(|(key, part)| ((*key).to_owned(), part.to_value()));
+        Value::Object(fields.collect())
+    }
+}
+
+impl Part<'_> {
+    fn to_value(&self) -> Value {
+        match self {
+            Self::Whole(value) => (*value).clone(),
+            Self::Metadata(parts) => {
+                let parts = parts
+                    .iter()
+                    .map(|(key, entries)| ((*key).to_owned(), (*entries).clone()));
+                Value::Object(parts.collect())
             }
         }
     }
-    Value::Object(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn labels_annotations_and_all_outside_metadata_and_status_count() {
+        let object = |labels: Value, version: &str, data: &str, status: &str| json!({ "metadata": { "labels": labels, "resourceVersion": version }, "data": { "a": data }, "status": status });
+        let same = [object(json!({}), "1", "x", "new"), object(json!(null), "2", "x", "old")];
+        let other = [
+            object(json!({ "a": "x" }), "1", "x", "new"),
+            object(json!({}), "1", "y", "new"),
+            json!({ "data": { "a": "x" } }),
+            json!("text"),
+        ];
+        let is_same = |one: &Value, two: &Value| {
+            let (one, two) = (comparable(one), comparable(two));
+            assert_eq!(one == two, one.digest() == two.digest());
+            assert_eq!(one == two, one.to_value() == two.to_value());
+            one == two
+        };
+        let [one, two] = &same;
+        assert!(is_same(one, two));
+        for other in &other {
+            assert!(!is_same(one, other), "{other}");
+        }
+        assert_eq!(
+            comparable(one).to_value(),
+            json!({ "metadata": {}, "data": { "a": "x" } })
+        );
+    }
 }

@@ -368,7 +368,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         settle(context, object, live);
         return Todo::Nothing;
     }
-    let forced_back = contest::changes(context, object, live, &before, &after);
+    let forced_back = contest::changes(context, object, live, (&before, &after));
     if let Some(why) = contest::judge(context, id, &forced_back) {
         return Todo::Skip(why);
     }
@@ -397,15 +397,17 @@ pub(super) fn version(live: &Value) -> Option<String> {
 }
 
 fn is_settled(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
-    context.memory.settled.get(&object.target.id).is_some_and(|settled| {
-        settled.desired == object.digest && settled.live == digest::of(&digest::comparable(live))
-    })
+    context
+        .memory
+        .settled
+        .get(&object.target.id)
+        .is_some_and(|settled| settled.desired == object.digest && settled.live == digest::comparable(live).digest())
 }
 
 fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
     let settled = Settled {
         desired: object.digest.clone(),
-        live: digest::of(&digest::comparable(live)),
+        live: digest::comparable(live).digest(),
     };
     context.memory.settled.insert(object.target.id.clone(), settled);
 }

@@ -13,6 +13,7 @@ use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 use super::context::Context;
 use super::desired::DesiredObject;
 use super::types::{BackOff, DriftedField, Reversal};
+use crate::digest::Comparable;
 use crate::ending::later;
 use crate::fields;
 
@@ -36,36 +37,35 @@ pub(super) fn changes(
     context: &Context<'_>,
     object: &DesiredObject,
     live: &Value,
-    before: &Value,
-    after: &Value,
+    (before, after): (&Comparable<'_>, &Comparable<'_>),
 ) -> Vec<DriftedField> {
     let id = &object.target.id;
-    let was_as_desired = context
-        .memory
-        .settled
-        .get(id)
-        .is_some_and(|settled| settled.desired == object.digest);
-    let mut found: Vec<DriftedField> = match context.memory.drift.get(id) {
-        Some(found) => found.clone(),
-        None if was_as_desired => fields::differences(before, after)
-            .into_iter()
-            .map(|difference| DriftedField {
-                manager: fields::other_manager(live, &difference, KUSTOMIZE_CONTROLLER),
-                path: difference.path,
-            })
-            .collect(),
-        None => Vec::new(),
+    let (known, taken) = (context.memory.drift.get(id), context.memory.taken.get(id));
+    let was_as_desired = || {
+        let settled = context.memory.settled.get(id);
+        settled.is_some_and(|settled| settled.desired == object.digest)
     };
+    let is_looked_for = known.is_none() && was_as_desired();
+    let differences = if is_looked_for || taken.is_some() {
+        fields::differences(&before.to_value(), &after.to_value())
+    } else {
+        Vec::new()
+    };
+    let mut found = known.cloned().unwrap_or_default();
+    if is_looked_for {
+        found.extend(differences.iter().map(|difference| DriftedField {
+            manager: fields::other_manager(live, difference, KUSTOMIZE_CONTROLLER),
+            path: difference.path.clone(),
+        }));
+    }
     // What others had added is seen only after the take-over, when the object no longer tells by whom.
-    if let Some(taken) = context.memory.taken.get(id) {
-        for difference in fields::differences(before, after) {
-            let manager = fields::manager_among(taken, &difference);
-            if manager.is_some() && !found.iter().any(|found| found.path == difference.path) {
-                found.push(DriftedField {
-                    path: difference.path,
-                    manager,
-                });
-            }
+    for difference in differences {
+        let manager = taken.and_then(|taken| fields::manager_among(taken, &difference));
+        if manager.is_some() && !found.iter().any(|found| found.path == difference.path) {
+            found.push(DriftedField {
+                path: difference.path,
+                manager,
+            });
         }
     }
     found

@@ -24,6 +24,12 @@ pub(super) fn needed(target: Watched, live: &Value, desired: &Value) -> Option<(
     let git_says = desired
         .pointer("/spec/template/metadata/annotations")
         .is_some_and(|annotations| annotations.get("kubectl.kubernetes.io/restartedAt").is_some());
+    let last_applied = live
+        .pointer("/metadata/annotations")
+        .is_some_and(|annotations| annotations.get(LAST_APPLIED).is_some());
+    if !last_applied && !entries.into_iter().flatten().any(is_taken_over) {
+        return None;
+    }
     let (mut theirs, mut kept) = (Vec::new(), Vec::new());
     for entry in entries.into_iter().flatten() {
         if !is_taken_over(entry) {
@@ -48,9 +54,6 @@ pub(super) fn needed(target: Watched, live: &Value, desired: &Value) -> Option<(
         }
         theirs.push(taken);
     }
-    let last_applied = live
-        .pointer("/metadata/annotations")
-        .is_some_and(|annotations| annotations.get(LAST_APPLIED).is_some());
     if theirs.is_empty() && !last_applied {
         return None;
     }
