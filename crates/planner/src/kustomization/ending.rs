@@ -19,7 +19,7 @@ use super::history::{elapsed, go_duration, record};
 use super::prune::Pruned;
 use super::tracking::{inventory_after, inventory_so_far};
 use super::types::Snapshot;
-use super::{Plan, contest, retry};
+use super::{Plan, contest, retry, siblings};
 use crate::answer::{DeleteAnswer, WriteAnswer};
 use crate::ending::{self, Entry, later};
 use crate::plan::{Event, EventKind, EventPlace, Next, Step, Watched};
@@ -376,6 +376,7 @@ pub(super) fn unhealthy(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     warn(&mut context, reason::HEALTH_CHECK_FAILED, &message);
     context.withhold("Ready", message);
     let at = later(now, context.retry_interval);
+    let at = end_with(&mut context, pruned, at);
     let mut plan = context.finish(Next::Done(Some(at)));
     plan.status = changed(snapshot, &status);
     Box::new(plan)
@@ -465,10 +466,19 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
         ));
     }
     let at = next_time(&context);
-    let at = pruned.put_off.map_or(at, |put_off| at.min(put_off));
+    let at = end_with(&mut context, pruned, at);
     let mut plan = context.finish(Next::Done(Some(at)));
     plan.status = changed(snapshot, &status);
     plan
+}
+
+/// When the next attempt is due: as it is, or when a prune that is put off from now on is due.
+fn end_with(context: &mut Context<'_>, pruned: &Pruned, at: Timestamp) -> Timestamp {
+    if pruned.put_off {
+        at.min(siblings::put_off(context))
+    } else {
+        at
+    }
 }
 
 /// Everything else is applied, but some kinds are not known to the cluster.
@@ -488,6 +498,7 @@ fn unknown_kinds(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -
     report_changes(&mut context);
     warn(&mut context, reason::UNKNOWN_KIND, &message);
     let at = later(now, context.retry_interval).min(next_time(&context));
+    let at = end_with(&mut context, pruned, at);
     let mut plan = context.finish(Next::Done(Some(at)));
     plan.status = changed(snapshot, &status);
     plan

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use serde_json::Value;
 use tenure_api::inventory::{ResourceInventory, ResourceRef};
 use tenure_api::metadata::{PRUNE, RECONCILE, SSA};
@@ -26,8 +25,8 @@ const LOOKS: u32 = 5;
 pub(super) struct Pruned {
     /// What may still be there and stays in the inventory.
     pub(super) remaining: Vec<Watched>,
-    /// When it is pruned at the latest, if that had to be put off.
-    pub(super) put_off: Option<Timestamp>,
+    /// Whether it had to be put off for others, which begin when this one's attempt has ended.
+    pub(super) put_off: bool,
 }
 
 /// What may be done about one object of the inventory.
@@ -156,7 +155,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
 }
 
 /// Of what is to be deleted, what no other Kustomization of the same source wants. Waits, at most the timeout, until all of them have
-/// reached this revision, and those that want an object have taken it over.
+/// reached this revision, and those that want an object have taken it over; then, as long again, for those that depend on this one.
 fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mut Pruned) -> Phase<Vec<Delete>> {
     if deletes.is_empty() {
         return Ok(deletes);
@@ -175,7 +174,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
         .into_iter()
         .partition(|delete| survey.wanted.contains_key(&delete.target.id));
     if wanted.is_empty() && survey.behind.is_none() && survey.behind_us.is_none() {
-        context.memory.prune_waiting = None;
+        (context.memory.prune_waiting, context.memory.prune_put_off) = (None, None);
         return Ok(free);
     }
     let sibling = |name: &str| format!("Kustomization/{}/{name}", context.namespace);
@@ -195,8 +194,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
     waits_for.extend(survey.behind.as_deref().filter(|_| !free.is_empty()).map(sibling));
     let behind_us = survey.behind_us.as_deref().map(sibling);
     let deadline = siblings::prune_deadline(context);
-    let is_over = context.now >= deadline;
-    if !is_over && !waits_for.is_empty() {
+    if context.now < deadline && !waits_for.is_empty() {
         let revision = context.revision.as_deref().unwrap_or_default();
         let names: Vec<String> = waits_for.into_iter().collect();
         let message = format!(
@@ -208,13 +206,13 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
     pruned.remaining.extend(wanted.into_iter().map(|delete| delete.target));
     match behind_us {
         // It can't be waited for: it waits until this one is ready.
-        Some(behind) if !is_over => {
+        Some(behind) if !siblings::put_off_is_over(context) => {
             for delete in free {
                 let what = format!("prune of {}", delete.target.id.subject());
                 context.withhold(what, format!("{behind} comes after this one, and may want it"));
                 pruned.remaining.push(delete.target);
             }
-            pruned.put_off = Some(deadline);
+            pruned.put_off = true;
             Ok(Vec::new())
         }
         _ => Ok(free),

@@ -233,17 +233,38 @@ pub(super) fn turnover(context: &Context<'_>, desired: &Desired) -> Turnover {
 
 /// Until when a prune waits for siblings: its timeout, counted from when it first waited with this revision.
 pub(super) fn prune_deadline(context: &mut Context<'_>) -> Timestamp {
-    let generation = context.snapshot.kustomization.metadata.generation;
-    let revision = context.revision.clone().unwrap_or_default();
-    let since = match &context.memory.prune_waiting {
-        Some(waiting) if waiting.revision == revision && waiting.generation == generation => waiting.since,
-        _ => context.now,
-    };
-    context.memory.prune_waiting = Some(Waiting {
-        revision,
-        generation,
-        since,
+    let waiting = continued(context, context.memory.prune_waiting.as_ref());
+    let deadline = later(waiting.since, context.timeout);
+    context.memory.prune_waiting = Some(waiting);
+    deadline
+}
+
+/// Whether those that depend on this one have had their time: its timeout, counted from the end of an attempt, as they can't begin before.
+pub(super) fn put_off_is_over(context: &Context<'_>) -> bool {
+    let put_off = context.memory.prune_put_off.as_ref();
+    put_off.is_some_and(|put_off| is_present(context, put_off) && context.now >= later(put_off.since, context.timeout))
+}
+
+/// An attempt ends that puts the prune off: says when that is over.
+pub(super) fn put_off(context: &mut Context<'_>) -> Timestamp {
+    let waiting = continued(context, context.memory.prune_put_off.as_ref());
+    let deadline = later(waiting.since, context.timeout);
+    context.memory.prune_put_off = Some(waiting);
+    deadline
+}
+
+/// A wait of this attempt, since when it was first waited with this revision and spec.
+fn continued(context: &Context<'_>, before: Option<&Waiting>) -> Waiting {
+    let before = before.filter(|waiting| is_present(context, waiting));
+    Waiting {
+        revision: context.revision.clone().unwrap_or_default(),
+        generation: context.snapshot.kustomization.metadata.generation,
+        since: before.map_or(context.now, |waiting| waiting.since),
         attempt: context.snapshot.attempt.started,
-    });
-    later(since, context.timeout)
+    }
+}
+
+fn is_present(context: &Context<'_>, waiting: &Waiting) -> bool {
+    Some(&waiting.revision) == context.revision.as_ref()
+        && waiting.generation == context.snapshot.kustomization.metadata.generation
 }

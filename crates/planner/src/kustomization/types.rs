@@ -274,6 +274,9 @@ pub struct Memory {
     pub allowed: Option<Allowed>,
     /// Since when a prune waits for other Kustomizations of the same source.
     pub prune_waiting: Option<Waiting>,
+    /// Since when a prune is put off for those that depend on this one: an attempt has ended since, and they can begin.
+    #[serde(default)]
+    pub prune_put_off: Option<Waiting>,
     /// What it gains and drops with the revision at hand: for others to know, not for itself.
     #[serde(skip)]
     pub turnover: Option<Arc<Turnover>>,

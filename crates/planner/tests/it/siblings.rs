@@ -547,3 +547,53 @@ fn a_deletion_waits_for_nobody_for_ever() {
         play.account
     );
 }
+
+/// It can't begin before the one that it depends on is Ready, and that one isn't while it waits for others.
+#[test]
+fn who_comes_after_gets_its_own_time() {
+    let moved = builds(&[
+        ("1", &[("one", &["x", "stays"]), ("after", &[]), ("stuck", &[])]),
+        ("2", &[("one", &["stays"]), ("after", &["x"]), ("stuck", &[])]),
+    ]);
+    let timeout = SignedDuration::from_mins(10);
+    for comes in [true, false] {
+        let mut seed = 3;
+        let mut play = Play::new(moved.clone(), &[("after", "one")]);
+        play.source("1");
+        play.settle(&mut seed);
+        let (x, _) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
+        play.source("2");
+        let turns = |play: &mut Play, name| (0..12).for_each(|_| play.turn(name));
+        // `stuck` never comes to look, and `after` waits for `one`.
+        turns(&mut play, "one");
+        turns(&mut play, "after");
+        assert!(
+            play.account.contains("is reached by Kustomization/team/stuck"),
+            "{}",
+            play.account
+        );
+        play.now += timeout;
+        turns(&mut play, "one");
+        assert!(play.ready("one").starts_with("True"), "{}", play.account);
+        assert_eq!(
+            play.uid_and_owner("x").map(|(uid, _)| uid),
+            Some(x.clone()),
+            "{}",
+            play.account
+        );
+        if comes {
+            turns(&mut play, "after");
+            assert_eq!(
+                play.uid_and_owner("x"),
+                Some((x, "after".to_owned())),
+                "{}",
+                play.account
+            );
+        } else {
+            // Neither is it waited for without an end.
+            play.now += timeout;
+            turns(&mut play, "one");
+            assert_eq!(play.uid_and_owner("x"), None, "{}", play.account);
+        }
+    }
+}
