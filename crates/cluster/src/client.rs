@@ -13,20 +13,19 @@ use crate::error::ClusterError;
 use crate::mapping::Mapping;
 use crate::path::{path, query};
 use crate::transport::{Answer, Call, JSON};
+use crate::turns::Turns;
 use tenure_tenancy::Identity;
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// How many objects a page of a list holds.
-const PAGE: &str = "500";
-
 /// The API server, as one identity. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
     identity: Identity,
+    turns: Turns,
 }
 
 /// How to apply.
@@ -69,25 +68,27 @@ pub struct DeleteOptions {
     pub propagation: Option<&'static str>,
 }
 
-/// What to list.
-#[derive(Clone, Debug, Default)]
-pub struct ListOptions {
-    /// Label selector.
-    pub labels: Option<String>,
-    /// Field selector.
-    pub fields: Option<String>,
-}
-
-/// A list and the revision that a watch goes on from.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Listed {
-    pub(crate) items: Vec<Value>,
-    pub(crate) resource_version: String,
-}
-
 impl Client {
-    pub(crate) fn new(shared: Arc<Shared>, identity: Identity) -> Self {
-        Self { shared, identity }
+    pub(crate) fn new(shared: Arc<Shared>, identity: Identity, turns: Turns) -> Self {
+        Self {
+            shared,
+            identity,
+            turns,
+        }
+    }
+
+    /// The same, reading what is large in these turns.
+    #[must_use]
+    pub fn in_turns(&self, turns: &Turns) -> Self {
+        Self {
+            turns: turns.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// The turns in which it reads what is large.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Who this client's requests are made as.
@@ -139,7 +140,7 @@ impl Client {
             let read = Instant::now();
             let mut documents = Vec::new();
             for call in Mapping::calls() {
-                documents.push(self.shared.ask(&Identity::Controller, &call).await?.value);
+                documents.push(self.shared.ask(&Identity::Controller, &call).await?.read(&call)?);
             }
             mapping.replace(&documents, read)?;
         }
@@ -167,7 +168,7 @@ impl Client {
     /// [`ClusterError::NotFound`] and the rest.
     pub async fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Value, ClusterError> {
         let path = path(resource, resource.scope(namespace), Some(name), None)?;
-        Ok(self.send(resource, &Call::get(path)).await?.value)
+        Ok(self.send(resource, &Call::get(path)).await?.object)
     }
 
     /// Reads one object; nothing when it is not there.
@@ -179,53 +180,6 @@ impl Client {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.absent() => Ok(None),
             Err(error) => Err(error),
-        }
-    }
-
-    /// Reads all objects of a resource, in one namespace or, without one, in all.
-    ///
-    /// # Errors
-    /// Any refusal.
-    pub async fn list(
-        &self,
-        resource: &Resource,
-        namespace: Option<&str>,
-        options: &ListOptions,
-    ) -> Result<Vec<Value>, ClusterError> {
-        Ok(self.list_pages(resource, namespace, options).await?.items)
-    }
-
-    pub(crate) async fn list_pages(
-        &self,
-        resource: &Resource,
-        namespace: Option<&str>,
-        options: &ListOptions,
-    ) -> Result<Listed, ClusterError> {
-        let base = path(resource, namespace, None, None)?;
-        let mut listed = Listed::default();
-        let mut next: Option<String> = None;
-        loop {
-            let mut parameters = vec![("limit", PAGE)];
-            if let Some(labels) = &options.labels {
-                parameters.push(("labelSelector", labels));
-            }
-            if let Some(fields) = &options.fields {
-                parameters.push(("fieldSelector", fields));
-            }
-            if let Some(next) = &next {
-                parameters.push(("continue", next));
-            }
-            let call = Call::get(format!("{base}{}", query(&parameters)));
-            let mut page = self.send(resource, &call).await?.value;
-            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
-                listed.items.extend(items.into_iter().map(|item| typed(item, resource)));
-            }
-            let metadata = |key: &str| page.pointer(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-            listed.resource_version = metadata("/metadata/resourceVersion");
-            next = Some(metadata("/metadata/continue")).filter(|next| !next.is_empty());
-            if next.is_none() {
-                return Ok(listed);
-            }
         }
     }
 
@@ -372,14 +326,21 @@ impl Client {
             parameters.push(("dryRun", "All"));
         }
         let call = Call::with_body(method, format!("{path}{}", query(&parameters)), content_type, body);
-        let answer = self.send(resource, &call).await?;
+        self.send(resource, &call).await
+    }
+
+    /// Sends a request and reads its answer, in its turn if that is long.
+    async fn send(&self, resource: &Resource, call: &Call) -> Result<Applied, ClusterError> {
+        let answer = self.ask(resource, call).await?;
+        let object = self.turns.run(answer.text.len(), || answer.read(call)).await?;
         Ok(Applied {
-            object: answer.value,
+            object,
             warnings: answer.warnings,
         })
     }
 
-    async fn send(&self, resource: &Resource, call: &Call) -> Result<Answer, ClusterError> {
+    /// Sends a request.
+    pub(crate) async fn ask(&self, resource: &Resource, call: &Call) -> Result<Answer, ClusterError> {
         let answer = self.shared.ask(&self.identity, call).await;
         self.notice_gone(resource, answer)
     }
@@ -418,16 +379,6 @@ impl std::fmt::Debug for Client {
             .field("identity", &self.identity)
             .finish_non_exhaustive()
     }
-}
-
-/// Items of a list lack `apiVersion` and `kind` for built-in kinds.
-pub(crate) fn typed(mut item: Value, resource: &Resource) -> Value {
-    if let Some(item) = item.as_object_mut() {
-        item.entry("apiVersion")
-            .or_insert_with(|| json!(resource.api_version()));
-        item.entry("kind").or_insert_with(|| json!(resource.kind));
-    }
-    item
 }
 
 fn set(body: &mut Value, key: &str, value: Value) {

@@ -15,6 +15,7 @@ use crate::mapping::Mapping;
 use crate::path::path;
 use crate::token::Token;
 use crate::transport::{self, Answer, Call, JSON};
+use crate::turns::{SharedTurns, Turns};
 use tenure_tenancy::Identity;
 
 /// How long a token is asked for, in seconds.
@@ -43,6 +44,9 @@ pub(crate) struct Shared {
     /// Whose credentials were refused although they were new, how often, and until when they are not made anew.
     refused: Mutex<HashMap<Identity, (u32, Instant)>>,
     pub(crate) mapping: Mapping,
+    turns: SharedTurns,
+    /// The controller's own, apart from every tenant's.
+    controller_turns: Turns,
 }
 
 /// Where one identity's token is kept.
@@ -89,9 +93,12 @@ impl Clients {
                 Arc::new(tokio::sync::Mutex::new(Some(token.clone()))),
             );
         }
+        let turns = SharedTurns::default();
         Self {
             shared: Arc::new(Shared {
                 connection,
+                controller_turns: turns.of_lane(),
+                turns,
                 tokens: Mutex::new(Tokens {
                     slots: tokens,
                     full: FEW,
@@ -105,17 +112,24 @@ impl Clients {
     /// The client of the controller itself: for its own kinds, their status, events and discovery.
     #[must_use]
     pub fn controller(&self) -> Client {
-        Client::new(Arc::clone(&self.shared), Identity::Controller)
+        let turns = self.shared.controller_turns.clone();
+        Client::new(Arc::clone(&self.shared), Identity::Controller, turns)
     }
 
-    /// The client of an identity, after making sure that there is a token for it.
+    /// What the lanes share: who works with large objects, and when.
+    #[must_use]
+    pub fn turns(&self) -> &SharedTurns {
+        &self.shared.turns
+    }
+
+    /// The client of an identity, after making sure that there is a token for it. It works in these turns.
     ///
     /// # Errors
     /// [`ClusterError::IdentityMissing`] when the API server says that the ServiceAccount does not exist; whatever else TokenRequest can
     /// fail with. It never falls back to another identity.
-    pub async fn for_identity(&self, identity: &Identity) -> Result<Client, ClusterError> {
+    pub async fn for_identity(&self, identity: &Identity, turns: &Turns) -> Result<Client, ClusterError> {
         self.shared.token(identity).await?;
-        Ok(Client::new(Arc::clone(&self.shared), identity.clone()))
+        Ok(Client::new(Arc::clone(&self.shared), identity.clone(), turns.clone()))
     }
 
     /// Says that kinds were installed or removed, so that the next unknown kind is looked for at once.
@@ -302,7 +316,8 @@ impl Shared {
             },
             other => other,
         })?;
-        let text = |pointer: &str| answer.value.pointer(pointer).and_then(Value::as_str);
+        let answer = answer.read(&call)?;
+        let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str);
         // The answer itself must not be quoted: it holds the token.
         let Some(token) = text("/status/token").filter(|token| !token.is_empty()) else {
             return Err(ClusterError::Decode {

@@ -133,6 +133,14 @@ pub enum ClusterError {
         /// What is wrong with the answer.
         problem: String,
     },
+    /// The answer is longer than what is read.
+    #[error("the API server's answer to {what} is longer than {longest} bytes")]
+    TooLong {
+        /// The request.
+        what: String,
+        /// How much would have been read, in bytes.
+        longest: usize,
+    },
     /// The object can't be addressed or sent.
     #[error("the request for {what} can't be made: {problem}")]
     Request {
@@ -186,7 +194,7 @@ impl ClusterError {
             Self::Throttled { .. } => 429,
             Self::DiscoveryIncomplete { .. } | Self::PathGone { .. } => 503,
             Self::Request { .. } => 400,
-            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Decode { .. } => 0,
+            Self::Unreachable { .. } | Self::Timeout { .. } | Self::Decode { .. } | Self::TooLong { .. } => 0,
         }
     }
 
@@ -210,7 +218,7 @@ impl ClusterError {
             Self::Request { .. } => Reason::BadObject,
             Self::Unreachable { .. } => Reason::Unreachable,
             Self::Timeout { .. } => Reason::Unanswered,
-            Self::Decode { .. } => Reason::BadAnswer,
+            Self::Decode { .. } | Self::TooLong { .. } => Reason::BadAnswer,
         }
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! Connection ── how the API server is reached: its service in this process, or a kubeconfig's address
 //!      │
-//!   Clients ── for_identity(&Identity) ──▶ Client ── get, list, apply, delete, patch, watch
+//!   Clients ── for_identity(&Identity) ──▶ Client ── get, apply, delete, patch, watch
 //!      │            TokenRequest, cached       │
 //!      └── Mapping (discovery) ◀───────────────┘
 //! ```
@@ -18,20 +18,25 @@ mod connection;
 pub mod discovery;
 mod error;
 mod events;
+mod list;
 mod mapping;
 mod path;
+mod seen;
 mod token;
 mod transport;
+mod turns;
 mod watch;
 mod watches;
 
-pub use client::{Applied, ApplyOptions, Client, DeleteOptions, ListOptions, Preconditions};
+pub use client::{Applied, ApplyOptions, Client, DeleteOptions, Preconditions};
 pub use clients::Clients;
 pub use connection::{Connection, ConnectionError, CredentialHealth};
 pub use discovery::Resource;
 pub use error::ClusterError;
 pub use events::{EventHistory, EventKind, EventRecorder, ObjectEvent};
+pub use seen::Seen;
 pub use tenure_tenancy::Identity;
 pub use token::Token;
+pub use turns::{SharedTurns, Turns};
 pub use watch::{WatchEvent, watch};
 pub use watches::{OpenWatch, WatchKey};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WARNING};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -15,8 +16,8 @@ use tenure_tenancy::Identity;
 /// How long one request may take; a watch has its own rule.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest answer that is read: lists come in pages, so that only a single object can be longer, and none is.
-const LONGEST_ANSWER: usize = 64 << 20;
+/// The longest answer that is read: no object is longer, and lists come in pages.
+pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
 
 /// What to ask.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Call {
     pub(crate) accept: &'static str,
     pub(crate) content_type: &'static str,
     pub(crate) body: Vec<u8>,
+    /// The longest answer, in bytes.
+    pub(crate) longest: usize,
 }
 
 pub(crate) const JSON: &str = "application/json";
@@ -39,6 +42,7 @@ impl Call {
             accept: JSON,
             content_type: JSON,
             body: Vec::new(),
+            longest: LONGEST_ANSWER,
         }
     }
 
@@ -49,20 +53,31 @@ impl Call {
             accept: JSON,
             content_type,
             body: body.to_string().into_bytes(),
+            longest: LONGEST_ANSWER,
         }
     }
 
-    fn what(&self) -> String {
+    pub(crate) fn what(&self) -> String {
         let path = self.path.split('?').next().unwrap_or_default();
         format!("{} {path}", self.method)
     }
 }
 
-/// What came back: the JSON, and the warnings that the API server sent beside it.
+/// What came back: the text, and the warnings that the API server sent beside it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
-    pub(crate) value: Value,
+    pub(crate) text: Bytes,
     pub(crate) warnings: Vec<String>,
+}
+
+impl Answer {
+    /// Reads the text as JSON.
+    pub(crate) fn read(&self, call: &Call) -> Result<Value, ClusterError> {
+        serde_json::from_slice(&self.text).map_err(|error| ClusterError::Decode {
+            what: call.what(),
+            problem: error.to_string(),
+        })
+    }
 }
 
 /// Sends a request and returns the response as soon as its head is there; an error answer is read and mapped.
@@ -112,7 +127,7 @@ pub(crate) async fn open(
     Err(refusal(identity, code, retry_after, &body))
 }
 
-/// Sends a request and reads its whole answer as JSON.
+/// Sends a request and takes its whole answer.
 pub(crate) async fn ask(
     transport: &kube::Client,
     identity: &Identity,
@@ -121,28 +136,24 @@ pub(crate) async fn ask(
 ) -> Result<Answer, ClusterError> {
     let response = open(transport, identity, token, call).await?;
     let warnings = warnings(&response);
-    let body = read(call, response).await?;
-    let value = serde_json::from_slice(&body).map_err(|error| ClusterError::Decode {
-        what: call.what(),
-        problem: error.to_string(),
-    })?;
-    Ok(Answer { value, warnings })
+    let text = read(call, response).await?;
+    Ok(Answer { text, warnings })
 }
 
 fn refusal(identity: &Identity, code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ClusterError {
     ClusterError::from_answer(identity, code.as_u16(), retry_after, body)
 }
 
-async fn read(call: &Call, response: Response<Body>) -> Result<bytes::Bytes, ClusterError> {
-    let reading = Limited::new(response.into_body(), LONGEST_ANSWER).collect();
+async fn read(call: &Call, response: Response<Body>) -> Result<Bytes, ClusterError> {
+    let reading = Limited::new(response.into_body(), call.longest).collect();
     let collected = tokio::time::timeout(REQUEST_TIMEOUT, reading)
         .await
         .map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })?;
     match collected {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(ClusterError::Decode {
+        Err(error) if error.is::<LengthLimitError>() => Err(ClusterError::TooLong {
             what: call.what(),
-            problem: format!("it is longer than {LONGEST_ANSWER} bytes"),
+            longest: call.longest,
         }),
         Err(error) => Err(ClusterError::Unreachable {
             problem: error.to_string(),

@@ -12,9 +12,11 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::Value;
 
-use crate::client::{Client, ListOptions, namespace_of, typed};
+use crate::client::Client;
 use crate::discovery::Resource;
 use crate::error::ClusterError;
+use crate::list::Pages;
+use crate::seen::{Event, Seen};
 
 /// How long the server is asked to keep a watch open.
 const OPEN_SECONDS: u64 = 290;
@@ -27,11 +29,14 @@ const SHORT: Duration = Duration::from_secs(1);
 /// The longest single event that is read.
 const LONGEST_EVENT: usize = 64 << 20;
 
+/// How much room for an event is kept until the next one.
+const USUAL_EVENT: usize = 64 << 10;
+
 /// What a watch saw.
 #[derive(Clone, Debug)]
 pub enum WatchEvent {
     /// An object is there, new or changed.
-    Changed(Value),
+    Changed(Seen),
     /// An object is gone, or no longer selected.
     Deleted {
         /// Its namespace; empty for cluster-scoped kinds.
@@ -131,32 +136,7 @@ async fn round(
     sink: &mut impl FnMut(WatchEvent),
 ) -> Result<(), ClusterError> {
     if known.resource_version.is_empty() {
-        let options = ListOptions {
-            labels: labels.map(str::to_owned),
-            fields: None,
-        };
-        let listed = client.list_pages(resource, namespace, &options).await?;
-        // What is known is replaced only when all of it has been told: who reads it may panic in between.
-        let mut versions = HashMap::with_capacity(listed.items.len());
-        for object in listed.items {
-            let (key, version) = key_and_version(&object);
-            if known.versions.get(&key) != Some(&version) {
-                sink(WatchEvent::Changed(object));
-            }
-            versions.insert(key, version);
-        }
-        for (namespace, name) in known.versions.keys().filter(|key| !versions.contains_key(*key)) {
-            sink(WatchEvent::Deleted {
-                namespace: namespace.clone(),
-                name: name.clone(),
-                revision: listed.resource_version.clone(),
-            });
-        }
-        known.versions = versions;
-        known.resource_version = listed.resource_version;
-        sink(WatchEvent::Synced {
-            revision: known.resource_version.clone(),
-        });
+        list(client, resource, (namespace, labels), known, sink).await?;
     }
     let seconds = OPEN_SECONDS.to_string();
     let from = known.resource_version.clone();
@@ -171,10 +151,52 @@ async fn round(
     }
     let response = client.open_watch(resource, namespace, &parameters).await?;
     sink(WatchEvent::Resumed);
-    follow(response.into_body(), resource, known, sink).await
+    follow(client, response.into_body(), resource, known, sink).await
+}
+
+/// Tells of everything that is there, page by page, and of what is gone.
+async fn list(
+    client: &Client,
+    resource: &Resource,
+    (namespace, labels): (Option<&str>, Option<&str>),
+    known: &mut Known,
+    sink: &mut impl FnMut(WatchEvent),
+) -> Result<(), ClusterError> {
+    let mut pages = Pages::new(client, resource, namespace, labels)?;
+    // What is known is replaced only when all of it has been told: who reads it may panic in between, and a later page may fail.
+    let mut versions = HashMap::new();
+    let mut revision = String::new();
+    while let Some(page) = pages.read_next().await? {
+        let (items, versions, known) = (page.items, &mut versions, &*known);
+        let told = || {
+            for object in items {
+                let key = (object.namespace.clone(), object.name.clone());
+                versions.insert(key.clone(), object.revision.clone());
+                if known.versions.get(&key) != Some(&object.revision) {
+                    sink(WatchEvent::Changed(object));
+                }
+            }
+        };
+        client.turns().run(page.bytes, told).await;
+        revision = page.resource_version;
+    }
+    for (namespace, name) in known.versions.keys().filter(|key| !versions.contains_key(*key)) {
+        sink(WatchEvent::Deleted {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            revision: revision.clone(),
+        });
+    }
+    known.versions = versions;
+    known.resource_version = revision;
+    sink(WatchEvent::Synced {
+        revision: known.resource_version.clone(),
+    });
+    Ok(())
 }
 
 async fn follow(
+    client: &Client,
     mut body: Body,
     resource: &Resource,
     known: &mut Known,
@@ -202,9 +224,16 @@ async fn follow(
             let (head, tail) = rest.split_at(end);
             line.extend_from_slice(head);
             if !line.is_empty() {
-                event(&line, resource, known, sink)?;
+                let told = || {
+                    let event = Event::from_line(&line, resource);
+                    let event = event.map_err(|error| broken(resource, error.to_string()))?;
+                    tell(event, resource, known, sink)
+                };
+                client.turns().run(line.len(), told).await?;
             }
             line.clear();
+            // Not kept for the small ones after a large one: there may be hundreds of watches.
+            line.shrink_to(USUAL_EVENT);
             rest = tail.get(1..).unwrap_or_default();
         }
         line.extend_from_slice(rest);
@@ -217,56 +246,55 @@ async fn follow(
     }
 }
 
-fn event(
-    line: &[u8],
+fn tell(
+    event: Event,
     resource: &Resource,
     known: &mut Known,
     sink: &mut impl FnMut(WatchEvent),
 ) -> Result<(), ClusterError> {
-    let mut event: Value = serde_json::from_slice(line).map_err(|error| broken(resource, error.to_string()))?;
-    let object = event.get_mut("object").map(Value::take).unwrap_or_default();
-    let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
+    let Event { kind, object } = event;
     if kind == "ERROR" {
-        let code = object
-            .get("code")
-            .and_then(Value::as_u64)
-            .and_then(|code| u16::try_from(code).ok());
-        let message = object
-            .get("message")
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned();
-        return Err(match code {
-            Some(410) => ClusterError::Expired { message },
-            code => ClusterError::Refused {
-                code: code.unwrap_or(500),
-                reason: object.get("reason").and_then(Value::as_str).unwrap_or_default().into(),
-                message,
-                causes: Vec::new(),
-                retry_after: None,
-            },
-        });
+        let status = object.read().map_err(|error| broken(resource, error.to_string()))?;
+        return Err(ended(&status));
     }
-    let (key, version) = key_and_version(&object);
-    known.resource_version.clone_from(&version);
-    match kind {
+    known.resource_version.clone_from(&object.revision);
+    let key = || (object.namespace.clone(), object.name.clone());
+    match kind.as_str() {
         "ADDED" | "MODIFIED" => {
-            known.versions.insert(key, version);
-            sink(WatchEvent::Changed(typed(object, resource)));
+            known.versions.insert(key(), object.revision.clone());
+            sink(WatchEvent::Changed(object));
         }
         "DELETED" => {
-            known.versions.remove(&key);
-            let (namespace, name) = key;
+            known.versions.remove(&key());
             sink(WatchEvent::Deleted {
-                namespace,
-                name,
-                revision: version,
+                namespace: object.namespace,
+                name: object.name,
+                revision: object.revision,
             });
         }
-        "BOOKMARK" => sink(WatchEvent::Progress { revision: version }),
+        "BOOKMARK" => sink(WatchEvent::Progress {
+            revision: object.revision,
+        }),
         other => return Err(broken(resource, format!("an event of type {other:?}"))),
     }
     Ok(())
+}
+
+/// Why the server ended a watch: its last event is a Status.
+fn ended(status: &Value) -> ClusterError {
+    let text = |key: &str| status.get(key).and_then(Value::as_str).unwrap_or_default();
+    let code = status.get("code").and_then(Value::as_u64);
+    let message = text("message").to_owned();
+    match code.and_then(|code| u16::try_from(code).ok()) {
+        Some(410) => ClusterError::Expired { message },
+        code => ClusterError::Refused {
+            code: code.unwrap_or(500),
+            reason: text("reason").into(),
+            message,
+            causes: Vec::new(),
+            retry_after: None,
+        },
+    }
 }
 
 fn broken(resource: &Resource, problem: String) -> ClusterError {
@@ -274,20 +302,6 @@ fn broken(resource: &Resource, problem: String) -> ClusterError {
         what: format!("the watch of {}", resource.plural),
         problem,
     }
-}
-
-fn key_and_version(object: &Value) -> ((String, String), String) {
-    let text = |pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    (
-        (namespace_of(object).to_owned(), text("/metadata/name")),
-        text("/metadata/resourceVersion"),
-    )
 }
 
 /// Up to a quarter longer, so that many watches that broke together do not come back together. The clock's nanoseconds are random enough.

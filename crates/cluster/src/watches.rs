@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use crate::clients::Clients;
 use crate::discovery::Resource;
 use crate::error::ClusterError;
+use crate::turns::Turns;
 use crate::watch::{WatchEvent, watch};
 use tenure_tenancy::Identity;
 
@@ -35,10 +36,17 @@ pub struct OpenWatch {
 
 impl OpenWatch {
     /// Opens a watch; `sink` is called with everything that it sees and must return quickly. Must be called inside a tokio runtime.
-    pub fn open(clients: Clients, key: WatchKey, mut sink: impl FnMut(WatchEvent) + Send + 'static) -> Self {
+    ///
+    /// It reads what is long in these turns.
+    pub fn open(
+        clients: Clients,
+        turns: Turns,
+        key: WatchKey,
+        mut sink: impl FnMut(WatchEvent) + Send + 'static,
+    ) -> Self {
         let task = tokio::spawn(async move {
             let client = loop {
-                match clients.for_identity(&key.identity).await {
+                match clients.for_identity(&key.identity, &turns).await {
                     Ok(client) => break client,
                     Err(error) => {
                         let missing = matches!(error, ClusterError::IdentityMissing { .. });

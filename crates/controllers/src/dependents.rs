@@ -84,7 +84,8 @@ pub(crate) async fn carry_out(
         own.change_finalizer(world, change).await?;
     }
     if let (false, Some(identity)) = (plan.steps.is_empty(), &plan.identity) {
-        let client = world.clients.for_identity(identity).await?;
+        let lane = world.lane(&key.namespace).await;
+        let client = world.clients.for_identity(identity, &lane.turns).await?;
         let answers = execute(&world.clients, &client, &plan.steps, plan.deadline, |answer| answer).await;
         answers.into_iter().for_each(take);
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tenure_cluster::{SharedTurns, Turns};
 use tenure_tenancy::Placement;
 use tokio::sync::Semaphore;
 
@@ -17,13 +18,16 @@ pub(crate) struct Lane {
     pub(crate) fetches: Arc<Semaphore>,
     /// Renderings at the same time. One holds its permit until its thread really ends, which it does soon after nobody waits for it.
     pub(crate) renderings: Arc<Semaphore>,
+    /// For what is large: one thing at a time.
+    pub(crate) turns: Turns,
 }
 
 impl Lane {
     /// Whether nobody has it, and nothing that works in it is under way.
     fn is_idle(self: &Arc<Self>) -> bool {
         let parts = [&self.work, &self.fetches, &self.renderings];
-        Arc::strong_count(self) == 1 && parts.into_iter().all(|part| Arc::strong_count(part) == 1)
+        let is_unused = parts.into_iter().all(|part| Arc::strong_count(part) == 1);
+        Arc::strong_count(self) == 1 && is_unused && self.turns.is_idle()
     }
 }
 
@@ -34,6 +38,7 @@ const FEW: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Lanes {
     width: usize,
+    turns: SharedTurns,
     lanes: Mutex<Known>,
 }
 
@@ -45,9 +50,11 @@ struct Known {
 }
 
 impl Lanes {
-    pub(crate) fn new(width: usize) -> Self {
+    /// So many reconciliations at the same time in each; what is large is worked on in these turns.
+    pub(crate) fn new(width: usize, turns: SharedTurns) -> Self {
         Self {
             width: width.max(1),
+            turns,
             lanes: Mutex::new(Known {
                 by_name: HashMap::new(),
                 full: FEW,
@@ -77,13 +84,14 @@ impl Lanes {
             // Half of them are new before it is looked again: each costs a look at two.
             lanes.full = FEW.max(lanes.by_name.len().saturating_mul(2));
         }
-        let width = self.width;
+        let (width, turns) = (self.width, &self.turns);
         let lane = lanes.by_name.entry(name).or_insert_with_key(|name| {
             Arc::new(Lane {
                 name: name.clone(),
                 work: Arc::new(Semaphore::new(width)),
                 fetches: Arc::new(Semaphore::new(width.div_ceil(2))),
                 renderings: Arc::new(Semaphore::new(2)),
+                turns: turns.of_lane(),
             })
         });
         Arc::clone(lane)
@@ -96,7 +104,7 @@ mod tests {
 
     #[test]
     fn lanes_go_when_nothing_works_in_them() {
-        let lanes = Lanes::new(2);
+        let lanes = Lanes::new(2, SharedTurns::default());
         let held = lanes.named("held".to_owned());
         let permit = Arc::clone(&lanes.named("works".to_owned()).work)
             .try_acquire_owned()

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_api::ObjectId;
-use tenure_cluster::{Clients, Identity, OpenWatch, WatchKey};
+use tenure_cluster::{Clients, Identity, OpenWatch, Turns, WatchKey};
 use tenure_planner::plan::Watched;
 
 use crate::key::Key;
@@ -77,14 +77,15 @@ impl LiveObjects {
         Arc::clone(&slot.stream)
     }
 
-    /// Opens the watch that feeds a stream, if it is not open.
-    fn open(&self, watch: &WatchKey) {
+    /// Opens the watch that feeds a stream, if it is not open. It reads what is long in these turns.
+    fn open(&self, watch: &WatchKey, turns: &Turns) {
         if let Some(slot) = self.slots().get_mut(watch)
             && slot.watch.is_none()
         {
             let (stream, mailboxes, key) = (Arc::clone(&slot.stream), Arc::clone(&self.mailboxes), watch.clone());
             let sink = move |event| feed(&stream, &key, event, &mailboxes);
-            slot.watch = Some(OpenWatch::open(self.clients.clone(), watch.clone(), sink));
+            let (clients, turns) = (self.clients.clone(), turns.clone());
+            slot.watch = Some(OpenWatch::open(clients, turns, watch.clone(), sink));
         }
     }
 
@@ -113,26 +114,26 @@ impl Held {
     }
 
     /// Sets what is watched, as whom. Kinds that the cluster does not serve are left out.
-    pub(crate) async fn hold(&mut self, identity: &Identity, watched: &[Watched]) {
+    pub(crate) async fn hold(&mut self, identity: &Identity, turns: &Turns, watched: &[Watched]) {
         if self.objects.len() == watched.len() && self.holds_all(identity, watched) {
             return;
         }
         let wanted = self.resolve(identity, watched).await;
-        self.change(wanted, |_| false);
+        self.change(wanted, turns, |_| false);
     }
 
     /// Watches these too. An attempt that is under way closes no watch: it would be opened again before the attempt ends.
-    pub(crate) async fn hold_too(&mut self, identity: &Identity, watched: &[Watched]) {
+    pub(crate) async fn hold_too(&mut self, identity: &Identity, turns: &Turns, watched: &[Watched]) {
         if self.holds_all(identity, watched) {
             return;
         }
         let wanted = self.resolve(identity, watched).await;
         // What another identity saw is not for this one.
-        self.change(wanted, |watch| watch.identity == *identity);
+        self.change(wanted, turns, |watch| watch.identity == *identity);
     }
 
     /// Watches what is wanted, and of the rest what is kept.
-    fn change(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, is_kept: impl Fn(&WatchKey) -> bool) {
+    fn change(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, turns: &Turns, is_kept: impl Fn(&WatchKey) -> bool) {
         let (kept, dropped) = std::mem::take(&mut self.objects)
             .into_iter()
             .partition::<BTreeMap<_, _>, _>(|(id, watch)| match wanted.get(id) {
@@ -140,7 +141,7 @@ impl Held {
                 None => is_kept(watch),
             });
         self.objects = kept;
-        self.add(wanted);
+        self.add(wanted, turns);
         self.remove(dropped);
     }
 
@@ -181,7 +182,7 @@ impl Held {
     }
 
     /// Adds what is not held yet. Streams first, then the watches that feed them.
-    fn add(&mut self, wanted: BTreeMap<ObjectId, WatchKey>) {
+    fn add(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, turns: &Turns) {
         let mut new = Vec::new();
         for (id, watch) in wanted {
             if self.objects.get(&id).is_some_and(|held| **held == watch) {
@@ -211,7 +212,7 @@ impl Held {
             self.objects.insert(id, watch);
         }
         for watch in new {
-            self.live.open(&watch);
+            self.live.open(&watch, turns);
         }
     }
 

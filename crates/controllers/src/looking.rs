@@ -47,6 +47,8 @@ pub(crate) struct LookingRoom {
 
 #[derive(Debug, Default)]
 struct Taken {
+    /// Whether the attempt has asked for room, with success or without.
+    asked: bool,
     held: Option<Held>,
     /// Of what is there, as the present round sees it.
     live: u64,
@@ -68,9 +70,15 @@ impl LookingRoom {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an attempt has room already.
-    pub(crate) fn is_held(&self) -> bool {
-        self.taken().held.is_some()
+    /// Whether the attempt has asked for room already. It does so once: without room its rounds come to an end, too.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.taken().asked
+    }
+
+    /// How large the objects are, as they are charged.
+    pub(crate) fn bytes(&self) -> u64 {
+        let taken = self.taken();
+        taken.live.saturating_add(taken.answers)
     }
 
     /// Takes room for an attempt, waiting for it until the deadline; without any, whatever is looked at is refused.
@@ -79,14 +87,14 @@ impl LookingRoom {
         let bytes = self.taken().needed.max(LEAST).min(room.lane).min(room.all);
         let held = self.budget.acquire(lane, bytes, deadline).await.ok();
         let mut taken = self.taken();
-        taken.held = held;
+        (taken.asked, taken.held) = (true, held);
         taken.needed = 0;
     }
 
     /// Gives everything back: what was looked at is gone.
     pub(crate) fn give_back(&self) {
         let mut taken = self.taken();
-        (taken.live, taken.answers) = (0, 0);
+        (taken.asked, taken.live, taken.answers) = (false, 0, 0);
         let held = taken.held.take();
         drop(taken);
         // Not under the lock: others get it at once.
@@ -238,7 +246,7 @@ mod tests {
         let budget = budget(1 << 20, 1 << 20);
         let all = budget.try_acquire("other", 1 << 20).unwrap();
         let room = room(&budget).await;
-        assert!(!room.is_held());
+        assert!(room.is_asked());
         assert!(room.admit_live(object(1)).object().is_none());
         assert!(matches!(room.admit_live(Live::Absent), Live::Absent));
         drop(all);

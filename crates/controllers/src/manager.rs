@@ -7,10 +7,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tenure_api::Tenant;
 use tenure_api::metadata::TENANT_LABEL;
-use tenure_cluster::{ClusterError, EventHistory, WatchEvent, watch};
+use tenure_cluster::{ClusterError, EventHistory, Seen, WatchEvent, watch};
 use tenure_sources::StorageError;
 use tenure_tenancy::{NamespaceFacts, TenantFacts};
 use tokio::sync::watch as signal;
@@ -215,7 +214,7 @@ impl Manager {
             };
             let sink = |event| match event {
                 WatchEvent::Changed(object) => {
-                    if let Some(change) = observe(cache(&manager.world), object) {
+                    if let Some(change) = observe(cache(&manager.world), &object) {
                         changed(&manager, change);
                     }
                 }
@@ -364,8 +363,11 @@ struct Change<K> {
 }
 
 /// Takes an object from a watch.
-fn observe<K: Resource + DeserializeOwned>(objects: &Cache<K>, object: Value) -> Option<Change<K>> {
-    let object: K = cache::read(object)?;
+fn observe<K: Resource + DeserializeOwned>(objects: &Cache<K>, object: &Seen) -> Option<Change<K>> {
+    let read = object.read().inspect_err(|error| {
+        tracing::warn!(namespace = object.namespace, name = object.name, %error, "an object can't be read");
+    });
+    let object: K = cache::read(read.ok()?)?;
     let namespace = object.meta().namespace.clone().unwrap_or_default();
     let name = object.meta().name.clone().unwrap_or_default();
     let old = objects.observe(object);

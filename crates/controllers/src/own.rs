@@ -83,7 +83,8 @@ impl Own {
             // With the resourceVersion, or a finalizer that somebody else added meanwhile would be lost.
             let patch = json!({ "metadata": { "uid": self.uid, "resourceVersion": version, "finalizers": wanted } });
             let patched = world
-                .controller
+                .controller_for(&self.key)
+                .await
                 .merge_patch(&resource, self.target(), None, self.manager(), &patch)
                 .await;
             match patched {
@@ -116,7 +117,8 @@ impl Own {
             };
             let patch = json!({ "metadata": { "uid": self.uid }, "status": difference });
             let patched = world
-                .controller
+                .controller_for(&self.key)
+                .await
                 .merge_patch(&resource, self.target(), Some("status"), self.manager(), &patch)
                 .await;
             match patched {
@@ -141,7 +143,8 @@ impl Own {
     /// The object as it is now; nothing when it is gone, or when what bears its name is another.
     async fn fresh(&self, world: &World, resource: &Resource) -> Result<Option<Value>, ClusterError> {
         match world
-            .controller
+            .controller_for(&self.key)
+            .await
             .get(resource, &self.key.namespace, &self.key.name)
             .await
         {

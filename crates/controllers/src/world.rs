@@ -19,7 +19,7 @@ use crate::cache::{self, Cache};
 use crate::config::Config;
 use crate::inventories::Inventories;
 use crate::key::{Key, OwnKind};
-use crate::lanes::Lanes;
+use crate::lanes::{Lane, Lanes};
 use crate::live::LiveObjects;
 use crate::mailbox::Mailboxes;
 use crate::realm::Placements;
@@ -79,7 +79,7 @@ impl World {
             live: Arc::new(LiveObjects::new(clients.clone(), Arc::clone(&mailboxes))),
             artifacts: Artifacts::open(&config.artifacts, config.limits, config.budgets)?,
             under_way: UnderWay::open(config.artifacts.join("under-way")),
-            lanes: Lanes::new(config.lane_width),
+            lanes: Lanes::new(config.lane_width, clients.turns().clone()),
             looking: config.budgets.looking(),
             source_events: EventRecorder::new(controller.clone(), "source-controller"),
             kustomize_events: EventRecorder::new(controller.clone(), "kustomize-controller"),
@@ -120,6 +120,19 @@ impl World {
         }
         self.placements
             .place(namespace, &self.settings, &self.tenants, &self.namespaces)
+    }
+
+    /// The controller's own client for an object, which works in the turns of that object's lane.
+    pub(crate) async fn controller_for(&self, key: &Key) -> Client {
+        self.controller.in_turns(&self.lane(&key.namespace).await.turns)
+    }
+
+    /// The lane of a namespace; without one, the platform's.
+    pub(crate) async fn lane(&self, namespace: &str) -> Arc<Lane> {
+        if namespace.is_empty() {
+            return self.lanes.platform();
+        }
+        self.lanes.of(&self.place(namespace).await, namespace)
     }
 
     /// All Tenants and namespaces.

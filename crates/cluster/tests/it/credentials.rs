@@ -69,7 +69,7 @@ impl tower::Service<Request<Body>> for Door {
 async fn ask(clients: &Clients, identity: &Identity) -> Result<(), ClusterError> {
     let client = match identity {
         Identity::Controller => clients.controller(),
-        account => clients.for_identity(account).await?,
+        account => clients.for_identity(account, &clients.turns().of_lane()).await?,
     };
     let namespaces = Resource {
         group: String::new(),

@@ -116,7 +116,12 @@ async fn read_secret(
             "Secret {namespace}/{name} can't be read as {identity}: {error}"
         ))
     };
-    let client = world.clients.for_identity(identity).await.map_err(refused)?;
+    let lane = world.lane(namespace).await;
+    let client = world
+        .clients
+        .for_identity(identity, &lane.turns)
+        .await
+        .map_err(refused)?;
     let resource = client.resource("v1", "Secret").await.map_err(refused)?;
     let secret = client.get(&resource, namespace, name).await.map_err(refused)?;
     data(&secret).ok_or_else(|| failure(format!("Secret {namespace}/{name} holds data that is not base64")))

@@ -1,5 +1,6 @@
 //! Reconciles Kustomizations: observe → plan → execute → write.
 
+mod look;
 mod observe;
 mod put_away;
 mod reconcile;

@@ -45,6 +45,11 @@ impl PutAway {
             .then(|| Self(put_away.into()))
     }
 
+    /// How long they are.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().flatten().map(|(_, text)| text.len()).sum()
+    }
+
     /// Puts them back, as far as there is room for them.
     pub(super) fn bring_back(self, attempt: &mut Attempt, looking: &LookingRoom) {
         for (answers, texts) in parts(attempt).into_iter().zip(self.0) {

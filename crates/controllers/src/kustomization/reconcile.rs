@@ -7,18 +7,19 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_api::{Kustomization, ObjectId, ObjectMeta};
-use tenure_cluster::{Client, ClusterError, EventHistory, Identity};
+use tenure_cluster::{Client, ClusterError, EventHistory, Identity, Turns};
 use tenure_planner::answer::{DeleteAnswer, KindAnswer};
 use tenure_planner::kustomization::{
     Attempt, Endings, Memory, RenderFailure, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, allowed_deletion,
     plan,
 };
 use tenure_planner::plan::{RenderRequest, SurveyRequest};
-use tenure_planner::{FinalizerChange, Live, Next, Step, WriteAnswer, digest, requested_at};
+use tenure_planner::{FinalizerChange, Live, Next, Step, WriteAnswer, requested_at};
 use tenure_sources::Held as HeldBytes;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::look::{self, Looked};
 use super::observe;
 use super::put_away::{self, PutAway};
 use crate::answers;
@@ -44,7 +45,7 @@ pub(crate) struct KustomizationReconciler {
     /// What this attempt read or wrote, with its revision: watches may be behind it, or not tell of it at all.
     answered: BTreeMap<ObjectId, (Option<u64>, Known)>,
     /// What the last plan was made of.
-    looked: BTreeMap<ObjectId, Known>,
+    looked: Looked,
     /// Of that, what bears the labels of another Kustomization: its namespace and name.
     labelled: BTreeMap<ObjectId, (String, String)>,
     /// The room that it takes while an attempt works.
@@ -86,13 +87,13 @@ impl KustomizationReconciler {
     }
 
     /// Brings the snapshot up to date.
-    async fn observe(&mut self, kustomization: &Kustomization) -> &mut Snapshot {
+    async fn observe(&mut self, kustomization: &Kustomization, turns: &Turns) {
         let world = &self.world;
         let placement = world.place(&self.key.namespace).await;
         let source = observe::source(world, kustomization);
         let dependencies = observe::dependencies(world, kustomization);
         let endings = observe::endings(world, kustomization);
-        self.looked.clear();
+        let before = std::mem::take(&mut self.looked);
         for id in self.held.watched() {
             if let Some(found) = self.held.newer(id, None) {
                 self.looked.insert(id.clone(), found);
@@ -104,14 +105,13 @@ impl KustomizationReconciler {
                 self.looked.insert(id.clone(), answer.clone());
             }
         }
-        // What the last round saw goes first.
-        if let Some(snapshot) = &mut self.snapshot {
-            snapshot.live.clear();
-        }
-        self.looking.begin_round();
-        let looked = self.looked.iter();
-        let live = looked.map(|(id, known)| (id.clone(), self.looking.admit_live(known.read())));
-        let live: BTreeMap<ObjectId, Live> = live.collect();
+        let parsed = self
+            .snapshot
+            .as_mut()
+            .map(|snapshot| std::mem::take(&mut snapshot.live));
+        let before = (&before, parsed.unwrap_or_default());
+        let read = || look::read(&self.looked, before, &self.looking);
+        let live = turns.run(look::bytes(&self.looked), read).await;
         self.labelled = observe::labelled(&self.key, &live);
         let (owners, rivals) = observe::owners(world, &self.key, &self.labelled).await;
         let survey = self.asked.as_ref();
@@ -141,11 +141,10 @@ impl KustomizationReconciler {
         snapshot.owners = owners;
         snapshot.rivals = rivals;
         snapshot.survey = survey;
-        snapshot
     }
 
     /// The client to execute steps with; nothing when there is no token, which the next plan is told.
-    async fn client(&mut self, identity: Option<&Identity>) -> Option<Client> {
+    async fn client(&mut self, identity: Option<&Identity>, turns: &Turns) -> Option<Client> {
         let identity = identity?;
         if identity.service_account().is_none() {
             // No plan says so. If one did, what a repository contains would be applied with the controller's rights.
@@ -155,7 +154,7 @@ impl KustomizationReconciler {
             }
             return None;
         }
-        let facts = match self.world.clients.for_identity(identity).await {
+        let facts = match self.world.clients.for_identity(identity, turns).await {
             Ok(client) => {
                 if let Some(snapshot) = &mut self.snapshot {
                     snapshot.service_account = ServiceAccountFacts::Usable;
@@ -274,27 +273,40 @@ impl KustomizationReconciler {
 
     /// Takes room for what an attempt looks at, and its answers back into it.
     async fn begin_looking(&mut self) {
-        if self.looking.is_held() {
+        if self.looking.is_asked() {
             return;
         }
-        let placement = self.world.place(&self.key.namespace).await;
-        let lane = self.world.lanes.of(&placement, &self.key.namespace);
+        let lane = self.world.lane(&self.key.namespace).await;
         self.looking.take(&lane.name, Instant::now() + LOOKING).await;
         if let (Some(snapshot), Some(answers)) = (&mut self.snapshot, self.put_away.take()) {
-            answers.bring_back(&mut snapshot.attempt, &self.looking);
+            let bytes = answers.bytes();
+            let bring_back = || answers.bring_back(&mut snapshot.attempt, &self.looking);
+            lane.turns.run(bytes, bring_back).await;
         }
     }
 
+    /// How much text its work is about: what it looks at, and what it was rendered to.
+    fn bytes(&self) -> usize {
+        let rendered = self.room.as_ref().map_or(0, HeldBytes::bytes);
+        look::text_bytes(self.looking.bytes().saturating_add(rendered))
+    }
+
     /// Nobody looks at anything until the next round: only texts stay.
-    fn end_looking(&mut self, is_done: bool) {
+    async fn end_looking(&mut self, is_done: bool) {
+        let lane = self.world.lane(&self.key.namespace).await;
         if let Some(snapshot) = &mut self.snapshot {
-            snapshot.live.clear();
-            if is_done {
-                // Another attempt gets answers of its own.
-                put_away::drop_answers(&mut snapshot.attempt);
-            } else {
-                self.put_away = PutAway::take(&mut snapshot.attempt);
-            }
+            let (attempt, live) = (&mut snapshot.attempt, &mut snapshot.live);
+            let put_away = || {
+                live.clear();
+                if is_done {
+                    // Another attempt gets answers of its own.
+                    put_away::drop_answers(attempt);
+                    return None;
+                }
+                PutAway::take(attempt)
+            };
+            let bytes = look::text_bytes(self.looking.bytes());
+            self.put_away = lane.turns.run(bytes, put_away).await;
         }
         self.looking.give_back();
     }
@@ -305,10 +317,15 @@ impl KustomizationReconciler {
             return Ok(None);
         };
         let key = self.key.clone();
+        let turns = self.world.lane(&key.namespace).await.turns.clone();
         // observe
-        let snapshot = self.observe(&kustomization).await;
+        self.observe(&kustomization, &turns).await;
         // plan
-        let plan = plan(snapshot, Timestamp::now());
+        let bytes = self.bytes();
+        let Some(snapshot) = &self.snapshot else {
+            return Ok(None);
+        };
+        let plan = turns.run(bytes, || plan(snapshot, Timestamp::now())).await;
         tracing::debug!(plan = %plan, "planned");
         let heard = heard(&key, snapshot);
         self.world.turnovers.listen(&key, heard);
@@ -333,10 +350,10 @@ impl KustomizationReconciler {
         }
         if let Some(identity) = &plan.identity {
             if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
-                self.held.hold(identity, &plan.watch).await;
+                self.held.hold(identity, &turns, &plan.watch).await;
             } else if !plan.watch.is_empty() {
                 // Before anything is applied: a watch that others hold already tells of a change once, to whom it knows then.
-                self.held.hold_too(identity, &plan.watch).await;
+                self.held.hold_too(identity, &turns, &plan.watch).await;
             }
         }
         if plan.status_first
@@ -363,11 +380,13 @@ impl KustomizationReconciler {
             .iter()
             .any(|step| !matches!(step, Step::Render(_) | Step::Survey(_)))
         {
-            match self.client(plan.identity.as_ref()).await {
+            match self.client(plan.identity.as_ref(), &turns).await {
                 Some(client) => {
                     let admit = |answer| self.looking.admit(answer);
                     let answers = execute(&self.world.clients, &client, &plan.steps, plan.deadline, admit).await;
-                    answers.into_iter().for_each(|answer| self.take(answer));
+                    let bytes = self.bytes();
+                    let take = || answers.into_iter().for_each(|answer| self.take(answer));
+                    turns.run(bytes, take).await;
                 }
                 // The next plan says what is wrong with the identity.
                 None => return Ok(Some(Next::Again)),
@@ -402,8 +421,8 @@ impl Reconciler for KustomizationReconciler {
         let next = self.work().await;
         match &next {
             Ok(Some(Next::Again | Next::Restart)) => {}
-            Ok(Some(Next::Done(_))) => self.end_looking(true),
-            _ => self.end_looking(false),
+            Ok(Some(Next::Done(_))) => self.end_looking(true).await,
+            _ => self.end_looking(false).await,
         }
         next
     }
@@ -470,28 +489,31 @@ impl Reconciler for KustomizationReconciler {
         }
         // Health is looked at only if it was asked for; otherwise a status that changes is nobody's drift.
         let health = kustomization.spec.wait || !kustomization.spec.health_checks.is_empty();
-        changed.iter().any(|id| {
+        let mut compared = Vec::new();
+        for id in changed {
             // What is told is compared with what the last plan was made of: that a watch was opened is no change, nor is an echo of
             // what was written here. A change counts that was told before its stream broke, too.
-            let Some(now) = self.held.noticed(id) else {
-                return false;
-            };
+            let Some(now) = self.held.noticed(id) else { continue };
             let Some(before) = self.looked.get(id) else {
                 // What the last plan did not look at can't have misled it, unless an earlier one had, and failed.
                 let retry = snapshot.memory.retry.as_ref();
-                return retry.is_some_and(|retry| retry.live.contains_key(id));
-            };
-            if before.is_same(&now) {
-                return false;
-            }
-            match (before.read(), now.read()) {
-                (Live::Present(before), Live::Present(now)) => {
-                    digest::comparable(&before.0) != digest::comparable(&now.0)
-                        || (health && revision_of(&before.0) != revision_of(&now.0))
+                if retry.is_some_and(|retry| retry.live.contains_key(id)) {
+                    return true;
                 }
-                _ => true,
+                continue;
+            };
+            if !before.is_same(&now) {
+                compared.push((before, now));
             }
-        })
+        }
+        let turns = self.world.lane(&self.key.namespace).await.turns.clone();
+        for (before, now) in compared {
+            let differs = || look::differs(before, &now, health);
+            if turns.run(before.len().saturating_add(now.len()), differs).await {
+                return true;
+            }
+        }
+        false
     }
 
     fn unwatched(&self) -> bool {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_api::metadata::OWNER_NAME;
-use tenure_cluster::{WatchEvent, WatchKey};
+use tenure_cluster::{Seen, WatchEvent, WatchKey};
 use tenure_planner::answer::Reason;
 use tenure_planner::{Failure, Live, Object};
 
@@ -70,6 +70,14 @@ impl Known {
                 }),
             },
             Self::Told(live) => live.clone(),
+        }
+    }
+
+    /// How long its text is, in bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Object(json) => json.len(),
+            Self::Told(_) => 0,
         }
     }
 
@@ -175,21 +183,18 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
         }
     };
     match event {
-        WatchEvent::Changed(object) => {
-            let revision = revision_of(&object);
-            let name = object
-                .pointer("/metadata/name")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned();
-            let owned = object
-                .pointer("/metadata/labels")
-                .and_then(|labels| labels.get(OWNER_NAME))
-                .is_some();
-            // Written out between two looks, not under the lock. Who becomes interested in between finds nothing, and reads.
-            let keep = owned || lock(stream).interested.contains_key(&name);
-            let json = keep.then(|| text(&object));
-            let keys = lock(stream).told(&name, revision, json, keep);
+        WatchEvent::Changed(Seen {
+            name,
+            revision,
+            labels,
+            text,
+            ..
+        }) => {
+            let keys = {
+                let mut stream = lock(stream);
+                let keep = labels.contains_key(OWNER_NAME) || stream.interested.contains_key(&name);
+                stream.told(&name, number(&revision), keep.then_some(text), keep)
+            };
             tell(keys, name);
         }
         WatchEvent::Deleted { name, revision, .. } => {
@@ -238,6 +243,8 @@ pub(super) fn lock(stream: &Mutex<Stream>) -> std::sync::MutexGuard<'_, Stream> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
     use tenure_cluster::{ClusterError, Identity, Resource};
 
@@ -285,9 +292,13 @@ mod tests {
         }
 
         fn changed(&self, revision: u64, value: &str) {
-            self.feed(WatchEvent::Changed(json!({
-                "metadata": { "name": "a", "resourceVersion": revision.to_string() }, "value": value,
-            })));
+            self.feed(WatchEvent::Changed(Seen {
+                namespace: "team".to_owned(),
+                name: "a".to_owned(),
+                revision: revision.to_string(),
+                labels: BTreeMap::new(),
+                text: text(&json!({ "value": value })),
+            }));
         }
 
         fn deleted(&self, revision: u64) {

@@ -1,0 +1,99 @@
+//! Lists, page by page. Owns how much of a list is in memory: one page, which asks for fewer objects where those are large. So nobody who
+//! may create objects can keep others from listing, nor make them take more memory than a page.
+
+use crate::client::Client;
+use crate::discovery::Resource;
+use crate::error::ClusterError;
+use crate::path::{path, query};
+use crate::seen::{Page, Seen};
+use crate::transport::{Call, LONGEST_ANSWER};
+use crate::turns::Turn;
+
+/// How many objects are asked for at first.
+const MOST_OBJECTS: u32 = 500;
+/// The longest page, in bytes; one of a single object may be as long as any answer.
+const LONGEST_PAGE: usize = 8 << 20;
+/// What the number of objects is divided by when a page was too long.
+const FEWER: u32 = 8;
+
+/// A list that is being read.
+pub(crate) struct Pages<'c> {
+    client: &'c Client,
+    resource: &'c Resource,
+    base: String,
+    labels: Option<&'c str>,
+    limit: u32,
+    next: Option<String>,
+}
+
+/// One page; while it is there, its lane gets no other.
+pub(crate) struct HeldPage {
+    pub(crate) items: Vec<Seen>,
+    pub(crate) resource_version: String,
+    /// How long its text was.
+    pub(crate) bytes: usize,
+    _turn: Turn,
+}
+
+impl<'c> Pages<'c> {
+    /// A list of what is in a namespace, or in all. Asks for nothing yet.
+    pub(crate) fn new(
+        client: &'c Client,
+        resource: &'c Resource,
+        namespace: Option<&str>,
+        labels: Option<&'c str>,
+    ) -> Result<Self, ClusterError> {
+        Ok(Self {
+            client,
+            resource,
+            base: path(resource, namespace, None, None)?,
+            labels,
+            limit: MOST_OBJECTS,
+            next: Some(String::new()),
+        })
+    }
+
+    /// Reads the next page; nothing after the last.
+    pub(crate) async fn read_next(&mut self) -> Result<Option<HeldPage>, ClusterError> {
+        let Some(next) = self.next.take() else {
+            return Ok(None);
+        };
+        let turn = self.client.turns().take_page().await;
+        let (page, bytes) = loop {
+            match self.read(&next).await {
+                Err(ClusterError::TooLong { .. }) if self.limit > 1 => self.limit = (self.limit / FEWER).max(1),
+                read => break read?,
+            }
+        };
+        self.next = Some(page.next).filter(|next| !next.is_empty());
+        Ok(Some(HeldPage {
+            items: page.items,
+            resource_version: page.resource_version,
+            bytes,
+            _turn: turn,
+        }))
+    }
+
+    /// Reads a page, and says how long its text was.
+    async fn read(&self, next: &str) -> Result<(Page, usize), ClusterError> {
+        let limit = self.limit.to_string();
+        let mut parameters = vec![("limit", limit.as_str())];
+        parameters.extend(self.labels.map(|labels| ("labelSelector", labels)));
+        if !next.is_empty() {
+            parameters.push(("continue", next));
+        }
+        let longest = if self.limit > 1 { LONGEST_PAGE } else { LONGEST_ANSWER };
+        let call = Call {
+            longest,
+            ..Call::get(format!("{}{}", self.base, query(&parameters)))
+        };
+        let answer = self.client.ask(self.resource, &call).await?;
+        let taken = || Page::from_text(&answer.text, self.resource);
+        let page = self.client.turns().run(answer.text.len(), taken).await;
+        let page = page.map_err(|error| ClusterError::Decode {
+            what: call.what(),
+            problem: error.to_string(),
+        })?;
+        Ok((page, answer.text.len()))
+    }
+}

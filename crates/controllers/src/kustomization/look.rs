@@ -1,0 +1,137 @@
+//! What there is, parsed for a round. Owns what of the last round's is looked at again; refuses to hold two states of an object at once.
+
+use std::collections::BTreeMap;
+
+use tenure_api::ObjectId;
+use tenure_planner::{Live, digest};
+
+use crate::live::{Known, revision_of};
+use crate::looking::LookingRoom;
+
+/// What is known of objects, as text.
+pub(super) type Looked = BTreeMap<ObjectId, Known>;
+
+/// How much more room parsed objects take than their text, about.
+const PARSED: u64 = 8;
+
+/// How long the text of parsed objects is, about.
+pub(super) fn text_bytes(parsed: u64) -> usize {
+    usize::try_from(parsed / PARSED).unwrap_or(usize::MAX)
+}
+
+/// How long the texts are.
+pub(super) fn bytes(looked: &Looked) -> usize {
+    looked.values().map(Known::len).sum()
+}
+
+/// Parses what is known, as far as there is room for it. What the last round parsed of the same text is taken as it is.
+pub(super) fn read(
+    now: &Looked,
+    (before, parsed): (&Looked, BTreeMap<ObjectId, Live>),
+    looking: &LookingRoom,
+) -> BTreeMap<ObjectId, Live> {
+    let is_same = |id: &ObjectId| match (before.get(id), now.get(id)) {
+        (Some(before), Some(now)) => before.is_same(now),
+        _ => false,
+    };
+    let mut parsed = parsed;
+    // The others make room first.
+    parsed.retain(|id, live| live.object().is_some() && is_same(id));
+    looking.begin_round();
+    let look = |(id, known): (&ObjectId, &Known)| {
+        let live = parsed.remove(id).unwrap_or_else(|| known.read());
+        (id.clone(), looking.admit_live(live))
+    };
+    now.iter().map(look).collect()
+}
+
+/// Whether an object became another one than the last plan saw; by its health, too, if that was asked for.
+pub(super) fn differs(before: &Known, now: &Known, health: bool) -> bool {
+    match (before.read(), now.read()) {
+        (Live::Present(before), Live::Present(now)) => {
+            digest::comparable(&before.0) != digest::comparable(&now.0)
+                || (health && revision_of(&before.0) != revision_of(&now.0))
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tenure_planner::Object;
+    use tenure_sources::{ByteBudget, Room};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    async fn room(bytes: u64) -> LookingRoom {
+        let room = LookingRoom::new(ByteBudget::new(Room {
+            what: "objects that are looked at",
+            lane: bytes,
+            all: bytes,
+            lane_setting: "--lane",
+            all_setting: "--all",
+        }));
+        room.take("team", Instant::now()).await;
+        room
+    }
+
+    fn known(value: &str) -> Known {
+        Known::keep(Live::Present(Object(json!({ "value": value }))))
+    }
+
+    fn id(name: &str) -> ObjectId {
+        format!("team_{name}__ConfigMap").parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_the_same_is_parsed_once() {
+        let looking = room(1 << 20).await;
+        let before = Looked::from([
+            (id("same"), known("a")),
+            (id("changed"), known("a")),
+            (id("gone"), known("a")),
+        ]);
+        let first = read(&before, (&Looked::new(), BTreeMap::new()), &looking);
+        // Marked, to tell what was kept from what was parsed.
+        let mark = |live| match live {
+            Live::Present(mut object) => {
+                object.0["kept"] = json!(true);
+                Live::Present(object)
+            }
+            other => other,
+        };
+        let first = first.into_iter().map(|(id, live)| (id, mark(live))).collect();
+        let now = Looked::from([
+            (id("same"), known("a")),
+            (id("changed"), known("b")),
+            (id("new"), known("a")),
+        ]);
+        let second = read(&now, (&before, first), &looking);
+        let seen: Vec<_> = second
+            .iter()
+            .map(|(id, live)| (id.name.as_str(), live.object().unwrap().to_string()))
+            .collect();
+        let expected = [
+            ("changed", r#"{"value":"b"}"#),
+            ("new", r#"{"value":"a"}"#),
+            ("same", r#"{"kept":true,"value":"a"}"#),
+        ];
+        assert_eq!(seen, expected.map(|(name, text)| (name, text.to_owned())));
+    }
+
+    #[tokio::test]
+    async fn what_there_was_no_room_for_is_looked_at_again() {
+        let looking = room(1 << 20).await;
+        let large = "x".repeat(600_000);
+        let before = Looked::from([(id("a"), known(&large)), (id("b"), known(&large))]);
+        let first = read(&before, (&Looked::new(), BTreeMap::new()), &looking);
+        assert!(first[&id("a")].object().is_some());
+        assert!(first[&id("b")].object().is_none());
+        // The first is gone, so there is room for the second, whose text is the same.
+        let now = Looked::from([(id("b"), known(&large))]);
+        let second = read(&now, (&before, first), &looking);
+        assert!(second[&id("b")].object().is_some());
+    }
+}
