@@ -17,7 +17,7 @@ use tenure_access::identity::{MASTERS, SERVICE_ACCOUNT_PREFIX, UserInfo};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::ledger::{Account, Ledger};
-use crate::long_work::Turns;
+use crate::long_work::{Rest, Turns};
 
 /// How many there may be.
 #[derive(Debug, Clone)]
@@ -38,6 +38,8 @@ pub(crate) struct Bounds {
     pub(crate) long: usize,
     /// Of these, one user's.
     pub(crate) user_long: usize,
+    /// How long one of these is kept after a refusal.
+    pub(crate) rest: Rest,
 }
 
 impl Default for Bounds {
@@ -53,6 +55,11 @@ impl Default for Bounds {
             // Two at least, so that nobody has them all.
             long: processors.max(2),
             user_long: (processors / 2).max(1),
+            // A fifth of a processor for what is refused.
+            rest: Rest {
+                times: 4,
+                longest: Duration::from_secs(1),
+            },
         }
     }
 }
@@ -232,6 +239,7 @@ impl Fairness {
             all: self.long.clone(),
             line: share.line.clone(),
             patience: self.bounds.patience,
+            rest: self.bounds.rest,
         }
     }
 
@@ -394,6 +402,7 @@ mod tests {
             user_watches: 2,
             long: 2,
             user_long: 1,
+            ..Bounds::default()
         })
     }
 

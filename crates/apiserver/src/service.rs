@@ -342,7 +342,7 @@ impl ApiService {
             let place = shared.fairness.place(&caller).await?;
             let (gate, headers, trail) = (shared.gate.clone(), headers.clone(), trail.clone());
             let admitting = async move { gate.admit(caller, &headers, &attributes, &trail) };
-            self.run_long(admitting, &place).await??
+            self.run_long(admitting, &place, |_| false).await??
         } else {
             shared.gate.admit(caller, headers, &attributes, trail)?
         };
@@ -356,7 +356,7 @@ impl ApiService {
             let place = shared.fairness.place(&user).await?;
             let (service, info, headers) = (self.clone(), info.clone(), headers.clone());
             let describing = async move { service.answer_path(&info, &query, &headers) };
-            let described = self.run_long(describing, &place).await;
+            let described = self.run_long(describing, &place, |_| false).await;
             holding.place = place.held();
             return described;
         }
@@ -421,7 +421,7 @@ impl ApiService {
                 drop(room);
                 Ok::<_, NotTaken>(served)
             };
-            let served = self.run_long(serving, place).await?;
+            let served = self.run_long(serving, place, is_refusal).await?;
             let served = served.inspect_err(|why| self.count_refused(why))?;
             return served.map_err(Refused::Status);
         }
@@ -457,12 +457,18 @@ impl ApiService {
     }
 
     /// Carries on what may compute for long elsewhere, within its user's share.
-    async fn run_long<F>(&self, work: F, place: &Place<'_>) -> Result<F::Output, Refused>
+    async fn run_long<F>(
+        &self,
+        work: F,
+        place: &Place<'_>,
+        is_refusal: fn(&F::Output) -> bool,
+    ) -> Result<F::Output, Refused>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let working = long_work::run(place.long_work(), Deadline::new(Instant::now() + REQUEST), work);
+        let deadline = Deadline::new(Instant::now() + REQUEST);
+        let working = long_work::run(place.long_work(), deadline, work, is_refusal);
         match tokio::time::timeout(REQUEST, working).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(Stopped::NoTurn)) => Err(self.shared.fairness.reject().into()),
@@ -497,6 +503,15 @@ impl ApiService {
         };
         Some(respond::value(http::StatusCode::OK, &value))
     }
+}
+
+/// Whether a request was refused for what it says: sent once more, it would be again.
+fn is_refusal(served: &Result<Result<Response<Body>, ApiError>, NotTaken>) -> bool {
+    let error = match served {
+        Ok(Ok(_)) | Err(NotTaken::NoRoom) => return false,
+        Ok(Err(error)) | Err(NotTaken::Wrong(error)) => error,
+    };
+    matches!(error.code, 400 | 413 | 415 | 422)
 }
 
 /// What answers the paths below one first segment; nothing for a path that is not there.

@@ -17,8 +17,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use deadline::{Deadline, Within};
@@ -36,6 +37,31 @@ pub(crate) struct Turns {
     pub(crate) line: Arc<Semaphore>,
     /// How long a request waits for its first one.
     pub(crate) patience: Duration,
+    /// How long the user's place is kept after work that came to a refusal.
+    pub(crate) rest: Rest,
+}
+
+/// How long a user's place is kept after work that came to a refusal. Whoever is refused can send the same again at once, at no cost, and
+/// would have a processor for himself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rest {
+    /// So many times as long as the work took.
+    pub(crate) times: u32,
+    /// At most so long.
+    pub(crate) longest: Duration,
+}
+
+impl Rest {
+    /// Keeps the user's place; others' are free, and so is the answer.
+    fn begin(self, (own, _all): Turn, busy: Duration) {
+        if let (Some(own), Ok(runtime)) = (own, Handle::try_current()) {
+            let pause = busy.saturating_mul(self.times).min(self.longest);
+            runtime.spawn(async move {
+                tokio::time::sleep(pause).await;
+                drop(own);
+            });
+        }
+    }
 }
 
 /// A place, until the step is done.
@@ -59,8 +85,14 @@ pub(crate) enum Stopped {
 }
 
 /// Carries on `work` away from the thread that asks, step by step, until it has a result or `deadline` is over. Without turns, at
-/// once. If the caller stops waiting, the work ends at its next checkpoint.
-pub(crate) async fn run<F>(turns: Option<Turns>, deadline: Arc<Deadline>, work: F) -> Result<F::Output, Stopped>
+/// once. If the caller stops waiting, the work ends at its next checkpoint. Where the result is a refusal, the user's place is kept
+/// for a while: see [`Rest`].
+pub(crate) async fn run<F>(
+    turns: Option<Turns>,
+    deadline: Arc<Deadline>,
+    work: F,
+    is_refusal: fn(&F::Output) -> bool,
+) -> Result<F::Output, Stopped>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -72,7 +104,9 @@ where
     if let Some(turns) = &turns {
         let _already = deadline.line.set(turns.line.clone());
     }
+    let rest = turns.as_ref().map(|turns| turns.rest);
     let mut begun = false;
+    let mut busy = Duration::ZERO;
     loop {
         let turn = match &turns {
             None => (None, None),
@@ -86,15 +120,23 @@ where
         let waker = waker.clone();
         let step = tokio::task::spawn_blocking(move || {
             // With the thread, and not with who waits for it.
-            let _turn = turn;
-            match Pin::new(&mut work).poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(result) => Ok(result),
-                Poll::Pending => Err(work),
+            let turn = turn;
+            let began = Instant::now();
+            let polled = Pin::new(&mut work).poll(&mut Context::from_waker(&waker));
+            let busy = busy.saturating_add(began.elapsed());
+            match polled {
+                Poll::Ready(result) => {
+                    if let Some(rest) = rest.filter(|_| is_refusal(&result)) {
+                        rest.begin(turn, busy);
+                    }
+                    Ok(result)
+                }
+                Poll::Pending => Err((work, busy)),
             }
         });
         match step.await {
             Ok(Ok(result)) => return Ok(result),
-            Ok(Err(unfinished)) => work = unfinished,
+            Ok(Err(unfinished)) => (work, busy) = unfinished,
             Err(failed) => {
                 // What is no panic is the end of the run time, which waits for nothing any more.
                 let ended = match failed.try_into_panic() {

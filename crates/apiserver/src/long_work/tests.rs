@@ -1,12 +1,20 @@
 //! Who waits for whom, and when what is under way ends.
 
 use std::sync::mpsc;
-use std::time::Instant;
 
 use tenure_checkpoint::checkpoint;
 use tokio::sync::oneshot;
 
 use super::*;
+
+/// What is never refused.
+async fn run<F>(turns: Option<Turns>, deadline: Arc<Deadline>, work: F) -> Result<F::Output, Stopped>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    super::run(turns, deadline, work, |_| false).await
+}
 
 /// Nobody's patience ends here, and no deadline comes, but for those that are over.
 const EVER: Duration = Duration::from_secs(3600);
@@ -17,6 +25,10 @@ fn turns(own: usize, all: &Arc<Semaphore>) -> Turns {
         all: all.clone(),
         line: Arc::new(Semaphore::new(1)),
         patience: EVER,
+        rest: Rest {
+            times: 0,
+            longest: EVER,
+        },
     }
 }
 
@@ -185,4 +197,28 @@ async fn a_fault_is_the_callers_to_handle() {
     let failed = tokio::spawn(run::<_>(None, later(), faulty)).await;
     let failed: Result<Result<(), Stopped>, _> = failed;
     assert!(failed.expect_err("it panicked").is_panic());
+}
+
+#[tokio::test]
+async fn who_is_refused_rests() {
+    let ended = async |turns: &Turns, is_refused: bool| {
+        let work = async move { is_refused };
+        super::run(Some(turns.clone()), later(), work, |refused| *refused).await
+    };
+    let no_rest = turns(1, &Arc::new(Semaphore::new(1)));
+    let rest = Rest {
+        times: u32::MAX,
+        longest: EVER,
+    };
+    let turns = Turns {
+        rest,
+        ..no_rest.clone()
+    };
+    assert_eq!(ended(&turns, false).await, Ok(false));
+    assert_eq!(turns.own.available_permits(), 1);
+    // It comes back when the rest is over.
+    assert_eq!(ended(&no_rest, true).await, Ok(true));
+    assert_eq!(ended(&turns, true).await, Ok(true));
+    assert_eq!(turns.own.available_permits(), 0);
+    assert_eq!(turns.all.available_permits(), 1, "others have their places");
 }
