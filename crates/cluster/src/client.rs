@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tenure_api::inventory::split_api_version;
 
-use crate::clients::Shared;
+use crate::clients::{Shared, controller};
 use crate::discovery::{Resource, Sought};
 use crate::error::ClusterError;
 use crate::mapping::Mapping;
@@ -140,7 +140,7 @@ impl Client {
             let read = Instant::now();
             let mut documents = Vec::new();
             for call in Mapping::calls() {
-                documents.push(self.shared.ask(&Identity::Controller, &call).await?.read(&call)?);
+                documents.push(self.shared.ask(&controller(), &call).await?.read(&call)?);
             }
             mapping.replace(&documents, read)?;
         }

@@ -16,7 +16,7 @@ use crate::path::path;
 use crate::token::Token;
 use crate::transport::{self, Answer, Call, JSON};
 use crate::turns::{SharedTurns, Turns};
-use tenure_tenancy::Identity;
+use tenure_tenancy::{Identity, ServiceAccount, identity};
 
 /// How long a token is asked for, in seconds.
 const TOKEN_SECONDS: u64 = 3600;
@@ -49,6 +49,11 @@ pub(crate) struct Shared {
     controller_turns: Turns,
 }
 
+/// The controller's own identity.
+pub(crate) fn controller() -> Identity {
+    identity::of_bookkeeping().into()
+}
+
 /// Where one identity's token is kept.
 type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
 
@@ -73,7 +78,7 @@ impl Tokens {
                     slot.try_lock()
                         .is_ok_and(|held| held.as_ref().is_none_or(|token| token.stale(now)))
                 };
-                *identity == Identity::Controller || Arc::strong_count(slot) > 1 || !ended(slot)
+                matches!(identity, Identity::Controller(_)) || Arc::strong_count(slot) > 1 || !ended(slot)
             });
             // Half of them are new before it is looked again: each costs a look at two.
             self.full = FEW.max(self.slots.len().saturating_mul(2));
@@ -88,10 +93,7 @@ impl Clients {
     pub fn new(connection: Connection) -> Self {
         let mut tokens = HashMap::new();
         if let ControllerCredentials::Token(token, _) = &connection.controller {
-            tokens.insert(
-                Identity::Controller,
-                Arc::new(tokio::sync::Mutex::new(Some(token.clone()))),
-            );
+            tokens.insert(controller(), Arc::new(tokio::sync::Mutex::new(Some(token.clone()))));
         }
         let turns = SharedTurns::default();
         Self {
@@ -113,7 +115,7 @@ impl Clients {
     #[must_use]
     pub fn controller(&self) -> Client {
         let turns = self.shared.controller_turns.clone();
-        Client::new(Arc::clone(&self.shared), Identity::Controller, turns)
+        Client::new(Arc::clone(&self.shared), controller(), turns)
     }
 
     /// What the lanes share: who works with large objects, and when.
@@ -122,14 +124,15 @@ impl Clients {
         &self.shared.turns
     }
 
-    /// The client of an identity, after making sure that there is a token for it. It works in these turns.
+    /// The client of a ServiceAccount, after making sure that there is a token for it. It works in these turns.
     ///
     /// # Errors
     /// [`ClusterError::IdentityMissing`] when the API server says that the ServiceAccount does not exist; whatever else TokenRequest can
     /// fail with. It never falls back to another identity.
-    pub async fn for_identity(&self, identity: &Identity, turns: &Turns) -> Result<Client, ClusterError> {
-        self.shared.token(identity).await?;
-        Ok(Client::new(Arc::clone(&self.shared), identity.clone(), turns.clone()))
+    pub async fn for_account(&self, account: &ServiceAccount, turns: &Turns) -> Result<Client, ClusterError> {
+        let identity = Identity::from(account.clone());
+        self.shared.token(&identity).await?;
+        Ok(Client::new(Arc::clone(&self.shared), identity, turns.clone()))
     }
 
     /// Says that kinds were installed or removed, so that the next unknown kind is looked for at once.
@@ -151,7 +154,7 @@ impl Shared {
 
     fn transport(&self, identity: &Identity) -> kube::Client {
         match (&self.connection.controller, identity) {
-            (ControllerCredentials::Transport(transport), Identity::Controller) => transport.client(),
+            (ControllerCredentials::Transport(transport), Identity::Controller(_)) => transport.client(),
             _ => self.connection.bare.clone(),
         }
     }
@@ -175,7 +178,7 @@ impl Shared {
                 refused.remove(identity);
             }
         }
-        if *identity == Identity::Controller {
+        if matches!(identity, Identity::Controller(_)) {
             self.connection.health.set(accepted);
         }
     }
@@ -201,7 +204,7 @@ impl Shared {
     async fn token(&self, identity: &Identity) -> Result<Option<Token>, ClusterError> {
         if matches!(
             (identity, &self.connection.controller),
-            (Identity::Controller, ControllerCredentials::Transport(_))
+            (Identity::Controller(_), ControllerCredentials::Transport(_))
         ) {
             return Ok(None);
         }
@@ -214,15 +217,15 @@ impl Shared {
         }
         match (identity, held.clone()) {
             (Identity::ServiceAccount(account), _) => {
-                let credentials = Box::pin(self.token(&Identity::Controller)).await?;
+                let credentials = Box::pin(self.token(&controller())).await?;
                 let minted = self
                     .mint(account.namespace(), account.name(), credentials.as_ref())
                     .await;
                 let minted = match minted {
                     Err(ClusterError::Unauthorized { .. })
-                        if self.renewable(&Identity::Controller, credentials.as_ref()).await =>
+                        if self.renewable(&controller(), credentials.as_ref()).await =>
                     {
-                        let credentials = Box::pin(self.token(&Identity::Controller)).await?;
+                        let credentials = Box::pin(self.token(&controller())).await?;
                         self.mint(account.namespace(), account.name(), credentials.as_ref())
                             .await?
                     }
@@ -231,8 +234,8 @@ impl Shared {
                 *held = Some(minted.clone());
                 Ok(Some(minted))
             }
-            (Identity::Controller, old) if self.issuer().is_some() => self.issue(&mut held, old, now),
-            (Identity::Controller, Some(old)) => {
+            (Identity::Controller(_), old) if self.issuer().is_some() => self.issue(&mut held, old, now),
+            (Identity::Controller(_), Some(old)) => {
                 match self
                     .mint(PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT, Some(&old))
                     .await
@@ -248,8 +251,8 @@ impl Shared {
                     }
                 }
             }
-            (Identity::Controller, None) => Err(ClusterError::Unauthorized {
-                identity: Identity::Controller,
+            (Identity::Controller(_), None) => Err(ClusterError::Unauthorized {
+                identity: controller(),
                 message: "there is no token for it".to_owned(),
             }),
         }
@@ -284,7 +287,7 @@ impl Shared {
             (Err(message), None) => {
                 self.connection.health.set(false);
                 Err(ClusterError::Unauthorized {
-                    identity: Identity::Controller,
+                    identity: controller(),
                     message,
                 })
             }
@@ -307,7 +310,7 @@ impl Shared {
             "spec": { "expirationSeconds": TOKEN_SECONDS }
         });
         let call = Call::with_body(Method::POST, path, JSON, &request);
-        let answer = self.ask_once(&Identity::Controller, credentials, &call).await;
+        let answer = self.ask_once(&controller(), credentials, &call).await;
         let answer = answer.map_err(|error| match error {
             // Named in the answer: the account, or its namespace.
             ClusterError::NotFound { .. } => ClusterError::IdentityMissing {
@@ -357,8 +360,8 @@ impl Shared {
                 *held = None;
                 true
             }
-            (Identity::Controller, ControllerCredentials::Token(_, None)) => false,
-            (Identity::Controller, ControllerCredentials::Transport(transport)) => {
+            (Identity::Controller(_), ControllerCredentials::Token(_, None)) => false,
+            (Identity::Controller(_), ControllerCredentials::Transport(transport)) => {
                 let read = transport.read_again();
                 if let Err(error) = &read {
                     tracing::warn!(%error, "the controller's credentials could not be read again");
@@ -433,7 +436,7 @@ mod tests {
             let placement = tenure_tenancy::Placement::Unclaimed {
                 default_service_account: "default".to_owned(),
             };
-            tenure_tenancy::identity::of_source(&placement, &format!("team-{number}")).unwrap()
+            Identity::from(tenure_tenancy::identity::of_source(&placement, &format!("team-{number}")).unwrap())
         };
         let keep = |tokens: &mut Tokens, number, ends: Duration| {
             let slot = tokens.slot(&identity(number), now);

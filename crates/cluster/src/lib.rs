@@ -3,7 +3,7 @@
 //! ```text
 //! Connection ── how the API server is reached: its service in this process, or a kubeconfig's address
 //!      │
-//!   Clients ── for_identity(&Identity) ──▶ Client ── get, apply, delete, patch, watch
+//!   Clients ── for_account(&ServiceAccount) ──▶ Client ── get, apply, delete, patch, watch
 //!      │            TokenRequest, cached       │
 //!      └── Mapping (discovery) ◀───────────────┘
 //! ```
@@ -35,7 +35,7 @@ pub use discovery::Resource;
 pub use error::ClusterError;
 pub use events::{EventHistory, EventKind, EventRecorder, ObjectEvent};
 pub use seen::Seen;
-pub use tenure_tenancy::Identity;
+pub use tenure_tenancy::{Identity, ServiceAccount};
 pub use token::Token;
 pub use turns::{SharedTurns, Turns};
 pub use watch::{WatchEvent, watch};

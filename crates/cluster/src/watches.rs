@@ -1,5 +1,5 @@
-//! A watch as an identity, for as long as somebody keeps its handle.
-//! Refuses to share a watch between identities: what one tenant may see never passes through another's.
+//! A watch as a ServiceAccount, for as long as somebody keeps its handle.
+//! Refuses to share a watch between accounts: what one tenant may see never passes through another's.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::discovery::Resource;
 use crate::error::ClusterError;
 use crate::turns::Turns;
 use crate::watch::{WatchEvent, watch};
-use tenure_tenancy::Identity;
+use tenure_tenancy::ServiceAccount;
 
 /// How soon a token is asked for again: when the ServiceAccount does not exist, and otherwise.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(2));
@@ -19,7 +19,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_se
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchKey {
     /// Who watches.
-    pub identity: Identity,
+    pub account: ServiceAccount,
     /// The resource.
     pub resource: Resource,
     /// The namespace; all of them when absent.
@@ -46,7 +46,7 @@ impl OpenWatch {
     ) -> Self {
         let task = tokio::spawn(async move {
             let client = loop {
-                match clients.for_identity(&key.identity, &turns).await {
+                match clients.for_account(&key.account, &turns).await {
                     Ok(client) => break client,
                     Err(error) => {
                         let missing = matches!(error, ClusterError::IdentityMissing { .. });

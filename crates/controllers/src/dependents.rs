@@ -1,5 +1,5 @@
 //! What a Surface's and a Tenant's reconciler share: answers are kept until a watch tells of them, and a plan is carried out step by
-//! step as its identity. Chooses nothing.
+//! step by the controller itself. Chooses nothing.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use tenure_api::{ObjectId, ObjectMeta};
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::answer::DeleteAnswer;
 use tenure_planner::dependents::{Attempt, Memory};
-use tenure_planner::{Live, Plan, WriteAnswer};
+use tenure_planner::{Live, Plan, Request, WriteAnswer};
+use tenure_tenancy::Controller;
 
 use crate::execute::{Answer, execute};
 use crate::key::Key;
@@ -75,7 +76,7 @@ pub(crate) async fn carry_out(
     key: &Key,
     metadata: &ObjectMeta,
     status: &impl Serialize,
-    plan: &Plan<Memory>,
+    plan: &Plan<Request, Controller, Memory>,
     said: &mut EventHistory,
     take: impl FnMut(Answer),
 ) -> Result<(), ClusterError> {
@@ -83,9 +84,8 @@ pub(crate) async fn carry_out(
     if let Some(change) = &plan.finalizer {
         own.change_finalizer(world, change).await?;
     }
-    if let (false, Some(identity)) = (plan.steps.is_empty(), &plan.identity) {
-        let lane = world.lane(&key.namespace).await;
-        let client = world.clients.for_identity(identity, &lane.turns).await?;
+    if plan.identity.is_some() && !plan.steps.is_empty() {
+        let client = world.controller_for(key).await;
         let answers = execute(&world.clients, &client, &plan.steps, plan.deadline, |answer| answer).await;
         answers.into_iter().for_each(take);
     }

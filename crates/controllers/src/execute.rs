@@ -10,7 +10,7 @@ use tenure_api::ObjectId;
 use tenure_cluster::{ApplyOptions, Client, Clients, ClusterError, DeleteOptions, Preconditions, Resource};
 use tenure_planner::answer::{DeleteAnswer, KindAnswer, Reason};
 use tenure_planner::plan::{Apply, Delete, KindReference, TakeOver, Watched};
-use tenure_planner::{Failure, Live, Step, WriteAnswer};
+use tenure_planner::{Failure, Live, Request, WriteAnswer};
 use tenure_tenancy::reach::Scope;
 use tokio::time::Instant;
 
@@ -32,12 +32,12 @@ pub(crate) enum Answer {
 }
 
 /// Executes the steps in their order: reads and dry-runs next to each other at the same time, writes one after the other.
-/// Steps that are not requests to the cluster are not for here and are passed over. What is not begun by the deadline has no answer.
+/// What is not begun by the deadline has no answer.
 /// Each answer goes through `admit` when it comes.
 pub(crate) async fn execute(
     clients: &Clients,
     client: &Client,
-    steps: &[Step],
+    requests: &[Request],
     deadline: Option<Timestamp>,
     admit: impl Fn(Answer) -> Answer + Sync,
 ) -> Vec<Answer> {
@@ -47,12 +47,12 @@ pub(crate) async fn execute(
         Instant::now() + left
     });
     let mut answered = Vec::new();
-    for group in steps.chunk_by(|one, other| concurrent(one) && concurrent(other)) {
+    for group in requests.chunk_by(|one, other| concurrent(one) && concurrent(other)) {
         let answers = futures::stream::iter(
             group
                 .iter()
-                .map(|step| {
-                    let answers = in_time(clients, client, step, deadline);
+                .map(|request| {
+                    let answers = in_time(clients, client, request, deadline);
                     // As they come: there may be thousands, and there is room for a few that were not looked at yet.
                     answers.map(|answers| answers.into_iter().map(admit).collect()).boxed()
                 })
@@ -65,84 +65,83 @@ pub(crate) async fn execute(
 }
 
 /// Performs a step before the deadline; what is under way then is given up, and nobody knows whether it had an effect.
-async fn in_time(clients: &Clients, client: &Client, step: &Step, deadline: Option<Instant>) -> Vec<Answer> {
+async fn in_time(clients: &Clients, client: &Client, request: &Request, deadline: Option<Instant>) -> Vec<Answer> {
     let Some(deadline) = deadline else {
-        return perform(clients, client, step).await;
+        return perform(clients, client, request).await;
     };
     if Instant::now() >= deadline {
         return Vec::new();
     }
-    match tokio::time::timeout_at(deadline, perform(clients, client, step)).await {
+    match tokio::time::timeout_at(deadline, perform(clients, client, request)).await {
         Ok(answers) => answers,
-        Err(_) => given_up(step),
+        Err(_) => given_up(request),
     }
 }
 
-fn given_up(step: &Step) -> Vec<Answer> {
+fn given_up(request: &Request) -> Vec<Answer> {
     let failure = || Failure {
         reason: Reason::Unanswered,
         message: "no answer came before spec.timeout was over".to_owned(),
         ..Failure::default()
     };
-    match step {
-        Step::ResolveKinds(kinds) => kinds
+    match request {
+        Request::ResolveKinds(kinds) => kinds
             .iter()
             .map(|kind| Answer::Kind(kind.clone(), KindAnswer::Failed(failure())))
             .collect(),
-        Step::Read(target) => vec![Answer::Live(target.id.clone(), Live::Failed(failure()))],
-        Step::DryRun(apply) => vec![Answer::DryRun(apply.id.clone(), WriteAnswer::Failed(failure()))],
-        Step::Try(apply) => vec![Answer::Tried(apply.id.clone(), WriteAnswer::Failed(failure()))],
-        Step::Apply(apply) => vec![Answer::Applied(apply.id.clone(), WriteAnswer::Failed(failure()))],
-        Step::TakeOver(take_over) => vec![Answer::TakenOver(
+        Request::Read(target) => vec![Answer::Live(target.id.clone(), Live::Failed(failure()))],
+        Request::DryRun(apply) => vec![Answer::DryRun(apply.id.clone(), WriteAnswer::Failed(failure()))],
+        Request::Try(apply) => vec![Answer::Tried(apply.id.clone(), WriteAnswer::Failed(failure()))],
+        Request::Apply(apply) => vec![Answer::Applied(apply.id.clone(), WriteAnswer::Failed(failure()))],
+        Request::TakeOver(take_over) => vec![Answer::TakenOver(
             take_over.target.id.clone(),
             WriteAnswer::Failed(failure()),
         )],
-        Step::Delete(delete) => vec![Answer::Deleted(
+        Request::Delete(delete) => vec![Answer::Deleted(
             delete.target.id.clone(),
             DeleteAnswer::Failed(failure()),
         )],
-        Step::Render(_) | Step::Fetch(_) | Step::Survey(_) => Vec::new(),
     }
 }
 
-fn concurrent(step: &Step) -> bool {
+fn concurrent(request: &Request) -> bool {
     matches!(
-        step,
-        Step::Read(_) | Step::DryRun(_) | Step::Try(_) | Step::TakeOver(_) | Step::ResolveKinds(_)
+        request,
+        Request::Read(_) | Request::DryRun(_) | Request::Try(_) | Request::TakeOver(_) | Request::ResolveKinds(_)
     )
 }
 
-async fn perform(clients: &Clients, client: &Client, step: &Step) -> Vec<Answer> {
-    match step {
-        Step::ResolveKinds(kinds) => {
+async fn perform(clients: &Clients, client: &Client, request: &Request) -> Vec<Answer> {
+    match request {
+        Request::ResolveKinds(kinds) => {
             let mut answers = Vec::new();
             for kind in kinds {
                 answers.push(Answer::Kind(kind.clone(), resolve(client, kind).await));
             }
             answers
         }
-        Step::Read(target) => {
+        Request::Read(target) => {
             let told = Told::about(client, &target.id);
             vec![Answer::Live(
                 target.id.clone(),
                 answers::live(read(client, target).await, &told),
             )]
         }
-        Step::DryRun(apply) => {
+        Request::DryRun(apply) => {
             let answer = send(client, apply, true).await;
             vec![Answer::DryRun(
                 apply.id.clone(),
                 answers::write(answer, &Told::of(client, apply)),
             )]
         }
-        Step::Try(apply) => {
+        Request::Try(apply) => {
             let answer = client.try_creation(&apply.object.0, &apply.manager).await;
             vec![Answer::Tried(
                 apply.id.clone(),
                 answers::write(answer, &Told::of(client, apply)),
             )]
         }
-        Step::Apply(apply) => {
+        Request::Apply(apply) => {
             let answer = send(client, apply, false).await;
             if answer.is_ok() && apply.id.kind == "CustomResourceDefinition" {
                 clients.kinds_changed();
@@ -152,7 +151,7 @@ async fn perform(clients: &Clients, client: &Client, step: &Step) -> Vec<Answer>
                 answers::write(answer, &Told::of(client, apply)),
             )]
         }
-        Step::TakeOver(take_over) => {
+        Request::TakeOver(take_over) => {
             let answer = patch(client, take_over).await;
             let id = &take_over.target.id;
             vec![Answer::TakenOver(
@@ -160,7 +159,7 @@ async fn perform(clients: &Clients, client: &Client, step: &Step) -> Vec<Answer>
                 answers::write(answer, &Told::about(client, id)),
             )]
         }
-        Step::Delete(delete) => {
+        Request::Delete(delete) => {
             let answer = remove(client, delete).await;
             let id = &delete.target.id;
             vec![Answer::Deleted(
@@ -168,7 +167,6 @@ async fn perform(clients: &Clients, client: &Client, step: &Step) -> Vec<Answer>
                 answers::delete(answer, delete, &Told::about(client, id)),
             )]
         }
-        Step::Render(_) | Step::Fetch(_) | Step::Survey(_) => Vec::new(),
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_api::ObjectId;
-use tenure_cluster::{Clients, Identity, OpenWatch, Turns, WatchKey};
+use tenure_cluster::{Clients, OpenWatch, ServiceAccount, Turns, WatchKey};
 use tenure_planner::plan::Watched;
 
 use crate::key::Key;
@@ -114,22 +114,22 @@ impl Held {
     }
 
     /// Sets what is watched, as whom. Kinds that the cluster does not serve are left out.
-    pub(crate) async fn hold(&mut self, identity: &Identity, turns: &Turns, watched: &[Watched]) {
-        if self.objects.len() == watched.len() && self.holds_all(identity, watched) {
+    pub(crate) async fn hold(&mut self, account: &ServiceAccount, turns: &Turns, watched: &[Watched]) {
+        if self.objects.len() == watched.len() && self.holds_all(account, watched) {
             return;
         }
-        let wanted = self.resolve(identity, watched).await;
+        let wanted = self.resolve(account, watched).await;
         self.change(wanted, turns, |_| false);
     }
 
     /// Watches these too. An attempt that is under way closes no watch: it would be opened again before the attempt ends.
-    pub(crate) async fn hold_too(&mut self, identity: &Identity, turns: &Turns, watched: &[Watched]) {
-        if self.holds_all(identity, watched) {
+    pub(crate) async fn hold_too(&mut self, account: &ServiceAccount, turns: &Turns, watched: &[Watched]) {
+        if self.holds_all(account, watched) {
             return;
         }
-        let wanted = self.resolve(identity, watched).await;
-        // What another identity saw is not for this one.
-        self.change(wanted, turns, |watch| watch.identity == *identity);
+        let wanted = self.resolve(account, watched).await;
+        // What another account saw is not for this one.
+        self.change(wanted, turns, |watch| watch.account == *account);
     }
 
     /// Watches what is wanted, and of the rest what is kept.
@@ -151,15 +151,15 @@ impl Held {
         self.remove(dropped);
     }
 
-    fn holds_all(&self, identity: &Identity, watched: &[Watched]) -> bool {
+    fn holds_all(&self, account: &ServiceAccount, watched: &[Watched]) -> bool {
         watched.iter().all(|watched| {
             self.objects
                 .get(&watched.id)
-                .is_some_and(|watch| watch.identity == *identity && watch.resource.version == watched.version)
+                .is_some_and(|watch| watch.account == *account && watch.resource.version == watched.version)
         })
     }
 
-    async fn resolve(&self, identity: &Identity, watched: &[Watched]) -> BTreeMap<ObjectId, WatchKey> {
+    async fn resolve(&self, account: &ServiceAccount, watched: &[Watched]) -> BTreeMap<ObjectId, WatchKey> {
         let controller = self.live.clients.controller();
         let mut wanted = BTreeMap::new();
         for watched in watched {
@@ -171,7 +171,7 @@ impl Held {
             }
             let namespace = resource.scope(&watched.id.namespace).map(str::to_owned);
             let watch = WatchKey {
-                identity: identity.clone(),
+                account: account.clone(),
                 resource,
                 namespace,
                 labels: None,

@@ -180,6 +180,8 @@ mod tests {
         reason = "tests may panic"
     )]
 
+    use tenure_api::SourceUrl;
+    use tenure_api::git_repository::GitRepositoryRef;
     use tenure_git_server::{Content, GitServer, Options, Repository};
     use tenure_sources::{Account, Fetched, GitRequest, Policy, Room, fetch};
 
@@ -223,9 +225,12 @@ mod tests {
 
         async fn source(&self, name: &str) -> (SourceKey, String) {
             let source = SourceKey::new("GitRepository", "team", name, "1").unwrap();
-            let url = self.server.http_url("app");
-            let spec = serde_json::json!({ "url": url, "ref": { "branch": "main" } });
-            let request = GitRequest::from_spec(source.clone(), &spec, None).unwrap();
+            let url = SourceUrl::new(self.server.http_url("app"));
+            let main = GitRepositoryRef {
+                branch: Some("main".to_owned()),
+                ..GitRepositoryRef::default()
+            };
+            let request = GitRequest::new(source.clone(), &url, &main, None).unwrap();
             let policy = Policy {
                 allow: vec![request.url.endpoint().clone()],
                 cluster: Vec::new(),

@@ -284,7 +284,7 @@ mod tests {
         let nobody = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
         };
-        identity::of_kustomization(&nobody, "team", None).unwrap()
+        identity::of_kustomization(&nobody, "team", None).unwrap().into()
     }
 
     fn secret(object: &Value, failure: Failure) -> Failure {

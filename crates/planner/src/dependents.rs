@@ -17,7 +17,7 @@ use crate::confidential;
 use crate::digest;
 use crate::ending::later;
 use crate::object::{Object, Origin};
-use crate::plan::{Apply, Delete, Step, Watched, Withheld};
+use crate::plan::{Apply, Delete, Request, Watched, Withheld};
 
 /// The first and the longest pause after a refused write of one object.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -96,8 +96,8 @@ impl Wanted {
     }
 
     /// The step that writes it; `origin` names the kind that wants it.
-    pub(crate) fn apply(&self, origin: &str) -> Step {
-        Step::Apply(Apply {
+    pub(crate) fn apply(&self, origin: &str) -> Request {
+        Request::Apply(Apply {
             id: self.id.clone(),
             object: Object(self.object.clone()),
             origin: Origin {
@@ -134,7 +134,7 @@ pub(crate) struct Dependents<'a> {
 impl Dependents<'_> {
     /// The step that writes an object, unless that was done in this attempt; a failure of it, or that it has to wait for having
     /// failed, is a problem.
-    pub(crate) fn write(&mut self, wanted: &Wanted, problems: &mut Vec<String>) -> Option<Step> {
+    pub(crate) fn write(&mut self, wanted: &Wanted, problems: &mut Vec<String>) -> Option<Request> {
         let id = &wanted.id;
         let asked = self.asked(&digest::of(&wanted.object));
         match self.attempt.applied.get(id) {
@@ -204,7 +204,7 @@ impl Dependents<'_> {
                 (_, Some(_)) | (Some(Live::Absent | Live::Unserved), None) => {
                     applies.extend(self.write(wanted, problems))
                 }
-                (None, None) => reads.push(Step::Read(wanted.watched())),
+                (None, None) => reads.push(Request::Read(wanted.watched())),
                 (Some(Live::Failed(failure)), None) => problems.push(failed(&wanted.id, "read", failure)),
                 (Some(Live::Present(live)), None) => match judge(&live.0, wanted) {
                     Verdict::Foreign(why) => problems.push(format!("{} exists and {why}", wanted.id.subject())),
@@ -286,9 +286,9 @@ impl Memory {
 /// What is to be done about what is wanted.
 pub(crate) enum Writes {
     /// It isn't known yet what is there.
-    ReadFirst(Vec<Step>),
+    ReadFirst(Vec<Request>),
     /// These are to be written; possibly none.
-    Apply(Vec<Step>),
+    Apply(Vec<Request>),
 }
 
 /// Whether an ownerReference names this owner, with its uid.

@@ -2,24 +2,18 @@
 
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_tenancy::Identity;
 use tenure_tenancy::inventory;
 
 use crate::answer::{DeleteAnswer, Live, WriteAnswer};
 use crate::kustomization;
-use crate::plan::{Delete, FinalizerChange, Next, Plan, Step};
+use crate::plan::{Delete, FinalizerChange, Next, Plan, Request, Step};
 
 /// What every plan of any kind must hold to; one line a violation.
 #[must_use]
-pub fn of_any<M>(plan: &Plan<M>) -> Vec<String> {
+pub fn of_any<S: Step, I, M>(plan: &Plan<S, I, M>) -> Vec<String> {
     let mut violations = Vec::new();
     for step in &plan.steps {
-        let public = match step {
-            Step::Render(_) | Step::ResolveKinds(_) | Step::Survey(_) => true,
-            Step::Fetch(request) => request.secret.is_none(),
-            _ => false,
-        };
-        if plan.identity.is_none() && !public {
+        if plan.identity.is_none() && !step.is_public() {
             violations.push(format!("step without identity: {step}"));
         }
     }
@@ -44,30 +38,26 @@ pub fn of_any<M>(plan: &Plan<M>) -> Vec<String> {
 #[must_use]
 pub fn of_kustomization(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
     let mut violations = of_any(plan);
-    if plan.identity == Some(Identity::Controller) {
-        violations.push("acts as the controller".to_owned());
-    }
     for step in &plan.steps {
+        let kustomization::Step::Ask(step) = step else {
+            continue;
+        };
         let id = match step {
-            Step::Read(target) => Some(&target.id),
-            Step::DryRun(apply) | Step::Try(apply) | Step::Apply(apply) => Some(&apply.id),
-            Step::TakeOver(take_over) => Some(&take_over.target.id),
-            Step::Delete(delete) => Some(&delete.target.id),
-            Step::ResolveKinds(_) | Step::Render(_) | Step::Survey(_) => None,
-            Step::Fetch(_) => {
-                violations.push("a Kustomization fetches".to_owned());
-                None
-            }
+            Request::Read(target) => Some(&target.id),
+            Request::DryRun(apply) | Request::Try(apply) | Request::Apply(apply) => Some(&apply.id),
+            Request::TakeOver(take_over) => Some(&take_over.target.id),
+            Request::Delete(delete) => Some(&delete.target.id),
+            Request::ResolveKinds(_) => None,
         };
         let Some(id) = id else { continue };
-        let health_checked = matches!(step, Step::Read(_)) && plan.watch.iter().any(|watched| watched.id == *id);
+        let health_checked = matches!(step, Request::Read(_)) && plan.watch.iter().any(|watched| watched.id == *id);
         if !health_checked && inventory::entry(&snapshot.placement, id).is_err() {
             violations.push(format!("reaches beyond its namespaces: {step}"));
         }
-        if let Step::Delete(delete) = step {
+        if let Request::Delete(delete) = step {
             violations.extend(deletes_what_is_not_ours(snapshot, plan, delete));
         }
-        if let Step::Apply(apply) = step {
+        if let Request::Apply(apply) = step {
             let text = apply.id.to_string();
             let stored_first = plan.status_first
                 && plan
@@ -78,15 +68,15 @@ pub fn of_kustomization(snapshot: &kustomization::Snapshot, plan: &kustomization
                 violations.push(format!("applies what no stored inventory names: {step}"));
             }
         }
-        if let Step::Try(apply) = step
+        if let Request::Try(apply) = step
             && apply.object.0.pointer("/metadata/name").and_then(Value::as_str) == Some(apply.id.name.as_str())
         {
             violations.push(format!("tries a creation under the name of what is there: {step}"));
         }
-        if let Step::Apply(apply) = step {
+        if let Request::Apply(apply) = step {
             violations.extend(takes_from_neighbours(snapshot, &apply.id));
         }
-        if let Step::Apply(apply) | Step::DryRun(apply) = step {
+        if let Request::Apply(apply) | Request::DryRun(apply) = step {
             let (namespace, name) = owner(snapshot);
             if !inventory::is_owned(&apply.object.0, namespace, name) {
                 violations.push(format!("applies without owner labels: {step}"));

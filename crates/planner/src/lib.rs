@@ -41,4 +41,4 @@ pub use answer::{Failure, Live, WriteAnswer};
 pub use ending::requested_at;
 pub use object::{Object, Origin, RenderedObject};
 pub use overlay::Overlay;
-pub use plan::{Event, EventKind, EventPlace, FinalizerChange, Next, Plan, Step, Withheld};
+pub use plan::{Event, EventKind, EventPlace, FinalizerChange, Next, Plan, Request, Withheld};

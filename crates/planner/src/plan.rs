@@ -1,28 +1,29 @@
 //! The Plan: what to do next, as whom, what will follow, what the status says, when to look again, and what is not done and why.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_tenancy::Identity;
 
 use crate::object::{Object, Origin};
-use crate::overlay::Overlay;
 
-/// A plan. `M` is what the shell carries from plan to plan for this object besides what can be observed; it may be lost.
+/// A plan. What can be done, and as whom, differs by kind: so no plan for what a repository contains can hold the controller's identity,
+/// and none of a Kustomization fetches.
+///
+/// `S` is a step, `I` who carries the steps out, and `M` what the shell carries from plan to plan for this object besides what can be
+/// observed; it may be lost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Plan<M> {
+pub struct Plan<S, I, M> {
     /// The object that the plan is for, as `Kind/namespace/name`.
     pub subject: String,
     /// Who executes the steps. Nothing is executed without one; a plan without steps may have none.
-    pub identity: Option<Identity>,
-    /// The next stage, in order. Steps of one kind next to each other may run at the same time, except [`Step::Apply`] and
-    /// [`Step::Delete`], whose order is meant.
-    pub steps: Vec<Step>,
+    pub identity: Option<I>,
+    /// The next stage, in order. Steps of one kind next to each other may run at the same time, except [`Request::Apply`] and
+    /// [`Request::Delete`], whose order is meant.
+    pub steps: Vec<S>,
     /// When the steps have to be done: what is not begun by then is left without an answer, and what is under way is given up, and
     /// answered with a failure of which nobody knows whether it had an effect.
     pub deadline: Option<Timestamp>,
@@ -49,14 +50,18 @@ pub struct Plan<M> {
     pub memory: M,
 }
 
-/// Something to do. Everything is decided: the shell chooses nothing.
+/// A step of a plan: something to do. Everything is decided: the shell chooses nothing.
+pub trait Step: fmt::Display {
+    /// Whether it takes nobody's rights.
+    fn is_public(&self) -> bool;
+}
+
+/// A request to the cluster, as a step of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Step {
+pub enum Request {
     /// Ask discovery whether these kinds are served, and how. Answers: `kinds`.
     ResolveKinds(Vec<KindReference>),
-    /// Render the artifact. Answer: the attempt's `rendered`. Needs no identity.
-    Render(RenderRequest),
     /// Read an object. Answer: `live`. From a watch's cache when there is one.
     Read(Watched),
     /// Server-side apply, dry-run. Answer: the attempt's `dry_runs`.
@@ -70,11 +75,12 @@ pub enum Step {
     TakeOver(TakeOver),
     /// Delete. Answer: the attempt's `deleted`.
     Delete(Delete),
-    /// Look at the other Kustomizations of the same source, from caches, now and whenever the plan is made again in this attempt.
-    /// Answer: `survey`. Needs no identity.
-    Survey(SurveyRequest),
-    /// Fetch a Git repository, with a Secret read as the identity if one is named. Answer: the attempt's `fetched`.
-    Fetch(Box<crate::gitrepository::FetchRequest>),
+}
+
+impl Step for Request {
+    fn is_public(&self) -> bool {
+        matches!(self, Self::ResolveKinds(_))
+    }
 }
 
 /// A kind with its version.
@@ -106,31 +112,6 @@ impl Watched {
             format!("{}/{}", self.id.group, self.version)
         }
     }
-}
-
-/// What to render.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RenderRequest {
-    /// Digest of the artifact.
-    pub artifact_digest: String,
-    /// Its revision.
-    pub revision: String,
-    /// Folder within it, checked to stay within it.
-    pub path: String,
-    /// What is laid over it.
-    #[serde(flatten)]
-    pub overlay: Overlay,
-}
-
-/// Who else of the same source wants these objects, and has everybody reached this revision?
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SurveyRequest {
-    /// Revision.
-    pub revision: String,
-    /// Objects that are to be pruned.
-    pub ids: BTreeSet<ObjectId>,
 }
 
 /// A server-side apply.
@@ -281,7 +262,7 @@ pub enum Next {
     Forget,
 }
 
-impl<M> Plan<M> {
+impl<S, I, M> Plan<S, I, M> {
     /// A plan that does nothing.
     pub fn idle(subject: impl Into<String>, memory: M) -> Self {
         Self {
@@ -302,7 +283,7 @@ impl<M> Plan<M> {
     }
 }
 
-impl<M> fmt::Display for Plan<M> {
+impl<S: fmt::Display, I: fmt::Display, M> fmt::Display for Plan<S, I, M> {
     /// The plan for people: never the contents of an object.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.identity {
@@ -367,7 +348,7 @@ impl<M> fmt::Display for Plan<M> {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for Request {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ResolveKinds(kinds) => {
@@ -378,7 +359,6 @@ impl fmt::Display for Step {
                 }
                 Ok(())
             }
-            Self::Render(request) => write!(formatter, "render {} of {}", request.path, request.revision),
             Self::Read(target) => write!(formatter, "read {}", target.id.subject()),
             Self::DryRun(apply) => write!(formatter, "dry-run {} ({})", apply.id.subject(), apply.origin),
             Self::Try(apply) => write!(
@@ -397,8 +377,6 @@ impl fmt::Display for Step {
                 )
             }
             Self::Delete(delete) => write!(formatter, "delete {}: {}", delete.target.id.subject(), delete.why),
-            Self::Survey(_) => formatter.write_str("look at the other Kustomizations of its source"),
-            Self::Fetch(request) => write!(formatter, "fetch {}", request.url),
         }
     }
 }

@@ -28,12 +28,6 @@ pub enum FetchError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A field is set that this version does not implement; it is refused rather than ignored.
-    #[error("{field} is set, which is not supported yet; remove the field")]
-    UnsupportedField {
-        /// Path of the field, as `spec.verify`.
-        field: &'static str,
-    },
     /// The Secret lacks a key or holds one that can't be read.
     #[error("the Secret of spec.secretRef can't be used: {problem}")]
     InvalidSecret {
@@ -253,7 +247,6 @@ impl FetchError {
             Self::InvalidUrl { .. } => "URLInvalid",
             Self::InvalidSecret { .. } | Self::Unauthorized { .. } | Self::HostKey { .. } => "AuthenticationFailed",
             Self::Storage(_) => "ArchiveOperationFailed",
-            Self::UnsupportedField { .. } => "UnsupportedField",
             Self::InvalidField { .. }
             | Self::AddressDenied(_)
             | Self::Resolve { .. }
@@ -290,10 +283,7 @@ impl FetchError {
 
     /// Whether only a change of the object itself can help: the object is `Stalled`.
     pub fn stalled(&self) -> bool {
-        matches!(
-            self,
-            Self::InvalidUrl { .. } | Self::InvalidField { .. } | Self::UnsupportedField { .. }
-        )
+        matches!(self, Self::InvalidUrl { .. } | Self::InvalidField { .. })
     }
 }
 

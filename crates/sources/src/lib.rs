@@ -38,7 +38,7 @@ pub use fetch::{Commit, Fetched, fetch};
 pub use leftovers::remove_leftovers;
 pub use limits::Limits;
 pub use policy::{Cidr, Denied, Endpoint, InvalidCidr, InvalidEndpoint, Policy, Scheme};
-pub use request::{DEFAULT_TIMEOUT, GitRequest, LONGEST_TIMEOUT, Reference};
+pub use request::{GitRequest, Reference};
 pub use secret::{Credentials, Hidden, SecretData, TlsOptions};
 pub use semver_range::{InvalidRange, Range, tag_version};
 pub use tree::{Entry, Node, Tree};

@@ -1,11 +1,12 @@
-//! What to fetch: a GitRepository's specification, checked and complete, before anything is connected to.
+//! What to fetch: what an admitted GitRepository names, checked and complete, before anything is connected to.
 //!
-//! Owns the reading of `spec` and the precedence of its references. Refuses fields that are not implemented.
+//! Owns the precedence of references, and refuses names that git, or a server, could read as something else. Which fields may be set is
+//! the planner's.
 
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::Value;
+use tenure_api::SourceUrl;
+use tenure_api::git_repository::GitRepositoryRef;
 
 use crate::artifact::SourceKey;
 use crate::error::FetchError;
@@ -13,10 +14,8 @@ use crate::secret::{self, Credentials, SecretData, TlsOptions};
 use crate::semver_range::Range;
 use crate::url::RemoteUrl;
 
-/// `spec.timeout` of a GitRepository that names none.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest `spec.timeout` accepted; a larger one would hold a worker for hours.
-pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
+/// How long a fetch may take if nothing else is said.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Everything that decides a fetch. Its `Debug` shows no credential.
 #[derive(Debug, Clone)]
@@ -57,99 +56,38 @@ pub enum Reference {
     },
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Spec {
-    url: String,
-    timeout: Option<String>,
-    #[serde(rename = "ref")]
-    reference: Option<SpecReference>,
-    ignore: Option<String>,
-    secret_ref: Option<Value>,
-    provider: Option<String>,
-    verify: Option<Value>,
-    proxy_secret_ref: Option<Value>,
-    service_account_name: Option<String>,
-    #[serde(default)]
-    recurse_submodules: bool,
-    #[serde(default)]
-    include: Vec<Value>,
-    #[serde(default)]
-    sparse_checkout: Vec<Value>,
-}
-
-#[derive(Deserialize, Default)]
-struct SpecReference {
-    branch: Option<String>,
-    tag: Option<String>,
-    semver: Option<String>,
-    name: Option<String>,
-    commit: Option<String>,
-}
-
 impl GitRequest {
-    /// Builds the request from the `spec` of a GitRepository and the data of the Secret that it names.
+    /// A request for what an admitted GitRepository names, with the data of its Secret: all files, within a minute.
     ///
     /// # Errors
     /// A [`FetchError`] that names the field, or the key of the Secret, that can't be used. No credential is in it.
-    pub fn from_spec(source: SourceKey, spec: &Value, secret: Option<&SecretData>) -> Result<Self, FetchError> {
-        let spec = Spec::deserialize(spec).map_err(|problem| FetchError::InvalidField {
-            field: "spec",
-            problem: problem.to_string(),
-        })?;
-        spec.refuse_unsupported()?;
-        if spec.secret_ref.is_some() && secret.is_none() {
-            return Err(FetchError::InvalidSecret {
-                problem: "it was not found or could not be read".to_owned(),
-            });
-        }
-        let url = RemoteUrl::parse(&spec.url)?;
+    pub fn new(
+        source: SourceKey,
+        url: &SourceUrl,
+        reference: &GitRepositoryRef,
+        secret: Option<&SecretData>,
+    ) -> Result<Self, FetchError> {
+        let url = RemoteUrl::parse(url.reveal())?;
         let (credentials, tls) = secret::read(&url, secret)?;
-        let timeout = match &spec.timeout {
-            None => DEFAULT_TIMEOUT,
-            Some(text) => duration(text)?,
-        };
-        let reference = reference(spec.reference.unwrap_or_default())?;
         Ok(Self {
             source,
             url,
-            reference,
+            reference: read_reference(reference)?,
             credentials,
             tls,
-            ignore: spec.ignore,
-            timeout,
+            ignore: None,
+            timeout: DEFAULT_TIMEOUT,
         })
     }
 }
 
-impl Spec {
-    fn refuse_unsupported(&self) -> Result<(), FetchError> {
-        let set = [
-            ("spec.verify", self.verify.is_some()),
-            ("spec.proxySecretRef", self.proxy_secret_ref.is_some()),
-            ("spec.serviceAccountName", self.service_account_name.is_some()),
-            ("spec.recurseSubmodules", self.recurse_submodules),
-            ("spec.include", !self.include.is_empty()),
-            ("spec.sparseCheckout", !self.sparse_checkout.is_empty()),
-            (
-                "spec.provider",
-                self.provider.as_deref().is_some_and(|provider| provider != "generic"),
-            ),
-        ];
-        match set.into_iter().find(|(_, is_set)| *is_set) {
-            Some((field, _)) => Err(FetchError::UnsupportedField { field }),
-            None => Ok(()),
-        }
-    }
-}
-
-fn reference(spec: SpecReference) -> Result<Reference, FetchError> {
-    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
-    let branch = given(spec.branch);
+fn read_reference(spec: &GitRepositoryRef) -> Result<Reference, FetchError> {
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let branch = given(&spec.branch);
     if let Some(branch) = &branch {
         check_name("spec.ref.branch", branch)?;
     }
-    if let Some(id) = given(spec.commit) {
+    if let Some(id) = given(&spec.commit) {
         if !matches!(id.len(), 40 | 64) || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(FetchError::InvalidField {
                 field: "spec.ref.commit",
@@ -161,7 +99,7 @@ fn reference(spec: SpecReference) -> Result<Reference, FetchError> {
             branch,
         });
     }
-    if let Some(name) = given(spec.name) {
+    if let Some(name) = given(&spec.name) {
         check_name("spec.ref.name", &name)?;
         if !name.starts_with("refs/") && name != "HEAD" {
             return Err(FetchError::InvalidField {
@@ -171,14 +109,14 @@ fn reference(spec: SpecReference) -> Result<Reference, FetchError> {
         }
         return Ok(Reference::Name(name));
     }
-    if let Some(range) = given(spec.semver) {
+    if let Some(range) = given(&spec.semver) {
         let range = range.parse().map_err(|problem| FetchError::InvalidField {
             field: "spec.ref.semver",
             problem: format!("{problem}"),
         })?;
         return Ok(Reference::Semver(range));
     }
-    if let Some(tag) = given(spec.tag) {
+    if let Some(tag) = given(&spec.tag) {
         check_name("spec.ref.tag", &tag)?;
         return Ok(Reference::Tag(tag));
     }
@@ -216,41 +154,4 @@ fn check_name(field: &'static str, name: &str) -> Result<(), FetchError> {
         return refuse("more than 512 bytes are not allowed");
     }
     Ok(())
-}
-
-/// Reads a Go duration such as `1m30s`: units `ms`, `s`, `m`, `h`; greater than zero, at most an hour.
-fn duration(text: &str) -> Result<Duration, FetchError> {
-    let invalid = |problem: &str| FetchError::InvalidField {
-        field: "spec.timeout",
-        problem: format!("{problem}; write a duration such as 60s or 1m30s"),
-    };
-    let mut rest = text;
-    let mut seconds = 0.0_f64;
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .ok_or_else(|| invalid("a unit is missing"))?;
-        let (number, unit_and_rest) = rest.split_at(digits);
-        let unit_end = unit_and_rest
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(unit_and_rest.len());
-        let (unit, tail) = unit_and_rest.split_at(unit_end);
-        let number: f64 = number.parse().map_err(|_| invalid("it is not a duration"))?;
-        let factor = match unit {
-            "ms" => 0.001,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return Err(invalid("it has an unknown unit")),
-        };
-        seconds += number * factor;
-        rest = tail;
-    }
-    if seconds <= 0.0 {
-        return Err(invalid("it is not greater than zero"));
-    }
-    if seconds > LONGEST_TIMEOUT.as_secs_f64() {
-        return Err(invalid("it is longer than an hour"));
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|_| invalid("it is not a duration"))
 }

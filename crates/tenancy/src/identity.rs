@@ -1,4 +1,5 @@
-//! Who acts. An [`Identity`] is made here and nowhere else, and nothing can be written to a cluster without one.
+//! Who acts. An [`Identity`] is made here and nowhere else, and nothing can be written to a cluster without one. A [`ServiceAccount`] acts
+//! for what somebody asked for; the [`Controller`] for its own bookkeeping only, and where one is wanted the other can't stand.
 //!
 //! It refuses empty, unknown and malformed names, and never falls back to the controller's own rights.
 
@@ -12,7 +13,7 @@ use crate::denial::Denial;
 use crate::realm::Placement;
 
 /// A ServiceAccount whose name has been checked and whose use here has been allowed. Only this module makes one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceAccount {
     namespace: NamespaceName,
     name: ServiceAccountName,
@@ -32,14 +33,55 @@ impl ServiceAccount {
     }
 }
 
+impl fmt::Display for ServiceAccount {
+    /// The user name that the cluster sees.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+impl Serialize for ServiceAccount {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The controller itself, with its own narrow RBAC: for Tenure's bookkeeping (statuses, finalizers, what a Surface or a Tenant
+/// generates), never for what a repository contains. Only this module makes one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Controller(());
+
+impl fmt::Display for Controller {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the controller")
+    }
+}
+
+impl Serialize for Controller {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// Who acts. Serialised as the user name that the cluster sees.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Identity {
     /// A ServiceAccount, by a token that TokenRequest gave for it.
     ServiceAccount(ServiceAccount),
-    /// The controller itself, with its own narrow RBAC: for Tenure's bookkeeping (statuses, finalizers, what a Surface or a Tenant
-    /// generates), never for what a repository contains.
-    Controller,
+    /// The controller itself.
+    Controller(Controller),
+}
+
+impl From<ServiceAccount> for Identity {
+    fn from(account: ServiceAccount) -> Self {
+        Self::ServiceAccount(account)
+    }
+}
+
+impl From<Controller> for Identity {
+    fn from(controller: Controller) -> Self {
+        Self::Controller(controller)
+    }
 }
 
 impl Identity {
@@ -48,7 +90,7 @@ impl Identity {
     pub fn service_account(&self) -> Option<&ServiceAccount> {
         match self {
             Self::ServiceAccount(account) => Some(account),
-            Self::Controller => None,
+            Self::Controller(_) => None,
         }
     }
 }
@@ -56,14 +98,8 @@ impl Identity {
 impl fmt::Display for Identity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ServiceAccount(account) => {
-                write!(
-                    formatter,
-                    "system:serviceaccount:{}:{}",
-                    account.namespace, account.name
-                )
-            }
-            Self::Controller => formatter.write_str("the controller"),
+            Self::ServiceAccount(account) => account.fmt(formatter),
+            Self::Controller(controller) => controller.fmt(formatter),
         }
     }
 }
@@ -74,6 +110,13 @@ impl Serialize for Identity {
     }
 }
 
+/// The controller, for what it keeps for itself: the status, the finalizers and the events of what it reconciles, and what a Surface or a
+/// Tenant generates.
+#[must_use]
+pub fn of_bookkeeping() -> Controller {
+    Controller(())
+}
+
 /// The identity of a Kustomization: its `serviceAccountName`, else the default of its own namespace.
 ///
 /// # Errors
@@ -82,7 +125,7 @@ pub fn of_kustomization(
     placement: &Placement,
     namespace: &str,
     service_account_name: Option<&str>,
-) -> Result<Identity, Denial> {
+) -> Result<ServiceAccount, Denial> {
     let default = match placement {
         Placement::Disputed { message } => return Err(nobody_acts(message)),
         Placement::Platform {
@@ -105,7 +148,7 @@ pub fn of_kustomization(
 ///
 /// # Errors
 /// When nobody may act in the namespace, or the tenant has no GitOps ServiceAccount.
-pub fn of_source(placement: &Placement, namespace: &str) -> Result<Identity, Denial> {
+pub fn of_source(placement: &Placement, namespace: &str) -> Result<ServiceAccount, Denial> {
     match placement {
         Placement::Tenant(tenant) if tenant.home.as_str() == namespace => {
             let name = tenant.gitops.clone()?;
@@ -123,7 +166,7 @@ pub fn of_surface(
     placement: &Placement,
     namespace: &str,
     service_account_name: Option<&str>,
-) -> Result<Identity, Denial> {
+) -> Result<ServiceAccount, Denial> {
     match crate::surface::tier(placement, namespace)? {
         crate::surface::Tier::Platform => match service_account_name {
             Some(name) => service_account(namespace, name, "spec.serviceAccountName"),
@@ -155,10 +198,10 @@ fn nobody_acts(message: &str) -> Denial {
     Denial::because(reason::IDENTITY_MISSING, format!("nobody may act here: {message}"))
 }
 
-fn service_account(namespace: &str, name: &str, field: &str) -> Result<Identity, Denial> {
+fn service_account(namespace: &str, name: &str, field: &str) -> Result<ServiceAccount, Denial> {
     let refused = |error: tenure_api::names::NameError| Denial::access(format!("{field}: {error}"));
-    Ok(Identity::ServiceAccount(ServiceAccount {
+    Ok(ServiceAccount {
         namespace: NamespaceName::new(namespace).map_err(refused)?,
         name: ServiceAccountName::new(name).map_err(refused)?,
-    }))
+    })
 }

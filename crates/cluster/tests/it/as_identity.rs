@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_cluster::{
-    ApplyOptions, Client, Clients, ClusterError, Connection, DeleteOptions, Identity, Preconditions, Token, WatchEvent,
-    watch,
+    ApplyOptions, Client, Clients, ClusterError, Connection, DeleteOptions, Preconditions, ServiceAccount, Token,
+    WatchEvent, watch,
 };
 use tenure_tenancy::{Placement, identity};
 use tenure_testkit::{Admin, Cluster};
 
-fn account(namespace: &str, name: &str) -> Identity {
+fn account(namespace: &str, name: &str) -> ServiceAccount {
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
     };
@@ -73,13 +73,13 @@ async fn a_client_is_its_identity() {
     set_up(&cluster.admin, "cluster-it-a").await;
 
     let missing = clients
-        .for_identity(&account("cluster-it-a", "nobody"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-a", "nobody"), &clients.turns().of_lane())
         .await
         .unwrap_err();
     assert!(matches!(missing, ClusterError::IdentityMissing { .. }), "{missing}");
 
     let editor = clients
-        .for_identity(&account("cluster-it-a", "editor"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-a", "editor"), &clients.turns().of_lane())
         .await
         .unwrap();
     until_allowed(&editor, "cluster-it-a").await;
@@ -182,7 +182,7 @@ async fn a_service_account_made_anew_gets_a_new_token() {
     let controller = clients.controller();
     set_up(&cluster.admin, "cluster-it-b").await;
     let editor = clients
-        .for_identity(&account("cluster-it-b", "editor"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-b", "editor"), &clients.turns().of_lane())
         .await
         .unwrap();
     let accounts = controller.resource("v1", "ServiceAccount").await.unwrap();
@@ -214,7 +214,7 @@ async fn a_version_that_is_no_longer_served_is_not_absence() {
     let admin = &cluster.admin;
     set_up(admin, "cluster-it-c").await;
     let editor = clients
-        .for_identity(&account("cluster-it-c", "editor"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-c", "editor"), &clients.turns().of_lane())
         .await
         .unwrap();
     until_allowed(&editor, "cluster-it-c").await;
@@ -295,7 +295,7 @@ async fn whoever_reads_a_watch_may_panic_and_is_told_everything_again() {
     set_up(&cluster.admin, "cluster-it-panic").await;
     let clients = clients(&cluster).await;
     let editor = clients
-        .for_identity(&account("cluster-it-panic", "editor"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-panic", "editor"), &clients.turns().of_lane())
         .await
         .unwrap();
     until_allowed(&editor, "cluster-it-panic").await;
@@ -336,7 +336,7 @@ async fn large_objects_are_listed_some_at_a_time() {
     set_up(&cluster.admin, "cluster-it-large").await;
     let clients = clients(&cluster).await;
     let editor = clients
-        .for_identity(&account("cluster-it-large", "editor"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-large", "editor"), &clients.turns().of_lane())
         .await
         .unwrap();
     until_allowed(&editor, "cluster-it-large").await;

@@ -68,8 +68,8 @@ impl tower::Service<Request<Body>> for Door {
 
 async fn ask(clients: &Clients, identity: &Identity) -> Result<(), ClusterError> {
     let client = match identity {
-        Identity::Controller => clients.controller(),
-        account => clients.for_identity(account, &clients.turns().of_lane()).await?,
+        Identity::Controller(_) => clients.controller(),
+        Identity::ServiceAccount(account) => clients.for_account(account, &clients.turns().of_lane()).await?,
     };
     let namespaces = Resource {
         group: String::new(),
@@ -103,7 +103,7 @@ async fn a_controller_whose_token_has_ended_gets_another_from_where_they_are_mad
         let health = connection.health();
         let clients = Clients::new(connection);
         for _ in 0..5 {
-            ask(&clients, &Identity::Controller).await.unwrap();
+            ask(&clients, &identity::of_bookkeeping().into()).await.unwrap();
         }
         assert_eq!(issued.load(Ordering::SeqCst), 1, "{old}");
         assert!(health.usable());
@@ -114,7 +114,9 @@ async fn a_controller_whose_token_has_ended_gets_another_from_where_they_are_mad
         .issued_by(|| Err("the ServiceAccount is gone".to_owned()));
     let health = connection.health();
     assert!(health.usable());
-    let error = ask(&Clients::new(connection), &Identity::Controller).await.unwrap_err();
+    let error = ask(&Clients::new(connection), &identity::of_bookkeeping().into())
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("the ServiceAccount is gone"), "{error}");
     assert_eq!(door.asked.load(Ordering::SeqCst), 0);
     assert!(!health.usable());
@@ -128,13 +130,13 @@ async fn refused_credentials_are_told_and_so_is_their_end() {
     let health = connection.health();
     let clients = Clients::new(connection);
     for _ in 0..50 {
-        ask(&clients, &Identity::Controller).await.unwrap_err();
+        ask(&clients, &identity::of_bookkeeping().into()).await.unwrap_err();
     }
     assert!(!health.usable());
     // A new one is tried once, and not for each request.
     assert_eq!(door.asked.load(Ordering::SeqCst), 51);
     door.accept(&["b"]);
-    ask(&clients, &Identity::Controller).await.unwrap();
+    ask(&clients, &identity::of_bookkeeping().into()).await.unwrap();
     assert!(health.usable());
 }
 
@@ -147,7 +149,7 @@ async fn a_refused_token_of_a_service_account_is_made_anew_once() {
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
     };
-    let account = identity::of_kustomization(&nobody, "shop", Some("bot")).unwrap();
+    let account = identity::of_kustomization(&nobody, "shop", Some("bot")).unwrap().into();
     door.accept(&["controller", "minted-0"]);
     ask(&clients, &account).await.unwrap();
     // The clock jumps: the old one is refused, the next one is good.
@@ -208,12 +210,12 @@ async fn a_mounted_token_that_is_refused_is_read_again() {
     let connection = Connection::over_network(config).unwrap();
     let health = connection.health();
     let clients = Clients::new(connection);
-    ask(&clients, &Identity::Controller).await.unwrap_err();
+    ask(&clients, &identity::of_bookkeeping().into()).await.unwrap_err();
     assert!(!health.usable());
     std::fs::write(file.path(), "new").unwrap();
     // Not for each refusal: there is a pause after one, and it ends.
     let mut tries = 0;
-    while ask(&clients, &Identity::Controller).await.is_err() {
+    while ask(&clients, &identity::of_bookkeeping().into()).await.is_err() {
         tries += 1;
         assert!(tries < 600, "it is never read again");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;

@@ -1,9 +1,11 @@
 //! Executes a fetch: reads the Secret as the plan's identity, asks the upstream, remembers what was stored.
 //! The Secret is read with no other rights, and its values go nowhere but into the connection.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
-use tenure_cluster::{ClusterError, Identity};
+use serde_json::{Value, json};
+use tenure_cluster::{ClusterError, ServiceAccount};
 use tenure_planner::gitrepository::{FetchFailure, FetchOutcome, FetchRequest, StoredArtifact};
 use tenure_sources::{FetchError, Fetched, GitRequest, SecretData, SourceKey, fetch};
 
@@ -14,10 +16,10 @@ use crate::world::World;
 pub(super) async fn perform(
     world: &World,
     (source, lane): (&SourceKey, &str),
-    identity: Option<&Identity>,
+    account: Option<&ServiceAccount>,
     request: &FetchRequest,
 ) -> FetchOutcome {
-    match attempt(world, (source, lane), identity, request).await {
+    match attempt(world, (source, lane), account, request).await {
         Ok(outcome) => outcome,
         Err(failure) => FetchOutcome::Failed(failure),
     }
@@ -26,14 +28,19 @@ pub(super) async fn perform(
 async fn attempt(
     world: &World,
     (source, lane): (&SourceKey, &str),
-    identity: Option<&Identity>,
+    account: Option<&ServiceAccount>,
     request: &FetchRequest,
 ) -> Result<FetchOutcome, FetchFailure> {
     let secret = match &request.secret {
-        Some(name) => Some(read_secret(world, source.namespace(), name, identity).await?),
+        Some(name) => Some(read_secret(world, source.namespace(), name, account).await?),
         None => None,
     };
-    let git = GitRequest::from_spec(source.clone(), &spec(request), secret.as_ref()).map_err(|error| failed(&error))?;
+    let git = GitRequest::new(source.clone(), &request.url, &request.reference, secret.as_ref());
+    let git = GitRequest {
+        ignore: request.ignore.clone(),
+        timeout: Duration::from_millis(request.timeout_milliseconds),
+        ..git.map_err(|error| failed(&error))?
+    };
     let policy = if request.platform {
         &world.platform_sources
     } else {
@@ -76,29 +83,11 @@ async fn attempt(
     }
 }
 
-/// The request as the spec of a GitRepository: sources reads nothing else.
-fn spec(request: &FetchRequest) -> Value {
-    let mut spec = Map::new();
-    spec.insert("url".to_owned(), json!(request.url.reveal()));
-    spec.insert("ref".to_owned(), json!(request.reference));
-    spec.insert(
-        "timeout".to_owned(),
-        json!(format!("{}ms", request.timeout_milliseconds)),
-    );
-    if let Some(ignore) = &request.ignore {
-        spec.insert("ignore".to_owned(), json!(ignore));
-    }
-    if let Some(secret) = &request.secret {
-        spec.insert("secretRef".to_owned(), json!({ "name": secret }));
-    }
-    Value::Object(spec)
-}
-
 async fn read_secret(
     world: &World,
     namespace: &str,
     name: &str,
-    identity: Option<&Identity>,
+    account: Option<&ServiceAccount>,
 ) -> Result<SecretData, FetchFailure> {
     let failure = |message: String| FetchFailure {
         reason: tenure_api::reason::AUTHENTICATION_FAILED.to_owned(),
@@ -106,22 +95,15 @@ async fn read_secret(
         terminal: false,
         storage: false,
     };
-    let Some(identity) = identity else {
+    let Some(account) = account else {
         return Err(failure(format!(
             "Secret {namespace}/{name} can't be read: nobody may act in this namespace"
         )));
     };
-    let refused = |error: ClusterError| {
-        failure(format!(
-            "Secret {namespace}/{name} can't be read as {identity}: {error}"
-        ))
-    };
+    let refused =
+        |error: ClusterError| failure(format!("Secret {namespace}/{name} can't be read as {account}: {error}"));
     let lane = world.lane(namespace).await;
-    let client = world
-        .clients
-        .for_identity(identity, &lane.turns)
-        .await
-        .map_err(refused)?;
+    let client = world.clients.for_account(account, &lane.turns).await.map_err(refused)?;
     let resource = client.resource("v1", "Secret").await.map_err(refused)?;
     let secret = client.get(&resource, namespace, name).await.map_err(refused)?;
     data(&secret).ok_or_else(|| failure(format!("Secret {namespace}/{name} holds data that is not base64")))

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tenure_api::{GitRepository, ObjectId, ObjectMeta};
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::gitrepository::{Attempt, FetchOutcome, Memory, Snapshot, plan};
-use tenure_planner::{Next, Step, requested_at};
+use tenure_planner::gitrepository::{Attempt, FetchOutcome, Memory, Snapshot, Step, plan};
+use tenure_planner::{Next, requested_at};
 use tenure_sources::SourceKey;
 use tokio::sync::Semaphore;
 
@@ -95,8 +95,7 @@ impl Reconciler for GitRepositoryReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        let placement = self.world.place(&self.key.namespace).await;
-        Arc::clone(&self.world.lanes.of(&placement, &self.key.namespace).fetches)
+        Arc::clone(&self.world.lane(&self.key.namespace).await.fetches)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -126,16 +125,14 @@ impl Reconciler for GitRepositoryReconciler {
         if let Some(status) = &plan.status {
             own.write_status(&self.world, status).await?;
         }
-        for step in &plan.steps {
-            if let Step::Fetch(request) = step {
-                let outcome = fetch::perform(&self.world, (&source, &lane.name), plan.identity.as_ref(), request).await;
-                let new = matches!(outcome, FetchOutcome::Stored { .. });
-                if let Some(snapshot) = &mut self.snapshot {
-                    snapshot.attempt.fetched = Some(outcome);
-                }
-                if new {
-                    self.tell_consumers();
-                }
+        for Step::Fetch(request) in &plan.steps {
+            let outcome = fetch::perform(&self.world, (&source, &lane.name), plan.identity.as_ref(), request).await;
+            let new = matches!(outcome, FetchOutcome::Stored { .. });
+            if let Some(snapshot) = &mut self.snapshot {
+                snapshot.attempt.fetched = Some(outcome);
+            }
+            if new {
+                self.tell_consumers();
             }
         }
         // write

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::Live;
+use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
     ArtifactFacts, DependencyFacts, Endings, Rival, Sibling, SourceFacts, Survey, Turnover, applied, is_idle, survey,
 };
 use tenure_planner::maxima;
-use tenure_planner::plan::SurveyRequest;
 use tenure_sources::SourceKey;
 use tenure_tenancy::owner;
 

@@ -7,14 +7,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_api::{Kustomization, ObjectId, ObjectMeta};
-use tenure_cluster::{Client, ClusterError, EventHistory, Identity, Turns};
+use tenure_cluster::{Client, ClusterError, EventHistory, ServiceAccount, Turns};
 use tenure_planner::answer::{DeleteAnswer, KindAnswer};
 use tenure_planner::kustomization::{
-    Attempt, Endings, Memory, RenderFailure, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, allowed_deletion,
-    plan,
+    Attempt, Endings, Memory, RenderFailure, RenderRequest, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, Step,
+    SurveyRequest, allowed_deletion, plan,
 };
-use tenure_planner::plan::{RenderRequest, SurveyRequest};
-use tenure_planner::{FinalizerChange, Live, Next, Step, WriteAnswer, requested_at};
+use tenure_planner::{FinalizerChange, Live, Next, WriteAnswer, requested_at};
 use tenure_sources::Held as HeldBytes;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -144,17 +143,9 @@ impl KustomizationReconciler {
     }
 
     /// The client to execute steps with; nothing when there is no token, which the next plan is told.
-    async fn client(&mut self, identity: Option<&Identity>, turns: &Turns) -> Option<Client> {
-        let identity = identity?;
-        if identity.service_account().is_none() {
-            // No plan says so. If one did, what a repository contains would be applied with the controller's rights.
-            if let Some(snapshot) = &mut self.snapshot {
-                snapshot.service_account =
-                    ServiceAccountFacts::Forbidden("the controller applies nothing as itself".to_owned());
-            }
-            return None;
-        }
-        let facts = match self.world.clients.for_identity(identity, turns).await {
+    async fn client(&mut self, account: Option<&ServiceAccount>, turns: &Turns) -> Option<Client> {
+        let account = account?;
+        let facts = match self.world.clients.for_account(account, turns).await {
             Ok(client) => {
                 if let Some(snapshot) = &mut self.snapshot {
                     snapshot.service_account = ServiceAccountFacts::Usable;
@@ -325,7 +316,7 @@ impl KustomizationReconciler {
         let Some(snapshot) = &self.snapshot else {
             return Ok(None);
         };
-        let plan = turns.run(bytes, || plan(snapshot, Timestamp::now())).await;
+        let mut plan = turns.run(bytes, || plan(snapshot, Timestamp::now())).await;
         tracing::debug!(plan = %plan, "planned");
         let heard = heard(&key, snapshot);
         self.world.turnovers.listen(&key, heard);
@@ -348,12 +339,12 @@ impl KustomizationReconciler {
                 return Ok(None);
             }
         }
-        if let Some(identity) = &plan.identity {
+        if let Some(account) = &plan.identity {
             if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
-                self.held.hold(identity, &turns, &plan.watch).await;
+                self.held.hold(account, &turns, &plan.watch).await;
             } else if !plan.watch.is_empty() {
                 // Before anything is applied: a watch that others hold already tells of a change once, to whom it knows then.
-                self.held.hold_too(identity, &turns, &plan.watch).await;
+                self.held.hold_too(account, &turns, &plan.watch).await;
             }
         }
         if plan.status_first
@@ -365,25 +356,19 @@ impl KustomizationReconciler {
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.memory = plan.memory.clone();
         }
-        for step in &plan.steps {
-            if let Step::Render(request) = step {
-                self.render(request, &kustomization).await;
+        let mut requests = Vec::new();
+        for step in std::mem::take(&mut plan.steps) {
+            match step {
+                Step::Render(request) => self.render(&request, &kustomization).await,
+                Step::Survey(request) => self.asked = Some(request),
+                Step::Ask(request) => requests.push(request),
             }
         }
-        for step in &plan.steps {
-            if let Step::Survey(request) = step {
-                self.asked = Some(request.clone());
-            }
-        }
-        if plan
-            .steps
-            .iter()
-            .any(|step| !matches!(step, Step::Render(_) | Step::Survey(_)))
-        {
+        if !requests.is_empty() {
             match self.client(plan.identity.as_ref(), &turns).await {
                 Some(client) => {
                     let admit = |answer| self.looking.admit(answer);
-                    let answers = execute(&self.world.clients, &client, &plan.steps, plan.deadline, admit).await;
+                    let answers = execute(&self.world.clients, &client, &requests, plan.deadline, admit).await;
                     let bytes = self.bytes();
                     let take = || answers.into_iter().for_each(|answer| self.take(answer));
                     turns.run(bytes, take).await;
@@ -412,8 +397,7 @@ impl Reconciler for KustomizationReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        let placement = self.world.place(&self.key.namespace).await;
-        Arc::clone(&self.world.lanes.of(&placement, &self.key.namespace).work)
+        Arc::clone(&self.world.lane(&self.key.namespace).await.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {

@@ -217,7 +217,7 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
             stream.revision = stream.revision.max(number(&revision));
         }
         WatchEvent::Failed(error) => {
-            tracing::debug!(%error, identity = %key.identity, resource = %key.resource.plural, "a watch broke");
+            tracing::debug!(%error, account = %key.account, resource = %key.resource.plural, "a watch broke");
             lock(stream).synced = false;
         }
     }
@@ -246,7 +246,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::json;
-    use tenure_cluster::{ClusterError, Identity, Resource};
+    use tenure_cluster::{ClusterError, Resource, ServiceAccount};
 
     use super::*;
     use crate::key::OwnKind;
@@ -272,7 +272,7 @@ mod tests {
                 mailboxes,
                 mailbox,
                 watch: WatchKey {
-                    identity: Identity::Controller,
+                    account: account(),
                     resource: Resource {
                         group: String::new(),
                         version: "v1".to_owned(),
@@ -337,6 +337,13 @@ mod tests {
             assert_eq!(value, known.map(Value::from));
             assert_eq!(!self.mailbox.take_changed().is_empty(), told);
         }
+    }
+
+    fn account() -> ServiceAccount {
+        let nobodys = tenure_tenancy::Placement::Unclaimed {
+            default_service_account: "default".to_owned(),
+        };
+        tenure_tenancy::identity::of_source(&nobodys, "team").unwrap()
     }
 
     fn id() -> ObjectId {

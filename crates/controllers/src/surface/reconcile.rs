@@ -91,8 +91,7 @@ impl Reconciler for SurfaceReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        let placement = self.world.place(&self.key.namespace).await;
-        Arc::clone(&self.world.lanes.of(&placement, &self.key.namespace).work)
+        Arc::clone(&self.world.lane(&self.key.namespace).await.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {

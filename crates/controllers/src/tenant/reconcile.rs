@@ -89,7 +89,7 @@ impl Reconciler for TenantReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.world.lanes.platform().work)
+        Arc::clone(&self.world.lane(&self.key.namespace).await.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {

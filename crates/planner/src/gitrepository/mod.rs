@@ -11,24 +11,26 @@ use jiff::Timestamp;
 use tenure_api::git_repository::GitRepositoryRef;
 use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{GitRepositorySpec, reason};
-use tenure_tenancy::{Identity, Placement, identity};
+use tenure_tenancy::{Placement, ServiceAccount, identity};
 
-pub use types::{Attempt, FetchFailure, FetchOutcome, FetchRequest, Memory, Snapshot, StoredArtifact};
+pub use types::{Attempt, FetchFailure, FetchOutcome, FetchRequest, Memory, Snapshot, Step, StoredArtifact};
 
 use crate::ending::later;
-use crate::plan::{FinalizerChange, Next, Step, Withheld};
+use crate::plan::{FinalizerChange, Next, Withheld};
 
 /// A plan for a GitRepository.
-pub type Plan = crate::plan::Plan<Memory>;
+pub type Plan = crate::plan::Plan<Step, ServiceAccount, Memory>;
 
 /// How long a fetch may take when the spec does not say (Flux's).
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest that a fetch may take: a longer one would hold a place of its lane for hours.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The first pause after a failed fetch; doubled up to the interval.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What admission found out.
 struct Admitted {
-    identity: Option<Identity>,
+    identity: Option<ServiceAccount>,
     interval: Duration,
     timeout: Duration,
 }
@@ -191,6 +193,10 @@ fn admit(snapshot: &Snapshot) -> Result<Admitted, (String, String)> {
         Some(timeout) => timeout.parse().map_err(|error| invalid("spec.timeout", error))?,
         None => DEFAULT_TIMEOUT,
     };
+    if timeout > LONGEST_TIMEOUT {
+        let message = "spec.timeout: it is longer than an hour; write a duration such as 60s or 1m30s";
+        return Err((reason::INVALID_SPEC.to_owned(), message.to_owned()));
+    }
     let known_scheme = ["http://", "https://", "ssh://"]
         .iter()
         .any(|scheme| spec.url.reveal().starts_with(scheme));

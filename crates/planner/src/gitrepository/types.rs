@@ -1,10 +1,14 @@
 //! The Snapshot of a GitRepository: everything that its plan may depend on.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tenure_api::git_repository::GitRepositoryRef;
 use tenure_api::{GitRepository, SourceUrl};
 use tenure_tenancy::Placement;
+
+use crate::plan;
 
 /// What is known when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,6 +77,28 @@ pub struct FetchRequest {
     pub known_revision: Option<String>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,
+}
+
+/// Something to do for a GitRepository: nothing but this.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Step {
+    /// Fetch, with a Secret read as the plan's identity if one is named. Answer: the attempt's `fetched`.
+    Fetch(Box<FetchRequest>),
+}
+
+impl plan::Step for Step {
+    fn is_public(&self) -> bool {
+        let Self::Fetch(request) = self;
+        request.secret.is_none()
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Fetch(request) = self;
+        write!(formatter, "fetch {}", request.url)
+    }
 }
 
 /// How a fetch ended.

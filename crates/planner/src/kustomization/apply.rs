@@ -23,7 +23,7 @@ use crate::digest;
 use crate::ending::later;
 use crate::health::{self, Health};
 use crate::immutable;
-use crate::plan::{Apply, Delete, Forecast, Next, Step};
+use crate::plan::{Apply, Delete, Forecast, Next, Request};
 
 /// How long the objects of an early stage may take to become ready (Flux's).
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -139,10 +139,10 @@ fn stage<'a>(
         match todo(context, object) {
             Todo::Nothing => {}
             Todo::Skip(why) => context.withhold(object.target.id.subject(), why),
-            Todo::Read => reads.push(Step::Read(object.target.clone())),
+            Todo::Read => reads.push(Request::Read(object.target.clone())),
             Todo::DryRun => dry_runs.push(*object),
-            Todo::Try => tries.push(Step::Try(recreate::trial(object, apply_of(object)))),
-            Todo::TakeOver(step) => take_overs.push(Step::TakeOver(step)),
+            Todo::Try => tries.push(Request::Try(recreate::trial(object, apply_of(object)))),
+            Todo::TakeOver(step) => take_overs.push(Request::TakeOver(step)),
             Todo::Apply { forced_back } => applies.push((*object, forced_back)),
             Todo::Delete(delete) => deletes.push(delete),
             Todo::WaitGone => gone.push(*object),
@@ -165,7 +165,10 @@ fn stage<'a>(
         return Err(context.fork().again(reads));
     }
     if !dry_runs.is_empty() {
-        let steps = dry_runs.iter().map(|object| Step::DryRun(apply_of(object))).collect();
+        let steps = dry_runs
+            .iter()
+            .map(|object| Request::DryRun(apply_of(object)))
+            .collect();
         let mut plan = context.fork().again(steps);
         plan.forecast = forecast(context, desired, |later| later >= stage);
         return Err(plan);
@@ -208,7 +211,7 @@ fn stage<'a>(
     }
     let guarded = guard::recreation(context, deletes);
     if !guarded.free.is_empty() {
-        let steps = guarded.free.into_iter().map(Step::Delete).collect();
+        let steps = guarded.free.into_iter().map(Request::Delete).collect();
         return Err(context.fork().again(steps));
     }
     if let Some(message) = guarded.held {
@@ -238,7 +241,7 @@ fn stage<'a>(
                 contest::describe(&forced_back)
             );
             context.memory.changes.insert(object.target.id.clone(), line);
-            steps.push(Step::Apply(apply_of(object)));
+            steps.push(Request::Apply(apply_of(object)));
         }
         let mut plan = context.fork().again(steps);
         plan.status_first = status.is_some();

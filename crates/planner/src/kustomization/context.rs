@@ -5,14 +5,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::kustomization::{DeletionPolicy, KustomizationStatus};
 use tenure_api::{KustomizationSpec, ObjectId, reason};
-use tenure_tenancy::Identity;
+use tenure_tenancy::ServiceAccount;
 
 use super::Plan;
+use super::step::Step;
 use super::types::{Memory, Snapshot};
 use crate::answer::Live;
 use crate::ending::later;
 use crate::overlay::Overlay;
-use crate::plan::{Event, Next, Step, Watched, Withheld};
+use crate::plan::{Event, Next, Request, Watched, Withheld};
 
 /// How long objects may be read when the attempt's time is over.
 const LAST_LOOK: Duration = Duration::from_secs(10);
@@ -23,7 +24,7 @@ pub(super) struct Context<'a> {
     pub(super) now: Timestamp,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
-    pub(super) identity: Identity,
+    pub(super) identity: ServiceAccount,
     pub(super) interval: Duration,
     pub(super) retry_interval: Duration,
     pub(super) timeout: Duration,
@@ -60,9 +61,10 @@ impl<'a> Context<'a> {
     }
 
     /// A plan with these steps, to be made again with their answers; or the end of the attempt, if its time is over.
-    pub(super) fn again(self, steps: Vec<Step>) -> Box<Plan> {
+    pub(super) fn again<S: Into<Step>>(self, steps: Vec<S>) -> Box<Plan> {
+        let steps: Vec<Step> = steps.into_iter().map(Into::into).collect();
         let deadline = later(self.began(), self.timeout);
-        let reads_only = steps.iter().all(|step| matches!(step, Step::Read(_)));
+        let reads_only = steps.iter().all(|step| matches!(step, Step::Ask(Request::Read(_))));
         if self.now >= deadline && !reads_only {
             let attempt = self.snapshot.attempt.started;
             let mut waits = self.memory.waiting.iter().chain(&self.memory.prune_waiting);

@@ -16,12 +16,13 @@ use tenure_tenancy::{identity, inventory};
 
 use super::context::{Context, deletes_objects, subject};
 use super::prune::{self, Verdict};
+use super::step::{Step, SurveyRequest};
 use super::types::{Memory, ServiceAccountFacts, Snapshot, SourceFacts};
 use super::{Phase, Plan, ending, retry, siblings};
 use crate::answer::{DeleteAnswer, Live};
 use crate::ending::{later, name_some};
 use crate::overlay::Overlay;
-use crate::plan::{Delete, Event, EventKind, EventPlace, FinalizerChange, Next, Step, SurveyRequest, Withheld};
+use crate::plan::{Delete, Event, EventKind, EventPlace, FinalizerChange, Next, Request, Withheld};
 
 /// The longest that something that ends waits for others, whatever `spec.timeout` says: it may hold up a whole namespace.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(3600);
@@ -125,7 +126,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             continue;
         }
         match prune::verdict(&mut context, &target, "its Kustomization is deleted") {
-            Verdict::Read => reads.push(Step::Read(target)),
+            Verdict::Read => reads.push(Request::Read(target)),
             Verdict::Delete(delete) => deletes.push(delete),
             Verdict::Gone => {}
             Verdict::Released(why) => context.withhold(format!("deletion of {subject}"), why),
@@ -147,7 +148,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         Err(plan) => return *plan,
     };
     if !deletes.is_empty() {
-        return *context.again(deletes.into_iter().map(Step::Delete).collect());
+        return *context.again(deletes.into_iter().map(Request::Delete).collect());
     }
     if !failures.is_empty() {
         let mut plan = blocked(

@@ -15,7 +15,7 @@ use super::{Phase, ending, watching};
 use crate::answer::KindAnswer;
 use crate::confidential;
 use crate::object::{Object, Origin, RenderedObject};
-use crate::plan::{KindReference, Step, Watched};
+use crate::plan::{KindReference, Request, Watched};
 
 /// An object that is to be.
 #[derive(Clone, Debug)]
@@ -180,7 +180,7 @@ fn scopes(
         .map(|kind| (*kind).clone())
         .collect();
     if !missing.is_empty() {
-        return Err(context.fork().again(vec![Step::ResolveKinds(missing)]));
+        return Err(context.fork().again(vec![Request::ResolveKinds(missing)]));
     }
     let mut scopes = BTreeMap::new();
     for kind in kinds {

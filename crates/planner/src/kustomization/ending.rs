@@ -17,12 +17,13 @@ use super::context::{Context, subject};
 use super::desired::Desired;
 use super::history::{elapsed, go_duration, record};
 use super::prune::Pruned;
+use super::step::Step;
 use super::tracking::{inventory_after, inventory_so_far};
 use super::types::Snapshot;
 use super::{Plan, contest, retry, siblings};
 use crate::answer::{DeleteAnswer, WriteAnswer};
 use crate::ending::{self, Entry, later};
-use crate::plan::{Event, EventKind, EventPlace, Next, Step, Watched};
+use crate::plan::{Event, EventKind, EventPlace, Next, Watched};
 
 /// The first pause after a request without an answer; doubled up to the retry interval.
 const FIRST_TRANSIENT_PAUSE: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use super::{Phase, apply, ending};
 use crate::answer::{Live, WriteAnswer};
 use crate::digest;
 use crate::health::{self, Health};
-use crate::plan::{Next, Step, Watched};
+use crate::plan::{Next, Request, Watched};
 
 /// The object that a health check names; none when it cannot be told which (no version).
 pub(super) fn target(check: &NamespacedObjectKindReference) -> Option<Watched> {
@@ -61,11 +61,11 @@ pub(super) fn check(context: &mut Context<'_>, desired: &Desired, pruned: &Prune
         context.memory.waiting = None;
         return Ok(());
     }
-    let reads: Vec<Step> = targets
+    let reads: Vec<Request> = targets
         .iter()
         .filter(|target| context.live(&target.id).is_none())
         .cloned()
-        .map(Step::Read)
+        .map(Request::Read)
         .collect();
     if !reads.is_empty() {
         return Err(context.fork().again(reads));

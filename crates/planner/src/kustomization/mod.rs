@@ -21,6 +21,7 @@ mod prune;
 mod recreate;
 mod retry;
 mod siblings;
+mod step;
 mod takeover;
 mod tracking;
 mod types;
@@ -29,16 +30,32 @@ mod watching;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tenure_tenancy::ServiceAccount;
 
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
 pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, applied, is_idle, survey};
+pub use step::{RenderRequest, Step, SurveyRequest};
 pub use types::{
     ArtifactFacts, Asked, Attempt, BackOff, DependencyFacts, DriftedField, Endings, Memory, RenderFailure, Rendered,
     Retry, Reversal, ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, allowed_deletion,
 };
 
-/// A plan for a Kustomization.
-pub type Plan = crate::plan::Plan<Memory>;
+/// A plan for a Kustomization: carried out by a ServiceAccount,
+///
+/// ```
+/// fn act(plan: &mut tenure_planner::kustomization::Plan, account: tenure_tenancy::ServiceAccount) {
+///     plan.identity = Some(account);
+/// }
+/// ```
+///
+/// and never by the controller.
+///
+/// ```compile_fail,E0308
+/// fn act(plan: &mut tenure_planner::kustomization::Plan) {
+///     plan.identity = Some(tenure_tenancy::identity::of_bookkeeping());
+/// }
+/// ```
+pub type Plan = crate::plan::Plan<Step, ServiceAccount, Memory>;
 
 /// Ends a phase with a plan: there is something to do, or nothing more can be done.
 type Phase<T> = Result<T, Box<Plan>>;

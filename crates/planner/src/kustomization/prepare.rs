@@ -5,10 +5,11 @@ use std::time::Duration;
 use tenure_api::{condition, reason};
 
 use super::context::Context;
+use super::step::{RenderRequest, Step};
 use super::types::{ArtifactFacts, DependencyFacts, SourceFacts};
 use super::{Phase, ending};
 use crate::object::RenderedObject;
-use crate::plan::{Next, RenderRequest, Step};
+use crate::plan::Next;
 
 /// How soon a dependency is looked at again when nothing told that it changed (Flux's `--requeue-dependency`).
 const DEPENDENCY_INTERVAL: Duration = Duration::from_secs(30);

@@ -12,10 +12,11 @@ use super::apply::{annotation, version};
 use super::context::Context;
 use super::desired::Desired;
 use super::order;
+use super::step::{Step, SurveyRequest};
 use super::{Phase, ending, guard, siblings};
 use crate::answer::{DeleteAnswer, Live};
 use crate::ending::name_some;
-use crate::plan::{Delete, Step, SurveyRequest, Watched, Withheld};
+use crate::plan::{Delete, Request, Watched, Withheld};
 
 /// How often in an attempt an object is looked at again that changes before it is deleted.
 const LOOKS: u32 = 5;
@@ -114,7 +115,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         let goes = matches!(verdict, Verdict::Delete(_) | Verdict::Failed(_));
         threatened += usize::from(goes || context.snapshot.attempt.deleted.contains_key(&target.id));
         match verdict {
-            Verdict::Read => reads.push(Step::Read(target)),
+            Verdict::Read => reads.push(Request::Read(target)),
             Verdict::Delete(delete) => deletes.push(delete),
             Verdict::Gone => {}
             Verdict::Released(why) => context.withhold(format!("prune of {}", target.id.subject()), why),
@@ -137,7 +138,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
             context.memory.changes.insert(delete.target.id.clone(), line);
             context.memory.settled.remove(&delete.target.id);
         }
-        let steps = guarded.free.into_iter().map(Step::Delete).collect();
+        let steps = guarded.free.into_iter().map(Request::Delete).collect();
         return Err(context.fork().again(steps));
     }
     if !failures.is_empty() {

@@ -35,10 +35,10 @@ pub struct Snapshot {
     /// What is ending around it; looked at only when it is being deleted.
     #[serde(default)]
     pub endings: Endings,
-    /// Which kinds the cluster serves: answers to [`crate::Step::ResolveKinds`]. Those `Unknown` are to be forgotten between attempts.
+    /// Which kinds the cluster serves: answers to [`crate::plan::Request::ResolveKinds`]. Those `Unknown` are to be forgotten between attempts.
     #[serde(default, with = "kinds_as_list")]
     pub kinds: BTreeMap<KindReference, KindAnswer>,
-    /// Objects as they are, from watches with the identity and from [`crate::Step::Read`]. What is neither watched nor read in
+    /// Objects as they are, from watches with the identity and from [`crate::plan::Request::Read`]. What is neither watched nor read in
     /// this attempt must not be here.
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
@@ -51,7 +51,7 @@ pub struct Snapshot {
     /// Those Kustomizations.
     #[serde(default)]
     pub rivals: BTreeMap<String, Rival>,
-    /// The answer to [`crate::Step::Survey`], kept up to date in this attempt.
+    /// The answer to [`super::Step::Survey`], kept up to date in this attempt.
     #[serde(default)]
     pub survey: Option<Survey>,
     /// This attempt, and the answers to its steps.

@@ -17,15 +17,15 @@ use serde_json::Value;
 use tenure_api::metadata::SURFACE_LABEL;
 use tenure_api::{ObjectId, Surface, reason};
 use tenure_tenancy::surface::tier;
-use tenure_tenancy::{Identity, Placement, identity};
+use tenure_tenancy::{Controller, Placement, identity};
 
 use crate::answer::Live;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
 pub use crate::dependents::{Attempt, Memory};
-use crate::plan::{Next, Step};
+use crate::plan::{Next, Request};
 
 /// A plan for a Surface.
-pub type Plan = crate::plan::Plan<Memory>;
+pub type Plan = crate::plan::Plan<Request, Controller, Memory>;
 
 /// How soon it is asked again who may act, when nothing told that it changed.
 const IDENTITY_INTERVAL: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ pub struct Snapshot {
     /// Whose its namespace is.
     pub placement: Placement,
     /// The GitRepositories and Kustomizations of its namespace: all that bear the label `tenure.dev/surface` with its name. One that
-    /// it wants and that is not here is asked for by [`Step::Read`].
+    /// it wants and that is not here is asked for by [`Request::Read`].
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
     /// This attempt, and the answers to its steps.
@@ -76,8 +76,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             );
         }
     };
-    let identity = match identity::of_surface(&snapshot.placement, namespace, spec.service_account_name.as_deref()) {
-        Ok(identity) => identity,
+    let account = match identity::of_surface(&snapshot.placement, namespace, spec.service_account_name.as_deref()) {
+        Ok(account) => account,
         Err(denial) => {
             let again = (denial.reason == reason::IDENTITY_MISSING).then_some(IDENTITY_INTERVAL);
             return status::refused(snapshot, now, Some(tier), &denial.reason, denial.message, again);
@@ -92,21 +92,16 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         plan.next = Next::Restart;
         return plan;
     }
-    let Some(account) = identity.service_account() else {
-        // identity::of_surface gives ServiceAccounts only.
-        let message = "a surface acts as a ServiceAccount".to_owned();
-        return status::refused(snapshot, now, Some(tier), reason::IDENTITY_MISSING, message, None);
-    };
     let children = children::children(&snapshot.surface, tier, account.name());
-    plan.identity = Some(Identity::Controller);
+    plan.identity = Some(identity::of_bookkeeping());
     plan.watch = children.iter().map(|child| child.wanted.watched()).collect();
     match write(snapshot, now, &children, &mut plan) {
-        Err(problems) => status::not_written(snapshot, now, tier, &identity, &children, plan, problems),
+        Err(problems) => status::not_written(snapshot, now, tier, &account, &children, plan, problems),
         Ok(()) if !plan.steps.is_empty() => {
             plan.next = Next::Again;
             plan
         }
-        Ok(()) => status::written(snapshot, now, tier, &identity, &children, plan),
+        Ok(()) => status::written(snapshot, now, tier, &account, &children, plan),
     }
 }
 
@@ -153,7 +148,7 @@ fn write(
     // Kustomizations before the repositories that they use.
     stale.sort_by_key(|delete| delete.target.id.kind != "Kustomization");
     plan.steps = applies;
-    plan.steps.extend(stale.into_iter().map(Step::Delete));
+    plan.steps.extend(stale.into_iter().map(Request::Delete));
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 

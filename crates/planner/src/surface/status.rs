@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::reason;
 use tenure_api::surface::{SurfaceSourceStatus, SurfaceStatus};
-use tenure_tenancy::Identity;
+use tenure_tenancy::ServiceAccount;
 use tenure_tenancy::surface::Tier;
 
 use super::children::Child;
@@ -25,13 +25,13 @@ fn changed(snapshot: &Snapshot, status: &SurfaceStatus) -> Option<Value> {
     ending::changed(snapshot.surface.status.as_ref(), status)
 }
 
-fn place(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, identity: Option<&Identity>) {
+fn place(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, account: Option<&ServiceAccount>) {
     status.tier = tier.map(|tier| tier.as_str().to_owned());
     status.tenant = match tier {
         Some(Tier::Tenant(tenant)) => Some(tenant.tenant.to_string()),
         Some(Tier::Platform) | None => None,
     };
-    status.identity = identity.map(ToString::to_string);
+    status.identity = account.map(ToString::to_string);
 }
 
 fn handled(status: &mut SurfaceStatus, snapshot: &Snapshot) {
@@ -89,14 +89,14 @@ pub(super) fn not_written(
     snapshot: &Snapshot,
     now: Timestamp,
     tier: Tier<'_>,
-    identity: &Identity,
+    account: &ServiceAccount,
     children: &[Child],
     mut plan: Plan,
     problems: Vec<String>,
 ) -> Plan {
     let message = problems.join("\n");
     let mut status = snapshot.surface.status.clone().unwrap_or_default();
-    place(&mut status, Some(tier), Some(identity));
+    place(&mut status, Some(tier), Some(account));
     status.sources = sources(snapshot, children)
         .into_iter()
         .map(|source| source.status)
@@ -146,13 +146,13 @@ pub(super) fn written(
     snapshot: &Snapshot,
     now: Timestamp,
     tier: Tier<'_>,
-    identity: &Identity,
+    account: &ServiceAccount,
     children: &[Child],
     mut plan: Plan,
 ) -> Plan {
     let sources = sources(snapshot, children);
     let mut status = snapshot.surface.status.clone().unwrap_or_default();
-    place(&mut status, Some(tier), Some(identity));
+    place(&mut status, Some(tier), Some(account));
     condition::remove(&mut status.conditions, condition::STALLED);
     let total = sources.len();
     let ready = sources.iter().filter(|source| source.status.ready).count();

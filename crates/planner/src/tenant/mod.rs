@@ -18,15 +18,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 use tenure_api::{ObjectId, Tenant};
-use tenure_tenancy::{Identity, Realm, TenantFacts};
+use tenure_tenancy::{Controller, Realm, TenantFacts, identity};
 
 use crate::answer::Live;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
 pub use crate::dependents::{Attempt, Memory};
-use crate::plan::{Next, Step};
+use crate::plan::{Next, Request};
 
 /// A plan for a Tenant.
-pub type Plan = crate::plan::Plan<Memory>;
+pub type Plan = crate::plan::Plan<Request, Controller, Memory>;
 
 /// The kind that wants them.
 const OWNER: &str = "Tenant";
@@ -42,7 +42,7 @@ pub struct Snapshot {
     /// All Tenants and namespaces.
     pub realm: Realm,
     /// RoleBindings and ServiceAccounts that bear the label `capsule.clastix.io/tenant` with its name, in any namespace. One that it
-    /// wants and that is not here is asked for by [`Step::Read`].
+    /// wants and that is not here is asked for by [`Request::Read`].
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
     /// This attempt, and the answers to its steps.
@@ -67,13 +67,13 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         plan.next = Next::Restart;
         return plan;
     }
-    plan.identity = Some(Identity::Controller);
+    plan.identity = Some(identity::of_bookkeeping());
     let mut problems = Vec::new();
 
     // Namespaces first: what is in them needs them.
     let taken = namespaces::take(snapshot, &facts, &mut plan, &mut problems);
     let mut dependents = dependents(snapshot, now, &mut plan.memory);
-    let steps: Vec<Step> = taken
+    let steps: Vec<Request> = taken
         .wanted
         .iter()
         .filter_map(|wanted| dependents.write(wanted, &mut problems))
@@ -102,7 +102,7 @@ fn write(
     wanted: &[Wanted],
     plan: &mut Plan,
     problems: &mut Vec<String>,
-) -> Vec<Step> {
+) -> Vec<Request> {
     let mut dependents = dependents(snapshot, now, &mut plan.memory);
     let judge = |live: &Value, wanted: &Wanted| {
         let role_is_another =
@@ -125,7 +125,7 @@ fn write(
         "the tenant no longer has this owner, role or namespace",
         problems,
     );
-    steps.extend(stale.into_iter().map(Step::Delete));
+    steps.extend(stale.into_iter().map(Request::Delete));
     steps
 }
 

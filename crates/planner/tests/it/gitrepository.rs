@@ -3,10 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::GitRepositoryStatus;
+use tenure_planner::gitrepository::Step;
 use tenure_planner::gitrepository::{
     Attempt, FetchFailure, FetchOutcome, Memory, Plan, Snapshot, StoredArtifact, plan,
 };
-use tenure_planner::{Next, Step, invariants};
+use tenure_planner::{Next, invariants};
 use tenure_tenancy::{NamespaceFacts, Realm};
 
 fn start() -> Timestamp {
@@ -182,6 +183,14 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
             "spec.include is set",
         ),
         (json!({ "provider": "aws" }), "spec.provider is set"),
+        (
+            json!({ "proxySecretRef": { "name": "x" } }),
+            "spec.proxySecretRef is set",
+        ),
+        (json!({ "serviceAccountName": "x" }), "spec.serviceAccountName is set"),
+        (json!({ "sparseCheckout": ["a"] }), "spec.sparseCheckout is set"),
+        (json!({ "timeout": "1d" }), "spec.timeout"),
+        (json!({ "timeout": "1h1s" }), "spec.timeout: it is longer than an hour"),
         (json!({ "interval": "-1s" }), "spec.interval"),
         (json!({ "url": "file:///etc" }), "must begin with http://"),
         (json!({ "secretRef": { "name": "../x" } }), "spec.secretRef.name"),

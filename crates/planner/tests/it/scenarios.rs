@@ -13,9 +13,9 @@ use tenure_api::{Kustomization, KustomizationStatus, ObjectId};
 use tenure_planner::answer::DeleteAnswer;
 use tenure_planner::kustomization::{
     ArtifactFacts, Attempt, DependencyFacts, Endings, Guards, Memory, RenderFailure, Rendered, Rival,
-    ServiceAccountFacts, Snapshot, SourceFacts, Survey, plan,
+    ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, plan,
 };
-use tenure_planner::{FinalizerChange, Live, Next, Step, invariants};
+use tenure_planner::{FinalizerChange, Live, Next, Request, invariants};
 use tenure_tenancy::{Placement, Realm};
 
 use crate::world::{Refusal, World, rendered};
@@ -425,7 +425,7 @@ impl Player {
             self.events += u64::try_from(plan.events.len()).unwrap();
             self.watched = plan.watch.iter().map(|watched| watched.id.clone()).collect();
             for step in &plan.steps {
-                if !matches!(step, Step::Render(_) | Step::ResolveKinds(_)) {
+                if !matches!(step, Step::Render(_) | Step::Ask(Request::ResolveKinds(_))) {
                     // What is not begun in time has no answer.
                     if plan.deadline.is_some_and(|deadline| self.now >= deadline) {
                         break;
@@ -519,7 +519,7 @@ impl Player {
 
     fn execute(&mut self, step: &Step) {
         match step {
-            Step::ResolveKinds(kinds) => {
+            Step::Ask(Request::ResolveKinds(kinds)) => {
                 for kind in kinds {
                     let answer = self.world.kind(kind);
                     self.snapshot.kinds.insert(kind.clone(), answer);
@@ -545,25 +545,25 @@ impl Player {
                     outcome,
                 });
             }
-            Step::Read(target) => {
+            Step::Ask(Request::Read(target)) => {
                 let live = self.world.read(&target.id);
                 self.snapshot.live.insert(target.id.clone(), live);
                 DeleteAnswer::look_again(&mut self.snapshot.attempt.deleted, &target.id);
             }
-            Step::DryRun(apply) => {
+            Step::Ask(Request::DryRun(apply)) => {
                 let answer = self.world.dry_run(apply);
                 self.snapshot.attempt.dry_runs.insert(apply.id.clone(), answer);
             }
-            Step::Try(apply) => {
+            Step::Ask(Request::Try(apply)) => {
                 let answer = self.world.try_creation(apply);
                 self.snapshot.attempt.tried.insert(apply.id.clone(), answer);
             }
-            Step::Apply(apply) => {
+            Step::Ask(Request::Apply(apply)) => {
                 let answer = self.world.apply(apply, self.now);
                 self.snapshot.attempt.applied.insert(apply.id.clone(), answer);
                 self.watch();
             }
-            Step::TakeOver(take_over) => {
+            Step::Ask(Request::TakeOver(take_over)) => {
                 let answer = self
                     .world
                     .take_over(&take_over.target.id, &take_over.from, &take_over.patch, self.now);
@@ -573,7 +573,7 @@ impl Player {
                     .insert(take_over.target.id.clone(), answer);
                 self.watch();
             }
-            Step::Delete(delete) => {
+            Step::Ask(Request::Delete(delete)) => {
                 let answer = self.world.delete(delete);
                 DeleteAnswer::put(&mut self.snapshot.attempt.deleted, delete.target.id.clone(), answer);
                 self.watch();
@@ -584,7 +584,6 @@ impl Player {
                     ..self.siblings.clone()
                 });
             }
-            Step::Fetch(_) => panic!("a Kustomization fetches nothing"),
         }
     }
 }

@@ -11,11 +11,10 @@ use tenure_api::{Kustomization, KustomizationStatus, ObjectId, condition};
 use tenure_planner::answer::DeleteAnswer;
 use tenure_planner::kustomization::{
     ArtifactFacts, Attempt, DependencyFacts, Endings, Guards, Memory, Rendered, Rival, ServiceAccountFacts, Sibling,
-    Snapshot, SourceFacts, Turnover, applied, is_idle, plan, survey,
+    Snapshot, SourceFacts, Step, SurveyRequest, Turnover, applied, is_idle, plan, survey,
 };
 use tenure_planner::object::RenderedObject;
-use tenure_planner::plan::SurveyRequest;
-use tenure_planner::{FinalizerChange, Next, Origin, Step, invariants};
+use tenure_planner::{FinalizerChange, Next, Origin, Request, invariants};
 use tenure_tenancy::{NamespaceFacts, Placement, Realm, owner};
 
 use crate::world::World;
@@ -256,7 +255,7 @@ impl Play {
         let party = self.parties.get_mut(name).unwrap();
         let snapshot = &mut party.snapshot;
         match step {
-            Step::ResolveKinds(kinds) => {
+            Step::Ask(Request::ResolveKinds(kinds)) => {
                 for kind in kinds {
                     snapshot.kinds.insert(kind.clone(), self.world.kind(kind));
                 }
@@ -277,24 +276,24 @@ impl Play {
                     outcome: Ok(objects.iter().map(object).collect()),
                 });
             }
-            Step::Read(target) => {
+            Step::Ask(Request::Read(target)) => {
                 snapshot.live.insert(target.id.clone(), self.world.read(&target.id));
                 DeleteAnswer::look_again(&mut snapshot.attempt.deleted, &target.id);
             }
-            Step::DryRun(apply) => {
+            Step::Ask(Request::DryRun(apply)) => {
                 let answer = self.world.dry_run(apply);
                 snapshot.attempt.dry_runs.insert(apply.id.clone(), answer);
             }
-            Step::Apply(apply) => {
+            Step::Ask(Request::Apply(apply)) => {
                 let answer = self.world.apply(apply, self.now);
                 snapshot.attempt.applied.insert(apply.id.clone(), answer);
             }
-            Step::Delete(delete) => {
+            Step::Ask(Request::Delete(delete)) => {
                 let answer = self.world.delete(delete);
                 DeleteAnswer::put(&mut snapshot.attempt.deleted, delete.target.id.clone(), answer);
             }
             Step::Survey(request) => party.survey = Some(request.clone()),
-            Step::Try(_) | Step::TakeOver(_) | Step::Fetch(_) => panic!("{step}"),
+            Step::Ask(Request::Try(_) | Request::TakeOver(_)) => panic!("{step}"),
         }
     }
 

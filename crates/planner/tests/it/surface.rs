@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_planner::answer::{Failure, Reason};
 use tenure_planner::surface::{Attempt, Memory, Plan, Snapshot, plan};
-use tenure_planner::{Live, Next, Object, Step, WriteAnswer, invariants};
+use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 use tenure_tenancy::Realm;
 
 fn now() -> Timestamp {
@@ -52,10 +52,10 @@ fn settle(snapshot: &mut Snapshot) -> Plan {
         }
         for step in &plan.steps {
             match step {
-                Step::Read(target) => {
+                Request::Read(target) => {
                     snapshot.live.entry(target.id.clone()).or_insert(Live::Absent);
                 }
-                Step::Apply(apply) => {
+                Request::Apply(apply) => {
                     let mut object = apply.object.0.clone();
                     object["metadata"]["generation"] = json!(1);
                     object["metadata"]["uid"] = json!("child");
@@ -67,7 +67,7 @@ fn settle(snapshot: &mut Snapshot) -> Plan {
                         .insert(apply.id.clone(), WriteAnswer::Done(Object(object.clone())));
                     snapshot.live.insert(apply.id.clone(), Live::Present(Object(object)));
                 }
-                Step::Delete(delete) => {
+                Request::Delete(delete) => {
                     snapshot
                         .attempt
                         .deleted
@@ -286,8 +286,8 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_surface() {
             }
             for step in &plan.steps {
                 match step {
-                    Step::Read(target) => drop(snapshot.live.insert(target.id.clone(), Live::Absent)),
-                    Step::Apply(apply) => {
+                    Request::Read(target) => drop(snapshot.live.insert(target.id.clone(), Live::Absent)),
+                    Request::Apply(apply) => {
                         writes += 1;
                         let failure = Failure {
                             code: 403,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_planner::answer::{DeleteAnswer, Failure, Reason};
 use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
-use tenure_planner::{Live, Next, Object, Step, WriteAnswer, invariants};
+use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
@@ -36,14 +36,14 @@ fn settle(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
             return (steps, plan);
         }
         for step in &plan.steps {
-            if !matches!(step, Step::Read(_)) {
+            if !matches!(step, Request::Read(_)) {
                 steps.push(step.to_string());
             }
             match step {
-                Step::Read(target) => {
+                Request::Read(target) => {
                     snapshot.live.entry(target.id.clone()).or_insert(Live::Absent);
                 }
-                Step::Apply(apply) => {
+                Request::Apply(apply) => {
                     let mut object = apply.object.0.clone();
                     object["metadata"]["uid"] = json!(format!("uid-{}", apply.id.name));
                     snapshot
@@ -54,7 +54,7 @@ fn settle(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
                         snapshot.live.insert(apply.id.clone(), Live::Present(Object(object)));
                     }
                 }
-                Step::Delete(delete) => {
+                Request::Delete(delete) => {
                     snapshot
                         .attempt
                         .deleted
@@ -196,7 +196,7 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_tenant() {
                 break;
             }
             for step in &plan.steps {
-                let Step::Apply(apply) = step else { panic!("{step}") };
+                let Request::Apply(apply) = step else { panic!("{step}") };
                 writes += 1;
                 let failure = Failure {
                     code: 403,

@@ -3,9 +3,9 @@
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use serde_json::json;
 use tenure_git_server::{HttpAuthentication, Options, Tls};
-use tenure_sources::{FetchError, GitRequest};
+use tenure_sources::FetchError;
 
-use crate::bed::{Bed, secret, source};
+use crate::bed::{Bed, read_spec, secret};
 
 fn basic() -> Options {
     let authentication = HttpAuthentication::Basic {
@@ -101,16 +101,12 @@ fn secrets_that_are_half_are_refused() {
         ),
     ];
     for (url, pairs, words) in cases {
-        let spec = json!({"url": url, "secretRef": {"name": "s"}});
-        let error = GitRequest::from_spec(source(), &spec, secret(pairs).as_ref()).unwrap_err();
+        let error = read_spec(json!({"url": url}), secret(pairs).as_ref()).unwrap_err();
         assert!(matches!(error, FetchError::InvalidSecret { .. }), "{error}");
         assert!(error.to_string().contains(words), "{url} {pairs:?}: {error}");
         assert_eq!(error.reason(), "AuthenticationFailed");
     }
-    let spec = json!({"url": "https://h/r", "secretRef": {"name": "s"}});
-    let error = GitRequest::from_spec(source(), &spec, None).unwrap_err();
-    assert!(error.to_string().contains("was not found"), "{error}");
-    GitRequest::from_spec(source(), &spec, secret(&[("ca.crt", "x")]).as_ref()).unwrap();
+    read_spec(json!({"url": "https://h/r"}), secret(&[("ca.crt", "x")]).as_ref()).unwrap();
 }
 
 struct Authority {

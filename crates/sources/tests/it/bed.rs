@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tenure_api::GitRepositorySpec;
 use tenure_git_server::{GitServer, Options, Repository};
 use tenure_sources::{
     Account, Artifact, ArtifactStore, ByteBudget, Commit, FetchError, Fetched, GitRequest, Limits, Policy, Room,
@@ -57,11 +58,7 @@ impl Bed {
     }
 
     pub(crate) fn request_spec(&self, spec: Value) -> GitRequest {
-        let mut spec = spec;
-        if self.secret.is_some() {
-            spec["secretRef"] = json!({"name": "git"});
-        }
-        GitRequest::from_spec(source(), &spec, self.secret.as_ref()).unwrap()
+        read_spec(spec, self.secret.as_ref()).unwrap()
     }
 
     pub(crate) async fn fetch(&self, request: &GitRequest, previous: Option<&Artifact>) -> Result<Fetched, FetchError> {
@@ -153,4 +150,15 @@ pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
         state.to_le_bytes()
     };
     (0..length / 8).flat_map(|_| next()).collect()
+}
+
+/// The request for a GitRepository with this spec.
+pub(crate) fn read_spec(mut spec: Value, secret: Option<&SecretData>) -> Result<GitRequest, FetchError> {
+    spec["interval"] = json!("1m");
+    let spec: GitRepositorySpec = serde_json::from_value(spec).unwrap();
+    let request = GitRequest::new(source(), &spec.url, &spec.reference.unwrap_or_default(), secret)?;
+    Ok(GitRequest {
+        ignore: spec.ignore,
+        ..request
+    })
 }

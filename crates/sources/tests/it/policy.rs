@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use serde_json::json;
-use tenure_sources::{Cidr, Endpoint, FetchError, GitRequest, Limits, Policy, fetch};
+use tenure_sources::{Cidr, Endpoint, FetchError, Limits, Policy, fetch};
 
-use crate::bed::{Bed, endpoint, source};
+use crate::bed::{Bed, endpoint, read_spec};
 
 fn class(policy: &Policy, address: &str) -> Option<&'static str> {
     let endpoint: Endpoint = "https://git.example.com".parse().unwrap();
@@ -196,7 +196,7 @@ async fn nothing_is_connected_to_that_is_denied() {
     ] {
         for scheme in ["http", "https"] {
             let url = format!("{scheme}://{host}:{port}/app.git");
-            let request = GitRequest::from_spec(source(), &json!({"url": url}), None).unwrap();
+            let request = read_spec(json!({"url": url}), None).unwrap();
             let error = fetch(
                 &request,
                 &Policy::default(),

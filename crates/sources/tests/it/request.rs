@@ -1,20 +1,14 @@
 //! What a specification may say.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tenure_sources::{FetchError, GitRequest, Reference, RemoteUrl, SourceKey};
 
-use crate::bed::source;
-
-fn read(spec: Value) -> Result<GitRequest, FetchError> {
-    GitRequest::from_spec(source(), &spec, None)
-}
+use crate::bed::read_spec;
 
 fn with(key: &str, value: Value) -> Result<GitRequest, FetchError> {
-    let mut spec = json!({"url": "https://git.example.com/team/app", "interval": "1m"});
+    let mut spec = json!({"url": "https://git.example.com/team/app"});
     spec[key] = value;
-    read(spec)
+    read_spec(spec, None)
 }
 
 #[test]
@@ -156,77 +150,6 @@ fn names_that_could_be_read_as_something_else_are_refused() {
     }
     for bad in ["abc", "HEAD", &"g".repeat(40), &"a".repeat(41), "--all"] {
         assert!(with("ref", json!({"commit": bad})).is_err(), "{bad}");
-    }
-}
-
-#[test]
-fn what_is_not_supported_is_refused_by_name() {
-    for (key, value) in [
-        ("verify", json!({"mode": "HEAD"})),
-        ("proxySecretRef", json!({"name": "x"})),
-        ("serviceAccountName", json!("x")),
-        ("recurseSubmodules", json!(true)),
-        ("include", json!([{"repository": {"name": "x"}}])),
-        ("sparseCheckout", json!(["a"])),
-        ("provider", json!("azure")),
-    ] {
-        let error = with(key, value).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("spec.{key} is set, which is not supported yet; remove the field")
-        );
-        assert!(error.stalled());
-    }
-    for (key, value) in [
-        ("recurseSubmodules", json!(false)),
-        ("include", json!([])),
-        ("sparseCheckout", json!([])),
-        ("provider", json!("generic")),
-        ("suspend", json!(true)),
-    ] {
-        with(key, value).unwrap();
-    }
-    assert!(matches!(
-        read(json!({})).unwrap_err(),
-        FetchError::InvalidField { field: "spec", .. }
-    ));
-}
-
-#[test]
-fn timeouts_are_bounded() {
-    assert_eq!(
-        read(json!({"url": "https://a/b"})).unwrap().timeout,
-        Duration::from_secs(60)
-    );
-    for (text, seconds) in [
-        ("20s", 20.0),
-        ("1m30s", 90.0),
-        ("500ms", 0.5),
-        ("1.5m", 90.0),
-        ("1h", 3600.0),
-    ] {
-        assert_eq!(
-            with("timeout", json!(text)).unwrap().timeout,
-            Duration::from_secs_f64(seconds),
-            "{text}"
-        );
-    }
-    for bad in [
-        "",
-        "0s",
-        "-1s",
-        "1",
-        "s",
-        "1d",
-        "2h",
-        "1e9s",
-        "1m-2s",
-        "99999999999999999999s",
-        "NaNs",
-        "1..5s",
-    ] {
-        let error = with("timeout", json!(bad)).unwrap_err();
-        assert!(error.to_string().contains("spec.timeout"), "{bad}: {error}");
     }
 }
 

@@ -1,0 +1,74 @@
+//! What a plan for a Kustomization consists of. It refuses to fetch: that is a source's.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::Serialize;
+use tenure_api::ObjectId;
+
+use crate::overlay::Overlay;
+use crate::plan::{self, Request};
+
+/// Something to do for a Kustomization.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Step {
+    /// Render the artifact. Answer: the attempt's `rendered`.
+    Render(RenderRequest),
+    /// Look at the other Kustomizations of the same source, from caches, now and whenever the plan is made again in this attempt.
+    /// Answer: `survey`.
+    Survey(SurveyRequest),
+    /// Ask the cluster, as the ServiceAccount.
+    #[serde(untagged)]
+    Ask(Request),
+}
+
+/// What to render.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RenderRequest {
+    /// Digest of the artifact.
+    pub artifact_digest: String,
+    /// Its revision.
+    pub revision: String,
+    /// Folder within it, checked to stay within it.
+    pub path: String,
+    /// What is laid over it.
+    #[serde(flatten)]
+    pub overlay: Overlay,
+}
+
+/// Who else of the same source wants these objects, and has everybody reached this revision?
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SurveyRequest {
+    /// Revision.
+    pub revision: String,
+    /// Objects that are to be pruned.
+    pub ids: BTreeSet<ObjectId>,
+}
+
+impl plan::Step for Step {
+    fn is_public(&self) -> bool {
+        match self {
+            Self::Render(_) | Self::Survey(_) => true,
+            Self::Ask(request) => request.is_public(),
+        }
+    }
+}
+
+impl From<Request> for Step {
+    fn from(request: Request) -> Self {
+        Self::Ask(request)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Render(request) => write!(formatter, "render {} of {}", request.path, request.revision),
+            Self::Survey(_) => formatter.write_str("look at the other Kustomizations of its source"),
+            Self::Ask(request) => request.fmt(formatter),
+        }
+    }
+}
