@@ -10,7 +10,6 @@ mod generate;
 mod kustomize;
 mod record_kubernetes;
 mod scenarios;
-mod start_order;
 mod tidy;
 
 /// Automation of the project.
@@ -38,8 +37,6 @@ enum Task {
     CompareKustomize(kustomize::Compare),
     /// Build trees that are made up by chance with the real kustomize (on PATH) and with ours, and compare byte for byte.
     FuzzKustomize(kustomize::Fuzz),
-    /// Find out which functions small builds run, and write the script by which the linker puts them together.
-    StartOrder(start_order::StartOrder),
     /// Check what no compiler checks: layers, module docs, the map, sizes, forbidden words.
     Tidy,
     /// Measure the program from outside; `cargo xtask bench --help` says what.
@@ -82,7 +79,6 @@ fn main() -> anyhow::Result<()> {
         Task::Baseline { only } => baseline::run(only.as_deref()),
         Task::CompareKustomize(compare) => compare.run(),
         Task::FuzzKustomize(fuzz) => fuzz.run(),
-        Task::StartOrder(order) => order.run(),
         Task::Tidy => tidy::run(),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Differential { arguments } => cargo::run(&["run", "--package", "tenure-differential", "--"], &arguments),
