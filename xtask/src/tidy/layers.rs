@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         &["tenure-api", "tenure-tenancy", "kustomize", "structured-merge"],
     ),
     ("tenure-checkpoint", "crates/checkpoint", &[]),
+    ("tenure-trials", "crates/trials", &[]),
     ("tenure-access", "crates/access", &["tenure-checkpoint"]),
     (
         "tenure-kinds",

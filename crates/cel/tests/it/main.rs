@@ -8,5 +8,4 @@
     reason = "tests may panic, and the corpus is in files"
 )]
 
-mod corpus;
 mod properties;

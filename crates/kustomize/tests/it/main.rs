@@ -10,9 +10,7 @@
     reason = "tests may panic"
 )]
 
-mod corpus;
 mod damaged;
-mod disk;
 mod library;
 mod properties;
 mod secrets;

@@ -12,8 +12,8 @@
 mod gitrepository;
 mod health;
 mod maxima;
-mod scenarios;
 mod siblings;
 mod surface;
 mod tenant;
+#[allow(dead_code, reason = "the scenarios use the rest")]
 mod world;

@@ -1,4 +1,5 @@
-//! Ranges of versions. The answers are those of Masterminds/semver v3, which its own documentation and tests give.
+//! Ranges of versions. The answers are those of Masterminds/semver v3, which its own documentation and tests give; those that it was
+//! asked for are in `tests/trials`.
 
 use tenure_sources::{Range, tag_version};
 
@@ -56,36 +57,6 @@ fn ranges_mean_what_they_mean_in_flux() {
             );
         }
     }
-}
-
-/// Every range × version that the real implementation was asked.
-#[test]
-fn answers_are_those_of_the_real_one() {
-    let recorded: serde_json::Value = serde_json::from_str(include_str!("../data/semver.json")).unwrap();
-    let mut wrong = Vec::new();
-    for case in recorded["cases"].as_array().unwrap() {
-        let range = case["range"].as_str().unwrap();
-        let expected = if case["error"] == true {
-            None
-        } else {
-            Some(case["matches"].as_str().unwrap_or("").to_owned())
-        };
-        let actual = range.parse::<Range>().ok().map(|range| {
-            let versions = recorded["versions"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|version| version.as_str().unwrap());
-            versions
-                .filter(|version| range.matches(&tag_version(version).unwrap()))
-                .collect::<Vec<_>>()
-                .join(" ")
-        });
-        if actual != expected {
-            wrong.push(format!("{range:?}\n  real: {expected:?}\n  ours: {actual:?}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]

@@ -12,11 +12,11 @@
 
 mod corpus;
 mod created;
+#[allow(dead_code, reason = "the replay uses the rest")]
 mod managers;
 mod many;
 mod properties;
 mod queries;
 mod record;
-mod replay;
 mod speed;
 mod versions;

@@ -1,4 +1,4 @@
-//! Every allow and every deny, as a table: `tests/matrix.yaml`.
+//! What holds for ownership and precedence in the realm of `tests/matrix.yaml`; its cases are trials (`tests/trials`).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,91 +9,13 @@
     reason = "tests may panic"
 )]
 
-use std::sync::Arc;
-
 use serde::Deserialize;
-use tenure_api::ObjectId;
-use tenure_tenancy::{Atlas, Denial, Realm, identity, inventory, owner, reach, reference, takeable};
+use tenure_tenancy::{Realm, inventory, owner, reference};
 
+/// The part of the table that is read here.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Matrix {
     realm: Realm,
-    cases: Vec<Case>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Case {
-    ask: String,
-    #[serde(rename = "in")]
-    namespace: String,
-    #[serde(rename = "as", default)]
-    name: Option<String>,
-    #[serde(default)]
-    object: Option<ObjectId>,
-    #[serde(default)]
-    other: Option<String>,
-    #[serde(default)]
-    allow: Option<String>,
-    #[serde(default)]
-    deny: Option<String>,
-}
-
-fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
-    let placement = realm.place(&case.namespace);
-    let namespace = case.namespace.as_str();
-    let other = case.other.as_deref();
-    let yes = |result: Result<(), Denial>| result.map(|()| "yes".to_owned());
-    match case.ask.as_str() {
-        "surface" => {
-            identity::of_surface(&placement, namespace, case.name.as_deref()).map(|identity| identity.to_string())
-        }
-        "kustomization" => {
-            identity::of_kustomization(&placement, namespace, case.name.as_deref()).map(|identity| identity.to_string())
-        }
-        "gitSource" => identity::of_source(&placement, namespace).map(|identity| identity.to_string()),
-        "object" => yes(inventory::entry(&placement, case.object.as_ref().unwrap())),
-        "targetNamespace" => yes(reach::target_namespace(&placement, other.unwrap())),
-        "sourceReference" => yes(reference::source(namespace, "GitRepository", other, "x")),
-        "dependency" => yes(reference::dependency(namespace, other, "x")),
-        "healthCheck" => yes(reference::health_check(&placement, "Deployment", other, "x")),
-        "ending" => Ok(format!("{:?}", realm.ending(namespace))),
-        "take" => {
-            let tenant = realm
-                .tenants
-                .iter()
-                .find(|tenant| Some(&tenant.name) == case.name.as_ref())
-                .unwrap();
-            yes(takeable(realm, tenant, namespace))
-        }
-        other => panic!("unknown question {other}"),
-    }
-}
-
-#[test]
-fn the_matrix_holds() {
-    let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
-    let mut wrong = Vec::new();
-    let atlas = Atlas::new(Arc::new(matrix.realm.clone()));
-    for case in &matrix.cases {
-        assert_eq!(
-            atlas.place(&case.namespace),
-            matrix.realm.place(&case.namespace),
-            "{case:?}"
-        );
-        let answer = answer(&matrix.realm, case);
-        let right = match (&answer, &case.allow, &case.deny) {
-            (Ok(text), Some(allow), None) => text == allow,
-            (Err(denial), None, Some(part)) => denial.message.contains(part.as_str()),
-            _ => false,
-        };
-        if !right {
-            wrong.push(format!("{case:?}\n    gives {answer:?}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(matrix.cases.len() > 80, "the matrix only grows");
 }
 
 #[test]

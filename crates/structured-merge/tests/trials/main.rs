@@ -1,10 +1,29 @@
-//! Replays the recorded cases: ownership, merges, conflicts and errors must be the real server's.
+//! Replays the recorded cases, a trial for each: ownership, merges, conflicts and errors must be the real server's.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::allow_attributes,
+    clippy::disallowed_methods,
+    reason = "tests may panic, and the cases are in files"
+)]
+
+use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use structured_merge::{Applied, FieldPath, Managed, keep_times_if_otherwise_equal, scale};
+use tenure_trials::Suite;
 
-use crate::corpus::{Answer, Step, load};
-use crate::managers::{api_version, field_manager, is_custom, scale_manager, time_of_step};
+#[allow(dead_code, reason = "the recorder uses the rest")]
+#[path = "../it/corpus.rs"]
+mod corpus;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../it/managers.rs"]
+mod managers;
+
+use corpus::{Answer, Case, Step, load};
+use managers::{api_version, field_manager, is_custom, scale_manager, time_of_step};
 
 /// Where we differ on purpose: case, step, and why.
 const ON_PURPOSE: &[(&str, usize, &str)] = &[(
@@ -13,43 +32,57 @@ const ON_PURPOSE: &[(&str, usize, &str)] = &[(
     "a Scale of a custom resource can't be applied there: 500, invalid group/version: autoscaling/v1",
 )];
 
-#[test]
-fn answers_as_the_real_server_did() {
+fn main() -> ExitCode {
+    let cases = load().into_iter().map(|(name, case)| {
+        let check = {
+            let name = name.clone();
+            move || check_case(&name, &case)
+        };
+        (name, check)
+    });
+    let mut suite = Suite::default();
+    suite.add("cases", 114, cases);
+    suite.run()
+}
+
+/// Replays all steps of a case, and tells which differ.
+fn check_case(name: &str, case: &Case) -> Result<(), String> {
     let mut failures = Vec::new();
-    let mut steps = 0;
-    for (name, case) in load() {
-        let mut live: Option<Value> = None;
-        for (index, step) in case.steps.iter().enumerate() {
-            let answer = step
-                .answer
-                .as_ref()
-                .unwrap_or_else(|| panic!("{name} step {index} isn't recorded"));
-            steps += 1;
-            let replayed = replay(&case.kind, step, index, live.as_ref(), answer);
-            if ON_PURPOSE.iter().any(|(case, step, _)| *case == name && *step == index) {
-                assert!(replayed.is_err(), "{name} step {index} differs no more");
-            } else if let Err(problem) = replayed {
-                failures.push(format!(
-                    "{name} ({}), step {index}: {} {} by {}{}: {problem}",
-                    case.title,
-                    step.verb,
-                    step.body,
-                    step.manager,
-                    if step.force { " by force" } else { "" }
-                ));
+    let mut live: Option<Value> = None;
+    for (index, step) in case.steps.iter().enumerate() {
+        let answer = step
+            .answer
+            .as_ref()
+            .ok_or_else(|| format!("{name} step {index} isn't recorded"))?;
+        let replayed = replay(&case.kind, step, index, live.as_ref(), answer);
+        if ON_PURPOSE.iter().any(|(case, step, _)| *case == name && *step == index) {
+            if replayed.is_ok() {
+                failures.push(format!("{name} step {index} differs no more"));
             }
-            if let Some(object) = &answer.object {
-                live = Some(object.clone());
-            }
+        } else if let Err(problem) = replayed {
+            failures.push(format!(
+                "{name} ({}), step {index}: {} {} by {}{}: {problem}",
+                case.title,
+                step.verb,
+                step.body,
+                step.manager,
+                if step.force { " by force" } else { "" }
+            ));
+        }
+        if let Some(object) = &answer.object {
+            live = Some(object.clone());
         }
     }
-    println!("{steps} steps replayed");
-    assert!(
-        failures.is_empty(),
-        "{} of {steps} steps differ:\n{}",
-        failures.len(),
-        failures.join("\n\n")
-    );
+    if failures.is_empty() {
+        Ok(())
+    } else {
+        let steps = case.steps.len();
+        Err(format!(
+            "{} of {steps} steps differ:\n{}",
+            failures.len(),
+            failures.join("\n\n")
+        ))
+    }
 }
 
 fn replay(kind: &str, step: &Step, index: usize, live: Option<&Value>, answer: &Answer) -> Result<(), String> {

@@ -1,9 +1,19 @@
-//! Replays what Kubernetes' own environment says to expressions: errors, types, estimates, values, failures and costs.
+//! Replays what Kubernetes' own environment says to expressions, a trial for each: errors, types, estimates, values, failures and costs.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::allow_attributes,
+    reason = "tests may panic, and the cases are in files"
+)]
 
 use std::collections::BTreeMap;
+use std::process::ExitCode;
 
 use kubernetes_cel::{EXPRESSION_BUDGET, Environment, Extension, Shape, Type, Value};
 use serde_json::Value as Json;
+use tenure_trials::{Suite, name_of_line};
 
 fn show(value: &Value<'_>) -> String {
     match value {
@@ -151,42 +161,44 @@ fn differences(case: &Json) -> Vec<String> {
     found
 }
 
-fn replay(name: &str, text: &str) {
-    let mut wrong = Vec::new();
-    let mut count = 0;
+/// The cases of a file, with what they have in common in each.
+fn read_cases(text: &str) -> Vec<(String, Json)> {
+    let mut cases = Vec::new();
     let mut common = serde_json::json!({});
-    for line in text.lines().filter(|line| !line.is_empty()) {
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
         let mut case: Json = serde_json::from_str(line).unwrap();
         // A line without expression holds what the ones after it have in common.
-        if case.get("expression").is_none() {
+        let Some(expression) = case["expression"].as_str() else {
             common = case;
             continue;
-        }
+        };
+        let name = name_of_line(index + 1, expression);
         for (name, value) in common.as_object().unwrap() {
             case[name] = value.clone();
         }
-        let found = differences(&case);
-        count += 1;
-        if !found.is_empty() {
-            wrong.push(format!("{}\n{}", case["expression"], found.join("\n")));
-        }
+        cases.push((name, case));
     }
-    assert!(count > 0, "{name} is empty");
-    assert!(
-        wrong.is_empty(),
-        "{name}: {} of {count} differ\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    cases
 }
 
-macro_rules! corpora {
-    ($($name:ident),*) => {$(
-        #[test]
-        fn $name() {
-            replay(stringify!($name), include_str!(concat!("../corpus/", stringify!($name), ".jsonl")));
-        }
-    )*};
+fn check(case: &Json) -> Result<(), String> {
+    let found = differences(case);
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{}\n{}", case["expression"], found.join("\n")))
+    }
 }
 
-corpora!(language, libraries, rules);
+fn main() -> ExitCode {
+    let mut suite = Suite::default();
+    for (group, least, text) in [
+        ("language", 495, include_str!("../corpus/language.jsonl")),
+        ("libraries", 352, include_str!("../corpus/libraries.jsonl")),
+        ("rules", 170, include_str!("../corpus/rules.jsonl")),
+    ] {
+        let cases = read_cases(text).into_iter();
+        suite.add(group, least, cases.map(|(name, case)| (name, move || check(&case))));
+    }
+    suite.run()
+}

@@ -1,0 +1,114 @@
+//! Every allow and every deny, as a table: `tests/matrix.yaml`, a trial for each case.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use tenure_api::ObjectId;
+use tenure_tenancy::{Atlas, Denial, Realm, identity, inventory, reach, reference, takeable};
+use tenure_trials::{Suite, name_of_line};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Matrix {
+    realm: Realm,
+    cases: Vec<Case>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    ask: String,
+    #[serde(rename = "in")]
+    namespace: String,
+    #[serde(rename = "as", default)]
+    name: Option<String>,
+    #[serde(default)]
+    object: Option<ObjectId>,
+    #[serde(default)]
+    other: Option<String>,
+    #[serde(default)]
+    allow: Option<String>,
+    #[serde(default)]
+    deny: Option<String>,
+}
+
+fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
+    let placement = realm.place(&case.namespace);
+    let namespace = case.namespace.as_str();
+    let other = case.other.as_deref();
+    let yes = |result: Result<(), Denial>| result.map(|()| "yes".to_owned());
+    match case.ask.as_str() {
+        "surface" => {
+            identity::of_surface(&placement, namespace, case.name.as_deref()).map(|identity| identity.to_string())
+        }
+        "kustomization" => {
+            identity::of_kustomization(&placement, namespace, case.name.as_deref()).map(|identity| identity.to_string())
+        }
+        "gitSource" => identity::of_source(&placement, namespace).map(|identity| identity.to_string()),
+        "object" => yes(inventory::entry(&placement, case.object.as_ref().unwrap())),
+        "targetNamespace" => yes(reach::target_namespace(&placement, other.unwrap())),
+        "sourceReference" => yes(reference::source(namespace, "GitRepository", other, "x")),
+        "dependency" => yes(reference::dependency(namespace, other, "x")),
+        "healthCheck" => yes(reference::health_check(&placement, "Deployment", other, "x")),
+        "ending" => Ok(format!("{:?}", realm.ending(namespace))),
+        "take" => {
+            let tenant = realm
+                .tenants
+                .iter()
+                .find(|tenant| Some(&tenant.name) == case.name.as_ref())
+                .unwrap();
+            yes(takeable(realm, tenant, namespace))
+        }
+        other => panic!("unknown question {other}"),
+    }
+}
+
+fn check(realm: &Realm, atlas: &Atlas, case: &Case) -> Result<(), String> {
+    let placement = realm.place(&case.namespace);
+    if atlas.place(&case.namespace) != placement {
+        return Err(format!("{case:?}\n    is placed elsewhere by an Atlas"));
+    }
+    let answer = answer(realm, case);
+    let right = match (&answer, &case.allow, &case.deny) {
+        (Ok(text), Some(allow), None) => text == allow,
+        (Err(denial), None, Some(part)) => denial.message.contains(part.as_str()),
+        _ => false,
+    };
+    if right {
+        Ok(())
+    } else {
+        Err(format!("{case:?}\n    gives {answer:?}"))
+    }
+}
+
+/// What a case asks, as a name.
+fn name_case(index: usize, case: &Case) -> String {
+    let object = case.object.as_ref().map(ToString::to_string).unwrap_or_default();
+    let name = case.name.as_deref().unwrap_or_default();
+    let other = case.other.as_deref().unwrap_or_default();
+    let text = format!("{} in {} {name} {object} {other}", case.ask, case.namespace);
+    name_of_line(index + 1, &text)
+}
+
+fn main() -> ExitCode {
+    let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
+    let realm = Arc::new(matrix.realm);
+    let atlas = Arc::new(Atlas::new(realm.clone()));
+    let cases = matrix.cases.into_iter().enumerate().map(|(index, case)| {
+        let (realm, atlas) = (realm.clone(), atlas.clone());
+        (name_case(index, &case), move || check(&realm, &atlas, &case))
+    });
+    let mut suite = Suite::default();
+    // The matrix only grows.
+    suite.add("matrix", 93, cases);
+    suite.run()
+}
