@@ -1,145 +1,17 @@
-//! What a real kube-apiserver answered to access reviews, attempts to escalate and attempts to impersonate
-//! (`tests/access/`), asked here again: every decision, reason and message has to be the same.
+//! What roles and bindings grant, and what no question about them may be. What a real kube-apiserver decided is asked in `tests/trials`.
 
 use std::collections::HashMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tenure_access::authorization::{
-    Attributes, Authorizer as _, Rbac, RbacKind, Refusal, Write, bootstrap_objects, check_escalation,
-    local_subject_access_review, self_subject_access_review, self_subject_rules_review, subject_access_review,
+    Attributes, Authorizer as _, Rbac, RbacKind, Refusal, Write, check_escalation, local_subject_access_review,
+    self_subject_access_review, self_subject_rules_review, subject_access_review,
 };
 use tenure_access::identity::UserInfo;
 use tenure_access::impersonation::Impersonator;
 
-pub(crate) const CASES: &str = include_str!("../access/cases.json");
-pub(crate) const ANSWERS: &str = include_str!("../access/answers.json");
-
-/// The recorded questions of one kind with their answers, and the roles and bindings that they were asked on.
-fn recorded(kind: &str) -> (Rbac, Vec<(Value, Value)>) {
-    let cases: Value = serde_json::from_str(CASES).unwrap();
-    let answers: Value = serde_json::from_str(ANSWERS).unwrap();
-    let mut rbac = Rbac::default();
-    for bootstrap in bootstrap_objects() {
-        rbac.apply(bootstrap.kind, &bootstrap.object);
-    }
-    for object in cases["objects"].as_array().unwrap() {
-        if let Some(kind) = rbac_kind(object) {
-            rbac.apply(kind, object);
-        }
-    }
-    let questions = cases[kind].as_array().unwrap();
-    let answers = answers[kind].as_array().unwrap();
-    assert_eq!(questions.len(), answers.len());
-    (rbac, questions.iter().cloned().zip(answers.iter().cloned()).collect())
-}
-
-fn rbac_kind(object: &Value) -> Option<RbacKind> {
-    let plural = format!("{}s", object["kind"].as_str().unwrap().to_lowercase());
-    RbacKind::of_resource(&plural)
-}
-
-/// What is compared of a refusal: code, reason, message, details.
-fn shown(refusal: &Refusal) -> Value {
-    let mut status = refusal.to_status();
-    let fields = status.as_object_mut().unwrap();
-    for word in ["kind", "apiVersion", "metadata", "status"] {
-        fields.remove(word);
-    }
-    status
-}
-
-#[test]
-fn access_reviews_are_answered_as_recorded() {
-    let (rbac, cases) = recorded("reviews");
-    for (spec, want) in cases {
-        let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec });
-        let got = subject_access_review(&review, &rbac)
-            .map_or_else(|refusal| shown(&refusal), |review| review["status"].clone());
-        assert_eq!(got, want, "{spec}");
-    }
-}
-
-#[test]
-fn escalations_are_refused_as_recorded() {
-    let (rbac, cases) = recorded("escalations");
-    for (case, want) in cases {
-        let object = &case["object"];
-        let user = UserInfo {
-            name: case["user"].as_str().unwrap().to_owned(),
-            groups: vec!["system:authenticated".to_owned()],
-            ..UserInfo::default()
-        };
-        let old = case.get("old");
-        let write = Write {
-            user: &user,
-            kind: rbac_kind(object).unwrap(),
-            namespace: object["metadata"]["namespace"].as_str().unwrap_or_default(),
-            path_name: old.map_or("", |_| object["metadata"]["name"].as_str().unwrap()),
-            object,
-            old,
-        };
-        let got = match check_escalation(write, &rbac) {
-            Ok(()) => json!({ "code": if old.is_some() { 200 } else { 201 } }),
-            Err(refusal) => shown(&refusal),
-        };
-        assert_eq!(got, want, "{case}");
-    }
-}
-
-#[test]
-fn impersonations_are_answered_as_recorded() {
-    let (rbac, cases) = recorded("impersonations");
-    let impersonator = Impersonator::default();
-    for (case, want) in cases {
-        let (namespace, name) = case["caller"].as_str().unwrap().split_once('/').unwrap();
-        let caller = UserInfo::service_account(namespace, name, "");
-        let headers: HeaderMap = case["headers"]
-            .as_object()
-            .unwrap()
-            .iter()
-            .map(|(name, value)| {
-                (
-                    HeaderName::from_bytes(name.as_bytes()).unwrap(),
-                    HeaderValue::from_str(value.as_str().unwrap()).unwrap(),
-                )
-            })
-            .collect();
-        let request = case["path"].as_str().map_or_else(
-            || Attributes::resource("create", "authentication.k8s.io", "v1", "selfsubjectreviews"),
-            request_for,
-        );
-        let got = impersonator
-            .impersonate(&caller, &request, &headers, &rbac)
-            .and_then(|acting| {
-                let user = acting.map_or_else(|| caller.clone(), |acting| acting.user);
-                let decision = rbac.authorize(&user, &request);
-                if decision.allowed {
-                    Ok(json!({ "userInfo": user.to_value() }))
-                } else {
-                    Err(Refusal::forbidden(&user, &request, &decision.reason))
-                }
-            })
-            .unwrap_or_else(|refusal| shown(&refusal));
-        // The recorded user info of a caller that impersonates nobody has its own uid and token cut out.
-        assert_eq!(got, want, "{case}");
-    }
-}
-
-/// The attributes of the recorded GETs.
-fn request_for(path: &str) -> Attributes {
-    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    match parts.as_slice() {
-        ["api", "v1", "namespaces", namespace, resource] => {
-            Attributes::resource("list", "", "v1", resource).in_namespace(namespace)
-        }
-        ["api", "v1", "namespaces", namespace, resource, name] => Attributes::resource("get", "", "v1", resource)
-            .in_namespace(namespace)
-            .named(name),
-        ["api", "v1", resource] => Attributes::resource("list", "", "v1", resource),
-        _ => Attributes::path("get", path),
-    }
-}
+use crate::access_recorded::recorded;
 
 #[test]
 fn an_object_that_is_gone_grants_nothing() {

@@ -1,10 +1,11 @@
-//! Recorded requests and a real kube-apiserver's answers (`tests/exchanges/`): this server gives the same ones.
+//! Recorded requests and a real kube-apiserver's answers (`tests/exchanges/`): how they are asked here, and compared. Those that need
+//! nothing but a server are trials (`tests/trials`).
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_apiserver::{Config, Server};
+use tenure_apiserver::Server;
 use tenure_testkit::exchange::{Names, Normal, Saved, Step, differences, unnumbered};
 
 /// How long a step is repeated that waits for controllers: longer than those take on the slowest machine.
@@ -64,25 +65,3 @@ pub(crate) async fn differing(
     }
     out
 }
-
-async fn check(scenario: &str) {
-    let directory = tempfile::tempdir().unwrap();
-    let server = Server::open(Config::new(directory.path())).await.unwrap();
-    let names = [("@NS", "x123456789")];
-    let out = differing(&server, scenario, &names, || json!([])).await;
-    server.close().await;
-    assert!(out.is_empty(), "{scenario}:\n{out}");
-}
-
-macro_rules! scenarios {
-    ($($name:ident)*) => {
-        $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() {
-                check(stringify!($name)).await;
-            }
-        )*
-    };
-}
-
-scenarios! { admitted_pods apply auth autoscalers bad_custom_requests bad_objects bad_pods bad_requests bad_statuses crd crud deployment finalizers kinds limit_ranges lists namespaces patch pod_parts pods quotas rules services signing_requests storage_and_runtimes versions }

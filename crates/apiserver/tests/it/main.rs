@@ -10,7 +10,7 @@
 )]
 
 mod access;
-mod access_served;
+mod access_recorded;
 mod answers;
 mod audit;
 mod certificates;
