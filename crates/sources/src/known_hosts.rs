@@ -1,10 +1,10 @@
 //! A `known_hosts` file: which keys a host may show.
 //!
-//! Owns the reading of OpenSSH's format: patterns, hashed names, revoked keys. It refuses every host that is not named;
-//! lines about certificate authorities are not believed.
+//! Owns which lines are about a host: patterns, hashed names, revoked keys. A line's own form is ssh-key's to read. It refuses every
+//! host that is not named; lines about certificate authorities are not believed.
 
-use base64::Engine as _;
 use russh::Preferred;
+use russh::keys::ssh_key::known_hosts::{Entry, HostPatterns, Marker};
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, HashAlg, PublicKey};
 
@@ -29,27 +29,14 @@ impl KnownHosts {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let mut words = line.split_whitespace();
-            let mut patterns = words.next().unwrap_or_default();
-            let mut revoked = false;
-            if patterns.starts_with('@') {
-                revoked = patterns == "@revoked";
-                if !revoked {
-                    continue;
-                }
-                patterns = words.next().unwrap_or_default();
-            }
-            let (kind, key) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-            let Ok(key) = PublicKey::from_openssh(&format!("{kind} {key}")) else {
-                continue;
+            let Some(entry) = read_entry(line) else { continue };
+            let keys = match entry.marker() {
+                None => &mut found.believed,
+                Some(Marker::Revoked) => &mut found.revoked,
+                Some(Marker::CertAuthority) => continue,
             };
-            if names(patterns, &name) {
-                if revoked {
-                    &mut found.revoked
-                } else {
-                    &mut found.believed
-                }
-                .push(key);
+            if is_named(entry.host_patterns(), &name) {
+                keys.push(entry.into());
             }
         }
         found
@@ -95,28 +82,31 @@ impl KnownHosts {
     }
 }
 
-/// Whether a list of patterns names a host: `*` and `?`, `!` in front to exclude, or a hashed name.
-fn names(patterns: &str, name: &str) -> bool {
+/// Reads a line without its comment. OpenSSH takes any white space between fields, ssh-key one space.
+fn read_entry(line: &str) -> Option<Entry> {
+    let fields = if line.starts_with('@') { 4 } else { 3 };
+    let words: Vec<&str> = line.split_whitespace().take(fields).collect();
+    words.join(" ").parse().ok()
+}
+
+/// Tells whether patterns name a host: `*` and `?`, `!` in front to exclude, or a hashed name.
+fn is_named(patterns: &HostPatterns, name: &str) -> bool {
+    let patterns = match patterns {
+        HostPatterns::Patterns(patterns) => patterns,
+        HostPatterns::HashedName { salt, hash } => {
+            let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, salt);
+            return ring::hmac::verify(&key, name.as_bytes(), hash).is_ok();
+        }
+    };
     let mut named = false;
-    for pattern in patterns.split(',') {
-        if let Some(hashed) = pattern.strip_prefix("|1|") {
-            named |= hashed_name(hashed, name).unwrap_or(false);
-        } else if let Some(pattern) = pattern.strip_prefix('!') {
-            if wildcard(pattern, name) {
-                return false;
-            }
-        } else {
-            named |= wildcard(pattern, name);
+    for pattern in patterns {
+        match pattern.strip_prefix('!') {
+            Some(pattern) if wildcard(pattern, name) => return false,
+            Some(_) => {}
+            None => named |= wildcard(pattern, name),
         }
     }
     named
-}
-
-fn hashed_name(hashed: &str, name: &str) -> Option<bool> {
-    let engine = base64::engine::general_purpose::STANDARD;
-    let (salt, hash) = hashed.split_once('|')?;
-    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &engine.decode(salt).ok()?);
-    Some(ring::hmac::verify(&key, name.as_bytes(), &engine.decode(hash).ok()?).is_ok())
 }
 
 fn wildcard(pattern: &str, name: &str) -> bool {
@@ -149,11 +139,13 @@ fn wildcard(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::names;
+    use super::{KnownHosts, is_named};
+
+    const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB9dG4kjRhQTtWTVzd2t27+t0DEHBPW7iOD23TUiYLio";
+    const HASHED: &str = "|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg=";
 
     #[test]
     fn patterns_of_known_hosts() {
-        let hashed = "|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg=";
         for (patterns, name, named) in [
             ("github.com", "github.com", true),
             ("GitHub.com,1.2.3.4", "github.com", true),
@@ -163,10 +155,45 @@ mod tests {
             ("git?.example.com", "git1.example.com", true),
             ("[host]:2222", "[host]:2222", true),
             ("host", "[host]:2222", false),
-            (hashed, "192.168.1.61", true),
-            (hashed, "192.168.1.62", false),
+            (HASHED, "192.168.1.61", true),
+            (HASHED, "192.168.1.62", false),
         ] {
-            assert_eq!(names(patterns, name), named, "{patterns} {name}");
+            assert_eq!(is_named(&patterns.parse().unwrap(), name), named, "{patterns} {name}");
+        }
+    }
+
+    #[test]
+    fn lines_of_known_hosts() {
+        for (line, host, port, believed, revoked) in [
+            (format!("a.example {KEY}"), "a.example", 22, 1, 0),
+            (format!("a.example {KEY} who@where and more"), "a.example", 22, 1, 0),
+            (
+                format!("  a.example\t{}  # said", KEY.replace(' ', " \t ")),
+                "a.example",
+                22,
+                1,
+                0,
+            ),
+            (format!("a.example {KEY}"), "a.example", 2222, 0, 0),
+            (format!("[a.example]:2222 {KEY}"), "a.example", 2222, 1, 0),
+            (format!("*,!a.example {KEY}"), "a.example", 22, 0, 0),
+            (format!("{HASHED} {KEY}"), "192.168.1.61", 22, 1, 0),
+            (format!("@revoked  a.example {KEY} gone"), "a.example", 22, 0, 1),
+            (format!("@revoked {HASHED} {KEY}"), "192.168.1.61", 22, 0, 1),
+            (format!("@cert-authority a.example {KEY}"), "a.example", 22, 0, 0),
+            (format!("@other a.example {KEY}"), "a.example", 22, 0, 0),
+            (format!("# a.example {KEY}"), "a.example", 22, 0, 0),
+            ("a.example ssh-ed25519 AAAA".to_owned(), "a.example", 22, 0, 0),
+            ("a.example".to_owned(), "a.example", 22, 0, 0),
+            ("@revoked".to_owned(), "a.example", 22, 0, 0),
+            ("|1|x a".to_owned(), "a.example", 22, 0, 0),
+        ] {
+            let found = KnownHosts::find(&line, host, port);
+            assert_eq!(
+                (found.believed.len(), found.revoked.len()),
+                (believed, revoked),
+                "{line}"
+            );
         }
     }
 }
