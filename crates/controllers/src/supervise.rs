@@ -39,8 +39,13 @@ pub(crate) async fn supervise<F, C>(
         if end.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
-        pause = (pause * 2).min(pauses.1);
+        pause = lengthen(pause, pauses.1);
     }
+}
+
+/// The pause after another one.
+fn lengthen(pause: Duration, longest: Duration) -> Duration {
+    pause.saturating_mul(2).min(longest)
 }
 
 #[cfg(test)]
@@ -55,8 +60,10 @@ mod tests {
         let runs = AtomicU32::new(0);
         let told = Arc::new(Mutex::new(Vec::new()));
         let milliseconds = Duration::from_millis;
+        // Nothing here runs for an hour, after which it would begin with the first pause again.
+        let longest = Duration::from_secs(3600);
         supervise(
-            (milliseconds(1), milliseconds(4)),
+            (milliseconds(1), longest),
             &CancellationToken::new(),
             || async {
                 assert!(runs.fetch_add(1, Ordering::Relaxed) >= 5, "on purpose");
@@ -69,7 +76,9 @@ mod tests {
         .await;
         assert_eq!(runs.into_inner(), 6);
         let pauses: Vec<u128> = told.lock().unwrap().iter().map(|(_, pause)| *pause).collect();
-        assert_eq!(pauses, [1, 2, 4, 4, 4]);
+        assert_eq!(pauses, [1, 2, 4, 8, 16]);
+        assert_eq!(lengthen(longest / 2, longest), longest);
+        assert_eq!(lengthen(longest, longest), longest);
     }
 
     #[tokio::test]
