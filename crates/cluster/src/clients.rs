@@ -11,6 +11,7 @@ use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
 use crate::client::Client;
 use crate::connection::{Connection, ControllerCredentials, Issue};
 use crate::error::ClusterError;
+use crate::health::ControllerHealth;
 use crate::mapping::Mapping;
 use crate::path::path;
 use crate::token::Token;
@@ -118,6 +119,12 @@ impl Clients {
         Client::new(Arc::clone(&self.shared), controller(), turns)
     }
 
+    /// Whether the controllers can do their work, for them to say what they see.
+    #[must_use]
+    pub fn health(&self) -> &ControllerHealth {
+        &self.shared.connection.health
+    }
+
     /// What the lanes share: who works with large objects, and when.
     #[must_use]
     pub fn turns(&self) -> &SharedTurns {
@@ -179,7 +186,7 @@ impl Shared {
             }
         }
         if matches!(identity, Identity::Controller(_)) {
-            self.connection.health.set(accepted);
+            self.connection.health.set_accepted(accepted);
         }
     }
 
@@ -285,7 +292,7 @@ impl Shared {
                 Ok(Some(old))
             }
             (Err(message), None) => {
-                self.connection.health.set(false);
+                self.connection.health.set_accepted(false);
                 Err(ClusterError::Unauthorized {
                     identity: controller(),
                     message,

@@ -1,6 +1,5 @@
 //! How the API server is reached. Owns the transports; refuses to let a kubeconfig's own credentials travel with another identity's request.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -8,6 +7,7 @@ use http::{Request, Response};
 use kube::client::{AuthError, Body, ClientBuilder};
 use tower::{BoxError, Service};
 
+use crate::health::ControllerHealth;
 use crate::token::Token;
 
 /// How the API server is reached, and what the controller itself authenticates with.
@@ -17,7 +17,7 @@ pub struct Connection {
     pub(crate) bare: kube::Client,
     /// What the controller's own requests are made with.
     pub(crate) controller: ControllerCredentials,
-    pub(crate) health: CredentialHealth,
+    pub(crate) health: ControllerHealth,
 }
 
 /// Makes a token of the controller's ServiceAccount, or says why there is none.
@@ -53,34 +53,6 @@ impl OwnTransport {
     }
 }
 
-/// Whether the API server accepts what the controller authenticates with, as far as its last answers tell.
-#[derive(Clone, Debug)]
-pub struct CredentialHealth(Arc<AtomicBool>);
-
-impl CredentialHealth {
-    fn new() -> Self {
-        Self(Arc::new(AtomicBool::new(true)))
-    }
-
-    /// Whether the controller has credentials that are accepted.
-    #[must_use]
-    pub fn usable(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set(&self, usable: bool) {
-        if self.0.swap(usable, Ordering::Relaxed) != usable {
-            if usable {
-                tracing::warn!("the controller's credentials are accepted again");
-            } else {
-                tracing::error!(
-                    "the controller has no credentials that are accepted: nothing is reconciled until it has"
-                );
-            }
-        }
-    }
-}
-
 /// Why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
@@ -106,7 +78,7 @@ impl Connection {
         Self {
             bare: kube::Client::new(service, "default"),
             controller: ControllerCredentials::Token(token, None),
-            health: CredentialHealth::new(),
+            health: ControllerHealth::default(),
         }
     }
 
@@ -120,9 +92,9 @@ impl Connection {
         self
     }
 
-    /// Whether the controller's credentials are accepted; it goes on telling after the connection is used up.
+    /// Whether the controllers can do their work; it goes on telling after the connection is used up.
     #[must_use]
-    pub fn health(&self) -> CredentialHealth {
+    pub fn health(&self) -> ControllerHealth {
         self.health.clone()
     }
 
@@ -142,7 +114,7 @@ impl Connection {
                 client: RwLock::new(client(configuration.clone())?),
                 configuration,
             })),
-            health: CredentialHealth::new(),
+            health: ControllerHealth::default(),
         })
     }
 }

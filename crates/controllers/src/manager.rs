@@ -197,12 +197,14 @@ impl Manager {
         let manager = self.clone();
         let following = async move {
             let controller = &manager.world.controller;
+            let health = manager.world.clients.health();
             let mut complaint = String::new();
             let resource = loop {
                 match controller.resource(api_version, kind).await {
                     Ok(resource) => break resource,
                     Err(ClusterError::NoKindMatch { .. }) => tracing::debug!(kind, "not served yet"),
                     Err(error) => {
+                        health.set_seen(kind, false);
                         let said = error.to_string();
                         if said != complaint {
                             tracing::warn!(kind, %error, "the API server can't be asked");
@@ -236,10 +238,15 @@ impl Manager {
                     );
                 }
                 WatchEvent::Synced { .. } => {
+                    health.set_seen(kind, true);
                     send.send_replace(true);
                 }
-                WatchEvent::Failed(error) => tracing::warn!(kind, %error, "the watch broke; it begins again"),
-                WatchEvent::Progress { .. } | WatchEvent::Resumed => {}
+                WatchEvent::Failed(error) => {
+                    health.set_seen(kind, false);
+                    tracing::warn!(kind, %error, "the watch broke; it begins again");
+                }
+                WatchEvent::Resumed => health.set_seen(kind, true),
+                WatchEvent::Progress { .. } => {}
             };
             watch(controller, &resource, None, labels, sink).await;
         };
@@ -378,4 +385,39 @@ fn observe<K: Resource + DeserializeOwned>(objects: &Cache<K>, object: &Seen) ->
         old,
         new,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
+
+    use std::convert::Infallible;
+
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use tenure_cluster::{Connection, Token};
+
+    use super::*;
+
+    /// With one kind that nobody could list nothing was reconciled, and all was said to be well.
+    #[tokio::test]
+    async fn who_sees_nothing_is_not_well() {
+        let service = tower::service_fn(|_: Request<Body>| async {
+            let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"broken","code":500}"#;
+            let mut response = Response::new(Body::from(status.as_bytes().to_vec()));
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            Ok::<_, Infallible>(response)
+        });
+        let connection = Connection::in_process(service, Token::new("t", None));
+        let health = connection.health();
+        let folder = tempfile::TempDir::new().unwrap();
+        let end = CancellationToken::new();
+        let config = Config::new(connection, folder.path().join("artifacts"));
+        let running = tokio::spawn(run(config, end.clone()));
+        while health.is_good() {
+            tokio::task::yield_now().await;
+        }
+        end.cancel();
+        running.await.unwrap().unwrap();
+    }
 }

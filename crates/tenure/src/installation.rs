@@ -130,7 +130,7 @@ pub(crate) fn start_controllers(
     // The next ones come from there, too: a request for one needs one that is good, and after a jump of the clock there is none.
     let connection = Connection::in_process(server.service(), issue().map_err(Failure::internal)?).issued_by(issue);
     let health = connection.health();
-    server.add_ready_check("controllers", move || health.usable());
+    server.add_ready_check("controllers", move || health.is_good());
     let mut config = tenure_controllers::Config::new(connection, data.join("artifacts"));
     config.platform_sources.allow.clone_from(&allowed.everybody);
     config.platform_sources.allow.extend(allowed.platform);

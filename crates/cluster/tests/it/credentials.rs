@@ -106,20 +106,20 @@ async fn a_controller_whose_token_has_ended_gets_another_from_where_they_are_mad
             ask(&clients, &identity::of_bookkeeping().into()).await.unwrap();
         }
         assert_eq!(issued.load(Ordering::SeqCst), 1, "{old}");
-        assert!(health.usable());
+        assert!(health.is_good());
     }
     // With none to be had, that is told, and nobody pretends with the old one.
     let door = Door::default();
     let connection = Connection::in_process(door.clone(), Token::new(ending(1000), None))
         .issued_by(|| Err("the ServiceAccount is gone".to_owned()));
     let health = connection.health();
-    assert!(health.usable());
+    assert!(health.is_good());
     let error = ask(&Clients::new(connection), &identity::of_bookkeeping().into())
         .await
         .unwrap_err();
     assert!(error.to_string().contains("the ServiceAccount is gone"), "{error}");
     assert_eq!(door.asked.load(Ordering::SeqCst), 0);
-    assert!(!health.usable());
+    assert!(!health.is_good());
 }
 
 #[tokio::test]
@@ -132,12 +132,12 @@ async fn refused_credentials_are_told_and_so_is_their_end() {
     for _ in 0..50 {
         ask(&clients, &identity::of_bookkeeping().into()).await.unwrap_err();
     }
-    assert!(!health.usable());
+    assert!(!health.is_good());
     // A new one is tried once, and not for each request.
     assert_eq!(door.asked.load(Ordering::SeqCst), 51);
     door.accept(&["b"]);
     ask(&clients, &identity::of_bookkeeping().into()).await.unwrap();
-    assert!(health.usable());
+    assert!(health.is_good());
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn a_refused_token_of_a_service_account_is_made_anew_once() {
     }
     assert_eq!(door.token_requests.load(Ordering::SeqCst), 3);
     assert!(
-        health.usable(),
+        health.is_good(),
         "what a tenant's token is refused for is no fault of the controller's"
     );
 }
@@ -211,7 +211,7 @@ async fn a_mounted_token_that_is_refused_is_read_again() {
     let health = connection.health();
     let clients = Clients::new(connection);
     ask(&clients, &identity::of_bookkeeping().into()).await.unwrap_err();
-    assert!(!health.usable());
+    assert!(!health.is_good());
     std::fs::write(file.path(), "new").unwrap();
     // Not for each refusal: there is a pause after one, and it ends.
     let mut tries = 0;
@@ -220,5 +220,5 @@ async fn a_mounted_token_that_is_refused_is_read_again() {
         assert!(tries < 600, "it is never read again");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
-    assert!(health.usable());
+    assert!(health.is_good());
 }
