@@ -93,7 +93,7 @@ pub(crate) async fn measure(
         "idle memory, controllers running",
         memory(&plane)?,
         other.memory()?,
-        "40 MB",
+        "45 MB",
     );
 
     let ours = Target::read(&plane.kubeconfig()).await?;
