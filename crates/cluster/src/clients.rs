@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     refused: Mutex<HashMap<Identity, (u32, Instant)>>,
     pub(crate) mapping: Mapping,
     turns: SharedTurns,
-    /// The controller's own, apart from every tenant's.
+    /// The controller's own. They wait for nobody else's: its watches tell of the objects of all tenants, one after the other.
     controller_turns: Turns,
 }
 
@@ -96,12 +96,11 @@ impl Clients {
         if let ControllerCredentials::Token(token, _) = &connection.controller {
             tokens.insert(controller(), Arc::new(tokio::sync::Mutex::new(Some(token.clone()))));
         }
-        let turns = SharedTurns::default();
         Self {
             shared: Arc::new(Shared {
                 connection,
-                controller_turns: turns.of_lane(),
-                turns,
+                controller_turns: SharedTurns::default().of_lane(),
+                turns: SharedTurns::default(),
                 tokens: Mutex::new(Tokens {
                     slots: tokens,
                     full: FEW,
@@ -431,6 +430,22 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A watch of the controller's has the news of all tenants: whoever makes it wait makes all of them wait.
+    #[tokio::test]
+    async fn the_controller_waits_for_no_tenants_turn() {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
+        });
+        let clients = Clients::new(Connection::in_process(service, Token::new("t", None)));
+        let held = clients.turns().hold_all();
+        let controller = clients.controller();
+        assert!(futures::FutureExt::now_or_never(controller.turns().take_page()).is_some());
+        assert!(futures::FutureExt::now_or_never(controller.turns().run(usize::MAX, || ())).is_some());
+        let tenant = clients.turns().of_lane();
+        assert!(futures::FutureExt::now_or_never(tenant.run(usize::MAX, || ())).is_none());
+        drop(held);
+    }
 
     #[test]
     fn tokens_that_have_ended_are_forgotten() {

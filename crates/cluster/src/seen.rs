@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::discovery::Resource;
 
-/// An object that a list or a watch told of.
-#[derive(Clone, Debug)]
+/// An object that a list or a watch told of. Its `Debug` shows no content: it may be a Secret's.
+#[derive(Clone)]
 pub struct Seen {
     /// Its namespace; empty for cluster-scoped kinds.
     pub namespace: String,
@@ -24,6 +25,17 @@ pub struct Seen {
     pub labels: BTreeMap<String, String>,
     /// All of it, as JSON with `apiVersion` and `kind`.
     pub text: Arc<[u8]>,
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Seen")
+            .field("namespace", &self.namespace)
+            .field("name", &self.name)
+            .field("revision", &self.revision)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What is read of an object at first.
@@ -114,7 +126,7 @@ struct PageVisitor<'r>(&'r Resource);
 impl<'de> Visitor<'de> for PageVisitor<'_> {
     type Value = Page;
 
-    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a list")
     }
 
@@ -155,7 +167,7 @@ impl<'de> DeserializeSeed<'de> for Items<'_> {
 impl<'de> Visitor<'de> for Items<'_> {
     type Value = Vec<Seen>;
 
-    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a list of objects")
     }
 

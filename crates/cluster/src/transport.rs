@@ -63,8 +63,7 @@ impl Call {
     }
 }
 
-/// What came back: the text, and the warnings that the API server sent beside it.
-#[derive(Clone, Debug, Default)]
+/// What came back: the text, and the warnings that the API server sent beside it. It can't be printed: it may be a Secret, or a token.
 pub(crate) struct Answer {
     pub(crate) text: Bytes,
     pub(crate) warnings: Vec<String>,

@@ -11,8 +11,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// From so many bytes of text on, work waits for a turn: a processor is busy for some milliseconds with as much.
 const LARGE: usize = 128 << 10;
 
-/// How many pages of lists are in memory at the same time.
-const PAGES: usize = 8;
+/// How many pages of lists are in memory at the same time. One takes three times its text while it is taken apart.
+const PAGES: usize = 4;
 
 /// What all lanes share. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -36,6 +36,18 @@ impl SharedTurns {
             work: Arc::new(Semaphore::new(at_once.max(1))),
             pages: Arc::new(Semaphore::new(PAGES)),
         }
+    }
+
+    /// Everything that there is of them, as if every lane were busy.
+    #[cfg(test)]
+    pub(crate) fn hold_all(&self) -> Vec<OwnedSemaphorePermit> {
+        let mut held = Vec::new();
+        for all in [&self.work, &self.pages] {
+            while let Ok(permit) = Arc::clone(all).try_acquire_owned() {
+                held.push(permit);
+            }
+        }
+        held
     }
 
     /// The turns of another lane.
