@@ -6,18 +6,21 @@ use serde_json::{Map, Value};
 use tenure_checkpoint::checkpoint;
 
 use super::structural::{Additional, ListType, Node};
-use super::values::{at_item, child};
+use super::value_path::ValuePath;
 use crate::schema::FieldError;
 
 /// Complains about duplicates in sets and maps, at any depth.
-pub(super) fn check(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn check(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
+    if !node.has_correlated_lists {
+        return;
+    }
     match value {
         Value::Object(object) => {
             for (name, value) in object {
                 if let Some(property) = node.properties.get(name) {
-                    check(property, value, &child(path, name), errors);
+                    check(property, value, &path.field(name), errors);
                 } else if let Some(Additional::Schema(inner)) = &node.additional {
-                    check(inner, value, &child(path, name), errors);
+                    check(inner, value, &path.field(name), errors);
                 }
             }
         }
@@ -25,7 +28,7 @@ pub(super) fn check(node: &Node, value: &Value, path: &str, errors: &mut Vec<Fie
             duplicates(node, items, path, errors);
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter().enumerate() {
-                    check(inner, item, &at_item(path, index), errors);
+                    check(inner, item, &path.item(index), errors);
                 }
             }
         }
@@ -33,7 +36,7 @@ pub(super) fn check(node: &Node, value: &Value, path: &str, errors: &mut Vec<Fie
     }
 }
 
-fn duplicates(node: &Node, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+fn duplicates(node: &Node, items: &[Value], path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     let map = node.list_type == Some(ListType::Map);
     if !map && node.list_type != Some(ListType::Set) {
         return;
@@ -45,13 +48,13 @@ fn duplicates(node: &Node, items: &[Value], path: &str, errors: &mut Vec<FieldEr
             Value::Object(_) if map => key(node, item),
             _ if map => {
                 let detail = "must be an object for an array of list-type map";
-                errors.push(FieldError::invalid(at_item(path, index), item.clone(), detail));
+                errors.push(FieldError::invalid(path.item(index), item.clone(), detail));
                 continue;
             }
             _ => item.clone(),
         };
         if let Some(twice) = seen.replace(identity) {
-            errors.push(FieldError::duplicate(at_item(path, index), twice));
+            errors.push(FieldError::duplicate(path.item(index), twice));
         }
     }
 }

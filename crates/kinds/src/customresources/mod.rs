@@ -20,6 +20,7 @@ mod schema;
 mod schema_rules;
 mod structural;
 mod structural_rules;
+mod value_path;
 mod values;
 mod warnings;
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tenure_checkpoint::checkpoint;
 
 use super::structural::{Additional, Node};
-use super::values::{at_item, child};
+use super::value_path::ValuePath;
 use crate::schema::BuiltinSchemas;
 use crate::schema::strict::Faults;
 
@@ -19,18 +19,24 @@ pub(super) fn prune_object(root: &Node, object: &mut Map<String, Value>, unknown
         .filter_map(|field| object.remove_entry(*field))
         .collect();
     let (mut first, mut later) = (Faults::default(), Faults::default());
-    fields(root, object, "", &mut first, &mut later);
+    fields(root, object, &ValuePath::ROOT, &mut first, &mut later);
     // What embedded objects' metadata does not have is told last.
     unknown.append(&mut first.texts);
     unknown.append(&mut later.texts);
     object.extend(kept);
 }
 
-fn fields(node: &Node, object: &mut Map<String, Value>, path: &str, unknown: &mut Faults, later: &mut Faults) {
+fn fields(
+    node: &Node,
+    object: &mut Map<String, Value>,
+    path: &ValuePath<'_>,
+    unknown: &mut Faults,
+    later: &mut Faults,
+) {
     let mut dropped = HashSet::new();
     for (name, value) in object.iter_mut() {
         checkpoint();
-        let at = child(path, name);
+        let at = path.field(name);
         if let Some(property) = node.properties.get(name) {
             prune(property, value, &at, unknown, later);
         } else if let Some(Additional::Schema(inner)) = &node.additional {
@@ -43,7 +49,7 @@ fn fields(node: &Node, object: &mut Map<String, Value>, path: &str, unknown: &mu
     object.retain(|name, _| !dropped.contains(name));
 }
 
-fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Faults, later: &mut Faults) {
+fn prune(node: &Node, value: &mut Value, path: &ValuePath<'_>, unknown: &mut Faults, later: &mut Faults) {
     match value {
         Value::Object(object) if node.embedded => {
             let kept: Vec<(String, Value)> = ["apiVersion", "kind", "metadata"]
@@ -53,7 +59,7 @@ fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Faults, later
             fields(node, object, path, unknown, later);
             for (name, mut value) in kept {
                 if name == "metadata" {
-                    embedded_metadata(&mut value, &child(path, "metadata"), later);
+                    embedded_metadata(&mut value, &path.field("metadata"), later);
                 }
                 object.insert(name, value);
             }
@@ -63,7 +69,7 @@ fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Faults, later
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter_mut().enumerate() {
                     checkpoint();
-                    prune(inner, item, &at_item(path, index), unknown, later);
+                    prune(inner, item, &path.item(index), unknown, later);
                 }
             }
         }
@@ -72,14 +78,14 @@ fn prune(node: &Node, value: &mut Value, path: &str, unknown: &mut Faults, later
 }
 
 /// An embedded object's metadata keeps what metadata has.
-fn embedded_metadata(value: &mut Value, path: &str, unknown: &mut Faults) {
+fn embedded_metadata(value: &mut Value, path: &ValuePath<'_>, unknown: &mut Faults) {
     let (Value::Object(metadata), Some(known)) = (value, BuiltinSchemas::shared().definition(OBJECT_META)) else {
         return;
     };
     metadata.retain(|name, _| {
         let found = known.fields.contains_key(name.as_str());
         if !found {
-            unknown.add(|| format!("unknown field \"{}\"", child(path, name)));
+            unknown.add(|| format!("unknown field \"{}\"", path.field(name)));
         }
         found
     });

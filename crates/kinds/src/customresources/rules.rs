@@ -3,14 +3,15 @@
 //! Owns which rules apply where, what `oldSelf` is, what an object's rules may cost together, and the words of
 //! complaints. What rules a definition may have at all is [`super::rule_checks`]'s.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kubernetes_cel::{EXPRESSION_BUDGET, Environment, Failure, OBJECT_BUDGET, Program, Shape, Type, Value as CelValue};
 use serde_json::{Map, Value};
 use tenure_checkpoint::checkpoint;
 
+use super::value_path::ValuePath;
 use super::{field_paths, text};
-use crate::schema::{FieldError, FieldErrorKind, Shown, shortened};
+use crate::schema::{FieldError, FieldErrorKind, Shown};
 
 /// The name of the type of `self`; types below it are named after it.
 const SELF_TYPE: &str = "selfType";
@@ -201,14 +202,14 @@ impl Rules {
             left: Some(OBJECT_BUDGET),
             errors,
         };
-        self.check_at(value, old, "", before, &mut run);
+        self.check_at(value, old, &ValuePath::ROOT, before, &mut run);
     }
 
     fn check_at<'a>(
         &'a self,
         value: &'a Value,
         old: Option<&'a Value>,
-        at: &str,
+        at: &ValuePath<'_>,
         before: Before<'a>,
         run: &mut Run<'_>,
     ) {
@@ -238,14 +239,14 @@ impl Rules {
                     }
                     let counterpart = self.identity(item).and_then(|keys| counterparts.get(&keys).copied());
                     let before = before.below(item, counterpart, self.list_keys.is_some());
-                    rules.check_at(item, counterpart, &super::values::at_item(at, index), before, run);
+                    rules.check_at(item, counterpart, &at.item(index), before, run);
                 }
             }
             Value::Object(object) => {
                 for (name, inner) in object {
                     let (rules, path) = match (self.properties.get(name), &self.additional) {
-                        (Some(rules), _) => (rules, super::values::child(at, name)),
-                        (None, Some(rules)) => (&**rules, format!("{at}[{}]", shortened(name))),
+                        (Some(rules), _) => (rules, at.field(name)),
+                        (None, Some(rules)) => (&**rules, at.key(name)),
                         _ => continue,
                     };
                     if run.left.is_none() {
@@ -278,7 +279,7 @@ impl Rules {
         found
     }
 
-    fn check_own(&self, value: &Value, old: Option<&Value>, at: &str, before: Before<'_>, run: &mut Run<'_>) {
+    fn check_own(&self, value: &Value, old: Option<&Value>, at: &ValuePath<'_>, before: Before<'_>, run: &mut Run<'_>) {
         const SPENT: &str =
             "validation failed due to running out of cost budget, no further validation rules will be run";
         let of_kind = |detail: String| FieldError::invalid(shown_path(at), self.kind.as_str(), detail);
@@ -350,12 +351,12 @@ impl Rules {
         &self,
         rule: &Rule,
         value: &Value,
-        at: &str,
+        at: &ValuePath<'_>,
         variables: &BTreeMap<String, CelValue<'_>>,
         run: &mut Run<'_>,
     ) -> FieldError {
         let field = match &rule.field_path {
-            Some(path) => super::values::child(at, path),
+            Some(path) => at.field(path).to_string(),
             None => shown_path(at),
         };
         let mut detail = None;
@@ -402,7 +403,8 @@ impl Rules {
             (Value::Array(one), Value::Array(other))
                 if one.len() == other.len() && (self.is_set || self.list_keys.is_some()) =>
             {
-                one.iter().all(|item| other.contains(item))
+                let other: HashSet<&Value> = other.iter().inspect(|_| checkpoint()).collect();
+                one.iter().inspect(|_| checkpoint()).all(|item| other.contains(item))
             }
             _ => false,
         }
@@ -472,11 +474,11 @@ fn evaluate<'a>(program: &Program, variables: &Variables<'a>) -> (Result<CelValu
 }
 
 /// The real server has no path for the object itself.
-fn shown_path(at: &str) -> String {
-    if at.is_empty() {
+fn shown_path(at: &ValuePath<'_>) -> String {
+    if at.is_root() {
         "<nil>".to_owned()
     } else {
-        at.to_owned()
+        at.to_string()
     }
 }
 

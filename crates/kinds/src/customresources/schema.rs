@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::rules::Rules;
 use super::scaling::ScaleChecks;
 use super::structural::{Additional, Node};
+use super::value_path::ValuePath;
 use super::{defaulting, lists, pruning, text, values, version};
 use crate::schema::validation::names::NameRule;
 use crate::schema::validation::{labels, object_meta, object_meta_update};
@@ -58,7 +59,7 @@ impl CustomSchema {
         if only_status {
             self.status(value, old, errors);
         } else {
-            values::check(&self.root, value, old, "", errors);
+            values::check(&self.root, value, old, &ValuePath::ROOT, errors);
         }
         if let Some(scale) = &self.scale {
             if !only_status {
@@ -66,19 +67,20 @@ impl CustomSchema {
             }
             scale.check_status(value, errors);
         }
-        embedded(&self.root, value, "", errors);
-        let mut duplicates = Vec::new();
-        lists::check(&self.root, value, "", &mut duplicates);
+        embedded(&self.root, value, &ValuePath::ROOT, errors);
+        let duplicates = self.duplicates(value);
         // What was bad before may stay so.
-        let was_bad = old.is_some_and(|old| {
-            let mut before = Vec::new();
-            lists::check(&self.root, old, "", &mut before);
-            !before.is_empty()
-        });
-        if !was_bad {
+        if !duplicates.is_empty() && old.is_none_or(|old| self.duplicates(old).is_empty()) {
             errors.extend(duplicates);
         }
         self.rules(value, old, errors);
+    }
+
+    /// What occurs twice in sets and maps.
+    fn duplicates(&self, value: &Value) -> Vec<FieldError> {
+        let mut found = Vec::new();
+        lists::check(&self.root, value, &ValuePath::ROOT, &mut found);
+        found
     }
 
     /// The status alone: complaints name the whole field, and in their text the path below it.
@@ -87,12 +89,19 @@ impl CustomSchema {
             return;
         };
         let mut found = Vec::new();
-        values::check(node, status, old.and_then(|old| old.get("status")), "", &mut found);
+        values::check(
+            node,
+            status,
+            old.and_then(|old| old.get("status")),
+            &ValuePath::ROOT,
+            &mut found,
+        );
         for error in &mut found {
             match error.field.as_str() {
                 "<nil>" => error.field = "status".to_owned(),
                 field if field.starts_with('[') => error.field = format!("status{field}"),
-                field => error.field = values::child("status", field).trim_end_matches('.').to_owned(),
+                "" => error.field = "status".to_owned(),
+                field => error.field = ValuePath::ROOT.field("status").field(field).to_string(),
             }
         }
         errors.extend(found);
@@ -128,21 +137,28 @@ pub fn read_metadata(kind: &str, version: &str, object: &mut Map<String, Value>)
 }
 
 /// Embedded objects say what they are, and have metadata that is metadata.
-fn embedded(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn embedded(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
+    if !node.has_embedded {
+        return;
+    }
     match value {
         Value::Object(object) => {
             if node.embedded {
                 for field in ["apiVersion", "kind"] {
                     if text(value, field).is_empty() {
-                        errors.push(FieldError::required(values::child(path, field), ""));
+                        errors.push(FieldError::required(path.field(field), ""));
                     }
                 }
                 if let Some(Value::Object(map)) = value.pointer("/metadata/labels") {
-                    labels(map, &FieldPath::new(path).child("metadata").child("labels"), errors);
+                    labels(
+                        map,
+                        &FieldPath::new(&path.to_string()).child("metadata").child("labels"),
+                        errors,
+                    );
                 }
             }
             for (name, value) in object {
-                let at = values::child(path, name);
+                let at = path.field(name);
                 if let Some(property) = node.properties.get(name) {
                     embedded(property, value, &at, errors);
                 } else if let Some(Additional::Schema(inner)) = &node.additional {
@@ -153,7 +169,7 @@ fn embedded(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>
         Value::Array(items) => {
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter().enumerate() {
-                    embedded(inner, item, &values::at_item(path, index), errors);
+                    embedded(inner, item, &path.item(index), errors);
                 }
             }
         }

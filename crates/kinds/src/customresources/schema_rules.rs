@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::structural::Node;
+use super::value_path::ValuePath;
 use super::{defaulting, field_paths, pruning, text, values};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
@@ -421,7 +422,7 @@ pub(super) fn defaults(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldErr
             defaulting::default_object(&node, object);
         }
         let mut found = Vec::new();
-        values::check(&node, &filled, None, "", &mut found);
+        values::check(&node, &filled, None, &ValuePath::ROOT, &mut found);
         errors.extend(found.into_iter().map(|mut error| {
             error.field = match (error.kind, error.field.as_str()) {
                 (_, "" | "<nil>") => at.to_string(),

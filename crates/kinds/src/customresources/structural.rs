@@ -45,6 +45,10 @@ pub(super) struct Node {
     pub(super) default: Option<Value>,
     pub(super) list_type: Option<ListType>,
     pub(super) list_keys: Vec<String>,
+    /// Whether it, or a schema below it, is that of a set or a map: where none is, no list is looked through for duplicates.
+    pub(super) has_correlated_lists: bool,
+    /// Whether it, or a schema below it, is that of an embedded object.
+    pub(super) has_embedded: bool,
     pub(super) checks: Checks,
 }
 
@@ -92,12 +96,29 @@ impl Node {
             .filter(|items| items.is_object())
             .map(|items| Box::new(Self::parse(items)));
         let checks = Checks::parse(schema);
+        let list_type = match text("x-kubernetes-list-type") {
+            "set" => Some(ListType::Set),
+            "map" => Some(ListType::Map),
+            "atomic" => Some(ListType::Atomic),
+            _ => None,
+        };
+        let embedded = flag("x-kubernetes-embedded-resource");
+        let below = |has: fn(&Node) -> bool| {
+            let of_entries = match &additional {
+                Some(Additional::Schema(inner)) => has(inner),
+                Some(Additional::Any) | None => false,
+            };
+            of_entries || items.as_deref().is_some_and(has) || properties.values().any(has)
+        };
+        let correlated = matches!(list_type, Some(ListType::Set | ListType::Map));
         Self {
+            has_correlated_lists: correlated || below(|node| node.has_correlated_lists),
+            has_embedded: embedded || below(|node| node.has_embedded),
             kind: kind(text("type")),
             nullable: flag("nullable"),
             int_or_string: flag("x-kubernetes-int-or-string"),
             preserve: flag("x-kubernetes-preserve-unknown-fields"),
-            embedded: flag("x-kubernetes-embedded-resource"),
+            embedded,
             properties,
             additional,
             items,
@@ -105,12 +126,7 @@ impl Node {
                 .get("default")
                 .filter(|default| !default.is_null() || flag("nullable"))
                 .cloned(),
-            list_type: match text("x-kubernetes-list-type") {
-                "set" => Some(ListType::Set),
-                "map" => Some(ListType::Map),
-                "atomic" => Some(ListType::Atomic),
-                _ => None,
-            },
+            list_type,
             list_keys: strings(schema.get("x-kubernetes-list-map-keys")),
             checks,
         }

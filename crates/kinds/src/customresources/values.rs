@@ -6,14 +6,21 @@ use tenure_checkpoint::checkpoint;
 use super::formats;
 use super::lists::Correlated;
 use super::structural::{Additional, Checks, Kind, Node};
-use crate::schema::{FieldError, FieldErrorKind, LONGEST_PATH, shortened};
+use super::value_path::ValuePath;
+use crate::schema::{FieldError, FieldErrorKind};
 
 /// The field of complaints about a combination of schemas: the real server has none for them.
 const NO_FIELD: &str = "<nil>";
 
 /// Checks a value and everything below it. Where `old` has the same value at the same place nothing is complained
 /// about: a schema that became stricter does not block changes elsewhere (ratcheting).
-pub(super) fn check(node: &Node, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn check(
+    node: &Node,
+    value: &Value,
+    old: Option<&Value>,
+    path: &ValuePath<'_>,
+    errors: &mut Vec<FieldError>,
+) {
     if old == Some(value) {
         return;
     }
@@ -60,7 +67,7 @@ fn is_integer(value: &Value) -> bool {
     value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 
-fn check_type(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) -> bool {
+fn check_type(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) -> bool {
     let found = type_name(value);
     let (fits, wanted) = match node.kind {
         _ if node.int_or_string => (matches!(found, "integer" | "string"), "integer,string"),
@@ -84,7 +91,7 @@ fn check_type(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldErro
     fits
 }
 
-fn check_enum(checks: &Checks, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn check_enum(checks: &Checks, value: &Value, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     if let Some(allowed) = &checks.allowed
         && !allowed.contains(value)
     {
@@ -96,12 +103,12 @@ fn check_enum(checks: &Checks, value: &Value, path: &str, errors: &mut Vec<Field
     }
 }
 
-fn check_object(node: &Node, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
+fn check_object(node: &Node, value: &Value, old: Option<&Value>, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     let Value::Object(object) = value else { return };
     let checks = &node.checks;
     for name in &checks.required {
         if !object.contains_key(name) {
-            errors.push(FieldError::required(child(path, name), ""));
+            errors.push(FieldError::required(path.field(name), ""));
         }
     }
     let size = object.len() as u64;
@@ -124,14 +131,14 @@ fn check_object(node: &Node, value: &Value, old: Option<&Value>, path: &str, err
     for (name, value) in object {
         let old = old.and_then(|old| old.get(name));
         if let Some(property) = node.properties.get(name) {
-            check(property, value, old, &child(path, name), errors);
+            check(property, value, old, &path.field(name), errors);
         } else if let Some(Additional::Schema(inner)) = &node.additional {
-            check(inner, value, old, &child(path, name), errors);
+            check(inner, value, old, &path.field(name), errors);
         }
     }
 }
 
-fn check_array(node: &Node, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
+fn check_array(node: &Node, value: &Value, old: Option<&Value>, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     let Value::Array(items) = value else { return };
     let checks = &node.checks;
     let size = items.len() as u64;
@@ -156,12 +163,12 @@ fn check_array(node: &Node, value: &Value, old: Option<&Value>, path: &str, erro
         for (index, item) in items.iter().enumerate() {
             checkpoint();
             let old = correlated.find(node, item);
-            check(inner, item, old, &at_item(path, index), errors);
+            check(inner, item, old, &path.item(index), errors);
         }
     }
 }
 
-fn check_string(checks: &Checks, text: &str, path: &str, errors: &mut Vec<FieldError>) {
+fn check_string(checks: &Checks, text: &str, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     let length = text.chars().count() as u64;
     if let Some(most) = checks.max_length.filter(|most| length > *most) {
         errors.push(FieldError::new(
@@ -193,7 +200,7 @@ fn check_string(checks: &Checks, text: &str, path: &str, errors: &mut Vec<FieldE
     check_format(checks, text, path, errors);
 }
 
-fn check_format(checks: &Checks, text: &str, path: &str, errors: &mut Vec<FieldError>) {
+fn check_format(checks: &Checks, text: &str, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     if !checks.format.is_empty() && !formats::matches(&checks.format, text) {
         let shown = crate::schema::go_quoted(text);
         let detail = format!("{path} in body must be of type {}: {shown}", checks.format);
@@ -201,7 +208,7 @@ fn check_format(checks: &Checks, text: &str, path: &str, errors: &mut Vec<FieldE
     }
 }
 
-fn check_number(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+fn check_number(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     let checks = &node.checks;
     let Some(number) = value.as_f64() else { return };
     if let Some((least, exclusive)) = checks.minimum
@@ -249,7 +256,13 @@ fn check_number(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldEr
     }
 }
 
-fn check_combinations(checks: &Checks, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
+fn check_combinations(
+    checks: &Checks,
+    value: &Value,
+    old: Option<&Value>,
+    path: &ValuePath<'_>,
+    errors: &mut Vec<FieldError>,
+) {
     let attempt = |node: &Node| {
         let mut found = Vec::new();
         check(node, value, old, path, &mut found);
@@ -294,24 +307,4 @@ fn check_combinations(checks: &Checks, value: &Value, old: Option<&Value>, path:
 fn plain(number: f64) -> String {
     serde_json::Number::from_f64(number)
         .map_or_else(String::new, |shown| shown.to_string().trim_end_matches(".0").to_owned())
-}
-
-/// The path of a field; written no longer than paths are, so that a long key costs nothing below it.
-pub(super) fn child(path: &str, name: &str) -> String {
-    if path.len() > LONGEST_PATH {
-        path.to_owned()
-    } else if path.is_empty() {
-        shortened(name).to_owned()
-    } else {
-        format!("{path}.{}", shortened(name))
-    }
-}
-
-/// The path of a list's item.
-pub(super) fn at_item(path: &str, index: usize) -> String {
-    if path.len() > LONGEST_PATH {
-        path.to_owned()
-    } else {
-        format!("{path}[{index}]")
-    }
 }
