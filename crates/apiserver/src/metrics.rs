@@ -13,6 +13,7 @@ use parking_lot::RwLock;
 
 use crate::fairness::{Fairness, Held};
 use crate::http::{Body, RequestInfo, respond};
+use crate::keys;
 use crate::registry::Registry;
 use crate::routes::version;
 use crate::surroundings::Surroundings;
@@ -367,12 +368,11 @@ fn write_store(out: &mut String, registry: &Registry) {
     let snapshot = store.snapshot();
     let mut objects: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     let mut bytes = 0;
-    for (key, entry) in snapshot.range("/", None) {
-        let mut parts = key.split('/').skip(1);
-        let (Some(group), Some(plural)) = (parts.next(), parts.next()) else {
+    for (key, entry) in snapshot.range(keys::ALL, None) {
+        let Some(parts) = keys::read(key) else {
             continue;
         };
-        *objects.entry((group, plural)).or_default() += 1;
+        *objects.entry((parts.group, parts.plural)).or_default() += 1;
         bytes += entry.bytes.len();
     }
     let named = |group: &str, plural: &str| format!("group=\"{}\",resource=\"{}\"", safe(group), safe(plural));

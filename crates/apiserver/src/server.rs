@@ -12,16 +12,16 @@ use tokio::net::TcpListener;
 use crate::answers::AnswerBounds;
 use crate::audit::{Audit, LogConfig};
 use crate::authentication::{Authenticator, CertificateError, KeyError, ServiceAccountTokens};
-use crate::catalog::Catalog;
 use crate::certificates::{Authority, AuthorityError, ProvidedFiles, loopback_names};
-use crate::gate::{Gate, Peer};
+use crate::cluster::{self, Cluster};
+use crate::gate::Peer;
 use crate::http::ApiError;
 use crate::intake::IntakeBounds;
 use crate::registry::Registry;
 use crate::service::{ApiService, Shared};
 use crate::strategy::ServiceRange;
 use crate::surroundings::{Counter, Surroundings};
-use crate::{bootstrap, controllers, definitions, serve};
+use crate::{bootstrap, controllers, serve};
 
 /// The issuer of ServiceAccount tokens: what Pods call the API server.
 const ISSUER: &str = "https://kubernetes.default.svc";
@@ -130,48 +130,42 @@ impl Server {
     pub async fn open(config: Config) -> Result<Self, ServerError> {
         let audit = config.audit.map(|(policy, log)| Audit::open(&policy, log));
         let audit = audit.transpose().map_err(ServerError::Audit)?;
-        let registry = {
-            let directory = config.data_dir.clone();
-            let opened = tokio::task::spawn_blocking(move || Store::open(&directory, Limits::default())).await;
-            let store = opened.map_err(|error| {
-                ServerError::Bootstrap(ApiError::internal(format!("the store could not be opened: {error}")))
-            })??;
-            Registry::new(store, Catalog::builtin(), config.services)
-        };
+        let directory = config.data_dir.clone();
+        let opened = tokio::task::spawn_blocking(move || Store::open(&directory, Limits::default())).await;
+        let store = opened.map_err(|error| {
+            ServerError::Bootstrap(ApiError::internal(format!("the store could not be opened: {error}")))
+        })??;
         let mut names = loopback_names();
         names.extend(config.names.iter().cloned());
-        let authority = Authority::open(&config.data_dir.join("pki"), &names, registry.now())?;
+        let authority = Authority::open(&config.data_dir.join("pki"), &names, jiff::Timestamp::now())?;
         let authority = authority.provided(&config.provided)?;
         let tokens = Arc::new(ServiceAccountTokens::new(&config.issuer, authority.signing_key()?));
         let authenticator = Authenticator::new(authority.client_certificates()?, Arc::clone(&tokens));
-        let gate = Gate::new(authenticator, registry.rights().clone());
-        registry.refresh_definitions();
-        bootstrap::run(&registry).await.map_err(ServerError::Bootstrap)?;
-        registry.admission().leave_out(config.left_out_plugins);
-        registry.admission().open();
-        registry.held().bound(config.answers.old_bytes);
-        let surroundings = Surroundings::new(config.counters);
+        let settings = cluster::Settings {
+            services: config.services,
+            left_out_plugins: config.left_out_plugins,
+            old_bytes: config.answers.old_bytes,
+        };
+        let cluster = Cluster::open(store, authenticator, settings).await;
         let shared = Arc::new(Shared::new(
-            registry,
-            gate,
+            cluster.map_err(ServerError::Bootstrap)?,
             audit,
             (config.answers, &config.intake),
-            surroundings,
+            Surroundings::new(config.counters),
         ));
-        let cleanup = definitions::start_cleanup(shared.registry.clone(), shared.shutdown.clone());
         let settings = controllers::Settings {
             ca_pem: authority.ca_pem().to_owned(),
             tokens,
             workload_status: config.workload_status,
             all: config.controllers,
         };
-        let controllers = controllers::start(shared.registry.clone(), settings, shared.shutdown.clone());
+        let running = shared.cluster.start(settings, &shared.shutdown);
         Ok(Self {
             shared,
             authority: Arc::new(authority),
             advertised: config.advertised,
             kubeconfig: Arc::default(),
-            running: Arc::new(tokio::sync::Mutex::new(vec![cleanup, controllers])),
+            running: Arc::new(tokio::sync::Mutex::new(running)),
         })
     }
 
@@ -202,7 +196,7 @@ impl Server {
         let clients = self.authority.client_certificates()?;
         let tls = self.authority.server_config(&clients)?;
         let renew = || {
-            if let Err(error) = self.renew_certificates(self.shared.registry.now()) {
+            if let Err(error) = self.renew_certificates(self.shared.cluster.registry.now()) {
                 tracing::error!(%error, "the certificates could not be renewed");
             }
         };
@@ -214,7 +208,7 @@ impl Server {
     /// Says within the cluster where this server is. Who admits that may depend on this server, so it isn't waited for
     /// for long.
     async fn advertise(&self, address: SocketAddr) {
-        let registry = self.shared.registry.clone();
+        let registry = self.shared.cluster.registry.clone();
         let written = tokio::spawn(async move {
             if let Err(error) = bootstrap::advertise(&registry, address).await {
                 tracing::warn!(%error, "the Service of the API server itself could not be written");
@@ -285,8 +279,8 @@ impl Server {
         let request = serde_json::json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds},
         });
-        let registry = &self.shared.registry;
-        let tokens = self.shared.gate.authenticator().tokens();
+        let registry = &self.shared.cluster.registry;
+        let tokens = self.shared.cluster.gate.authenticator().tokens();
         let view = registry.view();
         let granted = crate::authentication::request_token(
             tokens,
@@ -308,6 +302,6 @@ impl Server {
     /// The objects, for this process' own controllers: the verbs without a network and without authorization.
     #[must_use]
     pub fn registry(&self) -> &Registry {
-        &self.shared.registry
+        &self.shared.cluster.registry
     }
 }

@@ -19,16 +19,17 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::answers::{self, AnswerBounds, Route};
 use crate::audit::{Arrival, Audit, Trail};
+use crate::cluster::Cluster;
 use crate::connections::Activity;
 use crate::fairness::{Bounds, Each, Fairness, Held, HeldPlace, Place, Rejected};
-use crate::gate::{Gate, Peer, attributes};
+use crate::gate::{Peer, attributes};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body, respond};
 use crate::intake::{Arriving, Burden, IntakeBounds, NotTaken, Taken};
 use crate::ledger::{Account, Charge, Ledger};
 use crate::long_work::{self, Deadline, Stopped, Within};
 use crate::metrics::{Counted, Metrics};
-use crate::registry::{Registry, Warnings};
+use crate::registry::Warnings;
 use crate::routes;
 use crate::streams::StreamEnd;
 use crate::surroundings::Surroundings;
@@ -42,8 +43,7 @@ const AUDIT_ID_LENGTH: usize = 64;
 
 /// What all requests share.
 pub(crate) struct Shared {
-    pub(crate) registry: Registry,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) cluster: Cluster,
     pub(crate) shutdown: CancellationToken,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) fairness: Fairness,
@@ -70,8 +70,7 @@ impl Drop for Shared {
 
 impl Shared {
     pub(crate) fn new(
-        registry: Registry,
-        gate: Gate,
+        cluster: Cluster,
         audit: Option<Audit>,
         (answers, intake): (AnswerBounds, &IntakeBounds),
         surroundings: Surroundings,
@@ -82,8 +81,7 @@ impl Shared {
             Held::Objects => Ledger::new(intake.user_object_bytes, intake.total_object_bytes),
         });
         Self {
-            registry,
-            gate: Arc::new(gate),
+            cluster,
             shutdown: CancellationToken::new(),
             metrics: Arc::default(),
             fairness: Fairness::new(Bounds::default(), ledgers),
@@ -247,7 +245,7 @@ impl ApiService {
             info: &info,
             audit_id: audit_id.to_str().unwrap_or_default(),
             remote: self.remote,
-            now: self.shared.registry.now(),
+            now: self.shared.cluster.registry.now(),
         };
         let trail = Trail::begin(self.shared.audit.as_ref(), &arrival);
         let ending = trail.guard();
@@ -328,23 +326,26 @@ impl ApiService {
     {
         let shared = &self.shared;
         let info = counted.info;
-        let registry = &shared.registry;
+        let registry = &shared.cluster.registry;
         let headers = &arrival.parts.headers;
         let attributes = attributes(info);
-        let caller = shared.gate.authenticate(registry, &self.peer, headers, &info.path);
+        let caller = shared
+            .cluster
+            .gate
+            .authenticate(registry, &self.peer, headers, &info.path);
         let caller = caller.inspect_err(|answer| trail.unauthenticated(&attributes, info, answer))?;
         trail.authenticated(&caller, &attributes, info)?;
         if let Some(activity) = &self.activity {
             activity.authenticated(&caller);
         }
-        let weighs_much = shared.gate.is_long_to_admit(&caller, headers, &attributes);
+        let weighs_much = shared.cluster.gate.is_long_to_admit(&caller, headers, &attributes);
         let user = if weighs_much {
             let place = shared.fairness.place(&caller).await?;
-            let (gate, headers, trail) = (shared.gate.clone(), headers.clone(), trail.clone());
+            let (gate, headers, trail) = (shared.cluster.gate.clone(), headers.clone(), trail.clone());
             let admitting = async move { gate.admit(caller, &headers, &attributes, &trail) };
             self.run_long(admitting, &place, |_| false).await??
         } else {
-            shared.gate.admit(caller, headers, &attributes, trail)?
+            shared.cluster.gate.admit(caller, headers, &attributes, trail)?
         };
         let account = shared.fairness.account(&user);
         holding.account = Some(account.clone());
@@ -362,7 +363,7 @@ impl ApiService {
         }
         let request = routes::ObjectRequest {
             registry: registry.clone(),
-            gate: shared.gate.clone(),
+            gate: shared.cluster.gate.clone(),
             info: info.clone(),
             query,
             headers: headers.clone(),
@@ -492,7 +493,7 @@ impl ApiService {
 
     /// What verifiers of ServiceAccount tokens ask for.
     fn openid(&self, path: &str) -> Option<Response<Body>> {
-        let tokens = self.shared.gate.authenticator().tokens();
+        let tokens = self.shared.cluster.gate.authenticator().tokens();
         let value = match path {
             "/.well-known/openid-configuration" => {
                 let address = self.shared.address.read().clone();
@@ -526,18 +527,18 @@ const PATHS: [(&str, AnswersPath); 11] = [
     ("api", discovery),
     ("apis", discovery),
     ("openapi", |service, path, query, headers| {
-        routes::serve_openapi(path, query, headers, &service.shared.registry)
+        routes::serve_openapi(path, query, headers, &service.shared.cluster.registry)
     }),
     ("metrics", |service, _, _, _| {
         let shared = &service.shared;
         Some(
             shared
                 .metrics
-                .serve(&shared.registry, &shared.fairness, &shared.surroundings),
+                .serve(&shared.cluster.registry, &shared.fairness, &shared.surroundings),
         )
     }),
     ("tenure", |service, path, _, _| {
-        (path == routes::BACKUP_PATH).then(|| routes::serve_backup(&service.shared.registry))
+        (path == routes::BACKUP_PATH).then(|| routes::serve_backup(&service.shared.cluster.registry))
     }),
     (".well-known", |service, path, _, _| service.openid(path)),
     ("openid", |service, path, _, _| service.openid(path)),
@@ -551,12 +552,23 @@ pub fn path_segments() -> impl Iterator<Item = &'static str> {
 fn health(service: &ApiService, path: &str, query: &Query, _: &http::HeaderMap) -> Option<Response<Body>> {
     let shared = &service.shared;
     let checks = shared.surroundings.checks();
-    routes::serve_health(path, query, &shared.registry, shared.shutdown.is_cancelled(), checks)
+    routes::serve_health(
+        path,
+        query,
+        &shared.cluster.registry,
+        shared.shutdown.is_cancelled(),
+        checks,
+    )
 }
 
 fn discovery(service: &ApiService, path: &str, _: &Query, headers: &http::HeaderMap) -> Option<Response<Body>> {
     let shared = &service.shared;
-    routes::serve_discovery(path, headers, &shared.registry.catalog(), &shared.address.read())
+    routes::serve_discovery(
+        path,
+        headers,
+        &shared.cluster.registry.catalog(),
+        &shared.address.read(),
+    )
 }
 
 impl<B> tower::Service<Request<B>> for ApiService

@@ -8,6 +8,7 @@ use tenure_kinds::schema::resources::list;
 
 use super::{Action, Attributes};
 use crate::http::ApiError;
+use crate::keys;
 use crate::registry::{ObjectExt, Registry, View, generate_name};
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -90,7 +91,7 @@ async fn find_account(
     }
     if name == "default" {
         // A new namespace gets it in a moment.
-        let key = format!("//serviceaccounts/{namespace}/{name}");
+        let key = keys::of_object("", "serviceaccounts", Some(namespace), name);
         if let Ok(mut watcher) = registry.store().watch(key, registry.store().revision()) {
             if let Some(found) = find() {
                 return Ok((*found).clone());

@@ -8,6 +8,7 @@ use tenure_kinds::schema::ObjectSchema;
 use tenure_kinds::table::Columns;
 
 use crate::conversion::{Conversion, Types};
+use crate::keys;
 
 /// A subresource such as `status`.
 #[derive(Debug, Clone)]
@@ -240,17 +241,13 @@ impl Resource {
     #[must_use]
     pub fn prefix(&self, namespace: Option<&str>) -> String {
         let (group, plural) = &self.stored_as;
-        match namespace {
-            Some(namespace) if self.namespaced => format!("/{group}/{plural}/{namespace}/"),
-            _ => format!("/{group}/{plural}/"),
-        }
+        keys::of_resource(group, plural, namespace.filter(|_| self.namespaced))
     }
 
     /// The store's key of one object.
     #[must_use]
     pub fn key(&self, namespace: Option<&str>, name: &str) -> String {
-        let mut key = self.prefix(namespace);
-        key.push_str(name);
-        key
+        let (group, plural) = &self.stored_as;
+        keys::of_object(group, plural, namespace.filter(|_| self.namespaced), name)
     }
 }

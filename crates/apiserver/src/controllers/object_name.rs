@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use crate::keys;
+
 /// Which object: its API group and plural, namespace (`None` for the cluster's objects) and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ObjectName {
@@ -39,19 +41,15 @@ impl ObjectName {
         }
     }
 
-    /// The object stored under `key`: `/GROUP/PLURAL/NAMESPACE/NAME` or `/GROUP/PLURAL/NAME`.
+    /// The object stored under `key`.
     #[must_use]
     pub(crate) fn from_key(key: &str) -> Option<Self> {
-        let mut parts = key.strip_prefix('/')?.split('/');
-        let (group, plural) = (parts.next()?, parts.next()?);
-        let first = parts.next()?;
-        let second = parts.next();
-        if parts.next().is_some() {
-            return None;
-        }
-        Some(match second {
-            Some(name) => Self::namespaced(group, plural, first, name),
-            None => Self::cluster(group, plural, first),
+        let parts = keys::read(key)?;
+        Some(Self {
+            group: parts.group.to_owned(),
+            plural: parts.plural.to_owned(),
+            namespace: parts.namespace.map(str::to_owned),
+            name: parts.name.to_owned(),
         })
     }
 
@@ -92,29 +90,4 @@ pub(super) fn remove_finalizer(object: &mut Value, finalizer: &str) -> bool {
     let before = list.len();
     list.retain(|held| held.as_str() != Some(finalizer));
     list.len() < before
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_read() {
-        for (key, want) in [
-            (
-                "//configmaps/shop/a",
-                Some(ObjectName::namespaced("", "configmaps", "shop", "a")),
-            ),
-            ("//namespaces/shop", Some(ObjectName::cluster("", "namespaces", "shop"))),
-            (
-                "/apps/deployments/shop/a",
-                Some(ObjectName::namespaced("apps", "deployments", "shop", "a")),
-            ),
-            ("/apps/deployments", None),
-            ("meta", None),
-            ("/a/b/c/d/e", None),
-        ] {
-            assert_eq!(ObjectName::from_key(key), want, "{key}");
-        }
-    }
 }

@@ -17,6 +17,7 @@ use super::object_name::ObjectName;
 use super::queue::Queue;
 use super::tasks::{Done, TaskError, Worker, owner_of};
 use crate::authentication::ServiceAccountTokens;
+use crate::keys;
 use crate::registry::{Registry, decode_stored};
 
 /// How many tasks run at a time.
@@ -24,9 +25,6 @@ const AT_ONCE: usize = 32;
 
 /// How long after its definition a kind is served, and how long it takes at the worst.
 const SERVED_WITHIN: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
-
-/// The prefix of the store's keys of namespaces.
-const NAMESPACES: &str = "//namespaces/";
 
 /// What the controllers are told.
 #[derive(Debug)]
@@ -98,9 +96,10 @@ impl Controllers {
     fn load(&mut self) -> Result<Watcher, Compacted> {
         let store = self.worker.registry.store();
         let snapshot = store.snapshot();
-        let watcher = store.watch("/", snapshot.revision())?;
+        let watcher = store.watch(keys::ALL, snapshot.revision())?;
         // Namespaces first: what is in none of them is a stray.
-        for (key, entry) in snapshot.range(NAMESPACES, None).chain(snapshot.range("/", None)) {
+        let namespaces = keys::of_resource("", "namespaces", None);
+        for (key, entry) in snapshot.range(&namespaces, None).chain(snapshot.range(keys::ALL, None)) {
             let Some(name) = ObjectName::from_key(key) else {
                 continue;
             };

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{GROUP, PLURAL};
 use crate::http::ApiError;
+use crate::keys;
 use crate::registry::{DeleteOptions, ListOptions, ObjectExt, Operation, Registry, decode_stored, timestamp};
 
 /// How long to wait before a failed attempt is repeated.
@@ -34,7 +35,7 @@ pub(crate) fn start(registry: Registry, shutdown: CancellationToken) -> JoinHand
 async fn follow(registry: Registry, emptying: &mut JoinSet<()>) {
     loop {
         let snapshot = registry.store().snapshot();
-        let prefix = format!("/{GROUP}/{PLURAL}/");
+        let prefix = keys::of_resource(GROUP, PLURAL, None);
         let Ok(mut watcher) = registry.store().watch(prefix.as_str(), snapshot.revision()) else {
             continue;
         };
@@ -140,7 +141,7 @@ fn the_same<'a>(live: Option<&'a Value>, definition: &Value, op: &Operation) -> 
 async fn empty(registry: &Registry, definition: &Value) -> Result<(), ApiError> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
-    let prefix = format!("/{group}/{plural}/");
+    let prefix = keys::of_resource(group, plural, None);
     if let Some(op) = defined(registry, definition).map(Arc::new) {
         loop {
             let seen = registry.store().revision();

@@ -9,9 +9,10 @@ use tenure_access::authorization::{Attributes, Authorizer, Decision, Rbac, RbacK
 use tenure_access::identity::UserInfo;
 use tenure_store::{Event, EventKind, Store};
 
+use crate::keys;
 use crate::registry::decode_stored;
 
-const PREFIX: &str = "/rbac.authorization.k8s.io/";
+const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Roles and bindings as of the store's present revision.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl Rights {
 impl Index {
     fn catch_up(&mut self, store: &Store) {
         if self.revision > 0
-            && let Ok((position, events)) = store.events_after(PREFIX, self.revision, usize::MAX)
+            && let Ok((position, events)) = store.events_after(&keys::of_group(GROUP), self.revision, usize::MAX)
         {
             for event in events {
                 self.take(&event);
@@ -67,7 +68,7 @@ impl Index {
         }
         let snapshot = store.snapshot();
         self.rbac = Rbac::default();
-        for (key, entry) in snapshot.range(PREFIX, None) {
+        for (key, entry) in snapshot.range(&keys::of_group(GROUP), None) {
             if let (Some((kind, _, _)), Ok(object)) = (parse(key), decode_stored(entry)) {
                 self.rbac.apply(kind, &object);
             }
@@ -92,13 +93,9 @@ impl Index {
 
 /// Kind, namespace and name in a key of the store.
 fn parse(key: &str) -> Option<(RbacKind, &str, &str)> {
-    let mut parts = key.strip_prefix(PREFIX)?.split('/');
-    let kind = RbacKind::of_resource(parts.next()?)?;
-    match (parts.next(), parts.next()) {
-        (Some(namespace), Some(name)) => Some((kind, namespace, name)),
-        (Some(name), None) => Some((kind, "", name)),
-        _ => None,
-    }
+    let parts = keys::read(key).filter(|parts| parts.group == GROUP)?;
+    let kind = RbacKind::of_resource(parts.plural)?;
+    Some((kind, parts.namespace.unwrap_or_default(), parts.name))
 }
 
 impl Authorizer for Rights {

@@ -16,7 +16,7 @@ use crate::gate::Rights;
 use crate::http::ApiError;
 use crate::long_work;
 use crate::strategy::ServiceRange;
-use crate::{admission, definitions, strategy};
+use crate::{admission, definitions, keys, strategy};
 
 /// All objects of one server. Clones share them.
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ impl Registry {
         let mut seen = self.inner.definitions.lock();
         let (store, now) = (&self.inner.store, self.inner.store.revision());
         // Who wrote beside this one may have found this one's definition already.
-        let prefix = format!("/{}/{}/", definitions::GROUP, definitions::PLURAL);
+        let prefix = keys::of_resource(definitions::GROUP, definitions::PLURAL, None);
         let nothing_new = || {
             store
                 .events_after(&prefix, *seen, 1)
@@ -195,10 +195,7 @@ impl View {
 
     /// The objects of one resource, in one namespace or everywhere, in the stored version.
     pub fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
-        let prefix = match namespace {
-            Some(namespace) => format!("/{group}/{plural}/{namespace}/"),
-            None => format!("/{group}/{plural}/"),
-        };
+        let prefix = keys::of_resource(group, plural, namespace);
         self.snapshot
             .range(&prefix, None)
             .filter_map(|(_, entry)| decode_stored(entry).ok())
@@ -208,7 +205,7 @@ impl View {
     /// The same part of every object of one resource, without building the rest: for questions about all of them at once.
     pub(crate) fn parts<T: serde::de::DeserializeOwned>(&self, group: &str, plural: &str) -> Vec<T> {
         self.snapshot
-            .range(&format!("/{group}/{plural}/"), None)
+            .range(&keys::of_resource(group, plural, None), None)
             .filter_map(|(_, entry)| serde_json::from_slice(&entry.bytes).ok())
             .collect()
     }
@@ -225,20 +222,15 @@ impl View {
     /// Whether an object exists.
     #[must_use]
     pub fn exists(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> bool {
-        self.snapshot.get(&key(group, plural, namespace, name)).is_some()
-    }
-}
-
-fn key(group: &str, plural: &str, namespace: Option<&str>, name: &str) -> String {
-    match namespace {
-        Some(namespace) => format!("/{group}/{plural}/{namespace}/{name}"),
-        None => format!("/{group}/{plural}/{name}"),
+        self.snapshot
+            .get(&keys::of_object(group, plural, namespace, name))
+            .is_some()
     }
 }
 
 impl Lookup for View {
     fn get(&self, group: &str, resource: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
-        let entry = self.snapshot.get(&key(group, resource, namespace, name))?;
+        let entry = self.snapshot.get(&keys::of_object(group, resource, namespace, name))?;
         decode_stored(entry).ok().map(Arc::new)
     }
 }

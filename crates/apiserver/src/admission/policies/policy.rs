@@ -11,6 +11,7 @@ use super::super::Attributes;
 use super::super::cache::Cache;
 use super::super::matching::{GROUP, Matcher};
 use crate::http::ApiError;
+use crate::keys;
 use crate::registry::{ObjectExt, Registry, Selectors, View};
 
 /// A policy, ready to judge.
@@ -187,12 +188,12 @@ pub(crate) struct Policies {
 impl Policies {
     /// The policies that have bindings, in the order of their names. Without bindings nothing else is looked at.
     pub(crate) fn in_force(&self, view: &View) -> Vec<InForce> {
-        let prefix = format!("/{GROUP}/validatingadmissionpolicybindings/");
+        let prefix = keys::of_resource(GROUP, "validatingadmissionpolicybindings", None);
         let bindings = self.bindings.of(view, &prefix, Binding::read);
         if bindings.is_empty() {
             return Vec::new();
         }
-        let prefix = format!("/{GROUP}/validatingadmissionpolicies/");
+        let prefix = keys::of_resource(GROUP, "validatingadmissionpolicies", None);
         let policies = self.policies.of(view, &prefix, Policy::read);
         let bound = policies.into_iter().map(|policy| InForce {
             bindings: bindings

@@ -19,6 +19,7 @@ use tenure_kinds::schema::resources::Resources;
 
 use super::{Action, Attributes};
 use crate::http::ApiError;
+use crate::keys;
 use crate::registry::{ObjectExt, Operation, Registry, View};
 
 use usage::Kind;
@@ -77,7 +78,7 @@ impl Charge {
 }
 
 fn prefix(namespace: &str) -> String {
-    format!("//resourcequotas/{namespace}/")
+    keys::of_resource("", "resourcequotas", Some(namespace))
 }
 
 /// Whether a request of this kind can be charged to somebody.

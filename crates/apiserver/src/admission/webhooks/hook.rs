@@ -8,6 +8,7 @@ use tenure_kinds::expressions::{Compiler, Conditions};
 
 use super::super::cache::Cache;
 use super::super::matching::{GROUP, Matcher};
+use crate::keys;
 use crate::registry::{ObjectExt, Registry};
 use crate::webhook_client::{ClientConfig, Endpoint};
 
@@ -94,7 +95,7 @@ pub(in crate::admission) struct Hooks {
 impl Hooks {
     /// The webhooks of one phase, in the order of their configurations' names.
     pub(in crate::admission) fn of(&self, registry: &Registry, phase: Phase) -> Vec<Arc<Hook>> {
-        let prefix = format!("/{GROUP}/{}/", phase.plural());
+        let prefix = keys::of_resource(GROUP, phase.plural(), None);
         let cache = match phase {
             Phase::Mutating => &self.mutating,
             Phase::Validating => &self.validating,

@@ -1,0 +1,88 @@
+//! The keys under which the store has objects: `/GROUP/PLURAL/NAMESPACE/NAME`, and `/GROUP/PLURAL/NAME` for what lives in no
+//! namespace; the core group is empty. Owns their form: they are made and read here only, so that whose objects a store holds can
+//! become part of them in one place. Refuses to know which resources there are.
+
+/// What all keys begin with.
+pub(crate) const ALL: &str = "/";
+
+/// What the keys of all objects of a group begin with.
+pub(crate) fn of_group(group: &str) -> String {
+    format!("/{group}/")
+}
+
+/// What the keys of all objects of a resource begin with, in one namespace or everywhere.
+pub(crate) fn of_resource(group: &str, plural: &str, namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("/{group}/{plural}/{namespace}/"),
+        None => format!("/{group}/{plural}/"),
+    }
+}
+
+/// The key of one object.
+pub(crate) fn of_object(group: &str, plural: &str, namespace: Option<&str>, name: &str) -> String {
+    let mut key = of_resource(group, plural, namespace);
+    key.push_str(name);
+    key
+}
+
+/// What a key says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parts<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) plural: &'a str,
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: &'a str,
+}
+
+/// Reads the key of an object; `None` for what the store keeps beside objects.
+pub(crate) fn read(key: &str) -> Option<Parts<'_>> {
+    let mut parts = key.strip_prefix('/')?.split('/');
+    let (group, plural, first) = (parts.next()?, parts.next()?, parts.next()?);
+    let second = parts.next();
+    if parts.next().is_some() {
+        return None;
+    }
+    let (namespace, name) = match second {
+        Some(name) => (Some(first), name),
+        None => (None, first),
+    };
+    Some(Parts {
+        group,
+        plural,
+        namespace,
+        name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_is_read() {
+        for (group, plural, namespace, name) in [
+            ("", "configmaps", Some("shop"), "a"),
+            ("", "namespaces", None, "shop"),
+            ("apps", "deployments", Some("shop"), "a"),
+        ] {
+            let key = of_object(group, plural, namespace, name);
+            let parts = Parts {
+                group,
+                plural,
+                namespace,
+                name,
+            };
+            assert_eq!(read(&key), Some(parts), "{key}");
+            assert!(key.starts_with(&of_resource(group, plural, namespace)), "{key}");
+            assert!(key.starts_with(&of_group(group)), "{key}");
+            assert!(key.starts_with(ALL), "{key}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_of_an_object_is_none() {
+        for key in ["/apps/deployments", "meta", "/a/b/c/d/e"] {
+            assert_eq!(read(key), None, "{key}");
+        }
+    }
+}
