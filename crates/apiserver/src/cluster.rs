@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tenure_kinds::kind::ServiceRange;
 use tenure_store::Store;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +15,6 @@ use crate::catalog::Catalog;
 use crate::gate::Gate;
 use crate::http::ApiError;
 use crate::registry::Registry;
-use crate::strategy::ServiceRange;
 use crate::{bootstrap, controllers, definitions};
 
 /// How a cluster differs from another.

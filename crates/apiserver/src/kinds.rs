@@ -7,21 +7,19 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::RwLock;
 use serde_json::{Value, json};
-use structured_merge::{Convert, ConvertError, FieldManager, ResetFields, Schema, Typing};
-use tenure_kinds::schema::{
-    BuiltinSchemas, Decoded, FieldPath, KindSchema, ObjectSchema, autoscaler, validation, warnings,
-};
+use structured_merge::{FieldManager, ResetFields, Schema, Typing};
+use tenure_kinds::kind::{BuiltinVersions, KindSchema, Renaming, Types, version_of};
+use tenure_kinds::schema::{BuiltinSchemas, Decoded, ObjectSchema};
 use tenure_kinds::table::Columns;
-use tenure_kinds::{customresources, protobuf, strategic, table};
+use tenure_kinds::{built_in, customresources, protobuf, strategic};
 
 use crate::catalog::{Origin, Resource};
-use crate::conversion::{Owners, Renaming, version_of};
+use crate::conversion::Owners;
 use crate::http::{ApiError, FieldError};
 use crate::registry::Operation;
-use crate::{definitions, strategy};
 
 fn builtin(resource: &Resource) -> Option<KindSchema> {
-    BuiltinSchemas::shared().kind(&resource.api_version(), &resource.kind)
+    built_in::schema_of(resource.behavior, &resource.api_version(), &resource.kind)
 }
 
 /// The schema of a resource's kind.
@@ -38,7 +36,7 @@ pub(crate) fn read(op: &Operation, object: Value) -> Result<Decoded, ApiError> {
     let schema = if kind == op.resource.kind {
         schema(&op.resource)
     } else {
-        let schema = BuiltinSchemas::shared().kind(&api_version, &kind);
+        let schema = built_in::schema(&api_version, &kind);
         schema.map(|schema| Arc::new(schema) as Arc<dyn ObjectSchema>)
     };
     match schema {
@@ -54,7 +52,7 @@ pub(crate) fn read(op: &Operation, object: Value) -> Result<Decoded, ApiError> {
 
 /// What an object has that a built-in kind in this version has not.
 pub(crate) fn unknown_fields(api_version: &str, kind: &str, object: &Value) -> Result<Vec<String>, ApiError> {
-    let Some(schema) = BuiltinSchemas::shared().kind(api_version, kind) else {
+    let Some(schema) = built_in::schema(api_version, kind) else {
         return Ok(Vec::new());
     };
     match schema.decode(object.clone()) {
@@ -135,79 +133,17 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
 
 /// Fills in the defaults of the version that a built-in kind is stored in.
 pub(crate) fn set_stored_defaults(resource: &Resource, object: &mut Value) {
-    if let Some(schema) = BuiltinSchemas::shared().kind(&resource.storage_api_version, &resource.kind) {
+    if let Some(schema) = built_in::schema_of(resource.behavior, &resource.storage_api_version, &resource.kind) {
         schema.default(object);
     }
 }
 
 /// An object in the version in which it is validated: the one that says everything.
 fn validated<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
-    if autoscaler::is_one(&resource.group, &resource.plural) && !resource.is_storage_version() {
-        Cow::Owned(autoscaler::convert(object.clone(), &resource.storage_api_version))
-    } else {
-        Cow::Borrowed(object)
+    match resource.behavior.convert.filter(|_| resource.says_otherwise()) {
+        Some(convert) => Cow::Owned(convert(object.clone(), &resource.storage_api_version)),
+        None => Cow::Borrowed(object),
     }
-}
-
-/// Texts for the writer of an object that is accepted all the same; `live` is what it replaces.
-pub(crate) fn warnings(resource: &Resource, object: &Value, live: Option<&Value>) -> Vec<String> {
-    if resource.is_custom() {
-        return customresources::object_warnings(object, live);
-    }
-    if resource.group == definitions::GROUP && resource.plural == definitions::PLURAL {
-        return customresources::warnings(object);
-    }
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "services") => warnings::service(object),
-        ("", "persistentvolumes") => warnings::volume(object),
-        ("", "pods") if live.is_none() => warnings::pod(object),
-        ("node.k8s.io", "runtimeclasses") => warnings::runtime_class(object),
-        ("storage.k8s.io", "csistoragecapacities") => warnings::storage_capacity(object),
-        ("storage.k8s.io", "csidrivers") => warnings::driver(object, live),
-        ("discovery.k8s.io", "endpointslices") if live.is_none() && text("/addressType") == Some("FQDN") => {
-            vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
-        }
-        ("networking.k8s.io", "ingresses")
-            if live.is_none()
-                && text("/spec/ingressClassName").is_none()
-                && text("/metadata/annotations/kubernetes.io~1ingress.class").is_some() =>
-        {
-            vec![
-                r#"annotation "kubernetes.io/ingress.class" is deprecated, please use 'spec.ingressClassName' instead"#
-                    .to_owned(),
-            ]
-        }
-        _ => of_template(resource, object, live),
-    }
-}
-
-/// A template is looked at when it is new, and when what it belongs to is changed.
-fn of_template(resource: &Resource, object: &Value, live: Option<&Value>) -> Vec<String> {
-    let Some(at) = strategy::pod_template(resource) else {
-        return Vec::new();
-    };
-    let generation = |object: &Value| object.pointer("/metadata/generation").cloned();
-    let untouched = live.is_some_and(|live| match resource.plural.as_str() {
-        "daemonsets" => live.pointer(at) == object.pointer(at),
-        _ => generation(live) == generation(object),
-    });
-    // The real server looks at the former template of a changed ReplicationController.
-    let looked_at = live
-        .filter(|_| resource.plural == "replicationcontrollers")
-        .unwrap_or(object);
-    let mut found = Vec::new();
-    if let Some(template) = looked_at.pointer(at).filter(|_| !untouched) {
-        let path = at
-            .split('/')
-            .skip(1)
-            .fold(FieldPath::default(), |path, field| path.child(field));
-        found = warnings::template(template, &path);
-    }
-    if resource.plural == "statefulsets" {
-        found.extend(warnings::stateful_set(object, live.is_none()));
-    }
-    found
 }
 
 /// What is wrong with an object that is about to be created.
@@ -222,14 +158,12 @@ pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<
     let Some(schema) = schema(&op.resource) else {
         return Vec::new();
     };
-    if validation::is_signing_request(&op.resource.group, &op.resource.kind) {
-        return validation::signing_request_update(new, live, op.subresource.as_deref());
-    }
-    if let Some(part @ ("ephemeralcontainers" | "resize")) = op.subresource.as_deref() {
-        return validation::pod_part_update(new, live, part, strategy::quality_of_service);
+    let subresource = op.subresource.as_deref();
+    if let Some(errors) = (op.resource.behavior.validate_part)(new, live, subresource) {
+        return errors;
     }
     let (new, live) = (validated(&op.resource, new), validated(&op.resource, live));
-    let errors = if op.subresource.as_deref() == Some("status") {
+    let errors = if subresource == Some("status") {
         schema.validate_status_update(&new, &live)
     } else {
         schema.validate_update(&new, &live)
@@ -288,7 +222,9 @@ pub(crate) fn prune(resource: &Resource, object: &mut Value) {
 /// How objects of a resource become rows.
 pub(crate) fn columns(resource: &Resource) -> Columns {
     match &resource.origin {
-        Origin::Builtin => table::columns(&resource.group, &resource.version, &resource.plural),
+        Origin::Builtin => {
+            built_in::columns_of(resource.behavior, &resource.group, &resource.version, &resource.plural)
+        }
         Origin::Custom(custom) => custom.columns.clone(),
     }
 }
@@ -317,38 +253,15 @@ fn builtin_typing(api_version: &str, kind: &str) -> Typing {
     Typing::of_kind(&schema, api_version, kind).unwrap_or_else(Typing::deduced)
 }
 
-/// The versions of autoscalers, for the owners of their fields.
-struct Autoscalers {
-    types: [(&'static str, Typing); 2],
-}
-
-impl Autoscalers {
-    fn shared() -> Arc<dyn Convert> {
-        static SHARED: LazyLock<Arc<Autoscalers>> = LazyLock::new(|| {
-            let typed = |version| (version, builtin_typing(version, "HorizontalPodAutoscaler"));
-            Arc::new(Autoscalers {
-                types: [typed(autoscaler::STORED), typed(autoscaler::OLD)],
-            })
-        });
-        SHARED.clone()
-    }
-}
-
-impl Convert for Autoscalers {
-    fn typing(&self, api_version: &str) -> Option<&Typing> {
-        let found = self.types.iter().find(|(version, _)| *version == api_version);
-        found.map(|(_, typing)| typing)
-    }
-
-    fn convert<'a>(&self, object: &'a Value, api_version: &str) -> Result<Cow<'a, Value>, ConvertError> {
-        if self.typing(api_version).is_none() {
-            return Err(ConvertError::NoSuchVersion(api_version.to_owned()));
-        }
-        if object.get("apiVersion").and_then(Value::as_str) == Some(api_version) {
-            return Ok(Cow::Borrowed(object));
-        }
-        Ok(Cow::Owned(autoscaler::convert(object.clone(), api_version)))
-    }
+/// The versions of a built-in kind that says things in different ways, for the owners of its fields.
+fn builtin_versions(resource: &Resource) -> Option<BuiltinVersions> {
+    let kind = resource.behavior;
+    let typed = |version: &&str| ((*version).to_owned(), builtin_typing(version, &resource.kind));
+    let types = Types::new(kind.versions.iter().map(typed).collect());
+    Some(BuiltinVersions::new(
+        types,
+        kind.convert.filter(|_| !kind.versions.is_empty())?,
+    ))
 }
 
 /// Who keeps the owners of a Scale's fields.
@@ -368,12 +281,10 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
     match &resource.origin {
         Origin::Custom(custom) => {
             let types = custom.types.clone();
-            manager = manager
-                .for_custom_resource()
-                .with_converter(match custom.conversion.webhook() {
-                    None => Arc::new(Renaming::new(types)),
-                    Some(_) => Arc::new(Owners::new(types, resource.api_version(), op.conversions.clone())),
-                });
+            manager = manager.for_custom_resource().with_converter(match resource.webhook() {
+                None => Arc::new(Renaming::new(types)),
+                Some(_) => Arc::new(Owners::new(types, resource.api_version(), op.conversions.clone())),
+            });
             if resource.has_status() {
                 let reset = ResetFields::of_custom_resource(subresource);
                 // The main resource resets in its own version only, the status in all: Kubernetes does so.
@@ -386,11 +297,11 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
         Origin::Builtin => {
             let reset = ResetFields::of_builtin(&resource.group, &resource.kind, subresource);
             manager = manager.with_reset_fields(reset.clone());
-            if autoscaler::is_one(&resource.group, &resource.plural) {
-                for version in [autoscaler::OLD, autoscaler::STORED] {
+            if let Some(versions) = builtin_versions(resource) {
+                for version in resource.behavior.versions {
                     manager = manager.with_reset_fields_of(version, reset.clone());
                 }
-                manager = manager.with_converter(Autoscalers::shared());
+                manager = manager.with_converter(Arc::new(versions));
             }
         }
     }

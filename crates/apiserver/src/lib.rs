@@ -5,7 +5,7 @@
 //! ```text
 //! bytes ─ serve ─▶ service ─▶ gate (who, as whom, may they) ─▶ routes ─▶ registry ─▶ store
 //!                                                                  │          │
-//!                                                       http, discovery    strategy, admission, kinds
+//!                                                       http, discovery    admission, kinds
 //! ```
 
 mod admission;
@@ -35,7 +35,6 @@ mod routes;
 mod serve;
 mod server;
 mod service;
-mod strategy;
 mod streams;
 mod surroundings;
 mod webhook_client;
@@ -50,5 +49,5 @@ pub use registry::{Answer, DeleteOptions, Deleted, FieldValidation, Operation, O
 pub use routes::{BACKUP_PATH, VERSION};
 pub use server::{Config, Server, ServerError};
 pub use service::{ApiService, path_segments};
-pub use strategy::{InvalidRange, ServiceRange};
 pub use surroundings::Counter;
+pub use tenure_kinds::kind::{InvalidRange, ServiceRange};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_access::identity::Lookup;
+use tenure_kinds::kind::ServiceRange;
 use tenure_store::{Limits, OpenError, Store};
 use tokio::net::TcpListener;
 
@@ -19,7 +20,6 @@ use crate::http::ApiError;
 use crate::intake::IntakeBounds;
 use crate::registry::Registry;
 use crate::service::{ApiService, Shared};
-use crate::strategy::ServiceRange;
 use crate::surroundings::{Counter, Surroundings};
 use crate::{bootstrap, controllers, serve};
 

@@ -39,7 +39,6 @@ const KNOWN: &[Known] = &[(
         "long_work",
         "registry",
         "routes",
-        "strategy",
         "webhook_client",
     ],
 )];

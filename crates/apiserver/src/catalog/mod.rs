@@ -1,12 +1,13 @@
 //! What the server serves: every resource, built in or from a CustomResourceDefinition, in one table that changes as a whole.
 
-mod builtin;
 mod resource;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-pub use resource::{CustomKind, Origin, Resource, ScalePaths, Subresource};
+pub use resource::Resource;
+use tenure_kinds::built_in;
+pub use tenure_kinds::kind::{CustomKind, Origin, ScalePaths, Subresource};
 use tenure_kinds::openapi_v2::Rendered;
 
 /// An immutable table of resources; a change of CustomResourceDefinitions makes a new one.
@@ -31,8 +32,8 @@ impl Catalog {
     #[must_use]
     pub fn builtin() -> Self {
         let mut catalog = Self::default();
-        for resource in builtin::resources() {
-            catalog.insert(Arc::new(resource));
+        for resource in built_in::resources() {
+            catalog.insert(Arc::new(Resource::new(resource, None)));
         }
         catalog
     }

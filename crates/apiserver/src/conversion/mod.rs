@@ -8,8 +8,9 @@ mod review;
 mod shared;
 
 use serde_json::Value;
+use tenure_kinds::kind::rename;
 
-pub(crate) use owners::{Needed, Owners, Renaming, Types};
+pub(crate) use owners::{Needed, Owners};
 pub(crate) use shared::{Duty, Shared};
 
 use crate::http::ApiError;
@@ -25,64 +26,6 @@ const BOUNDS: Bounds = Bounds {
 
 /// How much is sent at once, as objects and as bytes; one object is sent whatever its size.
 pub(crate) const BATCH: (usize, usize) = (500, 4 * 1024 * 1024);
-
-/// How the versions of a kind become each other.
-#[derive(Debug)]
-pub(crate) enum Conversion {
-    /// They differ in `apiVersion` only.
-    Rename,
-    /// By another program.
-    Webhook(Box<Webhook>),
-}
-
-impl Conversion {
-    /// What a definition says.
-    pub(crate) fn of(definition: &Value) -> Self {
-        let conversion = definition.pointer("/spec/conversion").unwrap_or(&Value::Null);
-        if conversion.get("strategy").and_then(Value::as_str) != Some("Webhook") {
-            return Self::Rename;
-        }
-        let webhook = conversion.get("webhook").unwrap_or(&Value::Null);
-        let config = webhook.get("clientConfig").cloned().unwrap_or_default();
-        let config: ClientConfig = serde_json::from_value(config).unwrap_or_default();
-        let accepted = webhook.get("conversionReviewVersions").and_then(Value::as_array);
-        Self::Webhook(Box::new(Webhook {
-            endpoint: Endpoint::of(&config.without_blank_bundle()),
-            review_version: accepted
-                .into_iter()
-                .flatten()
-                .find_map(|version| review::VERSIONS.into_iter().find(|known| version == *known)),
-            shared: Shared::default(),
-        }))
-    }
-
-    /// The webhook, if it is one that converts.
-    pub(crate) fn webhook(&self) -> Option<&Webhook> {
-        match self {
-            Self::Rename => None,
-            Self::Webhook(webhook) => Some(webhook),
-        }
-    }
-
-    /// Objects in another version, each of which is in some other one.
-    ///
-    /// # Errors
-    /// What the webhook, or the connection to it, did wrong, in the real server's words.
-    pub(crate) async fn convert(
-        &self,
-        registry: &Registry,
-        mut objects: Vec<Value>,
-        wanted: &str,
-    ) -> Result<Vec<Value>, Failed> {
-        match self {
-            Self::Rename => {
-                objects.iter_mut().for_each(|object| rename(object, wanted));
-                Ok(objects)
-            }
-            Self::Webhook(webhook) => webhook.convert(registry, objects, wanted).await,
-        }
-    }
-}
 
 /// Why there is no converted object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +49,36 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    async fn convert(&self, registry: &Registry, objects: Vec<Value>, wanted: &str) -> Result<Vec<Value>, Failed> {
+    /// What a definition says; nothing where versions differ in `apiVersion` only.
+    pub(crate) fn of(definition: &Value) -> Option<Self> {
+        let conversion = definition.pointer("/spec/conversion").unwrap_or(&Value::Null);
+        if conversion.get("strategy").and_then(Value::as_str) != Some("Webhook") {
+            return None;
+        }
+        let webhook = conversion.get("webhook").unwrap_or(&Value::Null);
+        let config = webhook.get("clientConfig").cloned().unwrap_or_default();
+        let config: ClientConfig = serde_json::from_value(config).unwrap_or_default();
+        let accepted = webhook.get("conversionReviewVersions").and_then(Value::as_array);
+        Some(Self {
+            endpoint: Endpoint::of(&config.without_blank_bundle()),
+            review_version: accepted
+                .into_iter()
+                .flatten()
+                .find_map(|version| review::VERSIONS.into_iter().find(|known| version == *known)),
+            shared: Shared::default(),
+        })
+    }
+
+    /// Objects in another version, each of which is in some other one.
+    ///
+    /// # Errors
+    /// What the webhook, or the connection to it, did wrong, in the real server's words.
+    pub(crate) async fn convert(
+        &self,
+        registry: &Registry,
+        objects: Vec<Value>,
+        wanted: &str,
+    ) -> Result<Vec<Value>, Failed> {
         let Some(first) = objects.first() else {
             return Ok(objects);
         };
@@ -157,16 +129,4 @@ fn is_empty(object: &Value) -> bool {
             _ => false,
         })
     })
-}
-
-/// Sets the version of an object.
-pub(crate) fn rename(object: &mut Value, api_version: &str) {
-    if let Some(map) = object.as_object_mut() {
-        map.insert("apiVersion".to_owned(), Value::from(api_version));
-    }
-}
-
-/// The version that an object says it is in.
-pub(crate) fn version_of(object: &Value) -> &str {
-    object.get("apiVersion").and_then(Value::as_str).unwrap_or_default()
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 use structured_merge::{Convert, ConvertError, Typing};
+use tenure_kinds::kind::{Types, version_of};
 
-use super::{Failed, rename, version_of};
+use super::Failed;
 
 /// Objects in other versions, as far as one request has them.
 #[derive(Debug, Default)]
@@ -63,57 +64,6 @@ impl Needed {
                 Err(ConvertError::Failed("a conversion is still to be asked for".to_owned()))
             }
         }
-    }
-}
-
-/// The types of all versions of a kind, served or not.
-pub(crate) struct Types(Vec<(String, Typing)>);
-
-impl Types {
-    /// Of versions as group and version.
-    pub(crate) fn new(versions: Vec<(String, Typing)>) -> Self {
-        Self(versions)
-    }
-
-    fn get(&self, api_version: &str) -> Option<&Typing> {
-        let found = self.0.iter().find(|(version, _)| version == api_version);
-        found.map(|(_, typing)| typing)
-    }
-
-    /// Refuses a version that the kind doesn't have: owners in it can't be told, which fails the write that asks for them.
-    fn check(&self, api_version: &str) -> Result<(), ConvertError> {
-        match self.get(api_version) {
-            Some(_) => Ok(()),
-            None => Err(ConvertError::Failed(format!(
-                "request to convert CR to an invalid group/version: {api_version}"
-            ))),
-        }
-    }
-}
-
-/// The versions of a kind that differ in `apiVersion` only.
-pub(crate) struct Renaming(Arc<Types>);
-
-impl Renaming {
-    /// The versions of these types.
-    pub(crate) fn new(types: Arc<Types>) -> Self {
-        Self(types)
-    }
-}
-
-impl Convert for Renaming {
-    fn typing(&self, api_version: &str) -> Option<&Typing> {
-        self.0.get(api_version)
-    }
-
-    fn convert<'a>(&self, object: &'a Value, api_version: &str) -> Result<Cow<'a, Value>, ConvertError> {
-        self.0.check(api_version)?;
-        if version_of(object) == api_version {
-            return Ok(Cow::Borrowed(object));
-        }
-        let mut object = object.clone();
-        rename(&mut object, api_version);
-        Ok(Cow::Owned(object))
     }
 }
 

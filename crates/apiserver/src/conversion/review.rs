@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use structured_merge::go_words::go_type;
+use tenure_kinds::kind::version_of;
 use tenure_kinds::schema::strict::Twice;
 use tenure_kinds::schema::validation::{annotations, labels};
 use tenure_kinds::schema::{FieldPath, aggregate};
@@ -214,7 +215,7 @@ fn restored(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Resu
 /// `group/version, Kind=Kind` of an object.
 pub(super) fn kind_of(object: &Value) -> String {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-    format!("{}, Kind={kind}", super::version_of(object))
+    format!("{}, Kind={kind}", version_of(object))
 }
 
 #[cfg(test)]

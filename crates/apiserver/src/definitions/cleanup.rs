@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tenure_access::identity::UserInfo;
-use tenure_kinds::customresources;
+use tenure_kinds::customresources::{self, GROUP, PLURAL};
 use tenure_kinds::schema::validation::CLEANUP_FINALIZER;
 use tenure_store::EventKind;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{GROUP, PLURAL};
 use crate::http::ApiError;
 use crate::keys;
 use crate::registry::{DeleteOptions, ListOptions, ObjectExt, Operation, Registry, decode_stored, timestamp};

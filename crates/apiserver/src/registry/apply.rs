@@ -7,7 +7,7 @@ use super::create::check_namespace;
 use super::update::Computed;
 use super::{FieldValidation, ObjectExt, Operation, Outcome, Patch, Registry};
 use crate::http::ApiError;
-use crate::{kinds, strategy};
+use crate::kinds;
 
 impl Registry {
     /// Settles the owners of fields after a create, an update or a patch.
@@ -37,7 +37,7 @@ impl Registry {
         let sent_uid = config.uid().to_owned();
         self.change(op, name, |live| {
             // What an update creates, an update of its status creates too.
-            if live.is_none() && op.subresource.is_some() && !op.resource.is_created_by_update() {
+            if live.is_none() && op.subresource.is_some() && !op.resource.behavior.is_created_by_update {
                 return Err(ApiError::not_found(&op.resource, name));
             }
             let applied = manager
@@ -69,7 +69,7 @@ impl Registry {
             if changed {
                 kinds::set_defaults(&op.resource, &mut object);
             }
-            strategy::through_stored_version(&op.resource, &mut object);
+            (op.resource.behavior.unify)(&mut object);
             if let Some(managed) = managed {
                 object.set_meta("managedFields", managed);
             }
@@ -91,7 +91,7 @@ impl Registry {
                 return Err(ApiError::modified(&op.resource, name));
             }
             if let Some(live) = live {
-                object = strategy::reset_fields(op, live, object);
+                object = op.resource.reset_fields(op.subresource.as_deref(), live, object);
                 keep_times_if_otherwise_equal(live, &mut object);
             }
             Ok(Computed::New(object))

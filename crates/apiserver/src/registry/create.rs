@@ -3,15 +3,16 @@
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 use tenure_access::authorization::{Attributes as Right, Authorizer as _, Refusal};
+use tenure_kinds::kind::Shared;
 use tenure_store::{Change, Expect, Write, WriteError};
 
 use super::encode::{decode_stored, encode_within};
 use super::owners::{self, Moment};
 use super::state::storage_error;
-use super::{Answer, ObjectExt, Operation, Outcome, Registry};
+use super::{Answer, ObjectExt, Operation, Outcome, Registry, timestamp};
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
-use crate::{admission, kinds, strategy};
+use crate::{admission, kinds};
 
 /// How often a generated name that is taken is replaced by another.
 const NAME_ATTEMPTS: usize = 8;
@@ -46,7 +47,7 @@ impl Registry {
         }
         check_namespace(op, &mut object)?;
         owners::keep_once(op, &mut object, Moment::Sent);
-        strategy::normalize(&op.resource, &mut object);
+        op.resource.normalize(&mut object);
         kinds::set_defaults(&op.resource, &mut object);
         let object = self
             .with_conversions(op, || self.manage_fields(op, None, object.clone()))
@@ -93,7 +94,7 @@ impl Registry {
         } else {
             object.remove_meta("namespace");
         }
-        if strategy::has_generation(resource) {
+        if resource.has_generation() {
             object.set_meta("generation", json!(1));
         }
         for _ in 0..ALLOCATION_ATTEMPTS {
@@ -118,12 +119,12 @@ impl Registry {
     ) -> Result<Option<Outcome>, ApiError> {
         let resource = &op.resource;
         let mut turn = self.allocation_turn(resource).await;
-        let view = self.view_for(op);
-        strategy::prepare_create(op, &mut object, &view, now);
-        strategy::explicit_nulls(resource, &mut object, true);
-        let mut allocated = strategy::validate_create(op, &object, &view);
+        let view = self.view();
+        op.prepare_create(&mut object, &view, now);
+        resource.write_nulls(&mut object, true);
+        let mut allocated = op.check_create(&object, &view, now);
         let mut errors = Vec::new();
-        if allocated.is_empty() || !strategy::allocates_first(resource) {
+        if allocated.is_empty() || resource.behavior.shares != Shared::Allocated {
             errors = kinds::validate(resource, &object);
         }
         errors.append(&mut allocated);
@@ -131,7 +132,7 @@ impl Registry {
             errors = admission::policies::check_rights(self, op, &object, None);
         }
         refuse(op, object.name(), &object, errors)?;
-        kinds::warnings(resource, &object, None)
+        (resource.behavior.warnings)(&object, None)
             .into_iter()
             .for_each(|text| op.warn(text));
         let name = object.name().to_owned();
@@ -148,16 +149,16 @@ impl Registry {
         let charge = admission::validate(self, &attributes, Some(&object), turn.is_none()).await?;
         if gives_way {
             turn = self.allocation_turn(resource).await;
-            let view = self.view_for(op);
+            let view = self.view();
             let mut again = object.clone();
-            strategy::prepare_create(op, &mut again, &view, now);
-            strategy::explicit_nulls(resource, &mut again, true);
-            if again != object || !strategy::validate_create(op, &again, &view).is_empty() {
+            op.prepare_create(&mut again, &view, now);
+            resource.write_nulls(&mut again, true);
+            if again != object || !op.check_create(&again, &view, now).is_empty() {
                 charge.refund(self).await;
                 return Ok(None);
             }
         }
-        strategy::complete_created(resource, &mut object);
+        (resource.behavior.complete_created)(&mut object);
         if op.dry_run {
             if view.exists_key(&key) {
                 return Err(self.already_exists(op, &name));
@@ -275,11 +276,6 @@ fn fits_namespace(op: &Operation, object: &Value) -> Result<(), ApiError> {
     Err(ApiError::bad_request(
         "the namespace of the provided object does not match the namespace sent on the request",
     ))
-}
-
-/// RFC 3339 in whole seconds: the form of every time in metadata.
-pub(crate) fn timestamp(now: jiff::Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The characters of generated suffixes: no vowels, so no words.

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 use tenure_kinds::schema::found;
 use tenure_store::{Change, Expect, Write, WriteError};
 
-use super::create::timestamp;
 use super::encode::{decode_stored, encode};
 use super::state::storage_error;
+use super::timestamp;
 use super::{ObjectExt, Operation, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
-use crate::{admission, kinds, strategy};
+use crate::{admission, kinds};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -118,7 +118,7 @@ impl DeleteOptions {
         let decided = finalizers
             .iter()
             .any(|finalizer| finalizer == ORPHAN || finalizer == FOREGROUND);
-        let default = strategy::default_propagation(resource).filter(|_| !decided);
+        let default = resource.behavior.default_propagation.filter(|_| !decided);
         let wanted = match self
             .propagation_policy
             .as_deref()
@@ -188,7 +188,7 @@ impl Registry {
             check_preconditions(op, name, options, &live)?;
             let attributes = Attributes::delete(op, asked, &live, options);
             let charge = admission::admit_delete(self, &attributes).await?;
-            if live.is_deleting() && strategy::waits_for_content(resource, &live) {
+            if live.is_deleting() && resource.waits_for_content(&live) {
                 return Ok(Deleted::Waiting(live));
             }
             let finalizers = options.finalizers(resource, &live);
@@ -204,12 +204,12 @@ impl Registry {
                 if let Some(generation) = live.metadata().and_then(|metadata| metadata.get("generation")) {
                     new.set_meta("generation", json!(generation.as_i64().unwrap_or_default() + 1));
                 }
-                strategy::prepare_delete(resource, &mut new, self.now());
+                (resource.behavior.prepare_delete)(&mut new, self.now());
             } else if !new.finalizers().is_empty() && !has_grace_period(&live) {
                 // It was created so.
                 new.set_meta("deletionGracePeriodSeconds", json!(0));
             }
-            let gone = strategy::is_finalized(resource, &new);
+            let gone = resource.is_finalized(&new);
             // Kubernetes takes the finalizers away first, and what it then holds in its hands is an empty object. That is
             // what a dry run answers, and what the version of a precondition is compared with.
             let loses_finalizers = gone && !live.finalizers().is_empty();
@@ -232,7 +232,7 @@ impl Registry {
             }
             let change = if gone {
                 // What goes at once was never seen as deleting; and nobody need be asked for what is stored already.
-                Change::Delete(encode(&match super::versions::webhook(resource) {
+                Change::Delete(encode(&match resource.webhook() {
                     Some(_) => decode_stored(entry)?,
                     None => self.for_storage(live.clone(), resource).await?,
                 })?)
@@ -248,7 +248,7 @@ impl Registry {
             let committed = self.commit(resource, write).await;
             drop(charge);
             match committed {
-                Ok(entry) if gone && resource.is_answered_when_deleted() => {
+                Ok(entry) if gone && resource.behavior.is_answered_when_deleted => {
                     let mut deleted = live;
                     deleted.set_meta("resourceVersion", Value::from(entry.revision.to_string()));
                     return Ok(Deleted::Gone(deleted));
@@ -272,9 +272,10 @@ fn has_grace_period(object: &Value) -> bool {
 
 /// A Job is older than the question what becomes of its Pods, and who does not answer it is told.
 pub(super) fn warn_of_children(op: &Operation, options: &DeleteOptions) {
-    let resource = &op.resource;
-    if resource.group == "batch" && resource.plural == "jobs" && options.propagation_policy.is_none() {
-        op.warn("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning");
+    if let Some(warning) = op.resource.behavior.deletion_warning
+        && options.propagation_policy.is_none()
+    {
+        op.warn(warning);
     }
 }
 
@@ -296,7 +297,7 @@ pub(super) fn check_preconditions(
         error.message = format!("Operation cannot be fulfilled on {qualified} {name:?}: {why}");
         error
     };
-    if strategy::is_namespace(&op.resource) {
+    if op.resource.behavior.holds_objects {
         // They have words of their own.
         let wanted = [
             ("UID", options.uid.as_deref(), live.uid()),

@@ -8,7 +8,7 @@ use tenure_store::{Entry, Snapshot};
 
 use super::encode::decode_stored;
 use super::held::{Slot, Source};
-use super::versions::{is_verbatim, stored_prefixes, webhook};
+use super::versions::{is_verbatim, stored_prefixes};
 use super::{ContinueToken, Operation, Registry, Selectors, revision};
 use crate::conversion::BATCH;
 use crate::http::ApiError;
@@ -225,7 +225,7 @@ impl Items {
 
     /// Whether a webhook is asked about them: that may fail, and take long.
     pub(crate) fn are_converted_elsewhere(&self) -> bool {
-        !self.presented && webhook(&self.op.resource).is_some()
+        !self.presented && self.op.resource.webhook().is_some()
     }
 
     /// Whether each has to be decoded.

@@ -1,5 +1,5 @@
 //! The generic verbs over all resources, built in or custom: one code path for every kind, with the few
-//! differences of kinds in `strategy` and the rules about other objects, and others' rules, in `admission`.
+//! differences of kinds in their values (`tenure_kinds::kind`) and the rules about other objects, and others' rules, in `admission`.
 //!
 //! Nothing here knows HTTP. Authorization has happened before, except where a rule of the kind needs the
 //! caller (RBAC escalation).
@@ -15,7 +15,6 @@ mod get;
 mod held;
 mod label_selector;
 mod list;
-mod metadata;
 mod operation;
 mod owners;
 mod patch;
@@ -29,13 +28,12 @@ mod versions;
 mod watch;
 
 pub(crate) use continue_token::ContinueToken;
-pub(crate) use create::{generate_name, timestamp};
+pub(crate) use create::generate_name;
 pub(crate) use decode::{BodyFormat, decode_object, internal_package, parse as parse_body, untyped};
 pub use delete::{DeleteOptions, Deleted};
 pub(crate) use encode::{decode_stored, kind_prefix, without_kind};
 pub(crate) use held::Held;
 pub(crate) use list::{Item, Items, ListOptions, Listing, RevisionMatch};
-pub(crate) use metadata::ObjectExt;
 pub(crate) use operation::Warnings;
 pub use operation::{FieldValidation, Operation, Sent};
 pub(crate) use patch::apply_patch;
@@ -43,6 +41,7 @@ pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use pods::Connection;
 pub(crate) use selector::Selectors;
 pub use state::{Registry, View};
+pub(crate) use tenure_kinds::object::{ObjectExt, timestamp};
 pub(crate) use versions::is_verbatim;
 pub(crate) use watch::{WatchFrame, WatchOptions, WatchStream};
 

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use serde_json::Value;
 use tenure_access::identity::UserInfo;
+use tenure_kinds::kind::Request;
 
+use super::View;
 use crate::audit::Trail;
 use crate::catalog::Resource;
 use crate::conversion::Needed;
-use crate::http::warnings;
+use crate::http::{FieldError, warnings};
 
 /// What happens to fields that the kind does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -97,4 +102,44 @@ impl Operation {
     pub fn key(&self, name: &str) -> String {
         self.resource.key(self.namespace.as_deref(), name)
     }
+
+    /// Prepares an object that is about to be created, as its kind does.
+    pub(super) fn prepare_create(&self, object: &mut Value, view: &View, now: Timestamp) {
+        self.ask(view, now, |request| request.prepare_create(object));
+    }
+
+    /// Prepares an object that is about to replace another, as its kind does.
+    pub(super) fn prepare_update(&self, live: &Value, new: &mut Value, view: &View, now: Timestamp) {
+        self.ask(view, now, |request| request.prepare_update(live, new));
+    }
+
+    /// Faults that only show beside other objects, on creation.
+    pub(super) fn check_create(&self, object: &Value, view: &View, now: Timestamp) -> Vec<FieldError> {
+        self.ask(view, now, |request| request.check_create(object))
+    }
+
+    /// The same on a change.
+    pub(super) fn check_update(&self, live: &Value, new: &Value, view: &View, now: Timestamp) -> Vec<FieldError> {
+        self.ask(view, now, |request| request.check_update(live, new))
+    }
+
+    /// Asks the kind something, who is told of the request what it has to know.
+    fn ask<T>(&self, view: &View, now: Timestamp, ask: impl FnOnce(&Request<'_>) -> T) -> T {
+        ask(&Request {
+            resource: &self.resource,
+            subresource: self.subresource.as_deref(),
+            user: &self.user,
+            dry_run: self.dry_run,
+            now,
+            random: fill_randomly,
+            warn: &|text| self.warn(text),
+            services: view.services(),
+            objects: view,
+        })
+    }
+}
+
+/// A failing random source gives what is there already, which then collides visibly.
+fn fill_randomly(bytes: &mut [u8]) {
+    let _ = SystemRandom::new().fill(bytes);
 }

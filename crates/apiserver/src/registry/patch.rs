@@ -10,7 +10,7 @@ use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::http::body::MAX_BODY;
 use crate::http::{ApiError, FieldError};
 use crate::json_patch::Why;
-use crate::{kinds, strategy};
+use crate::kinds;
 
 /// Kubernetes' limit on the operations of one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
@@ -188,7 +188,7 @@ impl Registry {
         check_fields(op, &mut new, patch.repeated.clone()).map_err(undecodable)?;
         super::create::check_namespace(op, &mut new)?;
         super::update::check_name(&new, name)?;
-        strategy::normalize(resource, &mut new);
+        resource.normalize(&mut new);
         kinds::set_defaults(resource, &mut new);
         fits_version(op, name, live, &new)?;
         Ok(self.settle(op, live, new))

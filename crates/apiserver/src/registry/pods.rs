@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use tenure_access::identity::UserInfo;
 use tenure_store::{Change, Expect, Write, WriteError};
 
-use super::create::timestamp;
 use super::encode::encode;
 use super::scale::selector_text;
 use super::state::storage_error;
+use super::timestamp;
 use super::{DeleteOptions, ObjectExt, Operation, RACE_ATTEMPTS, Registry, Selectors};
 use crate::admission::{self, Attributes};
 use crate::bootstrap;

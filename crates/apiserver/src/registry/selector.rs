@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::ObjectExt;
 use super::label_selector::{self, Operator, Requirement};
-use super::metadata::ObjectExt;
 use crate::catalog::{Origin, Resource};
 use crate::http::ApiError;
 
@@ -102,72 +102,23 @@ fn parse_fields(text: &str) -> Result<Vec<(String, bool, String)>, ApiError> {
     Ok(fields)
 }
 
-/// The fields that each built-in kind can be selected by, beside its name and namespace.
-fn builtin_fields(resource: &Resource) -> &'static [&'static str] {
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "events") => &[
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        ],
-        ("events.k8s.io", "events") => &[
-            "regarding.kind",
-            "regarding.namespace",
-            "regarding.name",
-            "regarding.uid",
-            "regarding.apiVersion",
-            "regarding.resourceVersion",
-            "regarding.fieldPath",
-            "reason",
-            "reportingController",
-            "type",
-        ],
-        ("certificates.k8s.io", "certificatesigningrequests") => &["spec.signerName"],
-        ("", "pods") => &[
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.nominatedNodeName",
-        ],
-        ("", "secrets") => &["type"],
-        ("", "namespaces") => &["status.phase"],
-        ("", "nodes") => &["spec.unschedulable"],
-        ("", "services") => &["spec.clusterIP", "spec.type"],
-        ("", "replicationcontrollers") => &["status.replicas"],
-        ("batch", "jobs") => &["status.successful"],
-        _ => &[],
-    }
-}
-
 fn is_selectable(resource: &Resource, field: &str) -> bool {
     if field == "metadata.name" || (field == "metadata.namespace" && resource.namespaced) {
         return true;
     }
     match &resource.origin {
-        Origin::Builtin => field == "metadata.namespace" || builtin_fields(resource).contains(&field),
+        Origin::Builtin => field == "metadata.namespace" || resource.behavior.selectable_fields.contains(&field),
         Origin::Custom(custom) => custom.selectable_fields.iter().any(|known| known == field),
     }
 }
 
 fn not_selectable(resource: &Resource, field: &str) -> ApiError {
     let own = match &resource.origin {
-        Origin::Builtin => !builtin_fields(resource).is_empty(),
+        Origin::Builtin => !resource.behavior.selectable_fields.is_empty(),
         Origin::Custom(_) => true,
     };
-    ApiError::bad_request(if resource.group == "batch" && resource.plural == "jobs" {
-        format!("field label {field:?} not supported for Job")
+    ApiError::bad_request(if let Some(refuse) = resource.behavior.refuse_field {
+        refuse(field)
     } else if own {
         format!("field label not supported: {field}")
     } else {

@@ -7,16 +7,17 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_access::identity::Lookup;
+use tenure_kinds::customresources::{GROUP, PLURAL};
+use tenure_kinds::kind::{Objects, ServiceRange, Shared};
 use tenure_store::{Entry, Snapshot, Store, Write, WriteError};
 
+use super::Held;
 use super::encode::decode_stored;
-use super::{Held, Operation};
 use crate::catalog::{Catalog, Resource};
 use crate::gate::Rights;
 use crate::http::ApiError;
 use crate::long_work;
-use crate::strategy::ServiceRange;
-use crate::{admission, definitions, keys, strategy};
+use crate::{admission, definitions, keys};
 
 /// All objects of one server. Clones share them.
 #[derive(Debug, Clone)]
@@ -80,7 +81,7 @@ impl Registry {
     /// Commits a write; what a definition defines is served when this returns.
     pub(super) async fn commit(&self, resource: &Resource, write: Write) -> Result<Arc<Entry>, WriteError> {
         let entry = self.inner.store.write(write).await?;
-        if strategy::is_definition(resource) {
+        if resource.behavior.defines_resources {
             self.refresh_definitions();
         }
         Ok(entry)
@@ -92,7 +93,7 @@ impl Registry {
         let mut seen = self.inner.definitions.lock();
         let (store, now) = (&self.inner.store, self.inner.store.revision());
         // Who wrote beside this one may have found this one's definition already.
-        let prefix = keys::of_resource(definitions::GROUP, definitions::PLURAL, None);
+        let prefix = keys::of_resource(GROUP, PLURAL, None);
         let nothing_new = || {
             store
                 .events_after(&prefix, *seen, 1)
@@ -127,7 +128,7 @@ impl Registry {
 
     /// Waits for the turn of a request that takes from something finite; at once for all others.
     pub(super) async fn allocation_turn(&self, resource: &Resource) -> Option<Turn<'_>> {
-        if !strategy::allocates(resource) {
+        if resource.behavior.shares == Shared::Nothing {
             return None;
         }
         let line = long_work::enter_line().await;
@@ -143,15 +144,6 @@ impl Registry {
         View {
             snapshot: self.inner.store.snapshot(),
             services: self.inner.services,
-            gives_out: true,
-        }
-    }
-
-    /// The same for a request that may store nothing, to which nothing is given out.
-    pub(super) fn view_for(&self, op: &Operation) -> View {
-        View {
-            gives_out: !op.dry_run,
-            ..self.view()
         }
     }
 
@@ -173,15 +165,9 @@ pub(super) struct Turn<'a> {
 pub struct View {
     snapshot: Snapshot,
     services: ServiceRange,
-    gives_out: bool,
 }
 
 impl View {
-    /// Whether addresses and ports are given out, and not only stood in for.
-    pub(crate) fn gives_out(&self) -> bool {
-        self.gives_out
-    }
-
     /// The revision of this view.
     #[must_use]
     pub fn revision(&self) -> u64 {
@@ -194,19 +180,11 @@ impl View {
     }
 
     /// The objects of one resource, in one namespace or everywhere, in the stored version.
+    #[must_use]
     pub fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
-        let prefix = keys::of_resource(group, plural, namespace);
         self.snapshot
-            .range(&prefix, None)
+            .range(&keys::of_resource(group, plural, namespace), None)
             .filter_map(|(_, entry)| decode_stored(entry).ok())
-            .collect()
-    }
-
-    /// The same part of every object of one resource, without building the rest: for questions about all of them at once.
-    pub(crate) fn parts<T: serde::de::DeserializeOwned>(&self, group: &str, plural: &str) -> Vec<T> {
-        self.snapshot
-            .range(&keys::of_resource(group, plural, None), None)
-            .filter_map(|(_, entry)| serde_json::from_slice(&entry.bytes).ok())
             .collect()
     }
 
@@ -232,6 +210,18 @@ impl Lookup for View {
     fn get(&self, group: &str, resource: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
         let entry = self.snapshot.get(&keys::of_object(group, resource, namespace, name))?;
         decode_stored(entry).ok().map(Arc::new)
+    }
+}
+
+impl Objects for View {
+    fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
+        Self::list(self, group, plural, namespace)
+    }
+
+    fn show(&self, group: &str, plural: &str, look: &mut dyn FnMut(&[u8])) {
+        for (_, entry) in self.snapshot.range(&keys::of_resource(group, plural, None), None) {
+            look(&entry.bytes);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tenure_kinds::kind::Shared;
 use tenure_store::{Change, Entry, Expect, Write, WriteError};
 
 use super::create::{Verb, refuse};
@@ -14,7 +15,7 @@ use super::versions::is_verbatim;
 use super::{Answer, ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
-use crate::{admission, kinds, strategy};
+use crate::{admission, kinds};
 
 impl Registry {
     /// Replaces an object by what a client sent.
@@ -25,12 +26,13 @@ impl Registry {
         super::create::check_namespace(op, &mut object)?;
         check_name(&object, name)?;
         owners::keep_once(op, &mut object, Moment::Sent);
-        strategy::normalize(&op.resource, &mut object);
+        op.resource.normalize(&mut object);
         kinds::set_defaults(&op.resource, &mut object);
         let sent = object.wanted_version().to_owned();
         self.change(op, name, |live| {
             let Some(live) = live else {
-                if !op.resource.is_created_by_update() || op.subresource.as_deref().is_some_and(|name| name != "status")
+                if !op.resource.behavior.is_created_by_update
+                    || op.subresource.as_deref().is_some_and(|name| name != "status")
                 {
                     return Err(ApiError::not_found(&op.resource, name));
                 }
@@ -54,10 +56,11 @@ impl Registry {
 
     /// Settles the owners of fields, and puts the live object's back where this endpoint does not write.
     pub(super) fn settle(&self, op: &Operation, live: &Value, new: Value) -> Value {
-        if strategy::settles_owners_first(op) {
-            return strategy::reset_fields(op, live, self.manage_fields(op, Some(live), new));
+        let (resource, subresource) = (&op.resource, op.subresource.as_deref());
+        if resource.settles_owners_first(subresource) {
+            return resource.reset_fields(subresource, live, self.manage_fields(op, Some(live), new));
         }
-        self.manage_fields(op, Some(live), strategy::reset_fields(op, live, new))
+        self.manage_fields(op, Some(live), resource.reset_fields(subresource, live, new))
     }
 
     /// Computes a new object from the live one and stores it, again if the live one changed meanwhile.
@@ -89,7 +92,7 @@ impl Registry {
             };
             let live = self.present(op, entry).await?;
             let computed = self.with_conversions(op, || compute(Some(&live))).await?.into();
-            let goes_with_next_write = live.is_deleting() && strategy::is_finalized(&op.resource, &live);
+            let goes_with_next_write = live.is_deleting() && op.resource.is_finalized(&live);
             let new = match &computed {
                 Computed::New(new) => new,
                 Computed::Unchanged => &live,
@@ -99,14 +102,14 @@ impl Registry {
             owners::keep_once(op, &mut admitted, Moment::Admitted);
             if admitted != *new {
                 // Who admits a request may change no more than the request may.
-                admitted = strategy::reset_fields(op, &live, admitted);
+                admitted = op.resource.reset_fields(op.subresource.as_deref(), &live, admitted);
             } else if matches!(computed, Computed::Unchanged)
-                && !strategy::allocates(&op.resource)
+                && op.resource.behavior.shares == Shared::Nothing
                 && !live.has_empty_metadata()
                 && !goes_with_next_write
             {
-                strategy::prepare_update(op, &live, &mut admitted, &self.view(), self.now());
-                strategy::explicit_nulls(&op.resource, &mut admitted, true);
+                op.prepare_update(&live, &mut admitted, &self.view(), self.now());
+                op.resource.write_nulls(&mut admitted, true);
                 if admitted == live {
                     // Nothing of what follows would find anything to do.
                     let _charged = admission::validate(self, &attributes, Some(&live), true).await?;
@@ -135,24 +138,24 @@ impl Registry {
         let resource = &op.resource;
         let mut turn = self.allocation_turn(resource).await;
         keep_system_fields(live, &mut new);
-        let view = self.view_for(op);
+        let view = self.view();
         let now = self.now();
         if !resource.namespaced {
             new.remove_meta("namespace");
         }
-        strategy::prepare_update(op, live, &mut new, &view, now);
+        op.prepare_update(live, &mut new, &view, now);
         // What goes with this write is answered as it was made, and not as it would be read.
-        let mut as_made = (new.is_deleting() && strategy::is_finalized(resource, &new)).then(|| new.clone());
-        strategy::explicit_nulls(resource, &mut new, true);
+        let mut as_made = (new.is_deleting() && resource.is_finalized(&new)).then(|| new.clone());
+        resource.write_nulls(&mut new, true);
         let same = same_but_times(live, &new);
         if !same {
-            strategy::bump_generation(op, live, &mut new);
+            resource.bump_generation(op.subresource.as_deref(), live, &mut new);
             if let (Some(made), Some(generation)) = (&mut as_made, new.pointer("/metadata/generation")) {
                 made.set_meta("generation", generation.clone());
             }
-            let mut allocated = strategy::validate_update(op, live, &new, &view);
+            let mut allocated = op.check_update(live, &new, &view, now);
             let mut errors = Vec::new();
-            if allocated.is_empty() || !strategy::allocates_first(resource) {
+            if allocated.is_empty() || resource.behavior.shares != Shared::Allocated {
                 errors = kinds::validate_update(op, live, &new);
             }
             errors.append(&mut allocated);
@@ -163,7 +166,7 @@ impl Registry {
         }
         // Also of what changes nothing; but a status is not what the user wants.
         if op.subresource.as_deref() != Some("status") {
-            kinds::warnings(resource, &new, Some(live))
+            (resource.behavior.warnings)(&new, Some(live))
                 .into_iter()
                 .for_each(|text| op.warn(text));
         }
@@ -174,17 +177,17 @@ impl Registry {
         }
         let charge = admission::validate(self, &attributes, Some(&new), turn.is_none()).await?;
         // What waits for nothing any more goes with the next write, whatever that changes.
-        let gone = new.is_deleting() && strategy::is_finalized(resource, &new);
+        let gone = new.is_deleting() && resource.is_finalized(&new);
         if same && !gone {
             return Ok(Replaced::Unchanged);
         }
         if gives_way {
             turn = self.allocation_turn(resource).await;
-            let view = self.view_for(op);
+            let view = self.view();
             let mut again = new.clone();
-            strategy::prepare_update(op, live, &mut again, &view, now);
-            strategy::explicit_nulls(resource, &mut again, true);
-            if again != new || !strategy::validate_update(op, live, &again, &view).is_empty() {
+            op.prepare_update(live, &mut again, &view, now);
+            resource.write_nulls(&mut again, true);
+            if again != new || !op.check_update(live, &again, &view, now).is_empty() {
                 charge.refund(self).await;
                 return Err(Refusal::Raced);
             }
@@ -254,7 +257,7 @@ pub(super) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
 /// Some kinds are only written by who says what version is replaced.
 pub(super) fn needs_version(op: &Operation, name: &str) -> Result<(), ApiError> {
     let resource = &op.resource;
-    if !strategy::needs_resource_version(resource) {
+    if !resource.behavior.needs_resource_version {
         return Ok(());
     }
     let fault = FieldError::invalid("metadata.resourceVersion", json!(0), "must be specified for an update");
@@ -342,14 +345,10 @@ pub(super) fn overtaken(op: &Operation, name: &str, what: &str, sent: &str, live
 fn key_in_etcd(op: &Operation, name: &str) -> String {
     let resource = &op.resource;
     let root = if op.dry_run { "" } else { "/registry" };
-    let kept_as = match (resource.group.as_str(), resource.plural.as_str()) {
-        ("", "replicationcontrollers") => "controllers".to_owned(),
-        ("", "endpoints") => "services/endpoints".to_owned(),
-        ("", "services") => "services/specs".to_owned(),
-        ("", "nodes") => "minions".to_owned(),
-        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
-        (group, plural) if resource.is_custom() || strategy::is_definition(resource) => format!("{group}/{plural}"),
-        (_, plural) => plural.to_owned(),
+    let kept_as = match resource.behavior.etcd_folder {
+        Some(folder) => folder.to_owned(),
+        None if resource.is_custom() => format!("{}/{}", resource.group, resource.plural),
+        None => resource.plural.clone(),
     };
     match &op.namespace {
         Some(namespace) => format!("{root}/{kept_as}/{namespace}/{name}"),

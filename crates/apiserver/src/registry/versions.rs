@@ -2,17 +2,16 @@
 //!
 //! Whatever a webhook has to convert is waited for here, outside of all locks and before anything is written.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tenure_kinds::schema::autoscaler;
+use tenure_kinds::kind::{rename, version_of};
 use tenure_store::Entry;
 
 use super::encode::{decode_stored, prefix_of};
 use super::{Operation, Registry};
 use crate::catalog::{Origin, Resource};
-use crate::conversion::{BATCH, Failed, Webhook, rename, version_of};
+use crate::conversion::{BATCH, Failed};
 use crate::http::ApiError;
 use crate::kinds;
 
@@ -24,19 +23,11 @@ pub(crate) fn is_verbatim(resource: &Resource) -> bool {
     !resource.is_custom() && resource.is_storage_version()
 }
 
-/// The webhook that converts a resource's objects, if there is one.
-pub(super) fn webhook(resource: &Resource) -> Option<&Webhook> {
-    match &resource.origin {
-        Origin::Builtin => None,
-        Origin::Custom(custom) => custom.conversion.webhook(),
-    }
-}
-
 /// What the stored objects of a custom kind begin with, whichever of its versions they are in; nothing for kinds whose objects
 /// are of a known version in any case, or are looked at before anything is sent of them.
 pub(super) fn stored_prefixes(resource: &Resource) -> Vec<Vec<u8>> {
     match &resource.origin {
-        Origin::Custom(custom) if custom.conversion.webhook().is_none() => {
+        Origin::Custom(custom) if resource.webhook().is_none() => {
             let versions = custom.schemas.keys();
             versions.map(|version| prefix_of(&resource.kind, version)).collect()
         }
@@ -78,7 +69,14 @@ impl Registry {
             ready.push(None);
             foreign.push(object);
         }
-        let mut converted = custom.conversion.convert(self, foreign, wanted).await?.into_iter();
+        let converted = match resource.webhook() {
+            Some(webhook) => webhook.convert(self, foreign, wanted).await?,
+            None => {
+                foreign.iter_mut().for_each(|object| rename(object, wanted));
+                foreign
+            }
+        };
+        let mut converted = converted.into_iter();
         Ok(ready
             .into_iter()
             .filter_map(|object| object.or_else(|| converted.next()))
@@ -88,7 +86,7 @@ impl Registry {
     /// The object as the store wants it.
     pub(crate) async fn for_storage(&self, object: Value, resource: &Resource) -> Result<Value, ApiError> {
         let mut object = self.convert_to(object, resource, &resource.storage_api_version).await?;
-        if autoscaler::is_one(&resource.group, &resource.plural) && !resource.is_storage_version() {
+        if resource.says_otherwise() {
             // As it will be read: what the other version can't say is filled in then.
             kinds::set_stored_defaults(resource, &mut object);
         }
@@ -126,7 +124,7 @@ impl Registry {
     /// once for all who ask at the same time, and kept for a while.
     pub(crate) async fn present_all(&self, op: &Operation, entries: &[Arc<Entry>]) -> Result<Vec<Value>, ApiError> {
         let resource = &op.resource;
-        let Some(webhook) = webhook(resource) else {
+        let Some(webhook) = resource.webhook() else {
             let objects = entries.iter().map(|entry| decode_stored(entry));
             return self.present_objects(objects.collect::<Result<_, _>>()?, resource).await;
         };
@@ -164,7 +162,7 @@ impl Registry {
 
     /// Converts objects that several requests wait for, one batch after the other.
     async fn present_shared(&self, resource: &Resource, duties: Vec<(crate::conversion::Duty, Value, usize)>) {
-        let Some(webhook) = webhook(resource) else { return };
+        let Some(webhook) = resource.webhook() else { return };
         let mut left = duties.into_iter().peekable();
         while left.peek().is_some() {
             let (mut batch, mut objects, mut bytes) = (Vec::new(), Vec::new(), 0);
@@ -215,41 +213,9 @@ fn convert_builtin(mut object: Value, resource: &Resource, wanted: &str) -> Valu
     if version_of(&object) == wanted {
         return object;
     }
-    if resource.plural == "events" {
-        return convert_event(object, wanted);
-    }
-    if autoscaler::is_one(&resource.group, &resource.plural) {
-        return autoscaler::convert(object, wanted);
+    if let Some(convert) = resource.behavior.convert {
+        return convert(object, wanted);
     }
     rename(&mut object, wanted);
     object
-}
-
-/// The names of an Event's fields in v1 and in events.k8s.io/v1.
-const EVENT_FIELDS: [(&str, &str); 7] = [
-    ("involvedObject", "regarding"),
-    ("message", "note"),
-    ("source", "deprecatedSource"),
-    ("firstTimestamp", "deprecatedFirstTimestamp"),
-    ("lastTimestamp", "deprecatedLastTimestamp"),
-    ("count", "deprecatedCount"),
-    ("reportingComponent", "reportingController"),
-];
-
-fn convert_event(object: Value, wanted: &str) -> Value {
-    let Value::Object(map) = object else { return object };
-    let to_core = wanted == "v1";
-    let renamed = map.into_iter().map(|(key, value)| {
-        let found = EVENT_FIELDS
-            .iter()
-            .find(|(core, new)| if to_core { *new == key } else { *core == key });
-        let key = match found {
-            Some((core, new)) => Cow::Borrowed(if to_core { *core } else { *new }),
-            None => Cow::Owned(key),
-        };
-        (key.into_owned(), value)
-    });
-    let mut event = Value::Object(renamed.collect());
-    rename(&mut event, wanted);
-    event
 }

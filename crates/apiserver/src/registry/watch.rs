@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use futures::FutureExt as _;
 
 use super::list::{Item, Items, ListOptions};
-use super::versions::{is_verbatim, webhook};
+use super::versions::is_verbatim;
 use super::{Operation, Registry, Selectors, revision};
 use crate::conversion::BATCH;
 use crate::http::ApiError;
@@ -156,7 +156,7 @@ impl WatchStream {
                 return Some(frame);
             }
             follow_definition(&self.registry, &mut self.op);
-            if self.initial.is_some() || webhook(&self.op.resource).is_some() {
+            if self.initial.is_some() || self.op.resource.webhook().is_some() {
                 return None;
             }
             let event = self.watcher.as_mut()?.taken()?;
@@ -310,7 +310,7 @@ async fn translate_patiently(
         let served = follow_definition(registry, op);
         let translated = translate(registry, op, selectors, event).await;
         match &translated {
-            Err(error) if served && webhook(&op.resource).is_some() => {
+            Err(error) if served && op.resource.webhook().is_some() => {
                 tracing::debug!(resource = op.resource.qualified(), %error, "a watch waits for a conversion");
             }
             _ => return translated,

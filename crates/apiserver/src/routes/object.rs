@@ -234,7 +234,7 @@ pub(crate) async fn delete(
     let options = delete_options(&request.query, &request.headers, body, &op.trail)?;
     match request.registry.delete(op, name, &options).await? {
         Deleted::Waiting(object) => Ok(render(&request.registry, op, form, StatusCode::OK, object)),
-        Deleted::Gone(object) if op.resource.is_answered_when_deleted() => {
+        Deleted::Gone(object) if op.resource.behavior.is_answered_when_deleted => {
             Ok(render(&request.registry, op, form, StatusCode::OK, object))
         }
         Deleted::Gone(object) => {

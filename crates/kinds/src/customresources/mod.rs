@@ -2,8 +2,9 @@
 //!
 //! Owns what makes a definition acceptable, which names it gets, and what its schema means for objects: pruning,
 //! defaulting, validation, rules, columns, OpenAPI. Pure: definitions and objects in, verdicts out; the registry decides
-//! when to ask. Refuses to bring objects from one version into another: that is `conversion`.
+//! when to ask. Refuses to ask a webhook that brings objects from one version into another.
 
+mod compile;
 mod conversion_rules;
 mod defaulting;
 mod definition;
@@ -12,6 +13,7 @@ mod formats;
 mod lists;
 mod names;
 mod openapi;
+mod priority;
 mod pruning;
 mod rule_checks;
 mod rules;
@@ -26,15 +28,55 @@ mod warnings;
 
 use serde_json::Value;
 
+pub use compile::compile;
 pub use defaulting::plain_numbers;
 pub use definition::{validate_definition, validate_definition_update};
 pub use names::{accept_names, is_established, prepare_create, prepare_update, set_condition, set_terminating};
 pub use openapi::openapi_document;
+pub use priority::priority;
 pub use schema::CustomSchema;
 pub use schema::read_metadata;
 pub use warnings::{object_warnings, warnings};
 
+use crate::kind::{Generation, Kind, Objects, OwnersFirst};
+use crate::object::ObjectExt;
 use crate::table::CustomColumns;
+
+/// The API group of definitions.
+pub const GROUP: &str = "apiextensions.k8s.io";
+/// Their plural in URLs.
+pub const PLURAL: &str = "customresourcedefinitions";
+
+/// What all kinds are that a definition defines. What the definition says is in [`crate::kind::CustomKind`].
+pub static CUSTOM: Kind = Kind {
+    needs_resource_version: true,
+    owners_first: OwnersFirst::Always,
+    generation: Generation::Counted,
+    status_writes_metadata: false,
+    warnings: object_warnings,
+    ..Kind::named("", "", "")
+};
+
+/// All stored definitions.
+#[must_use]
+pub fn definitions(objects: &dyn Objects) -> Vec<Value> {
+    objects.list(GROUP, PLURAL, None)
+}
+
+/// Writes what the server writes into a definition: its status, with the names that are still free.
+pub fn settle(definition: &mut Value, live: Option<&Value>, objects: &dyn Objects, now: &str) {
+    match live {
+        None => prepare_create(definition),
+        Some(live) => prepare_update(definition, live),
+    }
+    let others: Vec<Value> = definitions(objects)
+        .into_iter()
+        .filter(|other| other.name() != definition.name())
+        .collect();
+    if let Some(accepted) = accept_names(definition, &others, now) {
+        *definition = accepted;
+    }
+}
 
 /// The entry of `spec.versions` with that name.
 pub fn version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {

@@ -7,10 +7,7 @@ use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
 use super::archive::Archive;
-use super::decode::{self, DecodeError, Decoded};
 use super::definition::Definition;
-use super::field_error::FieldError;
-use super::{ObjectSchema, defaults, validation};
 
 static SHARED: LazyLock<BuiltinSchemas> = LazyLock::new(BuiltinSchemas::open);
 
@@ -42,23 +39,16 @@ impl BuiltinSchemas {
         }
     }
 
-    /// The schema of a kind, `api_version` as objects write it (`v1`, `apps/v1`). Review kinds, `Scale`, `Eviction`,
+    /// The type of a kind, `api_version` as objects write it (`v1`, `apps/v1`). Review kinds, `Scale`, `Eviction`,
     /// `TokenRequest` and `DeleteOptions` of every group are included.
-    pub fn kind(&self, api_version: &str, kind: &str) -> Option<KindSchema> {
+    pub fn type_of(&self, api_version: &str, kind: &str) -> Option<Arc<Definition>> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-        let name = match kind {
+        match kind {
             "DeleteOptions" | "ListOptions" | "PatchOptions" | "CreateOptions" | "UpdateOptions" => {
-                &format!("{META}.{kind}")
+                self.definition(&format!("{META}.{kind}"))
             }
-            _ => self.kinds.get(&format!("{group}/{version}/{kind}"))?,
-        };
-        let definition = self.definition(name)?;
-        Some(KindSchema {
-            group: group.into(),
-            version: version.into(),
-            kind: kind.into(),
-            definition,
-        })
+            _ => self.definition(self.kinds.get(&format!("{group}/{version}/{kind}"))?),
+        }
     }
 
     /// The OpenAPI name of a kind's definition, `io.k8s.api.apps.v1.Deployment`.
@@ -155,54 +145,5 @@ fn references(schema: &Value, found: &mut Vec<String>) {
         }
         Value::Array(items) => items.iter().for_each(|value| references(value, found)),
         _ => {}
-    }
-}
-
-/// The schema of one built-in kind.
-#[derive(Clone, Debug)]
-pub struct KindSchema {
-    group: Box<str>,
-    version: Box<str>,
-    kind: Box<str>,
-    definition: Arc<Definition>,
-}
-
-impl KindSchema {
-    /// API group; empty for core.
-    pub fn group(&self) -> &str {
-        &self.group
-    }
-
-    /// The kind's name.
-    pub fn kind(&self) -> &str {
-        &self.kind
-    }
-
-    /// The kind's type, which strategic merge patches follow.
-    pub fn definition(&self) -> &Arc<Definition> {
-        &self.definition
-    }
-}
-
-impl ObjectSchema for KindSchema {
-    fn decode(&self, value: Value) -> Result<Decoded, DecodeError> {
-        decode::decode(&self.definition, &self.kind, &self.version, value)
-    }
-
-    fn default(&self, value: &mut Value) {
-        defaults::declared(&self.definition, value);
-        defaults::programmatic(&self.group, &self.version, &self.kind, value);
-    }
-
-    fn validate(&self, value: &Value) -> Vec<FieldError> {
-        validation::create(&self.group, &self.kind, value)
-    }
-
-    fn validate_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
-        validation::update(&self.group, &self.kind, value, old)
-    }
-
-    fn validate_status_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
-        validation::status_update(&self.group, &self.kind, value, old)
     }
 }

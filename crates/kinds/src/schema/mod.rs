@@ -10,11 +10,10 @@
 //! [`ObjectSchema::default`] → the resource's own preparation → [`ObjectSchema::validate`] (422).
 
 mod archive;
-pub mod autoscaler;
 pub use archive::inflate;
 mod builtin;
 mod decode;
-mod defaults;
+pub(crate) mod defaults;
 mod definition;
 mod field_error;
 pub mod json_syntax;
@@ -28,9 +27,10 @@ pub mod warnings;
 
 use serde_json::Value;
 
-pub use builtin::{BuiltinSchemas, KindSchema};
+pub use builtin::BuiltinSchemas;
 pub use decode::{DecodeError, Decoded};
 pub use decode::{base64_fault, decode as decode_struct, found, plain_number};
+pub(crate) use defaults::declared as fill_declared;
 pub use definition::{Definition, Field, ListKind, PatchStrategy, Shape};
 pub use field_error::LONGEST_PATH;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath, invalid_status};

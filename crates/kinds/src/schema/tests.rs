@@ -6,7 +6,7 @@ use super::BuiltinSchemas;
 fn all_data_can_be_read() {
     for (api_version, kind) in BuiltinSchemas::shared().kinds() {
         assert!(
-            BuiltinSchemas::shared().kind(&api_version, kind).is_some(),
+            BuiltinSchemas::shared().type_of(&api_version, kind).is_some(),
             "{api_version} {kind}"
         );
     }

@@ -15,8 +15,8 @@ fn named(prefix: &str, names: impl Iterator<Item = usize>) -> Vec<Value> {
 }
 
 fn merged(kind: (&str, &str), live: &Value, patch: &Value) -> Value {
-    let schema = BuiltinSchemas::shared().kind(kind.0, kind.1).unwrap();
-    strategic_merge(live, patch, schema.definition()).unwrap()
+    let schema = BuiltinSchemas::shared().type_of(kind.0, kind.1).unwrap();
+    strategic_merge(live, patch, &schema).unwrap()
 }
 
 fn pod(container: Value) -> Value {

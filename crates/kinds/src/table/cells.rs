@@ -1,21 +1,25 @@
 //! What many kinds' cells have in common.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::duration;
 
-pub(super) const NONE: &str = "<none>";
+pub(crate) const NONE: &str = "<none>";
+/// Where most kinds have the containers of the pods that they make.
+pub(crate) const CONTAINERS: &str = "/spec/template/spec/containers";
 
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) fn number(object: &Value, pointer: &str) -> i64 {
+pub(crate) fn number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
-pub(super) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object
         .pointer(pointer)
         .and_then(Value::as_array)
@@ -23,23 +27,23 @@ pub(super) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
         .unwrap_or_default()
 }
 
-pub(super) fn size(object: &Value, pointer: &str) -> usize {
+pub(crate) fn size(object: &Value, pointer: &str) -> usize {
     object
         .pointer(pointer)
         .and_then(Value::as_object)
         .map_or(0, serde_json::Map::len)
 }
 
-pub(super) fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
+pub(crate) fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
     if text.is_empty() { other } else { text }
 }
 
-pub(super) fn age(object: &Value, now: Timestamp) -> Value {
+pub(crate) fn age(object: &Value, now: Timestamp) -> Value {
     Value::from(duration::since(text(object, "/metadata/creationTimestamp"), now))
 }
 
 /// Containers' names and images.
-pub(super) fn containers(object: &Value, pointer: &str) -> [Value; 2] {
+pub(crate) fn containers(object: &Value, pointer: &str) -> [Value; 2] {
     let join = |field: &str| {
         let parts: Vec<&str> = list(object, pointer)
             .iter()
@@ -51,7 +55,7 @@ pub(super) fn containers(object: &Value, pointer: &str) -> [Value; 2] {
 }
 
 /// Labels as `a=b,c=d`.
-pub(super) fn labels(object: &Value, pointer: &str) -> String {
+pub(crate) fn labels(object: &Value, pointer: &str) -> String {
     let map = object.pointer(pointer).and_then(Value::as_object);
     let parts: Vec<String> = map
         .into_iter()
@@ -62,7 +66,7 @@ pub(super) fn labels(object: &Value, pointer: &str) -> String {
 }
 
 /// A label selector as kubectl writes it; an empty one is `<none>`, a missing one too.
-pub(super) fn selector(object: &Value, pointer: &str) -> String {
+pub(crate) fn selector(object: &Value, pointer: &str) -> String {
     let mut parts: Vec<(String, String)> = Vec::new();
     let at = object.pointer(pointer).unwrap_or(&Value::Null);
     for (key, value) in at.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
@@ -87,7 +91,7 @@ pub(super) fn selector(object: &Value, pointer: &str) -> String {
 }
 
 /// At most `most` parts, and how many more there are.
-pub(super) fn shortened(parts: &[String], most: usize) -> String {
+pub(crate) fn shortened(parts: &[String], most: usize) -> String {
     if parts.is_empty() {
         return NONE.to_owned();
     }
@@ -100,9 +104,68 @@ pub(super) fn shortened(parts: &[String], most: usize) -> String {
 }
 
 /// A number or text, as Go prints an IntOrString.
-pub(super) fn int_or_string(object: &Value, pointer: &str) -> Option<String> {
+pub(crate) fn int_or_string(object: &Value, pointer: &str) -> Option<String> {
     match object.pointer(pointer)? {
         Value::String(text) => Some(text.clone()),
         other => Some(other.to_string()),
     }
+}
+
+/// The name, which is every row's first cell.
+pub(crate) fn name(object: &Value) -> Value {
+    text(object, "/metadata/name").into()
+}
+
+/// Texts with commas between them.
+pub(crate) fn joined(object: &Value, pointer: &str) -> String {
+    list(object, pointer)
+        .iter()
+        .filter_map(Value::as_str)
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// Where a balancer takes the traffic.
+pub(crate) fn balancer(object: &Value) -> String {
+    let addresses: BTreeSet<&str> = list(object, "/status/loadBalancer/ingress")
+        .iter()
+        .map(|one| or(text(one, "/ip"), text(one, "/hostname")))
+        .collect();
+    addresses
+        .into_iter()
+        .filter(|address| !address.is_empty())
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// How volumes may be mounted, in short.
+pub(crate) fn access_modes(object: &Value, pointer: &str) -> String {
+    let given: Vec<&str> = list(object, pointer).iter().filter_map(Value::as_str).collect();
+    let short = [
+        ("ReadWriteOnce", "RWO"),
+        ("ReadOnlyMany", "ROX"),
+        ("ReadWriteMany", "RWX"),
+        ("ReadWriteOncePod", "RWOP"),
+    ];
+    let shown: Vec<&str> = short
+        .iter()
+        .filter(|(mode, _)| given.contains(mode))
+        .map(|(_, short)| *short)
+        .collect();
+    shown.join(",")
+}
+
+/// The storage class that is named, in the older way or in the newer one.
+pub(crate) fn class_of(object: &Value) -> String {
+    const ANNOTATION: &str = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class";
+    or(text(object, ANNOTATION), text(object, "/spec/storageClassName")).to_owned()
+}
+
+/// A text that may be unset.
+pub(crate) fn unset(object: &Value, pointer: &str) -> Value {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or("<unset>")
+        .into()
 }

@@ -51,7 +51,7 @@ impl CustomColumns {
         }
     }
 
-    pub(super) fn definitions(&self) -> Vec<Value> {
+    pub(crate) fn definitions(&self) -> Vec<Value> {
         let description = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
         let name =
             json!({"name": "Name", "type": "string", "format": "name", "description": description, "priority": 0});
@@ -60,7 +60,7 @@ impl CustomColumns {
             .collect()
     }
 
-    pub(super) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
+    pub(crate) fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         let name = object
             .pointer("/metadata/name")
             .cloned()

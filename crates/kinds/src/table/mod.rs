@@ -4,14 +4,10 @@
 //! resources declare. Pure: `now` is passed in, because ages are relative to it. It refuses to guess: a kind without
 //! cells of its own gets name and creation time, and says nothing else.
 
-mod builtin;
-mod cells;
+pub(crate) mod cells;
 mod custom;
-mod duration;
+pub(crate) mod duration;
 mod jsonpath;
-mod networking;
-mod storage;
-mod workloads;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -56,26 +52,44 @@ impl IncludeObject {
 #[derive(Clone, Debug)]
 pub enum Columns {
     /// A built-in resource.
-    BuiltIn {
-        /// API group; empty for core.
-        group: String,
-        /// Plural name.
-        resource: String,
-        /// The column definitions.
-        definitions: Vec<Value>,
-    },
+    BuiltIn(BuiltInColumns),
     /// A custom resource.
     Custom(CustomColumns),
 }
 
 /// The columns of a built-in resource.
-pub fn columns(group: &str, version: &str, resource: &str) -> Columns {
-    let known = COLUMNS.get(&format!("{group}/{version}/{resource}")).cloned();
-    Columns::BuiltIn {
-        group: group.to_owned(),
-        resource: resource.to_owned(),
-        definitions: known.unwrap_or_else(default_definitions),
+#[derive(Clone, Debug)]
+pub struct BuiltInColumns {
+    definitions: Vec<Value>,
+    cells: fn(&Value, Timestamp) -> Vec<Value>,
+    condition: fn(&Value) -> Option<Value>,
+}
+
+impl BuiltInColumns {
+    /// The recorded columns of a resource in one version, and what makes the cells and the condition of a row.
+    pub fn new(
+        (group, version, plural): (&str, &str, &str),
+        cells: fn(&Value, Timestamp) -> Vec<Value>,
+        condition: fn(&Value) -> Option<Value>,
+    ) -> Self {
+        let known = COLUMNS.get(&format!("{group}/{version}/{plural}")).cloned();
+        Self {
+            definitions: known.unwrap_or_else(default_definitions),
+            cells,
+            condition,
+        }
     }
+}
+
+/// Name and creation time, as kinds have them of which nothing else is shown.
+pub fn plain_cells(object: &Value, _now: Timestamp) -> Vec<Value> {
+    let text = |pointer: &str| Value::from(cells::text(object, pointer));
+    vec![text("/metadata/name"), text("/metadata/creationTimestamp")]
+}
+
+/// Name and age.
+pub(crate) fn name_and_age(object: &Value, now: Timestamp) -> Vec<Value> {
+    vec![cells::text(object, "/metadata/name").into(), cells::age(object, now)]
 }
 
 fn default_definitions() -> Vec<Value> {
@@ -90,7 +104,7 @@ impl Columns {
     /// The `columnDefinitions`.
     pub fn definitions(&self) -> Vec<Value> {
         match self {
-            Self::BuiltIn { definitions, .. } => definitions.clone(),
+            Self::BuiltIn(columns) => columns.definitions.clone(),
             Self::Custom(custom) => custom.definitions(),
         }
     }
@@ -98,7 +112,7 @@ impl Columns {
     /// One object's cells.
     pub fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         match self {
-            Self::BuiltIn { group, resource, .. } => builtin::cells(group, resource, object, now),
+            Self::BuiltIn(columns) => (columns.cells)(object, now),
             Self::Custom(custom) => custom.cells(object, now),
         }
     }
@@ -107,7 +121,9 @@ impl Columns {
     pub fn row(&self, object: &Value, include: IncludeObject, now: Timestamp) -> Value {
         let mut row = Map::new();
         row.insert("cells".into(), Value::Array(self.cells(object, now)));
-        if let Some(condition) = builtin::row_condition(self, object) {
+        if let Self::BuiltIn(columns) = self
+            && let Some(condition) = (columns.condition)(object)
+        {
             row.insert("conditions".into(), json!([condition]));
         }
         let embedded = match include {

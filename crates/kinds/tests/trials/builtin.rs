@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use tenure_kinds::schema::{BuiltinSchemas, ObjectSchema, invalid_status};
+use tenure_kinds::built_in;
+use tenure_kinds::schema::{ObjectSchema, invalid_status};
 
 use crate::{Case, name_answer, read_lines};
 
@@ -19,9 +20,7 @@ fn check_creation(case: &Value) -> Result<(), String> {
             .unwrap_or_default()
             .to_owned()
     };
-    let schema = BuiltinSchemas::shared()
-        .kind(&text("/apiVersion"), &text("/kind"))
-        .ok_or("no schema")?;
+    let schema = built_in::schema(&text("/apiVersion"), &text("/kind")).ok_or("no schema")?;
     let decoded = match schema.decode(object.clone()) {
         Ok(decoded) => decoded,
         Err(error) => {
@@ -217,9 +216,7 @@ fn check_update(case: &Value) -> Result<(), String> {
             .unwrap_or_default()
             .to_owned()
     };
-    let schema = BuiltinSchemas::shared()
-        .kind(&text("/apiVersion"), &text("/kind"))
-        .ok_or("no schema")?;
+    let schema = built_in::schema(&text("/apiVersion"), &text("/kind")).ok_or("no schema")?;
     let read = |value: Value| -> Result<Value, String> {
         let mut value = schema.decode(value).map_err(|error| error.to_string())?.value;
         schema.default(&mut value);

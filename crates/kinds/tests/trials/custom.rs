@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use tenure_kinds::built_in;
 use tenure_kinds::customresources::{CustomSchema, object_warnings, prepare_create, validate_definition, warnings};
 use tenure_kinds::schema::validation::names::NameRule;
 use tenure_kinds::schema::validation::object_meta;
-use tenure_kinds::schema::{BuiltinSchemas, FieldError, FieldPath, ObjectSchema, invalid_status};
+use tenure_kinds::schema::{FieldError, FieldPath, ObjectSchema, invalid_status};
 
 use crate::{Case, name_answer, read_lines};
 
@@ -52,9 +53,7 @@ fn compare(kind: &str, group: &str, name: &str, errors: &[FieldError], answer: &
 
 fn check_definition(case: &Value) -> Result<(), String> {
     let (object, answer) = (case.get("object").unwrap(), case.get("answer").unwrap());
-    let schema = BuiltinSchemas::shared()
-        .kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-        .unwrap();
+    let schema = built_in::schema("apiextensions.k8s.io/v1", "CustomResourceDefinition").unwrap();
     let decoded = match schema.decode(object.clone()) {
         Ok(decoded) => decoded,
         Err(error) if text(answer, "/message") == error.to_string() => return Ok(()),

@@ -3,8 +3,9 @@
 use base64::Engine as _;
 use serde_json::{Map, Value};
 
+use tenure_kinds::built_in;
 use tenure_kinds::protobuf::decode;
-use tenure_kinds::schema::{BuiltinSchemas, ObjectSchema};
+use tenure_kinds::schema::ObjectSchema;
 use tenure_trials::name_of_line;
 
 use crate::{Case, name_object, read_lines};
@@ -28,9 +29,7 @@ fn bare(value: Value) -> Value {
 /// In the form that the kind's types print.
 fn printed(value: Value) -> Value {
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let schema = BuiltinSchemas::shared()
-        .kind(&text("apiVersion"), &text("kind"))
-        .unwrap();
+    let schema = built_in::schema(&text("apiVersion"), &text("kind")).unwrap();
     let decoded = schema.decode(value).unwrap();
     assert_eq!(decoded.unknown_fields, Vec::<String>::new());
     let mut value = decoded.value;

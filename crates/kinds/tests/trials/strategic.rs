@@ -1,7 +1,8 @@
 //! Patches compared with what the real server made of them.
 
 use serde_json::{Map, Value};
-use tenure_kinds::schema::{BuiltinSchemas, ObjectSchema};
+use tenure_kinds::built_in;
+use tenure_kinds::schema::ObjectSchema;
 use tenure_kinds::strategic::strategic_merge;
 use tenure_trials::name_of_line;
 
@@ -25,7 +26,7 @@ fn check(case: &Value) -> Result<(), String> {
     let field = |name: &str| case.get(name).unwrap();
     let live = field("live");
     let text = |name: &str| live.get(name).and_then(Value::as_str).unwrap();
-    let schema = BuiltinSchemas::shared().kind(text("apiVersion"), text("kind")).unwrap();
+    let schema = built_in::schema(text("apiVersion"), text("kind")).unwrap();
     let answer = field("answer");
     let refused = answer.get("kind").and_then(Value::as_str) == Some("Status");
     let merged = match strategic_merge(live, field("patch"), schema.definition()) {

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_kinds::table::{Columns, CustomColumns, IncludeObject, columns, human_duration};
+use tenure_kinds::built_in::columns;
+use tenure_kinds::table::{Columns, CustomColumns, IncludeObject, human_duration};
 use tenure_trials::name_of_line;
 
 use crate::{Case, read_lines};

@@ -1,6 +1,7 @@
 //! Which objects a quota with scopes is about.
 
 use serde_json::Value;
+use tenure_kinds::core::quality_of_service;
 use tenure_kinds::schema::resources::list;
 
 use super::usage::Kind;
@@ -64,7 +65,7 @@ pub(super) fn is_terminating(pod: &Value) -> bool {
 }
 
 fn is_best_effort(pod: &Value) -> bool {
-    crate::strategy::quality_of_service(pod) == "BestEffort"
+    quality_of_service(pod) == "BestEffort"
 }
 
 fn crosses_namespaces(pod: &Value) -> bool {

@@ -9,7 +9,6 @@ use crate::http::ApiError;
 use crate::json_patch::{self, Fault, Why};
 use crate::kinds;
 use crate::registry::{ObjectExt, Registry};
-use crate::strategy;
 
 /// The operations of a patch.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Value>, String> {
@@ -78,7 +77,7 @@ pub(super) async fn apply(
             ApiError::internal(error.message.strip_prefix(&place).unwrap_or(&error.message))
         })?
         .value;
-    strategy::normalize(own, &mut new);
+    own.normalize(&mut new);
     kinds::set_defaults(own, &mut new);
     restore_owners(attributes, object, &mut new);
     Ok(new)

@@ -1,10 +1,8 @@
-//! The defaults of built-in kinds: those that the recorded types declare, and those that Kubernetes sets in code.
+//! The defaults that built-in kinds have in common: those that the recorded types declare, and the ways to fill in others.
 //!
-//! Two passes over an object in its types' form: [`programmatic`] fills in what depends on a whole kind (a Job's
-//! completions), [`declared`] walks the types and fills in what depends on one struct wherever it occurs (a container's
-//! pull policy). What a running cluster assigns (cluster IPs, node ports) is not a default and is not here.
+//! Two passes over an object in its types' form: [`declared`] walks the types and fills in what depends on one struct wherever it
+//! occurs (a container's pull policy), and each kind's own `defaults` fills in what depends on a whole kind (a Job's completions). What a running cluster assigns (cluster IPs, node ports) is not a default and is not here.
 
-mod kinds;
 mod types;
 
 use serde_json::{Map, Value};
@@ -12,10 +10,8 @@ use serde_json::{Map, Value};
 use super::definition::{Definition, Shape};
 use super::quantity::Quantity;
 
-pub(super) use kinds::programmatic;
-
 /// Fills in the defaults of a struct and everything below it.
-pub(super) fn declared(definition: &Definition, value: &mut Value) {
+pub(crate) fn declared(definition: &Definition, value: &mut Value) {
     let Value::Object(object) = value else { return };
     types::fill(&definition.name, object);
     for (name, field) in &definition.fields {
@@ -67,7 +63,7 @@ fn round_up(list: &mut Value) {
 }
 
 /// Sets a field that is absent or empty.
-fn set(object: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
+pub(crate) fn set(object: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
     if object
         .get(field)
         .is_none_or(|present| present.is_null() || present.as_str() == Some(""))
@@ -77,22 +73,39 @@ fn set(object: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
 }
 
 /// The object in a field, made if absent.
-fn object_at<'a>(object: &'a mut Map<String, Value>, field: &str) -> Option<&'a mut Map<String, Value>> {
+pub(crate) fn object_at<'a>(object: &'a mut Map<String, Value>, field: &str) -> Option<&'a mut Map<String, Value>> {
     object
         .entry(field)
         .or_insert_with(|| Value::Object(Map::new()))
         .as_object_mut()
 }
 
-fn text<'a>(object: &'a Map<String, Value>, field: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Map<String, Value>, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn is_empty(object: &Map<String, Value>, field: &str) -> bool {
+pub(crate) fn is_empty(object: &Map<String, Value>, field: &str) -> bool {
     match object.get(field) {
         None | Some(Value::Null) => true,
         Some(Value::Array(items)) => items.is_empty(),
         Some(Value::Object(map)) => map.is_empty(),
         Some(_) => false,
+    }
+}
+
+/// Fills in a spec, made if absent.
+pub(crate) fn with_spec(object: &mut Map<String, Value>, fill: impl FnOnce(&mut Map<String, Value>)) {
+    if let Some(spec) = object_at(object, "spec") {
+        fill(spec);
+    }
+}
+
+/// Writes null where nothing is; and for an empty list, if the object is about to be stored.
+pub(crate) fn null_unless_set(object: &mut Value, field: &str, stored: bool) {
+    if let Some(map) = object.as_object_mut() {
+        let value = map.entry(field).or_insert(Value::Null);
+        if stored && value.as_array().is_some_and(Vec::is_empty) {
+            *value = Value::Null;
+        }
     }
 }

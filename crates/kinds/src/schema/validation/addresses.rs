@@ -8,7 +8,7 @@ const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8
 const NO_RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 /// An address as it was read in old times, when zeros in front of its numbers did not matter.
-pub(super) fn lenient(text: &str) -> Option<IpAddr> {
+pub(crate) fn lenient(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
     }
@@ -41,7 +41,7 @@ fn is_mapped(address: IpAddr) -> bool {
 }
 
 /// An address, or a complaint about it.
-pub(super) fn address(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<IpAddr> {
+pub(crate) fn address(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<IpAddr> {
     let why = match (lenient(text), text.parse::<IpAddr>()) {
         (None, _) => NO_ADDRESS,
         (Some(_), Err(_)) => "must not have leading 0s",
@@ -53,7 +53,7 @@ pub(super) fn address(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) 
 }
 
 /// Complains about an address at which nobody else can be: unspecified, of the machine itself, of the link.
-pub(super) fn not_special(address: IpAddr, text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn not_special(address: IpAddr, text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let link_local = match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
@@ -78,7 +78,7 @@ pub(super) fn not_special(address: IpAddr, text: &str, at: &FieldPath, errors: &
 
 /// A range of addresses: its first one and how many bits of it are fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
+pub(crate) struct Range {
     first: IpAddr,
     bits: u8,
 }
@@ -92,7 +92,7 @@ impl Range {
 }
 
 /// A range, or complaints about it.
-pub(super) fn range(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Range> {
+pub(crate) fn range(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Range> {
     let parsed = text.split_once('/').and_then(|(first, bits)| {
         let plain = first.parse::<IpAddr>().is_ok() && (bits == "0" || !bits.starts_with('0'));
         let first = lenient(first)?;

@@ -6,7 +6,7 @@ use kubernetes_cel::Type;
 use serde_json::Value;
 
 use super::metadata::{label_selector, qualified_name};
-use super::{empty, items, names, one_of, policies, text};
+use super::{empty, items, names, one_of, text};
 use crate::expressions::{Compiler, Problem, Scope};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
@@ -15,22 +15,9 @@ const URL_FORM: &str = "; desired format: https://host[/path]";
 /// How many match conditions there may be.
 const CONDITIONS: usize = 64;
 
-/// Checks what configures admission.
-pub(super) fn object(group: &str, kind: &str, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    if group != "admissionregistration.k8s.io" {
-        return;
-    }
-    match kind {
-        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => webhooks(kind, value, old, errors),
-        "ValidatingAdmissionPolicy" => policies::policy(value, old, errors),
-        "ValidatingAdmissionPolicyBinding" => policies::binding(value, errors),
-        _ => {}
-    }
-}
-
 /// Checks a Validating- or MutatingWebhookConfiguration. Match conditions that none of its webhooks changes stay as
 /// they are.
-fn webhooks(kind: &str, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub(crate) fn webhooks(kind: &str, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let mut seen = BTreeSet::new();
     let conditions = |value: &Value| -> Vec<Option<Value>> {
         let hooks = value.get("webhooks").and_then(Value::as_array);
@@ -83,7 +70,7 @@ fn webhook(kind: &str, hook: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
 }
 
 /// Checks the selectors of namespaces and objects.
-pub(super) fn selectors(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn selectors(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in ["namespaceSelector", "objectSelector"] {
         if let Some(selector) = value.get(field) {
             label_selector(selector, &path.child(field), errors);
@@ -140,7 +127,7 @@ fn texts<'a>(value: &'a Value, field: &str) -> Vec<&'a str> {
 }
 
 /// Checks the operations of a rule.
-pub(super) fn operations(rule: &Value, allowed: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn operations(rule: &Value, allowed: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
     let path = path.child("operations");
     let found = texts(rule, "operations");
     if found.is_empty() {
@@ -166,7 +153,7 @@ fn wildcard(found: &[&str], why: &str, path: &FieldPath, errors: &mut Vec<FieldE
 }
 
 /// Checks the resources of a rule.
-pub(super) fn rule(rule: &Value, subresources: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn rule(rule: &Value, subresources: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let groups = texts(rule, "apiGroups");
     let own = path.child("apiGroups");
     if groups.is_empty() {
@@ -358,7 +345,7 @@ pub fn service(service: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) 
 }
 
 /// Checks match conditions, which may name `params` if their holder has some.
-pub(super) fn match_conditions(value: &Value, params: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn match_conditions(value: &Value, params: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let count = value
         .get("matchConditions")
         .and_then(Value::as_array)
@@ -395,7 +382,7 @@ pub(super) fn match_conditions(value: &Value, params: bool, path: &FieldPath, er
 }
 
 /// The complaint about an expression.
-pub(super) fn expression_error(path: &FieldPath, source: &str, problem: Problem) -> FieldError {
+pub(crate) fn expression_error(path: &FieldPath, source: &str, problem: Problem) -> FieldError {
     match problem {
         Problem::Invalid(detail) => FieldError::invalid(path, source, detail),
         Problem::Internal(detail) => FieldError::new(FieldErrorKind::Internal, path, Value::Null, detail),

@@ -12,7 +12,7 @@ const LONGEST_WINDOW: i64 = 3600;
 const LONGEST_PERIOD: i64 = 1800;
 
 /// Checks an autoscaler.
-pub(super) fn autoscaler(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn autoscaler(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     let least = spec.get("minReplicas").and_then(Value::as_i64);

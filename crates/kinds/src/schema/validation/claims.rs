@@ -24,7 +24,7 @@ fn size(value: Option<&Value>) -> Option<Quantity> {
 
 /// A claim's spec is fixed but for its volume and its class, which may be told later, and for the size and the class of attributes of
 /// one that is bound.
-pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (spec, before) = (
         value.get("spec").unwrap_or(&NOTHING),
         old.get("spec").unwrap_or(&NOTHING),
@@ -102,7 +102,7 @@ pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldErr
 }
 
 /// Checks what is known of a claim's volume.
-pub(super) fn claim_status(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn claim_status(value: &Value, errors: &mut Vec<FieldError>) {
     if value.pointer("/spec").is_none_or(|spec| empty(spec, "accessModes")) {
         errors.push(FieldError::required(FieldPath::new("Spec").child("accessModes"), ""));
     }

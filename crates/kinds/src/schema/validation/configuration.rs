@@ -10,7 +10,7 @@ use crate::schema::{FieldError, FieldErrorKind, FieldPath, json_syntax};
 const DATA_LIMIT: usize = 1024 * 1024;
 
 /// Checks the data of a ConfigMap or Secret.
-pub(super) fn data(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn data(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     let plain = kind == "ConfigMap";
     for field in ["data", "binaryData"] {
@@ -103,7 +103,7 @@ fn docker(data: &Value, key: &str, errors: &mut Vec<FieldError>) {
 }
 
 /// What may not change: an immutable object's data, a Secret's type.
-pub(super) fn immutable_data(kind: &str, value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn immutable_data(kind: &str, value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if kind == "Secret" {
         immutable(value, old, "type", &FieldPath::default(), errors);
     }
@@ -123,7 +123,7 @@ pub(super) fn immutable_data(kind: &str, value: &Value, old: &Value, errors: &mu
 }
 
 /// Checks a lease.
-pub(super) fn lease(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn lease(value: &Value, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");

@@ -16,7 +16,7 @@ const MOST_PORTS: usize = 20_000;
 const MOST_ZONES: usize = 8;
 
 /// Checks Endpoints.
-pub(super) fn endpoints(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn endpoints(value: &Value, errors: &mut Vec<FieldError>) {
     for (subset, at) in items(value, "subsets", &FieldPath::default()) {
         if empty(subset, "addresses") && empty(subset, "notReadyAddresses") {
             let why = "must specify `addresses` or `notReadyAddresses`";
@@ -69,7 +69,7 @@ fn protocol(port: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks an EndpointSlice.
-pub(super) fn slice(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn slice(value: &Value, errors: &mut Vec<FieldError>) {
     let root = FieldPath::default();
     one_of(value, "addressType", &["FQDN", "IPv4", "IPv6"], true, &root, errors);
     let count = value.get("endpoints").and_then(Value::as_array).map_or(0, Vec::len);
@@ -170,6 +170,6 @@ fn full_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// What kind of addresses a slice has is fixed.
-pub(super) fn slice_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn slice_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     immutable(value, old, "addressType", &FieldPath::default(), errors);
 }

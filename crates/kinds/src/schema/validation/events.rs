@@ -7,7 +7,7 @@ use super::{named, text};
 use crate::schema::{FieldError, FieldPath};
 
 /// Checks an Event of the core group.
-pub(super) fn core(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn core(value: &Value, errors: &mut Vec<FieldError>) {
     namespace(value, "involvedObject", errors);
     // Who says when it happened speaks the newer language.
     if text(value, "eventTime").is_empty() {
@@ -18,7 +18,7 @@ pub(super) fn core(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks an Event of `events.k8s.io`; messages have the older names of what was renamed.
-pub(super) fn reported(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn reported(value: &Value, errors: &mut Vec<FieldError>) {
     required(value, &["eventTime"], errors);
     namespace(value, "regarding", errors);
     reporter(value, "reportingController", errors);

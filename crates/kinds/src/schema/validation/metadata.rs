@@ -78,7 +78,7 @@ fn non_specific(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Built-in kinds take only finalizers that Kubernetes knows, or that have a domain.
-pub(super) fn standard_finalizers(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn standard_finalizers(value: &Value, errors: &mut Vec<FieldError>) {
     let metadata = value.get("metadata").unwrap_or(&Value::Null);
     for (finalizer, at) in items(metadata, "finalizers", &FieldPath::new("metadata")) {
         standard_finalizer(finalizer.as_str().unwrap_or_default(), &at, errors);
@@ -94,7 +94,7 @@ fn standard_finalizer(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) 
 }
 
 /// Checks what holds a namespace until it is empty.
-pub(super) fn namespace(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn namespace(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&Value::Null);
     let at = FieldPath::new("spec").child("finalizers");
     for (finalizer, _) in items(spec, "finalizers", &FieldPath::new("spec")) {

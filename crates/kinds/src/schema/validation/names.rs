@@ -11,17 +11,6 @@ pub enum NameRule {
     PathSegment,
 }
 
-/// The rule of a built-in kind.
-pub fn rule(group: &str, kind: &str) -> NameRule {
-    match (group, kind) {
-        ("", "Namespace" | "Service") | ("apps", "StatefulSet") => NameRule::Label,
-        ("rbac.authorization.k8s.io" | "certificates.k8s.io", _) | ("policy", "PodDisruptionBudget") => {
-            NameRule::PathSegment
-        }
-        _ => NameRule::Subdomain,
-    }
-}
-
 impl NameRule {
     /// The complaints about a name; `prefix` when it is a `generateName`.
     pub fn check(self, name: &str, prefix: bool) -> Vec<String> {
@@ -86,7 +75,7 @@ pub fn subdomain(name: &str) -> Vec<String> {
 }
 
 /// As [`subdomain`], but for `_`, which may stand in front and inside of each part.
-pub(super) fn subdomain_with_underscores(name: &str) -> Vec<String> {
+pub(crate) fn subdomain_with_underscores(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.len() > 253 {
         complaints.push("must be no more than 253 characters".to_owned());
@@ -185,6 +174,6 @@ fn is_label(name: &str) -> bool {
     middle && !name.is_empty() && !name.starts_with('-') && !name.ends_with('-')
 }
 
-pub(super) fn is_subdomain(name: &str) -> bool {
+pub(crate) fn is_subdomain(name: &str) -> bool {
     name.split('.').all(is_label)
 }

@@ -12,10 +12,10 @@ static NOTHING: Value = Value::Null;
 
 const LONGEST_CONTROLLER: usize = 250;
 /// The protocols of ports.
-pub(super) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+pub(crate) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
 /// Checks a port, which may be named.
-pub(super) fn port_or_name(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn port_or_name(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     match value.get(field) {
         Some(Value::String(name)) => {
             for complaint in names::port_name(name) {
@@ -33,7 +33,7 @@ pub(super) fn port_or_name(value: &Value, field: &str, at: &FieldPath, errors: &
 }
 
 /// Checks an ingress.
-pub(super) fn ingress(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn ingress(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     if empty(spec, "rules") && spec.get("defaultBackend").is_none() {
@@ -207,7 +207,7 @@ fn backend(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// What is asked of new Ingresses only.
-pub(super) fn ingress_create(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn ingress_create(value: &Value, errors: &mut Vec<FieldError>) {
     let annotation = "kubernetes.io/ingress.class";
     let annotations = value.pointer("/metadata/annotations").unwrap_or(&NOTHING);
     let class = value.pointer("/spec/ingressClassName").and_then(Value::as_str);
@@ -223,7 +223,7 @@ pub(super) fn ingress_create(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks a class of Ingresses.
-pub(super) fn ingress_class(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn ingress_class(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     let controller = text(spec, "controller");
@@ -274,7 +274,7 @@ pub(super) fn ingress_class(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks the name of a controller: a domain, a slash, and more.
-pub(super) fn prefixed_path(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn prefixed_path(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if name.is_empty() {
         errors.push(FieldError::required(at, ""));
         return;
@@ -296,7 +296,7 @@ pub(super) fn prefixed_path(name: &str, at: &FieldPath, errors: &mut Vec<FieldEr
 }
 
 /// Whose class it is, is fixed.
-pub(super) fn ingress_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn ingress_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let controller = |object: &Value| {
         object
             .pointer("/spec/controller")
@@ -311,7 +311,7 @@ pub(super) fn ingress_class_update(value: &Value, old: &Value, errors: &mut Vec<
 }
 
 /// Checks a network policy.
-pub(super) fn network_policy(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn network_policy(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     if let Some(selector) = spec.get("podSelector") {

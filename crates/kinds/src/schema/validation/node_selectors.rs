@@ -7,7 +7,7 @@ use super::{empty, items, named, names, text};
 use crate::schema::{FieldError, FieldPath};
 
 /// Checks a node selector; it must have terms.
-pub(super) fn terms(selector: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn terms(selector: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if empty(selector, "nodeSelectorTerms") {
         let why = "must have at least one node selector term";
         errors.push(FieldError::required(path.child("nodeSelectorTerms"), why));
@@ -18,7 +18,7 @@ pub(super) fn terms(selector: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
 }
 
 /// Checks a term. Values that no label can have are only refused where a node has to have the label, which is `strict`.
-pub(super) fn term(term: &Value, strict: bool, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn term(term: &Value, strict: bool, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for (found, at) in items(term, "matchExpressions", at) {
         expression(found, strict, &at, errors);
     }

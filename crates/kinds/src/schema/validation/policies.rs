@@ -39,7 +39,7 @@ const RESERVED: [&str; 21] = [
 ];
 
 /// Checks a ValidatingAdmissionPolicy. Match conditions that stay as they were are not looked at again.
-pub(super) fn policy(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub(crate) fn policy(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let nothing = Value::Null;
     let spec = value.get("spec").unwrap_or(&nothing);
     let path = FieldPath::new("spec");
@@ -279,7 +279,7 @@ fn notes(
 }
 
 /// Checks a ValidatingAdmissionPolicyBinding.
-pub(super) fn binding(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn binding(value: &Value, errors: &mut Vec<FieldError>) {
     let nothing = Value::Null;
     let spec = value.get("spec").unwrap_or(&nothing);
     let path = FieldPath::new("spec");
@@ -351,7 +351,7 @@ fn actions(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks the status of a ValidatingAdmissionPolicy.
-pub(super) fn policy_status(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn policy_status(value: &Value, errors: &mut Vec<FieldError>) {
     let nothing = Value::Null;
     let checking = value.pointer("/status/typeChecking").unwrap_or(&nothing);
     let path = FieldPath::new("status")
@@ -372,7 +372,7 @@ pub(super) fn policy_status(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks conditions as every kind has them that follows the conventions.
-pub(super) fn conditions(status: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn conditions(status: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut seen = BTreeSet::new();
     for (condition, path) in items(status, "conditions", path) {
         let kind = text(condition, "type");

@@ -100,7 +100,7 @@ fn resource_name(name: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks a ResourceQuota.
-pub(super) fn quota(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn quota(value: &Value, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let spec = value.get("spec").unwrap_or(&NOTHING);
     counts(spec, "hard", &FieldPath::new("spec"), errors);
@@ -232,7 +232,7 @@ fn scope_selector(selector: &Value, hard: &BTreeMap<String, Quantity>, scopes: &
 }
 
 /// A quota's scopes stay what they are.
-pub(super) fn quota_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn quota_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let scopes = |value: &Value| -> BTreeSet<String> {
         let list = value.pointer("/spec/scopes").and_then(Value::as_array);
         let list = list.into_iter().flatten();
@@ -245,7 +245,7 @@ pub(super) fn quota_update(value: &Value, old: &Value, errors: &mut Vec<FieldErr
 }
 
 /// Checks the counts in a quota's status.
-pub(super) fn quota_status(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn quota_status(value: &Value, errors: &mut Vec<FieldError>) {
     if let Some(status) = value.get("status") {
         for field in ["hard", "used"] {
             counts(status, field, &FieldPath::new("status"), errors);
@@ -254,7 +254,7 @@ pub(super) fn quota_status(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks a LimitRange.
-pub(super) fn limit_range(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn limit_range(value: &Value, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let mut seen = BTreeSet::new();
@@ -393,7 +393,7 @@ fn container_resource(name: &str, path: &FieldPath, errors: &mut Vec<FieldError>
 }
 
 /// Checks a PriorityClass.
-pub(super) fn priority_class(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn priority_class(value: &Value, errors: &mut Vec<FieldError>) {
     const SYSTEM: [(&str, i64); 2] = [
         ("system-node-critical", 2_000_001_000),
         ("system-cluster-critical", 2_000_000_000),
@@ -433,7 +433,7 @@ pub(super) fn priority_class(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// A PriorityClass stays worth what it is.
-pub(super) fn priority_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn priority_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let number = |value: &Value| value.get("value").and_then(Value::as_i64).unwrap_or_default();
     if number(value) != number(old) {
         errors.push(FieldError::forbidden("value", "may not be changed in an update."));

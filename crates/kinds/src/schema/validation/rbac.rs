@@ -10,7 +10,7 @@ use crate::schema::{FieldError, FieldPath};
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Checks a role or binding.
-pub(super) fn object(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn object(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
     match kind {
         "Role" | "ClusterRole" => role(value, kind == "Role", errors),
         "RoleBinding" | "ClusterRoleBinding" => binding(value, kind == "RoleBinding", errors),
@@ -139,7 +139,7 @@ fn subject(subject: &Value, namespaced: bool, at: &FieldPath, errors: &mut Vec<F
 }
 
 /// A binding's role can't be exchanged.
-pub(super) fn update(kind: &str, value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn update(kind: &str, value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if !kind.ends_with("Binding") || value.get("roleRef") == old.get("roleRef") {
         return;
     }

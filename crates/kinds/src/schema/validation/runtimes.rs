@@ -10,7 +10,7 @@ use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 static NOTHING: Value = Value::Null;
 
 /// Checks a RuntimeClass.
-pub(super) fn runtime_class(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn runtime_class(value: &Value, errors: &mut Vec<FieldError>) {
     let handler = text(value, "handler");
     if handler.is_empty() {
         errors.push(FieldError::required("handler", ""));
@@ -45,6 +45,6 @@ pub(super) fn runtime_class(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// A class stays with what runs it.
-pub(super) fn runtime_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn runtime_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     super::immutable(value, old, "handler", &FieldPath::default(), errors);
 }

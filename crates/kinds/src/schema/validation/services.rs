@@ -30,7 +30,7 @@ fn number(value: &Value, field: &str) -> i64 {
 }
 
 /// Checks a service; `old` is what it replaces.
-pub(super) fn service(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub(crate) fn service(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     topology_annotations(value, errors);
@@ -392,7 +392,7 @@ fn external_traffic(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
 }
 
 /// A service keeps its addresses while it keeps being one that has them, and its balancer.
-pub(super) fn service_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn service_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let before = old.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");

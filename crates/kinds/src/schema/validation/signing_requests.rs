@@ -51,18 +51,13 @@ const SHORTEST: i64 = 600;
 const LONGEST_DOMAIN: usize = 253;
 const LONGEST_SIGNER: usize = LONGEST_DOMAIN + 253 + 63 + 1 + 1;
 
-/// Whether this is the kind that this file is about.
-pub fn is_one(group: &str, kind: &str) -> bool {
-    (group, kind) == ("certificates.k8s.io", "CertificateSigningRequest")
-}
-
 /// Checks a request that is about to be created.
-pub(super) fn create(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn create(value: &Value, errors: &mut Vec<FieldError>) {
     request(value, None, errors);
 }
 
 /// Checks a request that is about to replace another, through this subresource.
-pub fn update(value: &Value, old: &Value, subresource: Option<&str>) -> Vec<FieldError> {
+pub(crate) fn update(value: &Value, old: &Value, subresource: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     // Names are anything; what else there is to metadata is compared with the former below.
     request(value, Some(old), &mut errors);

@@ -94,27 +94,14 @@ fn counts(kind: &str) -> Option<Counts> {
     Some(Counts { all, parts, ready })
 }
 
-/// Checks the status that is about to replace another.
-pub(super) fn status(group: &str, kind: &str, value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    let found = value.get("status").unwrap_or(&NOTHING);
-    let before = old.get("status").unwrap_or(&NOTHING);
-    match (group, kind) {
-        ("", "Service") => balancer(value, found, before, errors),
-        ("", "Namespace") => phase(value, found, errors),
-        ("networking.k8s.io", "Ingress") => ingress(found, before, errors),
-        ("autoscaling", "HorizontalPodAutoscaler") => {
-            for field in ["currentReplicas", "desiredReplicas"] {
-                non_negative(found, field, &FieldPath::new("status"), errors);
-            }
-        }
-        ("policy", "PodDisruptionBudget") => budget(found, errors),
-        ("", "ReplicationController") | ("apps", _) => counted(kind, found, before, errors),
-        _ => {}
-    }
+fn status(object: &Value) -> &Value {
+    object.get("status").unwrap_or(&NOTHING)
 }
 
-fn counted(kind: &str, status: &Value, before: &Value, errors: &mut Vec<FieldError>) {
+/// Checks the counts of a kind that makes pods.
+pub(crate) fn counted(kind: &str, value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let Some(counts) = counts(kind) else { return };
+    let (status, before) = (status(value), status(old));
     let path = FieldPath::new("status");
     let number = |status: &Value, field: &str| status.get(field).and_then(Value::as_i64).unwrap_or(0);
     for field in counts.all {
@@ -142,7 +129,8 @@ fn counted(kind: &str, status: &Value, before: &Value, errors: &mut Vec<FieldErr
 }
 
 /// Where a balancer takes the traffic of a Service.
-fn balancer(service: &Value, status: &Value, before: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn balancer(service: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (status, before) = (status(service), status(old));
     let path = FieldPath::new("status").child("loadBalancer");
     let entries = status.get("loadBalancer").unwrap_or(&NOTHING);
     if items(entries, "ingress", &path).next().is_none() {
@@ -177,7 +165,8 @@ fn balancer(service: &Value, status: &Value, before: &Value, errors: &mut Vec<Fi
 }
 
 /// A namespace's phase says whether it is being deleted.
-fn phase(namespace: &Value, status: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn phase(namespace: &Value, errors: &mut Vec<FieldError>) {
+    let status = status(namespace);
     let deleted = namespace
         .pointer("/metadata/deletionTimestamp")
         .is_some_and(|time| !time.is_null());
@@ -194,7 +183,8 @@ fn phase(namespace: &Value, status: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Where a balancer takes the traffic of an Ingress.
-fn ingress(status: &Value, before: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn ingress(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (status, before) = (status(value), status(old));
     let path = FieldPath::new("status").child("loadBalancer");
     let known = known_addresses(before);
     let entries = status.get("loadBalancer").unwrap_or(&NOTHING);
@@ -230,7 +220,8 @@ fn reached_at(entry: &Value, known: &BTreeSet<&str>, at: &FieldPath, errors: &mu
 }
 
 /// How many pods a budget counts, and its conditions.
-fn budget(status: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn budget(value: &Value, errors: &mut Vec<FieldError>) {
+    let status = status(value);
     let path = FieldPath::new("status");
     policies::conditions(status, &path, errors);
     for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {

@@ -55,7 +55,7 @@ fn access_modes(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks a volume.
-pub(super) fn volume(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn volume(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     if empty(spec, "accessModes") {
@@ -167,7 +167,7 @@ fn source(field: &str, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
 }
 
 /// What a volume is made of is fixed, and so is how it is offered.
-pub(super) fn volume_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn volume_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let part = |object: &Value, field: &str| object.get("spec").and_then(|spec| spec.get(field)).cloned();
     if SOURCES.iter().any(|field| part(value, field) != part(old, field)) {
         let why = "spec.persistentvolumesource is immutable after creation";
@@ -225,7 +225,7 @@ fn affinity_in_go(affinity: &Value) -> String {
 }
 
 /// Checks a claim, or a claim template at `path`.
-pub(super) fn claim(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn claim(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = path.child("spec");
     if empty(spec, "accessModes") {
@@ -309,7 +309,7 @@ fn attributes_class(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
 }
 
 /// Checks a storage class.
-pub(super) fn storage_class(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn storage_class(value: &Value, errors: &mut Vec<FieldError>) {
     let provisioner = text(value, "provisioner").to_lowercase();
     let root = FieldPath::default();
     if provisioner.is_empty() {
@@ -370,7 +370,7 @@ fn topology(term: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// A storage class is fixed.
-pub(super) fn storage_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn storage_class_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
         immutable(value, old, field, &FieldPath::default(), errors);
     }

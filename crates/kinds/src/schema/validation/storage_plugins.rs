@@ -19,7 +19,7 @@ const ATTACHED: usize = 256 * 1024;
 const FAILURE: usize = 1024;
 
 /// Checks an object of one of these kinds.
-pub(super) fn object(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn object(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     match kind {
         "CSIDriver" => driver(spec, errors),
@@ -43,7 +43,7 @@ pub(super) fn object(kind: &str, value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks what may not change. The real server looks at most of an attributes class only after this.
-pub(super) fn update(kind: &str, value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn update(kind: &str, value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (spec, before) = (
         value.get("spec").unwrap_or(&NOTHING),
         old.get("spec").unwrap_or(&NOTHING),
@@ -284,7 +284,7 @@ fn attachment(spec: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks what is said of a volume that was attached.
-pub(super) fn attachment_status(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn attachment_status(value: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("status");
     let status = value.get("status").unwrap_or(&NOTHING);
     let said = status.get("attachmentMetadata").and_then(Value::as_object);

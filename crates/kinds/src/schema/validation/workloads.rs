@@ -10,13 +10,8 @@ use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 static NOTHING: Value = Value::Null;
 
-/// Whether objects of this kind are checked here.
-pub(super) fn is_one(group: &str, kind: &str) -> bool {
-    group == "apps" || (group.is_empty() && matches!(kind, "PodTemplate" | "ReplicationController"))
-}
-
 /// Checks such an object; `old` is what it replaces.
-pub(super) fn object(kind: &str, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub(crate) fn object(kind: &str, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     let before = old.map(|old| old.get("spec").unwrap_or(&NOTHING));
@@ -47,7 +42,7 @@ pub(super) fn object(kind: &str, value: &Value, old: Option<&Value>, errors: &mu
     }
 }
 
-pub(super) fn numbers(value: &Value, fields: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn numbers(value: &Value, fields: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in fields {
         non_negative(value, field, path, errors);
     }
@@ -269,7 +264,7 @@ fn lasting(template: &Value, owner: &str, at: &FieldPath, errors: &mut Vec<Field
     }
 }
 
-pub(super) fn mismatch(template: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn mismatch(template: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let labels = template.pointer("/metadata/labels").cloned().unwrap_or_default();
     let at = at.child("metadata").child("labels");
     errors.push(FieldError::invalid(
@@ -286,7 +281,7 @@ fn have(labels: &Value, wanted: Option<&Map<String, Value>>) -> bool {
 }
 
 /// Whether a label selector selects labels.
-pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
+pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     have(labels, selector.get("matchLabels").and_then(Value::as_object))
         && items(selector, "matchExpressions", &FieldPath::default()).all(|(expression, at)| {
@@ -487,7 +482,7 @@ fn revision(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks a disruption budget.
-pub(super) fn disruption_budget(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn disruption_budget(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     if spec.get("minAvailable").is_some() && spec.get("maxUnavailable").is_some() {

@@ -13,7 +13,7 @@ use super::workloads::{mismatch, numbers, selects};
 use super::{immutable, names, non_negative, one_of, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
-pub(super) use status::job_status;
+pub(crate) use status::job_status;
 
 static NOTHING: Value = Value::Null;
 
@@ -33,7 +33,7 @@ fn is_indexed(spec: &Value) -> bool {
 }
 
 /// Checks a Job. `prefixed` tells whether its Pods have to have the labels that bear Kubernetes' name.
-pub(super) fn job(value: &Value, prefixed: bool, errors: &mut Vec<FieldError>) {
+pub(crate) fn job(value: &Value, prefixed: bool, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     generated_selector(value, spec, prefixed, errors);
@@ -209,7 +209,7 @@ fn indexed(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// What of a Job may not change.
-pub(super) fn job_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn job_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let before = old.get("spec").unwrap_or(&NOTHING);
@@ -319,7 +319,7 @@ fn take_scheduling(pod: &Value, kept: &mut Value) {
 }
 
 /// Checks a CronJob, new or in the place of `old`.
-pub(super) fn cron_job(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub(crate) fn cron_job(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let before = old.map(|old| old.get("spec").unwrap_or(&NOTHING));
     let path = FieldPath::new("spec");

@@ -52,7 +52,7 @@ impl<'a> Facts<'a> {
 }
 
 /// Checks a status in the place of another. Most of what can't be so is only looked at when it changes.
-pub(in crate::schema::validation) fn job_status(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn job_status(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("status");
     let (now, then) = (Facts::of(value), Facts::of(old));
     let spec = value.get("spec").unwrap_or(&NOTHING);

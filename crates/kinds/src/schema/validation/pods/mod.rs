@@ -11,7 +11,7 @@ mod status;
 mod systems;
 mod volumes;
 
-pub(super) use volumes::HOST_PATH_KINDS;
+pub(crate) use volumes::HOST_PATH_KINDS;
 mod windows;
 
 use std::collections::{BTreeSet, HashSet};
@@ -22,16 +22,16 @@ use super::metadata::{annotations, labels};
 use super::{addresses, empty, items, named, names, one_of, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
-pub use parts::part_update;
-pub(super) use placement::tolerations;
-pub(super) use resources::overhead;
-pub use security::of_annotation as app_armor_of_annotation;
-pub(super) use status::status;
+pub(crate) use parts::part_update;
+pub(crate) use placement::tolerations;
+pub(crate) use resources::overhead;
+pub(crate) use security::of_annotation as app_armor_of_annotation;
+pub(crate) use status::status;
 
 static NOTHING: Value = Value::Null;
 
 /// Volume names that a template's owner adds.
-pub(super) type ExtraVolumes = BTreeSet<String>;
+pub(crate) type ExtraVolumes = BTreeSet<String>;
 
 /// What the parts of a pod are judged by.
 struct Pod<'a> {
@@ -48,7 +48,7 @@ struct Pod<'a> {
 }
 
 /// Checks a pod.
-pub(super) fn pod(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn pod(value: &Value, errors: &mut Vec<FieldError>) {
     let metadata = value.get("metadata").unwrap_or(&NOTHING);
     let inner = value.get("spec").unwrap_or(&NOTHING);
     let at = FieldPath::new("spec");
@@ -74,7 +74,7 @@ pub(super) fn pod(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks what only a new pod has to fulfil.
-pub(super) fn pod_create(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn pod_create(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let at = FieldPath::new("spec");
     if !empty(spec, "ephemeralContainers") {
@@ -91,7 +91,7 @@ pub(super) fn pod_create(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks a pod template.
-pub(super) fn template(value: &Value, extra: &ExtraVolumes, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn template(value: &Value, extra: &ExtraVolumes, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let metadata = value.get("metadata").unwrap_or(&NOTHING);
     let inner = value.get("spec").unwrap_or(&NOTHING);
     template_metadata(value, path, errors);
@@ -107,7 +107,7 @@ pub(super) fn template(value: &Value, extra: &ExtraVolumes, path: &FieldPath, er
 }
 
 /// Checks the labels and annotations of a pod template.
-pub(super) fn template_metadata(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn template_metadata(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let metadata = value.get("metadata").unwrap_or(&NOTHING);
     if let Some(Value::Object(map)) = metadata.get("labels") {
         labels(map, &path.child("labels"), errors);
@@ -332,7 +332,7 @@ fn name_service(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// A pod's spec is fixed but for images, the deadline, added tolerations, removed gates, and what gates wait for.
-pub(super) fn pod_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn pod_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let before = old.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");

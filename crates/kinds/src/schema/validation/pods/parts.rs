@@ -11,7 +11,7 @@ const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
 const WHOLE: &str = "[]";
 
 /// Checks a pod that is written through one of these endpoints. `class` is the quality of service of a pod by its resources.
-pub fn part_update(
+pub(crate) fn part_update(
     value: &Value,
     old: &Value,
     subresource: &str,

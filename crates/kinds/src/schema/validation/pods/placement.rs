@@ -196,7 +196,7 @@ fn positive(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldEr
 }
 
 /// Checks the tolerations.
-pub(in crate::schema::validation) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (toleration, at) in items(spec, "tolerations", path) {
         named_field(toleration, "key", qualified_name, &at, errors);
         let operator = text(toleration, "operator");

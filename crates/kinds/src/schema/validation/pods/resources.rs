@@ -131,7 +131,7 @@ pub(super) fn of_container(resources: &Value, claims: &BTreeSet<&str>, at: &Fiel
 }
 
 /// Checks what a pod needs beyond its containers.
-pub(in crate::schema::validation) fn overhead(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn overhead(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(overhead) = spec.get("overhead") {
         let resources = serde_json::json!({"limits": overhead});
         of_container(&resources, &BTreeSet::new(), &path.child("overhead"), errors);

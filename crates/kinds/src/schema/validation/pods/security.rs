@@ -275,7 +275,7 @@ fn app_armor(context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// The profile that an annotation names, as the field that took its place; none if it names none.
-pub fn of_annotation(annotation: &str) -> Option<Value> {
+pub(crate) fn of_annotation(annotation: &str) -> Option<Value> {
     let profile = match annotation {
         "unconfined" => json!({"type": "Unconfined"}),
         "runtime/default" => json!({"type": "RuntimeDefault"}),

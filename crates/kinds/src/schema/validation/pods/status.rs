@@ -19,7 +19,7 @@ const STATUSES: [&str; 3] = [
 ];
 
 /// Checks the status that is about to replace another.
-pub(in crate::schema::validation) fn status(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn status(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("status");
     let now = value.get("status").unwrap_or(&NOTHING);
     let before = old.get("status").unwrap_or(&NOTHING);

@@ -175,7 +175,7 @@ fn source(pod: &Pod<'_>, volume: &Value, at: &FieldPath, errors: &mut Vec<FieldE
 }
 
 /// What may be expected at a path of a host.
-pub(in crate::schema::validation) const HOST_PATH_KINDS: [&str; 8] = [
+pub(crate) const HOST_PATH_KINDS: [&str; 8] = [
     "",
     "BlockDevice",
     "CharDevice",

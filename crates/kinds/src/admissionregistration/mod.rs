@@ -1,0 +1,20 @@
+//! Who else is asked about writes. One file or folder a kind; refuses everything that several groups need.
+
+mod mutating_admission_policy;
+mod mutating_admission_policy_binding;
+mod mutating_webhook_configuration;
+mod validating_admission_policy;
+mod validating_admission_policy_binding;
+mod validating_webhook_configuration;
+
+use crate::kind::Kind;
+
+/// The kinds of this group.
+pub(crate) static KINDS: &[&Kind] = &[
+    &mutating_admission_policy::MUTATING_ADMISSION_POLICY,
+    &mutating_admission_policy_binding::MUTATING_ADMISSION_POLICY_BINDING,
+    &mutating_webhook_configuration::MUTATING_WEBHOOK_CONFIGURATION,
+    &validating_admission_policy::VALIDATING_ADMISSION_POLICY,
+    &validating_admission_policy_binding::VALIDATING_ADMISSION_POLICY_BINDING,
+    &validating_webhook_configuration::VALIDATING_WEBHOOK_CONFIGURATION,
+];

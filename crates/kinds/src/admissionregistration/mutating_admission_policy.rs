@@ -1,0 +1,14 @@
+//! MutatingAdmissionPolicies, which are shown and not served.
+
+use super::validating_admission_policy::show;
+use crate::kind::Kind;
+
+/// MutatingAdmissionPolicies.
+pub(super) static MUTATING_ADMISSION_POLICY: Kind = Kind {
+    cells: |object, now| show(object, "/spec/mutations", now),
+    ..Kind::named(
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicy",
+        "mutatingadmissionpolicies",
+    )
+};

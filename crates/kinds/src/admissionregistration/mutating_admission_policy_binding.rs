@@ -1,0 +1,14 @@
+//! MutatingAdmissionPolicyBindings, which are shown and not served.
+
+use super::validating_admission_policy_binding::show;
+use crate::kind::Kind;
+
+/// MutatingAdmissionPolicyBindings.
+pub(super) static MUTATING_ADMISSION_POLICY_BINDING: Kind = Kind {
+    cells: show,
+    ..Kind::named(
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicyBinding",
+        "mutatingadmissionpolicybindings",
+    )
+};

@@ -1,0 +1,39 @@
+//! ValidatingAdmissionPolicies.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::kind::{Generation, Kind};
+use crate::schema::validation::policies;
+use crate::table::cells;
+
+/// ValidatingAdmissionPolicies.
+pub(super) static VALIDATING_ADMISSION_POLICY: Kind = Kind {
+    needs_resource_version: true,
+    generation: Generation::Counted,
+    initial_status: Some(|| json!({})),
+    kept_from_status: &["labels", "annotations", "finalizers", "ownerReferences"],
+    validate_create: |value, errors| policies::policy(value, None, errors),
+    validate_update: |value, old, errors| policies::policy(value, Some(old), errors),
+    validate_status: |value, _, errors| policies::policy_status(value, errors),
+    cells: |object, now| show(object, "/spec/validations", now),
+    ..Kind::named(
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+    )
+};
+
+/// How many expressions there are, and what they take their parameters from.
+pub(super) fn show(object: &Value, expressions: &str, now: Timestamp) -> Vec<Value> {
+    let parameters = object.pointer("/spec/paramKind").filter(|kind| !kind.is_null());
+    let parameters = parameters.map_or("<unset>".to_owned(), |kind| {
+        format!("{}/{}", cells::text(kind, "/apiVersion"), cells::text(kind, "/kind"))
+    });
+    vec![
+        cells::name(object),
+        cells::list(object, expressions).len().into(),
+        parameters.into(),
+        cells::age(object, now),
+    ]
+}

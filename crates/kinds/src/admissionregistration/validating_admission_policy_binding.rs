@@ -1,0 +1,42 @@
+//! ValidatingAdmissionPolicyBindings.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::kind::{Generation, Kind};
+use crate::schema::validation::policies;
+use crate::table::cells;
+
+/// ValidatingAdmissionPolicyBindings.
+pub(super) static VALIDATING_ADMISSION_POLICY_BINDING: Kind = Kind {
+    needs_resource_version: true,
+    generation: Generation::Counted,
+    validate: policies::binding,
+    cells: show,
+    ..Kind::named(
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+    )
+};
+
+/// Which policy is bound, and where its parameters are.
+pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
+    let reference = object
+        .pointer("/spec/paramRef")
+        .filter(|reference| !reference.is_null());
+    let parameters = match reference {
+        None => "<unset>".to_owned(),
+        Some(reference) => match (cells::text(reference, "/namespace"), cells::text(reference, "/name")) {
+            (_, "") => cells::selector(reference, "/selector"),
+            ("", name) => format!("*/{name}"),
+            (namespace, name) => format!("{namespace}/{name}"),
+        },
+    };
+    vec![
+        cells::name(object),
+        cells::text(object, "/spec/policyName").into(),
+        parameters.into(),
+        cells::age(object, now),
+    ]
+}

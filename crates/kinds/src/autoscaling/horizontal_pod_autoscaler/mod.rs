@@ -1,0 +1,94 @@
+//! HorizontalPodAutoscalers, in both versions of their group.
+
+mod cells;
+mod versions;
+
+use serde_json::{Map, Value, json};
+
+use crate::kind::{Kind, OwnersFirst, Request, Resource};
+use crate::object::set_status;
+use crate::schema::FieldPath;
+use crate::schema::defaults;
+use crate::schema::validation::{autoscaling, non_negative};
+
+use versions::{OLD, STORED, convert, round_trip};
+
+/// HorizontalPodAutoscalers.
+pub(super) static HORIZONTAL_POD_AUTOSCALER: Kind = Kind {
+    stored_version: Some(STORED),
+    versions: &[OLD, STORED],
+    convert: Some(convert),
+    owners_first: OwnersFirst::Always,
+    normalize,
+    unify,
+    write_nulls: |resource, object, stored| {
+        if resource.is_storage_version()
+            && let Some(status) = object.get_mut("status")
+        {
+            defaults::null_unless_set(status, "currentMetrics", stored);
+        }
+    },
+    prepare_create,
+    defaults: |version, object| defaults::with_spec(object, |spec| fill_in(version, spec)),
+    validate: autoscaling::autoscaler,
+    validate_status: |value, _, errors| {
+        let status = value.get("status").unwrap_or(&Value::Null);
+        for field in ["currentReplicas", "desiredReplicas"] {
+            non_negative(status, field, &FieldPath::new("status"), errors);
+        }
+    },
+    cells: cells::show,
+    ..Kind::named("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+};
+
+/// Annotations that stand for fields are made from the fields, or read into them.
+fn unify(object: &mut Value) {
+    *object = round_trip(std::mem::take(object));
+}
+
+fn normalize(resource: &Resource, object: &mut Value) {
+    unify(object);
+    if resource.is_storage_version()
+        && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+        && spec.get("metrics").and_then(Value::as_array).is_none_or(Vec::is_empty)
+    {
+        spec.insert("metrics".to_owned(), json!([{
+            "type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+        }]));
+    }
+}
+
+fn prepare_create(request: &Request<'_>, object: &mut Value) {
+    // In the other version, parts of the status are among the annotations.
+    let mut stored = convert(std::mem::take(object), STORED);
+    set_status(&mut stored, json!({"currentMetrics": null, "desiredReplicas": 0}));
+    *object = convert(stored, &request.resource.api_version());
+}
+
+fn fill_in(version: &str, spec: &mut Map<String, Value>) {
+    defaults::set(spec, "minReplicas", 1);
+    // Version 1 keeps one number; it is the version without metrics.
+    if version == "v2" && defaults::is_empty(spec, "metrics") {
+        let target = json!({"type": "Utilization", "averageUtilization": 80});
+        spec.insert(
+            "metrics".into(),
+            json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]),
+        );
+    }
+    if let Some(Value::Object(behavior)) = spec.get_mut("behavior") {
+        if let Some(up) = defaults::object_at(behavior, "scaleUp") {
+            defaults::set(up, "stabilizationWindowSeconds", 0);
+            defaults::set(up, "selectPolicy", "Max");
+            let policies = json!([{"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}]);
+            defaults::set(up, "policies", policies);
+        }
+        if let Some(down) = defaults::object_at(behavior, "scaleDown") {
+            defaults::set(down, "selectPolicy", "Max");
+            defaults::set(
+                down,
+                "policies",
+                json!([{"type": "Percent", "value": 100, "periodSeconds": 15}]),
+            );
+        }
+    }
+}

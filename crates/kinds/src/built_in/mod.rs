@@ -1,0 +1,87 @@
+//! All built-in kinds, by name; the resources that are served of them; and their schemas and columns.
+//!
+//! The one place that knows every kind, on top of all others. Refuses to say anything of a single one.
+
+mod resources;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::kind::{Kind, KindSchema, PLAIN};
+use crate::schema::BuiltinSchemas;
+use crate::table::{BuiltInColumns, Columns};
+
+pub use resources::resources;
+
+/// Every group's kinds.
+static GROUPS: &[&[&Kind]] = &[
+    crate::admissionregistration::KINDS,
+    crate::apiextensions::KINDS,
+    crate::apiregistration::KINDS,
+    crate::apps::KINDS,
+    crate::autoscaling::KINDS,
+    crate::batch::KINDS,
+    crate::certificates::KINDS,
+    crate::coordination::KINDS,
+    crate::core::KINDS,
+    crate::discovery::KINDS,
+    crate::events::KINDS,
+    crate::networking::KINDS,
+    crate::node::KINDS,
+    crate::policy::KINDS,
+    crate::rbac::KINDS,
+    crate::scheduling::KINDS,
+    crate::storage::KINDS,
+];
+
+static BY_KIND: LazyLock<HashMap<(&str, &str), &Kind>> =
+    LazyLock::new(|| kinds().map(|kind| ((kind.group, kind.name), kind)).collect());
+static BY_PLURAL: LazyLock<HashMap<(&str, &str), &Kind>> =
+    LazyLock::new(|| kinds().map(|kind| ((kind.group, kind.plural), kind)).collect());
+
+/// Every built-in kind of which anything is said.
+pub fn kinds() -> impl Iterator<Item = &'static Kind> {
+    GROUPS.iter().copied().flatten().copied()
+}
+
+/// The kind of that name; a plain one if nothing is said of it.
+#[must_use]
+pub fn find_kind(group: &str, name: &str) -> &'static Kind {
+    BY_KIND.get(&(group, name)).copied().unwrap_or(&PLAIN)
+}
+
+/// The kind of the resource of that plural; a plain one if nothing is said of it.
+#[must_use]
+pub fn find_resource(group: &str, plural: &str) -> &'static Kind {
+    BY_PLURAL.get(&(group, plural)).copied().unwrap_or(&PLAIN)
+}
+
+/// The schema of a kind, `api_version` as objects write it (`v1`, `apps/v1`).
+#[must_use]
+pub fn schema(api_version: &str, kind: &str) -> Option<KindSchema> {
+    let (group, _) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    schema_of(find_kind(group, kind), api_version, kind)
+}
+
+/// The same where the kind's value is known.
+#[must_use]
+pub fn schema_of(behavior: &'static Kind, api_version: &str, kind: &str) -> Option<KindSchema> {
+    let definition = BuiltinSchemas::shared().type_of(api_version, kind)?;
+    Some(KindSchema::new(behavior, api_version, kind, definition))
+}
+
+/// The columns of a built-in resource.
+#[must_use]
+pub fn columns(group: &str, version: &str, plural: &str) -> Columns {
+    columns_of(find_resource(group, plural), group, version, plural)
+}
+
+/// The same where the kind's value is known.
+#[must_use]
+pub fn columns_of(behavior: &'static Kind, group: &str, version: &str, plural: &str) -> Columns {
+    let place = (group, version, plural);
+    Columns::BuiltIn(BuiltInColumns::new(place, behavior.cells, behavior.row_condition))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! Leases.
+
+use serde_json::Value;
+
+use crate::kind::Kind;
+use crate::schema::validation::configuration;
+use crate::table::cells;
+
+/// Leases.
+pub(super) static LEASE: Kind = Kind {
+    is_created_by_update: true,
+    needs_resource_version: true,
+    prepare_create: |_, object| drop_election(object),
+    prepare_update: |_, _, new| drop_election(new),
+    validate: configuration::lease,
+    cells: |object, now| {
+        let holder = cells::text(object, "/spec/holderIdentity");
+        vec![cells::name(object), holder.into(), cells::age(object, now)]
+    },
+    ..Kind::named("coordination.k8s.io", "Lease", "leases")
+};
+
+/// Fields of an election that Kubernetes has switched off.
+fn drop_election(object: &mut Value) {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
+    }
+}

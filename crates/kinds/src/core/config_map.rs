@@ -1,0 +1,21 @@
+//! ConfigMaps.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::kind::Kind;
+use crate::schema::validation::configuration;
+use crate::table::cells;
+
+/// ConfigMaps.
+pub(super) static CONFIG_MAP: Kind = Kind {
+    validate: |value, errors| configuration::data("ConfigMap", value, errors),
+    validate_update: |value, old, errors| configuration::immutable_data("ConfigMap", value, old, errors),
+    cells: show,
+    ..Kind::named("", "ConfigMap", "configmaps")
+};
+
+fn show(object: &Value, now: Timestamp) -> Vec<Value> {
+    let size = cells::size(object, "/data") + cells::size(object, "/binaryData");
+    vec![cells::name(object), size.into(), cells::age(object, now)]
+}

@@ -1,0 +1,136 @@
+//! Events: one store for the kinds of two groups, which differ in the names of fields.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::kind::{Kind, rename};
+use crate::schema::validation::events;
+use crate::table::cells;
+use crate::table::duration;
+
+/// Events of the core group, which has the fields that old clients read.
+pub(super) static EVENT: Kind = Kind {
+    convert: Some(convert),
+    selectable_fields: &[
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ],
+    is_created_by_update: true,
+    validate_create: events::core,
+    cells: show,
+    ..Kind::named("", "Event", "events")
+};
+
+/// The names of an Event's fields in v1 and in events.k8s.io/v1.
+const FIELDS: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// The Event as the other group has it.
+pub(crate) fn convert(object: Value, wanted: &str) -> Value {
+    let Value::Object(map) = object else { return object };
+    let to_core = wanted == "v1";
+    let renamed = map.into_iter().map(|(key, value)| {
+        let found = FIELDS
+            .iter()
+            .find(|(core, new)| if to_core { *new == key } else { *core == key });
+        let key = match found {
+            Some((core, new)) => Cow::Borrowed(if to_core { *core } else { *new }),
+            None => Cow::Owned(key),
+        };
+        (key.into_owned(), value)
+    });
+    let mut event = Value::Object(renamed.collect());
+    rename(&mut event, wanted);
+    event
+}
+
+/// What is shown of an Event in either form.
+pub(crate) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
+    let since = |pointer: &str| {
+        let time = cells::text(object, pointer);
+        (!time.is_empty()).then(|| duration::since(time, now))
+    };
+    // The two groups share storage and differ in names.
+    let first_of = |pointers: &[&str]| {
+        pointers
+            .iter()
+            .find_map(|pointer| since(pointer))
+            .unwrap_or_else(|| "<unknown>".to_owned())
+    };
+    let first = first_of(&["/firstTimestamp", "/deprecatedFirstTimestamp", "/eventTime"]);
+    let mut last = since("/lastTimestamp")
+        .or_else(|| since("/deprecatedLastTimestamp"))
+        .unwrap_or_else(|| first.clone());
+    let mut count = cells::number(object, "/count")
+        .max(cells::number(object, "/deprecatedCount"))
+        .max(1);
+    if object.get("series").is_some_and(|series| !series.is_null()) {
+        last = first_of(&["/series/lastObservedTime"]);
+        count = cells::number(object, "/series/count");
+    }
+    let involved = if object.get("involvedObject").is_some() {
+        "/involvedObject"
+    } else {
+        "/regarding"
+    };
+    let kind = cells::text(object, &format!("{involved}/kind")).to_lowercase();
+    let name = cells::text(object, &format!("{involved}/name"));
+    let target = if name.is_empty() {
+        kind
+    } else {
+        format!("{kind}/{name}")
+    };
+    let source = if object.get("source").is_some() {
+        "/source"
+    } else {
+        "/deprecatedSource"
+    };
+    let component = cells::or(
+        cells::text(object, &format!("{source}/component")),
+        cells::or(
+            cells::text(object, "/reportingComponent"),
+            cells::text(object, "/reportingController"),
+        ),
+    );
+    let host = cells::or(
+        cells::text(object, &format!("{source}/host")),
+        cells::text(object, "/reportingInstance"),
+    );
+    let source = if host.is_empty() {
+        component.to_owned()
+    } else {
+        format!("{component}, {host}")
+    };
+    vec![
+        last.into(),
+        cells::text(object, "/type").into(),
+        cells::text(object, "/reason").into(),
+        target.into(),
+        cells::text(object, &format!("{involved}/fieldPath")).into(),
+        source.into(),
+        cells::or(cells::text(object, "/message"), cells::text(object, "/note"))
+            .trim()
+            .into(),
+        first.into(),
+        count.into(),
+        cells::text(object, "/metadata/name").into(),
+    ]
+}

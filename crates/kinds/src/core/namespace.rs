@@ -1,0 +1,103 @@
+//! Namespaces: the finalizer in their spec, their phase, and the label with their name.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::kind::Kind;
+use crate::object::ObjectExt;
+use crate::schema::defaults;
+use crate::schema::validation::names::NameRule;
+use crate::schema::validation::{metadata, statuses};
+use crate::table::cells;
+
+/// Namespaces.
+pub(super) static NAMESPACE: Kind = Kind {
+    names: NameRule::Label,
+    selectable_fields: &["status.phase"],
+    is_answered_when_deleted: true,
+    holds_objects: true,
+    prepare_create: |_, object| begin(object),
+    prepare_update: |request, live, new| keep_spec(request.subresource, live, new),
+    prepare_delete: |object, _| end(object),
+    defaults: |_, object| fill_in(object),
+    validate: metadata::namespace,
+    validate_status: |value, _, errors| statuses::phase(value, errors),
+    cells: show,
+    ..Kind::named("", "Namespace", "namespaces")
+};
+
+/// The label that lets selectors name a namespace.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+fn begin(object: &mut Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("status".to_owned(), json!({"phase": "Active"}));
+        let spec = map.entry("spec").or_insert_with(|| json!({}));
+        if !spec.is_object() {
+            *spec = json!({});
+        }
+        let finalizers = spec
+            .as_object_mut()
+            .map(|spec| spec.entry("finalizers").or_insert_with(|| json!([])));
+        if let Some(Value::Array(finalizers)) = finalizers
+            && !finalizers.contains(&json!("kubernetes"))
+        {
+            finalizers.push(json!("kubernetes"));
+        }
+    }
+    label(object);
+}
+
+fn keep_spec(subresource: Option<&str>, live: &Value, new: &mut Value) {
+    if subresource != Some("finalize")
+        && let Some(map) = new.as_object_mut()
+    {
+        match live.get("spec") {
+            Some(spec) => map.insert("spec".to_owned(), spec.clone()),
+            None => map.remove("spec"),
+        };
+    }
+    label(new);
+}
+
+fn end(object: &mut Value) {
+    object.remove_meta("deletionGracePeriodSeconds");
+    if let Some(map) = object.as_object_mut() {
+        let status = map.entry("status").or_insert_with(|| json!({}));
+        if let Some(status) = status.as_object_mut() {
+            status.insert("phase".to_owned(), json!("Terminating"));
+        }
+    }
+}
+
+fn label(object: &mut Value) {
+    let name = object.name().to_owned();
+    if let Some(metadata) = object.metadata_mut() {
+        let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+        if !labels.is_object() {
+            *labels = json!({});
+        }
+        if let Some(labels) = labels.as_object_mut() {
+            labels.insert(NAME_LABEL.to_owned(), Value::from(name));
+        }
+    }
+}
+
+fn fill_in(object: &mut Map<String, Value>) {
+    if let Some(metadata) = defaults::object_at(object, "metadata") {
+        let name = defaults::text(metadata, "name").to_owned();
+        if !name.is_empty()
+            && let Some(labels) = defaults::object_at(metadata, "labels")
+        {
+            labels.insert("kubernetes.io/metadata.name".into(), name.into());
+        }
+    }
+    if let Some(status) = defaults::object_at(object, "status") {
+        defaults::set(status, "phase", "Active");
+    }
+}
+
+fn show(object: &Value, now: Timestamp) -> Vec<Value> {
+    let phase = cells::text(object, "/status/phase");
+    vec![cells::name(object), phase.into(), cells::age(object, now)]
+}

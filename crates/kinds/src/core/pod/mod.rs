@@ -1,0 +1,68 @@
+//! Pods, and what is alike in all that makes some.
+
+mod cells;
+mod defaulting;
+mod parts;
+mod quality;
+pub(crate) mod template;
+
+use serde_json::{Value, json};
+
+use crate::kind::{Generation, Kind, OwnersFirst, Request};
+use crate::object::{set_status, timestamp};
+use crate::schema::defaults;
+use crate::schema::validation::pods;
+use crate::schema::warnings;
+
+pub use quality::quality_of_service;
+
+/// Pods.
+pub(super) static POD: Kind = Kind {
+    selectable_fields: &[
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ],
+    is_answered_when_deleted: true,
+    owners_first: OwnersFirst::OnSubresources,
+    generation: Generation::Counted,
+    kept_from_status: &["ownerReferences"],
+    pod_spec: Some("/spec"),
+    normalize: |_, object| {
+        template::normalize_pod(object);
+        parts::agree_on_addresses(object);
+    },
+    unify: parts::agree_on_addresses,
+    drop_disabled: |object, live| template::drop_disabled("/spec", object, live),
+    prepare_create,
+    reset: parts::reset,
+    keep_from_status: parts::keep_from_status,
+    defaults: |_, object| defaults::with_spec(object, defaulting::fill_in),
+    validate: pods::pod,
+    validate_create: pods::pod_create,
+    validate_update: pods::pod_update,
+    validate_status: pods::status,
+    validate_part: |new, live, subresource| {
+        let part = subresource.filter(|name| matches!(*name, "ephemeralcontainers" | "resize"))?;
+        Some(pods::part_update(new, live, part, quality_of_service))
+    },
+    warnings: |object, live| match live {
+        None => warnings::pod(object),
+        Some(_) => Vec::new(),
+    },
+    cells: cells::show,
+    row_condition: cells::row_condition,
+    ..Kind::named("", "Pod", "pods")
+};
+
+fn prepare_create(request: &Request<'_>, pod: &mut Value) {
+    let quality = quality_of_service(pod);
+    set_status(pod, json!({"phase": "Pending", "qosClass": quality}));
+    template::prepare_pod(pod, &timestamp(request.now));
+    parts::app_armor(pod).into_iter().for_each(|text| (request.warn)(text));
+}

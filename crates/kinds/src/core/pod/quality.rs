@@ -1,0 +1,57 @@
+//! Pods: how sure they can be of what they ask for.
+
+use serde_json::Value;
+
+use crate::schema::quantity::Quantity;
+
+/// The class of a Pod: `Guaranteed` if every container is limited to what it asks for, `BestEffort` if none asks for
+/// anything, else `Burstable`. A Pod that says what it needs as a whole is judged by that.
+pub fn quality_of_service(pod: &Value) -> &'static str {
+    // Also one that says it needs nothing.
+    let whole = pod
+        .pointer("/spec")
+        .filter(|spec| spec.get("resources").is_some_and(Value::is_object));
+    let list = |pointer: &str| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let parts: Vec<&Value> = match whole {
+        Some(whole) => vec![whole],
+        None => list("/spec/containers").chain(list("/spec/initContainers")).collect(),
+    };
+    let amount = |part: &Value, side: &str, name: &str| {
+        let text = part.pointer(&format!("/resources/{side}/{name}"))?.as_str()?;
+        Quantity::parse(text).ok().filter(|amount| !amount.is_zero())
+    };
+    let mut anything = false;
+    let mut guaranteed = true;
+    for part in parts {
+        for name in ["cpu", "memory"] {
+            let (request, limit) = (amount(part, "requests", name), amount(part, "limits", name));
+            anything |= request.is_some() || limit.is_some();
+            guaranteed &= limit.is_some() && request.or(limit) == limit;
+        }
+    }
+    match (anything, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::quality_of_service;
+
+    #[test]
+    fn classes() {
+        let of = |resources: serde_json::Value| {
+            quality_of_service(&json!({"spec": {"containers": [{"resources": resources}]}}))
+        };
+        assert_eq!(of(json!({})), "BestEffort");
+        assert_eq!(of(json!({"requests": {"cpu": "0"}})), "BestEffort");
+        assert_eq!(of(json!({"requests": {"cpu": "1"}})), "Burstable");
+        assert_eq!(of(json!({"limits": {"cpu": "1", "memory": "1Gi"}})), "Guaranteed");
+        let less = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}});
+        assert_eq!(of(less), "Burstable");
+    }
+}

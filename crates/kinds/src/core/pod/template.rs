@@ -1,0 +1,173 @@
+//! Pods and pod templates as they are written: what Kubernetes knows and has switched off is left out, and what is taken
+//! from the pod itself is filled in.
+
+use serde_json::{Map, Value, json};
+
+use crate::schema::{FieldPath, warnings as told};
+
+/// Where most kinds have the pods that they make.
+pub(crate) const AT: &str = "/spec/template";
+/// Where most kinds have the spec of the pods that they make.
+pub(crate) const TEMPLATE: &str = "/spec/template/spec";
+
+/// A pod's grace period below zero was once taken, and is one second since.
+pub(super) fn normalize_pod(pod: &mut Value) {
+    let field = "terminationGracePeriodSeconds";
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut)
+        && spec
+            .get(field)
+            .and_then(Value::as_i64)
+            .is_some_and(|seconds| seconds < 0)
+    {
+        spec.insert(field.to_owned(), json!(1));
+    }
+}
+
+/// Leaves out what is switched off of the pods' spec at that place, unless the stored object has it.
+pub(crate) fn drop_disabled(at: &str, object: &mut Value, live: Option<&Value>) {
+    if let Some(spec) = object.pointer_mut(at) {
+        let live = live.and_then(|live| live.pointer(at)).cloned().unwrap_or_default();
+        drop_from_spec(spec, &live);
+    }
+}
+
+/// The same where most kinds have that spec.
+pub(crate) fn drop_disabled_of_template(object: &mut Value, live: Option<&Value>) {
+    drop_disabled(TEMPLATE, object, live);
+}
+
+/// Whether an object is of the generation of what it replaces, so that nothing of it is new.
+pub(crate) fn has_same_generation(object: &Value, live: Option<&Value>) -> bool {
+    let generation = |object: &Value| object.pointer("/metadata/generation").cloned();
+    live.is_some_and(|live| generation(live) == generation(object))
+}
+
+/// What the writer of a template at that place is told.
+pub(crate) fn warnings_at(object: &Value, at: &str) -> Vec<String> {
+    let Some(template) = object.pointer(at) else {
+        return Vec::new();
+    };
+    let path = at
+        .split('/')
+        .skip(1)
+        .fold(FieldPath::default(), |path, field| path.child(field));
+    told::template(template, &path)
+}
+
+/// The same where most kinds have it.
+pub(crate) fn warnings(object: &Value) -> Vec<String> {
+    warnings_at(object, AT)
+}
+
+/// A template is looked at when it is new, and when what it belongs to is changed.
+pub(crate) fn warnings_of_changed_generation(object: &Value, live: Option<&Value>) -> Vec<String> {
+    if has_same_generation(object, live) {
+        return Vec::new();
+    }
+    warnings(object)
+}
+
+fn objects<'a>(spec: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+    let list = spec.get_mut(list).and_then(Value::as_array_mut);
+    list.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
+fn has_stop_signal(spec: &Value) -> bool {
+    let lists = CONTAINERS.iter().filter_map(|list| spec.get(*list)?.as_array());
+    lists
+        .flatten()
+        .any(|container| container.pointer("/lifecycle/stopSignal").is_some())
+}
+
+fn projects(spec: &Value, source: &str) -> bool {
+    let volumes = spec.get("volumes").and_then(Value::as_array);
+    let sources = volumes
+        .into_iter()
+        .flatten()
+        .filter_map(|volume| volume.pointer("/projected/sources")?.as_array());
+    sources.flatten().any(|one| one.get(source).is_some())
+}
+
+fn drop_from_spec(spec: &mut Value, live: &Value) {
+    if !has_stop_signal(live) {
+        for list in CONTAINERS {
+            for container in objects(spec, list) {
+                if let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut)
+                    && lifecycle.remove("stopSignal").is_some()
+                    && lifecycle.is_empty()
+                {
+                    container.remove("lifecycle");
+                }
+            }
+        }
+    }
+    for source in ["clusterTrustBundle", "podCertificate"] {
+        if projects(live, source) {
+            continue;
+        }
+        for volume in objects(spec, "volumes") {
+            if let Some(projected) = volume.get_mut("projected") {
+                for found in objects(projected, "sources") {
+                    found.remove(source);
+                }
+            }
+        }
+    }
+    if live.get("schedulingGroup").is_none()
+        && let Some(spec) = spec.as_object_mut()
+    {
+        spec.remove("schedulingGroup");
+    }
+}
+
+/// Labels named by key get the new pod's own values; a pod at gates is not placed.
+pub(super) fn prepare_pod(pod: &mut Value, now: &str) {
+    let labels = pod.pointer("/metadata/labels").cloned().unwrap_or_default();
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        let Some(affinity) = pod.pointer_mut(&format!("/spec/affinity/{kind}")) else {
+            continue;
+        };
+        for weighted in objects(affinity, "preferredDuringSchedulingIgnoredDuringExecution") {
+            if let Some(term) = weighted.get_mut("podAffinityTerm").and_then(Value::as_object_mut) {
+                fill_in(term, &labels);
+            }
+        }
+        objects(affinity, "requiredDuringSchedulingIgnoredDuringExecution").for_each(|term| fill_in(term, &labels));
+    }
+    if let Some(spec) = pod.get_mut("spec") {
+        objects(spec, "topologySpreadConstraints").for_each(|constraint| fill_in(constraint, &labels));
+    }
+    let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
+    if gates.is_some_and(|gates| !gates.is_empty())
+        && let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut)
+    {
+        let condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null,
+            "lastTransitionTime": now, "message": "Scheduling is blocked due to non-empty scheduling gates",
+        });
+        status.insert("conditions".to_owned(), json!([condition]));
+    }
+}
+
+fn fill_in(term: &mut Map<String, Value>, labels: &Value) {
+    let mut added = Vec::new();
+    for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        let keys = term.get(field).and_then(Value::as_array);
+        for key in keys.into_iter().flatten().filter_map(Value::as_str) {
+            if let Some(value) = labels.get(key) {
+                added.push(json!({"key": key, "operator": operator, "values": [value]}));
+            }
+        }
+    }
+    if added.is_empty() {
+        return;
+    }
+    if let Some(selector) = term.get_mut("labelSelector").and_then(Value::as_object_mut) {
+        let expressions = selector.entry("matchExpressions").or_insert_with(|| json!([]));
+        if let Some(expressions) = expressions.as_array_mut() {
+            expressions.append(&mut added);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! PodTemplates.
+
+use serde_json::Value;
+
+use crate::core::pod::template;
+use crate::kind::{Generation, Kind};
+use crate::schema::validation::workloads;
+use crate::table::cells;
+
+/// PodTemplates.
+pub(super) static POD_TEMPLATE: Kind = Kind {
+    is_answered_when_deleted: true,
+    generation: Generation::Counted,
+    pod_spec: Some("/template/spec"),
+    drop_disabled: |object, live| template::drop_disabled("/template/spec", object, live),
+    validate_create: |value, errors| workloads::object("PodTemplate", value, None, errors),
+    validate_update: |value, old, errors| workloads::object("PodTemplate", value, Some(old), errors),
+    warnings: |object, live| {
+        if template::has_same_generation(object, live) {
+            return Vec::new();
+        }
+        template::warnings_at(object, "/template")
+    },
+    cells: |object, _| show(object),
+    ..Kind::named("", "PodTemplate", "podtemplates")
+};
+
+fn show(object: &Value) -> Vec<Value> {
+    let [names, images] = cells::containers(object, "/template/spec/containers");
+    vec![
+        cells::name(object),
+        names,
+        images,
+        cells::labels(object, "/template/metadata/labels").into(),
+    ]
+}

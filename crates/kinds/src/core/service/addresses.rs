@@ -1,0 +1,392 @@
+//! The cluster addresses of Services: chosen, kept, given back, and what is wrong with those that are asked for.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::node_ports;
+use crate::kind::Request;
+use crate::object::set_status;
+use crate::schema::FieldError;
+use crate::schema::validation::services;
+
+fn needs_address(object: &Value) -> bool {
+    object.pointer("/spec/type").and_then(Value::as_str) != Some("ExternalName")
+}
+
+fn address(object: &Value) -> &str {
+    object
+        .pointer("/spec/clusterIP")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+pub(super) fn prepare_create(request: &Request<'_>, object: &mut Value) {
+    // Nothing is given out to who creates one through its status.
+    if request.subresource.is_some() {
+        return;
+    }
+    set_status(object, json!({"loadBalancer": {}}));
+    normalize(object, None);
+    allocate(request, object, None);
+}
+
+pub(super) fn prepare_update(request: &Request<'_>, live: &Value, new: &mut Value) {
+    if request.subresource.is_some() {
+        return;
+    }
+    if !is_of_type(new, &["LoadBalancer"])
+        && let Some(status) = new.get_mut("status").and_then(Value::as_object_mut)
+    {
+        status.insert("loadBalancer".to_owned(), json!({}));
+    }
+    // Who applies a Service without an address wants to keep the one that it has.
+    if needs_address(live) && needs_address(new) {
+        keep(live, new, "clusterIP");
+        keep(live, new, "clusterIPs");
+    }
+    node_ports::keep(live, new);
+    normalize(new, Some(live));
+    drop_what_the_type_had(live, new);
+    if needs_address(live) && needs_address(new) {
+        keep(live, new, "ipFamilyPolicy");
+    }
+    allocate(request, new, Some(live));
+}
+
+fn field<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
+    object.get("spec")?.get(key)
+}
+
+/// Takes over what is not said.
+fn keep(live: &Value, new: &mut Value, key: &str) {
+    let said = field(new, key).is_some_and(|value| {
+        value.as_str().is_some_and(|text| !text.is_empty()) || value.as_array().is_some_and(|list| !list.is_empty())
+    });
+    if let (false, Some(kept)) = (said, field(live, key)) {
+        set(new, key, kept.clone());
+    }
+}
+
+fn set(object: &mut Value, key: &str, value: Value) {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert(key.to_owned(), value);
+    }
+}
+
+/// The one address and the list of them say the same, where only one was said.
+fn normalize(new: &mut Value, live: Option<&Value>) {
+    let one = address(new).to_owned();
+    let all = |object: &Value| {
+        let list = field(object, "clusterIPs").and_then(Value::as_array).cloned();
+        list.unwrap_or_default()
+    };
+    let Some(live) = live else {
+        if !one.is_empty() && all(new).is_empty() {
+            set(new, "clusterIPs", json!([one]));
+        }
+        return;
+    };
+    if address(live) != one && all(live) == all(new) {
+        if !one.is_empty() {
+            set(new, "clusterIPs", json!([one]));
+        } else if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.remove("clusterIPs");
+        }
+    }
+}
+
+/// Whether others than those within a cluster may reach it.
+fn is_reached_from_outside(object: &Value) -> bool {
+    let addresses = object.pointer("/spec/externalIPs").and_then(Value::as_array);
+    is_of_type(object, &["NodePort", "LoadBalancer"])
+        || (is_of_type(object, &["ClusterIP"]) && addresses.is_some_and(|addresses| !addresses.is_empty()))
+}
+
+pub(super) fn is_of_type(object: &Value, types: &[&str]) -> bool {
+    let kind = object.pointer("/spec/type").and_then(Value::as_str).unwrap_or_default();
+    types.contains(&kind)
+}
+
+/// Who changes the type alone doesn't want what belonged to the old one. What was changed with it stays, and is judged.
+fn drop_what_the_type_had(live: &Value, new: &mut Value) {
+    let of_addresses = ["ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"];
+    let balanced = |object: &Value| is_of_type(object, &["LoadBalancer"]);
+    let loses_address = needs_address(live) && !needs_address(new);
+    let addresses = ["clusterIP", "clusterIPs"];
+    let same_addresses = addresses.iter().all(|key| field(live, key) == field(new, key));
+    let rules: [(bool, &[&str]); 4] = [
+        (loses_address && same_addresses, &addresses),
+        (loses_address, &of_addresses),
+        (
+            is_reached_from_outside(live) && !is_reached_from_outside(new),
+            &["externalTrafficPolicy"],
+        ),
+        (
+            balanced(live) && !balanced(new),
+            &["allocateLoadBalancerNodePorts", "loadBalancerClass"],
+        ),
+    ];
+    let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (_, fields) in rules.iter().filter(|(applies, _)| *applies) {
+        for field in *fields {
+            if spec.get(*field) == live.pointer(&format!("/spec/{field}")) {
+                spec.remove(*field);
+            }
+        }
+    }
+    node_ports::drop_unneeded(live, new);
+}
+
+/// Chooses what is not said. Nothing is given out to a Service that says what cannot be.
+fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&Value>) {
+    if !needs_address(object) {
+        node_ports::allocate(request, object, live);
+        return;
+    }
+    let selects = field(object, "selector")
+        .and_then(Value::as_object)
+        .is_some_and(|map| !map.is_empty());
+    let headless = address(object) == "None";
+    // Whoever fills in the endpoints by hand may do so for every family.
+    let unselected = headless && !selects;
+    if field(object, "ipFamilyPolicy").is_none() {
+        let policy = if unselected { "RequireDualStack" } else { "SingleStack" };
+        set(object, "ipFamilyPolicy", json!(policy));
+    }
+    // Who asks for one family only gives the other one back, if nothing else says otherwise.
+    if field(object, "ipFamilyPolicy") == Some(&json!("SingleStack"))
+        && let Some(live) = live
+    {
+        for key in ["clusterIPs", "ipFamilies"] {
+            if field(object, key) == field(live, key)
+                && let Some(Value::Array(list)) = object.get_mut("spec").and_then(|spec| spec.get_mut(key))
+            {
+                list.truncate(1);
+            }
+        }
+    }
+    if !families(object, live).is_empty() {
+        return;
+    }
+    if field(object, "ipFamilies")
+        .and_then(Value::as_array)
+        .is_none_or(Vec::is_empty)
+    {
+        set(object, "ipFamilies", json!(["IPv4"]));
+    }
+    if unselected
+        && field(object, "ipFamilyPolicy") != Some(&json!("SingleStack"))
+        && let Some(list) = field(object, "ipFamilies").and_then(Value::as_array)
+        && let [only] = list.as_slice()
+    {
+        let other = if only == "IPv4" { "IPv6" } else { "IPv4" };
+        set(object, "ipFamilies", json!([only, other]));
+    }
+    if address(object).is_empty()
+        && let Some(chosen) = free_address(request)
+    {
+        set(object, "clusterIP", json!(chosen));
+        set(object, "clusterIPs", json!([chosen]));
+    }
+    node_ports::allocate(request, object, live);
+}
+
+/// Faults of what is said of families of addresses, of which there is one here. The first group of them is told alone.
+fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
+    if !needs_address(object) {
+        return Vec::new();
+    }
+    let mut errors = services::cluster_addresses(object, live);
+    if !errors.is_empty() {
+        return errors;
+    }
+    let texts = |key: &str| -> Vec<&str> {
+        let list = field(object, key).and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(Value::as_str).collect()
+    };
+    let policy = field(object, "ipFamilyPolicy")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let wrong_policy = |detail: &str| FieldError::invalid("spec.ipFamilyPolicy", policy, detail);
+    let (addresses, families) = (texts("clusterIPs"), texts("ipFamilies"));
+    if policy == "SingleStack" {
+        for (list, what) in [(&addresses, "cluster IPs"), (&families, "IP families")] {
+            if list.len() == 2 {
+                errors.push(wrong_policy(&format!(
+                    "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+                )));
+            }
+        }
+    }
+    let before = |key: &str| {
+        let list = live.and_then(|live| field(live, key)).and_then(Value::as_array);
+        list.map_or(0, Vec::len)
+    };
+    for (key, list, what) in [
+        ("clusterIPs", &addresses, "cluster IP"),
+        ("ipFamilies", &families, "IP family"),
+    ] {
+        if policy != "SingleStack" && !list.is_empty() && list.len() < before(key) {
+            errors.push(wrong_policy(&format!(
+                "must be 'SingleStack' to release the secondary {what}"
+            )));
+        }
+    }
+    let headless = address(object) == "None";
+    for (index, address) in addresses.iter().enumerate().skip(families.len()) {
+        if !headless && address.contains(':') {
+            let at = format!("spec.clusterIPs[{index}]");
+            let detail = "IPv6 is not configured on this cluster";
+            errors.push(FieldError::invalid(at, json!(addresses), detail));
+        }
+    }
+    let selects = field(object, "selector")
+        .and_then(Value::as_object)
+        .is_some_and(|map| !map.is_empty());
+    if !errors.is_empty() || (headless && !selects) {
+        return errors;
+    }
+    if policy == "RequireDualStack" {
+        errors.push(wrong_policy("this cluster is not configured for dual-stack services"));
+    }
+    for (index, family) in families.iter().enumerate().filter(|(_, family)| **family != "IPv4") {
+        let at = format!("spec.ipFamilies[{index}]");
+        errors.push(FieldError::invalid(at, *family, "not configured on this cluster"));
+    }
+    errors
+}
+
+/// What a stored Service holds of what is given out once. Every create asks all Services, so nothing else of them is read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Stored {
+    pub(super) metadata: StoredMetadata,
+    pub(super) spec: StoredSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StoredMetadata {
+    pub(super) uid: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StoredSpec {
+    #[serde(rename = "clusterIP")]
+    pub(super) cluster_ip: String,
+    #[serde(rename = "healthCheckNodePort")]
+    pub(super) health_check_node_port: i64,
+    pub(super) ports: Vec<StoredPort>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct StoredPort {
+    #[serde(rename = "nodePort")]
+    pub(super) node_port: i64,
+}
+
+/// Every stored Service, as far as it is read here.
+pub(super) fn stored(request: &Request<'_>) -> Vec<Stored> {
+    let mut found = Vec::new();
+    request.objects.show("", "services", &mut |bytes| {
+        found.extend(serde_json::from_slice::<Stored>(bytes).ok());
+    });
+    found
+}
+
+fn taken(request: &Request<'_>) -> impl Iterator<Item = String> {
+    stored(request).into_iter().map(|service| service.spec.cluster_ip)
+}
+
+fn free_address(request: &Request<'_>) -> Option<String> {
+    let range = request.services;
+    if request.dry_run {
+        // As in Kubernetes, an address that stands for any.
+        return Some(range.network().to_string());
+    }
+    let taken: BTreeSet<Ipv4Addr> = taken(request).filter_map(|address| address.parse().ok()).collect();
+    // Anywhere in the range, so that what was given back is not given out again at once. The lowest are left to people who
+    // choose for themselves, as long as there are others.
+    let size = i64::from(range.size());
+    let lowest = (size / 16).clamp(16, 256).min(size / 2);
+    let start = lowest + random_below(request, size - lowest);
+    let mut candidates = (start..size - 1)
+        .chain(1..start)
+        .filter_map(|offset| range.address(u32::try_from(offset).ok()?));
+    let free = candidates.find(|candidate| !taken.contains(candidate));
+    free.map(|free| free.to_string())
+}
+
+/// A number from 0 on that is less than `end`.
+pub(super) fn random_below(request: &Request<'_>, end: i64) -> i64 {
+    let mut random = [0_u8; 4];
+    (request.random)(&mut random);
+    i64::from(u32::from_be_bytes(random)).checked_rem(end).unwrap_or(0)
+}
+
+/// What is wrong with the address of a Service without a name.
+pub(super) fn nobodys_address(object: &Value) -> Vec<FieldError> {
+    let faults = families(object, None);
+    if !faults.is_empty() || !needs_address(object) || address(object) == "None" {
+        return faults;
+    }
+    let detail = format!(
+        "failed to allocate IP: IPAddress.networking.k8s.io {:?} is invalid: spec.parentRef.name: Required value",
+        address(object)
+    );
+    vec![FieldError::invalid("spec.clusterIPs", json!([""]), detail)]
+}
+
+/// Faults of what is given out once. They are told before any other, as nothing else is looked at until then.
+pub(super) fn check(request: &Request<'_>, object: &Value, live: Option<&Value>) -> Vec<FieldError> {
+    let errors = families(object, live);
+    if !errors.is_empty() {
+        return errors;
+    }
+    let given_out = live.is_none_or(|live| !needs_address(live));
+    if given_out && needs_address(object) {
+        let errors = given_address(request, address(object));
+        if !errors.is_empty() {
+            return errors;
+        }
+    }
+    node_ports::validate(request, object, live)
+}
+
+fn given_address(request: &Request<'_>, new: &str) -> Vec<FieldError> {
+    let at = "spec.clusterIPs";
+    if new.is_empty() {
+        let detail = "no free address is left in the service range";
+        return vec![FieldError::invalid(at, json!([]), detail)];
+    }
+    let Ok(wanted) = new.parse() else {
+        return Vec::new();
+    };
+    if request.dry_run && wanted == request.services.network() {
+        return Vec::new();
+    }
+    let range = request.services;
+    let why = if !range.contains(wanted) {
+        // In words of their own where nothing is given out.
+        if !request.dry_run {
+            "the provided network does not match the current range".to_owned()
+        } else {
+            let from = range.network();
+            let length = range.prefix();
+            format!("the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {from}/{length}")
+        }
+    } else if taken(request).any(|other| other == new) {
+        "provided IP is already allocated".to_owned()
+    } else {
+        return Vec::new();
+    };
+    let detail = format!("failed to allocate IP {new}: {why}");
+    vec![FieldError::invalid(at, json!([new]), detail)]
+}

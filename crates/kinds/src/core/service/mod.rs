@@ -1,0 +1,56 @@
+//! Services: the cluster address and the ports of nodes that the server chooses, and keeps.
+
+mod addresses;
+mod cells;
+mod defaulting;
+mod node_ports;
+
+use serde_json::Value;
+
+use crate::kind::{Kind, Request, Shared};
+use crate::object::ObjectExt;
+use crate::schema::FieldError;
+use crate::schema::defaults;
+use crate::schema::validation::names::NameRule;
+use crate::schema::validation::{services, statuses};
+use crate::schema::warnings;
+
+use addresses::{check, nobodys_address};
+
+/// Services.
+pub(super) static SERVICE: Kind = Kind {
+    names: NameRule::Label,
+    etcd_folder: Some("services/specs"),
+    selectable_fields: &["spec.clusterIP", "spec.type"],
+    is_created_by_update: true,
+    is_answered_when_deleted: true,
+    shares: Shared::Allocated,
+    prepare_create: addresses::prepare_create,
+    prepare_update: addresses::prepare_update,
+    check_create,
+    check_update: |request, new, live| match request.subresource {
+        None => check(request, new, Some(live)),
+        Some(_) => Vec::new(),
+    },
+    defaults: |_, object| {
+        defaults::with_spec(object, defaulting::fill_in);
+        defaulting::balancer_modes(object);
+    },
+    validate_create: |value, errors| services::service(value, None, errors),
+    validate_update: services::service_update,
+    validate_status: statuses::balancer,
+    warnings: |object, _| warnings::service(object),
+    cells: cells::show,
+    ..Kind::named("", "Service", "services")
+};
+
+fn check_create(request: &Request<'_>, object: &Value) -> Vec<FieldError> {
+    if request.subresource.is_some() {
+        return Vec::new();
+    }
+    // Kubernetes notes down whose an address is, unless nothing is to be stored, and nobody has none.
+    if object.name().is_empty() && !request.dry_run {
+        return nobodys_address(object);
+    }
+    check(request, object, None)
+}

@@ -1,0 +1,235 @@
+//! The ports of nodes at which Services are reached from outside: chosen from one range, given out once. No node listens
+//! here, but what is applied to a cluster with nodes has to look the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value, json};
+
+use super::addresses::{is_of_type, random_below, stored};
+use crate::kind::Request;
+use crate::schema::FieldError;
+
+const RANGE: RangeInclusive<i64> = 30_000..=32_767;
+/// Chosen ports begin here; those below are left to people who choose for themselves, as long as there are others.
+const CHOSEN_FROM: i64 = 30_086;
+
+fn is_needed(object: &Value) -> bool {
+    let asked = object
+        .pointer("/spec/allocateLoadBalancerNodePorts")
+        .and_then(Value::as_bool);
+    is_of_type(object, &["NodePort"]) || (is_of_type(object, &["LoadBalancer"]) && asked != Some(false))
+}
+
+fn is_checked(object: &Value) -> bool {
+    let policy = object.pointer("/spec/externalTrafficPolicy").and_then(Value::as_str);
+    is_of_type(object, &["LoadBalancer"]) && policy == Some("Local")
+}
+
+fn ports(object: &Value) -> &[Value] {
+    let ports = object.pointer("/spec/ports").and_then(Value::as_array);
+    ports.map(Vec::as_slice).unwrap_or_default()
+}
+
+fn number(port: &Value, key: &str) -> i64 {
+    port.get(key).and_then(Value::as_i64).unwrap_or_default()
+}
+
+fn name(port: &Value) -> &str {
+    port.get("name").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn check_port(object: &Value) -> i64 {
+    let port = object.pointer("/spec/healthCheckNodePort").and_then(Value::as_i64);
+    port.unwrap_or_default()
+}
+
+/// All that a Service holds.
+fn held(object: &Value) -> BTreeSet<i64> {
+    let ports = ports(object).iter().map(|port| number(port, "nodePort"));
+    let all = ports.chain([check_port(object)]);
+    all.filter(|port| *port != 0).collect()
+}
+
+/// All that other Services hold.
+fn taken(request: &Request<'_>, own: Option<&Value>) -> BTreeSet<i64> {
+    let uid = own.and_then(|own| own.pointer("/metadata/uid")).and_then(Value::as_str);
+    let others = stored(request)
+        .into_iter()
+        .filter(|service| Some(service.metadata.uid.as_str()) != uid);
+    others
+        .flat_map(|service| {
+            let ports = service.spec.ports.into_iter().map(|port| port.node_port);
+            ports.chain([service.spec.health_check_node_port])
+        })
+        .filter(|port| *port != 0)
+        .collect()
+}
+
+fn change_ports(object: &mut Value, mut change: impl FnMut(&mut Map<String, Value>)) {
+    let ports = object.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+        change(port);
+    }
+}
+
+/// Removes what the new type has no use for, unless it was changed with the type.
+pub(super) fn drop_unneeded(live: &Value, new: &mut Value) {
+    let has = |object: &Value| is_of_type(object, &["NodePort", "LoadBalancer"]);
+    if has(live) && !has(new) && held(live) == held(new) {
+        change_ports(new, |port| {
+            port.remove("nodePort");
+        });
+    }
+    if is_checked(live)
+        && !is_checked(new)
+        && check_port(live) == check_port(new)
+        && let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.remove("healthCheckNodePort");
+    }
+}
+
+/// Who replaces a Service without saying its ports of nodes wants to keep them: those of the ports of the same name.
+pub(super) fn keep(live: &Value, new: &mut Value) {
+    let has = |object: &Value| is_of_type(object, &["NodePort", "LoadBalancer"]);
+    if has(live) && has(new) {
+        let known: BTreeMap<&str, i64> = ports(live)
+            .iter()
+            .map(|port| (name(port), number(port, "nodePort")))
+            .collect();
+        let mut used: BTreeSet<i64> = held(live).intersection(&held(new)).copied().collect();
+        change_ports(new, |port| {
+            let named = port.get("name").and_then(Value::as_str).unwrap_or_default();
+            let said = port.get("nodePort").and_then(Value::as_i64).unwrap_or_default();
+            let before = known.get(named).copied().unwrap_or_default();
+            if said == 0 && before != 0 && used.insert(before) {
+                port.insert("nodePort".to_owned(), json!(before));
+            }
+        });
+    }
+    if is_checked(live)
+        && is_checked(new)
+        && check_port(new) == 0
+        && check_port(live) != 0
+        && let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.insert("healthCheckNodePort".to_owned(), json!(check_port(live)));
+    }
+}
+
+/// Chooses the ports that are wanted and not named.
+pub(super) fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&Value>) {
+    let open = is_needed(object) && ports(object).iter().any(|port| number(port, "nodePort") == 0);
+    let check = is_checked(object) && check_port(object) == 0;
+    if !open && !check {
+        return;
+    }
+    if request.dry_run {
+        stand_in(object, live, open, check);
+        return;
+    }
+    let mut taken = taken(request, live);
+    taken.extend(held(object));
+    // Anywhere in the range, so that what was given back is not given out again at once.
+    let start = CHOSEN_FROM + random_below(request, *RANGE.end() - CHOSEN_FROM);
+    let candidates = (start..=*RANGE.end())
+        .chain(CHOSEN_FROM..start)
+        .chain(*RANGE.start()..CHOSEN_FROM);
+    let mut free: Vec<i64> = candidates
+        .filter(|port| !taken.contains(port))
+        .take(ports(object).len() + 1)
+        .collect();
+    free.reverse();
+    if open {
+        let mut by_port = shared_ports(object);
+        change_ports(object, |port| {
+            if port.get("nodePort").and_then(Value::as_i64).unwrap_or_default() != 0 {
+                return;
+            }
+            let number = port.get("port").and_then(Value::as_i64).unwrap_or_default();
+            let shared = by_port.get(&number).copied().filter(|_| live.is_none());
+            let chosen = shared.or_else(|| free.pop());
+            if let Some(chosen) = chosen {
+                by_port.insert(number, chosen);
+                port.insert("nodePort".to_owned(), json!(chosen));
+            }
+        });
+    }
+    if check
+        && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+        && let Some(chosen) = free.pop()
+    {
+        spec.insert("healthCheckNodePort".to_owned(), json!(chosen));
+    }
+}
+
+/// The ports of nodes that are named already, by port: in a new Service, TCP and UDP at the same port share the port of the node.
+fn shared_ports(object: &Value) -> BTreeMap<i64, i64> {
+    let mut by_port = BTreeMap::new();
+    for port in ports(object) {
+        let node_port = number(port, "nodePort");
+        if node_port != 0 {
+            by_port.entry(number(port, "port")).or_insert(node_port);
+        }
+    }
+    by_port
+}
+
+/// Ports that stand for any, as Kubernetes has them where nothing is stored: above all others.
+fn stand_in(object: &mut Value, live: Option<&Value>, open: bool, check: bool) {
+    let kept = live.map(held).unwrap_or_default();
+    let named = held(object).into_iter().filter(|port| !kept.contains(port)).max();
+    let mut last = named.unwrap_or(RANGE.end() + 1);
+    let mut next = || {
+        last += 1;
+        json!(last)
+    };
+    if open {
+        let mut by_port = shared_ports(object);
+        change_ports(object, |port| {
+            if port.get("nodePort").and_then(Value::as_i64).unwrap_or_default() == 0 {
+                let number = port.get("port").and_then(Value::as_i64).unwrap_or_default();
+                let shared = by_port.get(&number).copied().filter(|_| live.is_none());
+                let chosen = shared.map_or_else(&mut next, |shared| json!(shared));
+                by_port.insert(number, chosen.as_i64().unwrap_or_default());
+                port.insert("nodePort".to_owned(), chosen);
+            }
+        });
+    }
+    if check && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("healthCheckNodePort".to_owned(), next());
+    }
+}
+
+/// The first fault of the ports of nodes that are asked for.
+pub(super) fn validate(request: &Request<'_>, object: &Value, live: Option<&Value>) -> Vec<FieldError> {
+    if !is_of_type(object, &["NodePort", "LoadBalancer"]) {
+        return Vec::new();
+    }
+    let kept = live.map(held).unwrap_or_default();
+    let mut taken = None;
+    let mut seen: BTreeMap<i64, i64> = BTreeMap::new();
+    for (index, port) in ports(object).iter().enumerate() {
+        let (node_port, number) = (number(port, "nodePort"), number(port, "port"));
+        if node_port == 0 {
+            continue;
+        }
+        let shared = seen.insert(node_port, number);
+        if kept.contains(&node_port) {
+            // It holds it already.
+            continue;
+        }
+        let taken: &BTreeSet<i64> = taken.get_or_insert_with(|| self::taken(request, live));
+        let detail = if !request.dry_run && !RANGE.contains(&node_port) {
+            "provided port is not in the valid range. The range of valid ports is 30000-32767"
+        } else if taken.contains(&node_port) || shared.is_some_and(|shared| shared != number) {
+            "provided port is already allocated"
+        } else {
+            continue;
+        };
+        let field = format!("spec.ports[{index}].nodePort");
+        return vec![FieldError::invalid(field, json!(node_port), detail)];
+    }
+    Vec::new()
+}

@@ -1,0 +1,66 @@
+//! metadata.generation: which kinds count the changes of what their users want, and what counts as one.
+
+use serde_json::{Value, json};
+
+use super::Resource;
+use crate::object::ObjectExt;
+
+/// Whether and when a kind's changes are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// There is no count.
+    Never,
+    /// There is a one, and it stays: nobody watches these for changes.
+    Fixed,
+    /// There is none until the first change.
+    Late,
+    /// From the beginning on.
+    Counted,
+}
+
+impl Resource {
+    /// Whether new objects of this resource carry a generation.
+    #[must_use]
+    pub fn has_generation(&self) -> bool {
+        matches!(self.behavior.generation, Generation::Fixed | Generation::Counted)
+    }
+
+    /// Counts a change of anything but metadata and status.
+    pub fn bump_generation(&self, subresource: Option<&str>, live: &Value, new: &mut Value) {
+        let counts = |name: &str| matches!(name, "scale" | "ephemeralcontainers" | "resize");
+        if matches!(self.behavior.generation, Generation::Never | Generation::Fixed)
+            || subresource.is_some_and(|name| !counts(name))
+        {
+            return;
+        }
+        let metadata = |object: &Value, field: &str| {
+            let found = object.metadata().and_then(|metadata| metadata.get(field));
+            found.cloned()
+        };
+        let counted = self.behavior.counted_metadata;
+        let annotated = counted.is_some_and(|field| metadata(live, field) != metadata(new, field));
+        let with_status = !self.has_status();
+        if annotated || wanted(live, with_status) != wanted(new, with_status) {
+            let generation = live
+                .metadata()
+                .and_then(|metadata| metadata.get("generation"))
+                .and_then(Value::as_i64)
+                .unwrap_or_default();
+            new.set_meta("generation", json!(generation + 1));
+        }
+    }
+}
+
+/// What the user wants: all but metadata, and but a status that has an endpoint of its own.
+fn wanted(object: &Value, with_status: bool) -> Vec<(&String, &Value)> {
+    object
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| match key.as_str() {
+            "metadata" | "apiVersion" | "kind" => false,
+            "status" => with_status,
+            _ => true,
+        })
+        .collect()
+}

@@ -1,0 +1,17 @@
+//! Who may do what. One file or folder a kind; refuses everything that several groups need.
+
+mod binding;
+mod cluster_role;
+mod cluster_role_binding;
+mod role;
+mod role_binding;
+
+use crate::kind::Kind;
+
+/// The kinds of this group.
+pub(crate) static KINDS: &[&Kind] = &[
+    &cluster_role::CLUSTER_ROLE,
+    &cluster_role_binding::CLUSTER_ROLE_BINDING,
+    &role::ROLE,
+    &role_binding::ROLE_BINDING,
+];
