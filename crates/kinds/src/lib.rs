@@ -14,7 +14,7 @@ mod apps;
 mod autoscaling;
 mod batch;
 pub mod built_in;
-mod certificates;
+pub mod certificates;
 mod coordination;
 pub mod core;
 pub mod customresources;

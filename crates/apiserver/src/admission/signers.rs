@@ -5,7 +5,7 @@
 use serde_json::Value;
 use tenure_access::authorization::{Attributes as Right, Authorizer};
 use tenure_access::identity::MASTERS;
-use tenure_kinds::schema::validation::{CLIENT_SIGNER, organizations};
+use tenure_kinds::certificates::{CLIENT_SIGNER, organizations};
 
 use super::{Action, Attributes};
 use crate::gate::Rights;

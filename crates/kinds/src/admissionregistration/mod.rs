@@ -3,9 +3,11 @@
 mod mutating_admission_policy;
 mod mutating_admission_policy_binding;
 mod mutating_webhook_configuration;
+mod policies;
 mod validating_admission_policy;
 mod validating_admission_policy_binding;
 mod validating_webhook_configuration;
+mod webhooks;
 
 use crate::kind::Kind;
 

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::policies;
 use crate::kind::{Generation, Kind};
-use crate::schema::validation::policies;
 use crate::table::cells;
 
 /// ValidatingAdmissionPolicyBindings.

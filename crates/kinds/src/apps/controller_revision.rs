@@ -1,16 +1,19 @@
 //! ControllerRevisions.
 
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::immutable;
+use crate::schema::validation::non_negative;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kind::Kind;
-use crate::schema::validation::workloads;
 use crate::table::cells;
 
 /// ControllerRevisions.
 pub(super) static CONTROLLER_REVISION: Kind = Kind {
-    validate_create: |value, errors| workloads::object("ControllerRevision", value, None, errors),
-    validate_update: |value, old, errors| workloads::object("ControllerRevision", value, Some(old), errors),
+    validate_create: |value, errors| validate_data(value, None, errors),
+    validate_update: |value, old, errors| validate_data(value, Some(old), errors),
     cells: show,
     ..Kind::named("apps", "ControllerRevision", "controllerrevisions")
 };
@@ -33,4 +36,19 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         cells::number(object, "/revision").into(),
         cells::age(object, now),
     ]
+}
+
+fn validate_data(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let root = FieldPath::default();
+    non_negative(value, "revision", &root, errors);
+    if let Some(old) = old {
+        immutable(value, old, "data", &root, errors);
+        return;
+    }
+    let detail = match value.get("data") {
+        None | Some(Value::Null) => "data is mandatory",
+        Some(Value::Object(_)) => return,
+        Some(_) => "data must be a valid JSON object",
+    };
+    errors.push(FieldError::required("data", detail));
 }

@@ -1,12 +1,34 @@
 //! ReplicaSets.
 
+use crate::core::pod::counts::Counts;
+use crate::core::pod::counts::counted;
+use crate::core::pod::owners::fixed_selector;
+use crate::core::pod::owners::numbers;
+use crate::core::pod::owners::selected_template;
+use crate::core::pod::validation::ExtraVolumes;
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use serde_json::Value;
 use serde_json::json;
 
 use crate::core::pod::template::{self, TEMPLATE};
 use crate::core::replication_controller::show_replicas;
 use crate::kind::{Generation, Kind};
 use crate::schema::defaults;
-use crate::schema::validation::{statuses, workloads};
+
+/// The counts in a status.
+const COUNTS: Counts = Counts {
+    all: &[
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "observedGeneration",
+        "terminatingReplicas",
+    ],
+    parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    ready: Counts::PLAIN,
+};
 
 /// ReplicaSets.
 pub(super) static REPLICA_SET: Kind = Kind {
@@ -15,10 +37,28 @@ pub(super) static REPLICA_SET: Kind = Kind {
     pod_spec: Some(TEMPLATE),
     drop_disabled: template::drop_disabled_of_template,
     defaults: |_, object| defaults::with_spec(object, |spec| defaults::set(spec, "replicas", 1)),
-    validate_create: |value, errors| workloads::object("ReplicaSet", value, None, errors),
-    validate_update: |value, old, errors| workloads::object("ReplicaSet", value, Some(old), errors),
-    validate_status: |value, old, errors| statuses::counted("ReplicaSet", value, old, errors),
+    validate,
+    validate_update,
+    validate_status: |value, old, errors| counted(&COUNTS, value, old, errors),
     warnings: template::warnings_of_changed_generation,
     cells: show_replicas,
     ..Kind::named("apps", "ReplicaSet", "replicasets")
 };
+
+static NOTHING: Value = Value::Null;
+
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, path) = (value.get("spec").unwrap_or(&NOTHING), FieldPath::new("spec"));
+    numbers(spec, &["replicas", "minReadySeconds"], &path, errors);
+    let no_claims = ExtraVolumes::new();
+    selected_template(spec, "deployment", "ReplicaSet", &no_claims, &path, errors);
+}
+
+/// A selector cannot change.
+fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, before) = (
+        value.get("spec").unwrap_or(&NOTHING),
+        old.get("spec").unwrap_or(&NOTHING),
+    );
+    fixed_selector(spec, before, &FieldPath::new("spec"), errors);
+}

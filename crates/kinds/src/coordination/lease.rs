@@ -1,9 +1,11 @@
 //! Leases.
 
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::non_negative;
 use serde_json::Value;
 
 use crate::kind::Kind;
-use crate::schema::validation::configuration;
 use crate::table::cells;
 
 /// Leases.
@@ -12,7 +14,7 @@ pub(super) static LEASE: Kind = Kind {
     needs_resource_version: true,
     prepare_create: |_, object| drop_election(object),
     prepare_update: |_, _, new| drop_election(new),
-    validate: configuration::lease,
+    validate,
     cells: |object, now| {
         let holder = cells::text(object, "/spec/holderIdentity");
         vec![cells::name(object), holder.into(), cells::age(object, now)]
@@ -26,4 +28,21 @@ fn drop_election(object: &mut Value) {
         spec.remove("strategy");
         spec.remove("preferredHolder");
     }
+}
+
+/// Checks a lease.
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    static NOTHING: Value = Value::Null;
+    let spec = value.get("spec").unwrap_or(&NOTHING);
+    let path = FieldPath::new("spec");
+    if let Some(duration) = spec.get("leaseDurationSeconds").and_then(Value::as_i64)
+        && duration <= 0
+    {
+        errors.push(FieldError::invalid(
+            path.child("leaseDurationSeconds"),
+            duration,
+            "must be greater than 0",
+        ));
+    }
+    non_negative(spec, "leaseTransitions", &path, errors);
 }

@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::data;
 use crate::kind::Kind;
-use crate::schema::validation::configuration;
 use crate::table::cells;
 
 /// ConfigMaps.
 pub(super) static CONFIG_MAP: Kind = Kind {
-    validate: |value, errors| configuration::data("ConfigMap", value, errors),
-    validate_update: |value, old, errors| configuration::immutable_data("ConfigMap", value, old, errors),
+    validate: |value, errors| data::data("ConfigMap", value, errors),
+    validate_update: |value, old, errors| data::immutable_data("ConfigMap", value, old, errors),
     cells: show,
     ..Kind::named("", "ConfigMap", "configmaps")
 };

@@ -1,11 +1,19 @@
 //! Endpoints.
 
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::addresses;
+use crate::schema::validation::empty;
+use crate::schema::validation::items;
+use crate::schema::validation::named;
+use crate::schema::validation::names;
+use crate::schema::validation::ports::protocol;
+use crate::schema::validation::text;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::kind::Kind;
 use crate::schema::defaults;
-use crate::schema::validation::endpoints;
 use crate::table::cells;
 
 /// Endpoints.
@@ -14,7 +22,7 @@ pub(super) static ENDPOINTS: Kind = Kind {
     deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
     is_created_by_update: true,
     defaults: |_, object| fill_in(object),
-    validate: endpoints::endpoints,
+    validate,
     cells: show,
     ..Kind::named("", "Endpoints", "endpoints")
 };
@@ -53,4 +61,49 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         cells::shortened(&parts, 3).into(),
         cells::age(object, now),
     ]
+}
+
+/// Checks Endpoints.
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    for (subset, at) in items(value, "subsets", &FieldPath::default()) {
+        if empty(subset, "addresses") && empty(subset, "notReadyAddresses") {
+            let why = "must specify `addresses` or `notReadyAddresses`";
+            errors.push(FieldError::required(&at, why));
+        }
+        for field in ["addresses", "notReadyAddresses"] {
+            for (address, at) in items(subset, field, &at) {
+                endpoint_address(address, &at, errors);
+            }
+        }
+        let ports: Vec<_> = items(subset, "ports", &at).collect();
+        for (port, at) in &ports {
+            let name = text(port, "name");
+            if !name.is_empty() {
+                named(names::label, name, &at.child("name"), errors);
+            } else if ports.len() > 1 {
+                errors.push(FieldError::required(at.child("name"), ""));
+            }
+            let number = port.get("port").and_then(Value::as_i64).unwrap_or_default();
+            if let Some(complaint) = names::port_number(number) {
+                errors.push(FieldError::invalid(at.child("port"), number, complaint));
+            }
+            protocol(port, at, errors);
+        }
+    }
+}
+
+fn endpoint_address(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let shown = text(value, "ip");
+    let ip = at.child("ip");
+    let address = addresses::address(shown, &ip, errors);
+    if !text(value, "hostname").is_empty() {
+        named(names::label, text(value, "hostname"), &at.child("hostname"), errors);
+    }
+    if value.get("nodeName").is_some() {
+        named(names::subdomain, text(value, "nodeName"), &at.child("nodeName"), errors);
+    }
+    match address {
+        Some(address) => addresses::not_special(address, shown, &ip, errors),
+        None => errors.push(FieldError::invalid(&ip, shown, "must be a valid IP address")),
+    }
 }

@@ -1,12 +1,16 @@
 //! Events: one store for the kinds of two groups, which differ in the names of fields.
 
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::named;
+use crate::schema::validation::text;
 use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kind::{Kind, rename};
-use crate::schema::validation::events;
 use crate::table::cells;
 use crate::table::duration;
 
@@ -27,7 +31,7 @@ pub(super) static EVENT: Kind = Kind {
         "type",
     ],
     is_created_by_update: true,
-    validate_create: events::core,
+    validate_create: validate,
     cells: show,
     ..Kind::named("", "Event", "events")
 };
@@ -133,4 +137,46 @@ pub(crate) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         count.into(),
         cells::text(object, "/metadata/name").into(),
     ]
+}
+
+/// Checks an Event of the core group.
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    validate_namespace(value, "involvedObject", errors);
+    // Who says when it happened speaks the newer language.
+    if text(value, "eventTime").is_empty() {
+        return;
+    }
+    reporter(value, "reportingComponent", errors);
+    required(value, &["reportingInstance", "action", "reason"], errors);
+}
+
+/// An Event is where the object is that it is about; those about what is in no namespace are in two of them.
+pub(crate) fn validate_namespace(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    let own = value
+        .pointer("/metadata/namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let about = value
+        .get(field)
+        .map(|object| text(object, "namespace"))
+        .unwrap_or_default();
+    let elsewhere = about.is_empty() && matches!(own, "default" | "kube-system");
+    if !own.is_empty() && about != own && !elsewhere {
+        let why = "does not match event.namespace";
+        errors.push(FieldError::invalid("involvedObject.namespace", about, why));
+    }
+}
+
+/// Complains about who reports an event, if that is no qualified name.
+pub(crate) fn reporter(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    required(value, &[field], errors);
+    named(qualified_name, text(value, field), &FieldPath::new(field), errors);
+}
+
+pub(crate) fn required(value: &Value, fields: &[&str], errors: &mut Vec<FieldError>) {
+    for field in fields {
+        if text(value, field).is_empty() {
+            errors.push(FieldError::required(*field, ""));
+        }
+    }
 }

@@ -1,14 +1,16 @@
 //! The kinds of the core group, and what is alike in all that makes pods. One file or folder a kind.
 
+mod amounts;
 mod component_status;
 mod config_map;
+mod data;
 mod endpoints;
 pub(crate) mod event;
 mod limit_range;
 mod namespace;
 mod node;
 mod persistent_volume;
-mod persistent_volume_claim;
+pub(crate) mod persistent_volume_claim;
 pub(crate) mod pod;
 mod pod_template;
 pub(crate) mod replication_controller;

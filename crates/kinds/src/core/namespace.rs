@@ -1,13 +1,19 @@
 //! Namespaces: the finalizer in their spec, their phase, and the label with their name.
 
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::items;
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::named;
+use crate::schema::validation::text;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::kind::Kind;
 use crate::object::ObjectExt;
 use crate::schema::defaults;
+use crate::schema::validation::metadata;
 use crate::schema::validation::names::NameRule;
-use crate::schema::validation::{metadata, statuses};
 use crate::table::cells;
 
 /// Namespaces.
@@ -20,8 +26,8 @@ pub(super) static NAMESPACE: Kind = Kind {
     prepare_update: |request, live, new| keep_spec(request.subresource, live, new),
     prepare_delete: |object, _| end(object),
     defaults: |_, object| fill_in(object),
-    validate: metadata::namespace,
-    validate_status: |value, _, errors| statuses::phase(value, errors),
+    validate,
+    validate_status: |value, _, errors| validate_phase(value, errors),
     cells: show,
     ..Kind::named("", "Namespace", "namespaces")
 };
@@ -100,4 +106,33 @@ fn fill_in(object: &mut Map<String, Value>) {
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let phase = cells::text(object, "/status/phase");
     vec![cells::name(object), phase.into(), cells::age(object, now)]
+}
+
+/// Checks what holds a namespace until it is empty.
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    let spec = value.get("spec").unwrap_or(&Value::Null);
+    let at = FieldPath::new("spec").child("finalizers");
+    for (finalizer, _) in items(spec, "finalizers", &FieldPath::new("spec")) {
+        let name = finalizer.as_str().unwrap_or_default();
+        named(qualified_name, name, &at, errors);
+        metadata::standard_finalizer(name, &at, errors);
+    }
+}
+
+/// A namespace's phase says whether it is being deleted.
+fn validate_phase(namespace: &Value, errors: &mut Vec<FieldError>) {
+    let status = namespace.get("status").unwrap_or(&Value::Null);
+    let deleted = namespace
+        .pointer("/metadata/deletionTimestamp")
+        .is_some_and(|time| !time.is_null());
+    let (wanted, when) = if deleted {
+        ("Terminating", "not empty")
+    } else {
+        ("Active", "empty")
+    };
+    let found = text(status, "phase");
+    if found != wanted {
+        let detail = format!("may only be '{wanted}' if `deletionTimestamp` is {when}");
+        errors.push(FieldError::invalid("status.Phase", found, detail));
+    }
 }

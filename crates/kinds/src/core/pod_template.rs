@@ -1,10 +1,13 @@
 //! PodTemplates.
 
+use crate::core::pod::validation as pods;
+use crate::core::pod::validation::ExtraVolumes;
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
 use serde_json::Value;
 
 use crate::core::pod::template;
 use crate::kind::{Generation, Kind};
-use crate::schema::validation::workloads;
 use crate::table::cells;
 
 /// PodTemplates.
@@ -13,8 +16,7 @@ pub(super) static POD_TEMPLATE: Kind = Kind {
     generation: Generation::Counted,
     pod_spec: Some("/template/spec"),
     drop_disabled: |object, live| template::drop_disabled("/template/spec", object, live),
-    validate_create: |value, errors| workloads::object("PodTemplate", value, None, errors),
-    validate_update: |value, old, errors| workloads::object("PodTemplate", value, Some(old), errors),
+    validate,
     warnings: |object, live| {
         if template::has_same_generation(object, live) {
             return Vec::new();
@@ -33,4 +35,11 @@ fn show(object: &Value) -> Vec<Value> {
         images,
         cells::labels(object, "/template/metadata/labels").into(),
     ]
+}
+
+static NOTHING: Value = Value::Null;
+
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    let template = value.get("template").unwrap_or(&NOTHING);
+    pods::template(template, &ExtraVolumes::new(), &FieldPath::new("template"), errors);
 }

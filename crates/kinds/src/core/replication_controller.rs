@@ -1,13 +1,36 @@
 //! ReplicationControllers.
 
+use crate::core::pod::counts::Counts;
+use crate::core::pod::counts::counted;
+use crate::core::pod::owners::have;
+use crate::core::pod::owners::lasting;
+use crate::core::pod::owners::mismatch;
+use crate::core::pod::validation as pods;
+use crate::core::pod::validation::ExtraVolumes;
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::empty;
+use crate::schema::validation::non_negative;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::core::pod::template::{self, TEMPLATE};
 use crate::kind::{Generation, Kind};
 use crate::schema::defaults;
-use crate::schema::validation::{statuses, workloads};
 use crate::table::cells;
+
+/// The counts in a status.
+const COUNTS: Counts = Counts {
+    all: &[
+        "replicas",
+        "fullyLabeledReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "observedGeneration",
+    ],
+    parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+    ready: Counts::PLAIN,
+};
 
 /// ReplicationControllers.
 pub(super) static REPLICATION_CONTROLLER: Kind = Kind {
@@ -20,9 +43,8 @@ pub(super) static REPLICATION_CONTROLLER: Kind = Kind {
     pod_spec: Some(TEMPLATE),
     drop_disabled: template::drop_disabled_of_template,
     defaults: |_, object| fill_in(object),
-    validate_create: |value, errors| workloads::object("ReplicationController", value, None, errors),
-    validate_update: |value, old, errors| workloads::object("ReplicationController", value, Some(old), errors),
-    validate_status: |value, old, errors| statuses::counted("ReplicationController", value, old, errors),
+    validate,
+    validate_status: |value, old, errors| counted(&COUNTS, value, old, errors),
     warnings: |object, live| {
         if template::has_same_generation(object, live) {
             return Vec::new();
@@ -81,4 +103,32 @@ pub(crate) fn show_replicas(object: &Value, now: Timestamp) -> Vec<Value> {
         }
         .into(),
     ]
+}
+
+static NOTHING: Value = Value::Null;
+
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    replication_controller(value.get("spec").unwrap_or(&NOTHING), &FieldPath::new("spec"), errors);
+}
+
+fn replication_controller(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    non_negative(spec, "minReadySeconds", path, errors);
+    if empty(spec, "selector") {
+        errors.push(FieldError::required(path.child("selector"), ""));
+    }
+    if spec.get("replicas").is_none() {
+        errors.push(FieldError::required(path.child("replicas"), ""));
+    }
+    non_negative(spec, "replicas", path, errors);
+    let at = path.child("template");
+    let Some(template) = spec.get("template") else {
+        errors.push(FieldError::required(at, ""));
+        return;
+    };
+    let labels = template.pointer("/metadata/labels").unwrap_or(&NOTHING);
+    if !have(labels, spec.get("selector").and_then(Value::as_object)) {
+        mismatch(template, &at, errors);
+    }
+    pods::template(template, &ExtraVolumes::new(), &at, errors);
+    lasting(template, "ReplicationController", &at, errors);
 }

@@ -5,9 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::data;
 use crate::kind::Kind;
 use crate::schema::defaults;
-use crate::schema::validation::configuration;
 use crate::table::cells;
 
 /// Secrets.
@@ -18,8 +18,8 @@ pub(super) static SECRET: Kind = Kind {
     prepare_create: |_, object| encode_texts(object),
     prepare_update: |_, _, new| encode_texts(new),
     defaults: |_, object| fill_in(object),
-    validate: |value, errors| configuration::data("Secret", value, errors),
-    validate_update: |value, old, errors| configuration::immutable_data("Secret", value, old, errors),
+    validate: |value, errors| data::data("Secret", value, errors),
+    validate_update: |value, old, errors| data::immutable_data("Secret", value, old, errors),
     cells: show,
     ..Kind::named("", "Secret", "secrets")
 };

@@ -1,8 +1,11 @@
 //! Events as their own group has them. They are the core group's Events under other names, and kept as those.
 
 use crate::core::event;
+use crate::core::event::{reporter, required, validate_namespace};
 use crate::kind::Kind;
-use crate::schema::validation::events;
+use crate::schema::FieldError;
+use crate::schema::validation::text;
+use serde_json::Value;
 
 /// Events of the group `events.k8s.io`.
 pub(super) static EVENT: Kind = Kind {
@@ -22,7 +25,56 @@ pub(super) static EVENT: Kind = Kind {
         "type",
     ],
     is_created_by_update: true,
-    validate_create: events::reported,
+    validate_create: validate,
     cells: event::show,
     ..Kind::named("events.k8s.io", "Event", "events")
 };
+
+/// Checks an Event of `events.k8s.io`; messages have the older names of what was renamed.
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    required(value, &["eventTime"], errors);
+    validate_namespace(value, "regarding", errors);
+    reporter(value, "reportingController", errors);
+    required(value, &["reportingInstance", "action", "reason"], errors);
+    let mut refuse = |field: &str, why: &str| errors.push(FieldError::invalid(field, "", why.to_owned()));
+    for (field, name, most) in [
+        ("reportingInstance", "reportingIntance", 128),
+        ("action", "action", 128),
+        ("reason", "reason", 128),
+        ("note", "message", 1024),
+    ] {
+        if text(value, field).len() > most {
+            refuse(name, &format!("can have at most {most} characters"));
+        }
+    }
+    let kind = text(value, "type");
+    if !matches!(kind, "Normal" | "Warning") {
+        refuse("type", &format!("has invalid value: {kind}"));
+    }
+    if let Some(series) = value.get("series") {
+        if series.get("count").and_then(Value::as_i64).unwrap_or_default() < 2 {
+            refuse("series.count", "should be at least 2");
+        }
+        if text(series, "lastObservedTime").is_empty() {
+            refuse("series.lastObservedTime", "needs to be set");
+        }
+    }
+    for (field, name) in [
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+    ] {
+        if !text(value, field).is_empty() {
+            refuse(name, "needs to be unset");
+        }
+    }
+    if value.get("deprecatedCount").and_then(Value::as_i64).unwrap_or_default() != 0 {
+        refuse("count", "needs to be unset");
+    }
+    let source = value.get("deprecatedSource");
+    if source
+        .and_then(Value::as_object)
+        .is_some_and(|source| !source.is_empty())
+    {
+        refuse("source", "needs to be unset");
+    }
+}

@@ -1,11 +1,18 @@
 //! IngressClasses.
 
+use crate::schema::FieldError;
+use crate::schema::FieldErrorKind;
+use crate::schema::FieldPath;
+use crate::schema::validation::named;
+use crate::schema::validation::names;
+use crate::schema::validation::names::prefixed_path;
+use crate::schema::validation::one_of;
+use crate::schema::validation::text;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kind::{Generation, Kind};
 use crate::schema::defaults;
-use crate::schema::validation::networking;
 use crate::table::cells;
 
 /// IngressClasses.
@@ -18,8 +25,8 @@ pub(super) static INGRESS_CLASS: Kind = Kind {
             }
         });
     },
-    validate: networking::ingress_class,
-    validate_update: networking::ingress_class_update,
+    validate,
+    validate_update,
     cells: show,
     ..Kind::named("networking.k8s.io", "IngressClass", "ingressclasses")
 };
@@ -44,4 +51,74 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         parameters.into(),
         cells::age(object, now),
     ]
+}
+
+static NOTHING: Value = Value::Null;
+
+const LONGEST_CONTROLLER: usize = 250;
+
+/// Checks a class of Ingresses.
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    let spec = value.get("spec").unwrap_or(&NOTHING);
+    let path = FieldPath::new("spec");
+    let controller = text(spec, "controller");
+    let at = path.child("controller");
+    if controller.len() > LONGEST_CONTROLLER {
+        let detail = format!("may not be more than {LONGEST_CONTROLLER} bytes");
+        errors.push(FieldError::new(FieldErrorKind::TooLong, &at, "", detail));
+    }
+    prefixed_path(controller, &at, errors);
+    let Some(parameters) = spec.get("parameters") else {
+        return;
+    };
+    let path = path.child("parameters");
+    if parameters.get("apiGroup").is_some() {
+        named(
+            names::subdomain,
+            text(parameters, "apiGroup"),
+            &path.child("apiGroup"),
+            errors,
+        );
+    }
+    for field in ["kind", "name"] {
+        let found = text(parameters, field);
+        if found.is_empty() {
+            errors.push(FieldError::required(path.child(field), ""));
+        } else {
+            named(
+                |name| names::path_segment(name, false),
+                found,
+                &path.child(field),
+                errors,
+            );
+        }
+    }
+    one_of(parameters, "scope", &["Cluster", "Namespace"], true, &path, errors);
+    let namespace = parameters.get("namespace").map(|_| text(parameters, "namespace"));
+    let path = path.child("namespace");
+    match (text(parameters, "scope"), namespace) {
+        ("Namespace", None | Some("")) => {
+            errors.push(FieldError::required(path, "`parameters.scope` is set to 'Namespace'"));
+        }
+        ("Namespace", Some(namespace)) => named(names::label, namespace, &path, errors),
+        ("Cluster", Some(_)) => {
+            errors.push(FieldError::forbidden(path, "`parameters.scope` is set to 'Cluster'"));
+        }
+        _ => {}
+    }
+}
+
+/// Whose class it is, is fixed.
+fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let controller = |object: &Value| {
+        object
+            .pointer("/spec/controller")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    if controller(value) != controller(old) {
+        let detail = "field is immutable";
+        errors.push(FieldError::invalid("spec.controller", controller(value), detail));
+    }
 }

@@ -1,16 +1,27 @@
 //! RuntimeClasses.
 
+use crate::core::pod::validation as pods;
 use crate::kind::Kind;
-use crate::schema::validation::runtimes;
+use crate::schema::FieldError;
+use crate::schema::FieldErrorKind;
+use crate::schema::FieldPath;
+use crate::schema::validation::internal;
+use crate::schema::validation::metadata;
+use crate::schema::validation::names;
+use crate::schema::validation::text;
+use crate::schema::validation::{immutable, items, named};
 use crate::schema::warnings;
 use crate::table::cells;
+use serde_json::Value;
+use serde_json::json;
+use std::collections::BTreeSet;
 
 /// RuntimeClasses.
 pub(super) static RUNTIME_CLASS: Kind = Kind {
     is_created_by_update: true,
     needs_resource_version: true,
-    validate: runtimes::runtime_class,
-    validate_update: runtimes::runtime_class_update,
+    validate,
+    validate_update,
     warnings: |object, _| warnings::runtime_class(object),
     cells: |object, now| {
         let handler = cells::text(object, "/handler");
@@ -18,3 +29,45 @@ pub(super) static RUNTIME_CLASS: Kind = Kind {
     },
     ..Kind::named("node.k8s.io", "RuntimeClass", "runtimeclasses")
 };
+
+static NOTHING: Value = Value::Null;
+
+/// Checks a RuntimeClass.
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    let handler = text(value, "handler");
+    if handler.is_empty() {
+        errors.push(FieldError::required("handler", ""));
+    } else {
+        named(names::label, handler, &FieldPath::new("handler"), errors);
+    }
+    if let Some(fixed) = value.pointer("/overhead/podFixed") {
+        pods::overhead(&json!({"overhead": fixed}), &FieldPath::default(), errors);
+    }
+    let scheduling = value.get("scheduling").unwrap_or(&NOTHING);
+    let at = FieldPath::new("scheduling");
+    if let Some(Value::Object(selector)) = scheduling.get("nodeSelector") {
+        metadata::labels(selector, &at.child("nodeSelector"), errors);
+    }
+    pods::tolerations(scheduling, &at, errors);
+    let mut seen = BTreeSet::new();
+    for (toleration, at) in items(scheduling, "tolerations", &at) {
+        let [key, operator, taint, effect] =
+            ["key", "operator", "value", "effect"].map(|field| text(toleration, field));
+        if !seen.insert((key, operator, taint, effect)) {
+            let seconds = toleration.get("tolerationSeconds").unwrap_or(&NOTHING);
+            let shown = internal(&[
+                ("Key", &json!(key)),
+                ("Operator", &json!(operator)),
+                ("Value", &json!(taint)),
+                ("Effect", &json!(effect)),
+                ("TolerationSeconds", seconds),
+            ]);
+            errors.push(FieldError::new(FieldErrorKind::Duplicate, at, shown, ""));
+        }
+    }
+}
+
+/// A class stays with what runs it.
+fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    immutable(value, old, "handler", &FieldPath::default(), errors);
+}

@@ -1,11 +1,20 @@
 //! PodDisruptionBudgets.
 
+use crate::core::pod::owners::at_most_all;
+use crate::core::pod::owners::int_or_percent;
+use crate::schema::FieldError;
+use crate::schema::FieldErrorKind;
+use crate::schema::FieldPath;
+use crate::schema::validation::conditions::conditions;
+use crate::schema::validation::internal;
+use crate::schema::validation::metadata::label_selector;
+use crate::schema::validation::non_negative;
+use crate::schema::validation::one_of;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::kind::{Generation, Kind};
 use crate::schema::validation::names::NameRule;
-use crate::schema::validation::{statuses, workloads};
 use crate::table::cells;
 
 /// PodDisruptionBudgets.
@@ -17,8 +26,8 @@ pub(super) static POD_DISRUPTION_BUDGET: Kind = Kind {
         || json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}),
     ),
     metadata_comes_last: true,
-    validate: workloads::disruption_budget,
-    validate_status: |value, _, errors| statuses::budget(value, errors),
+    validate,
+    validate_status: |value, _, errors| validate_status(value, errors),
     cells: show,
     ..Kind::named("policy", "PodDisruptionBudget", "poddisruptionbudgets")
 };
@@ -32,4 +41,54 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         cells::number(object, "/status/disruptionsAllowed").into(),
         cells::age(object, now),
     ]
+}
+
+static NOTHING: Value = Value::Null;
+
+/// Checks a disruption budget.
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    let spec = value.get("spec").unwrap_or(&NOTHING);
+    let path = FieldPath::new("spec");
+    if spec.get("minAvailable").is_some() && spec.get("maxUnavailable").is_some() {
+        let fields = [
+            "minAvailable",
+            "selector",
+            "maxUnavailable",
+            "unhealthyPodEvictionPolicy",
+        ];
+        let [least, selector, most, policy] = fields.map(|field| spec.get(field).unwrap_or(&NOTHING));
+        let shown = internal(&[
+            ("MinAvailable", least),
+            ("Selector", selector),
+            ("MaxUnavailable", most),
+            ("UnhealthyPodEvictionPolicy", policy),
+        ]);
+        let detail = "minAvailable and maxUnavailable cannot be both set";
+        errors.push(FieldError::new(FieldErrorKind::Invalid, &path, shown, detail));
+    }
+    for field in ["minAvailable", "maxUnavailable"] {
+        int_or_percent(spec, field, &path, errors);
+        at_most_all(spec, field, &path, errors);
+    }
+    if let Some(selector) = spec.get("selector") {
+        label_selector(selector, &path.child("selector"), errors);
+    }
+    one_of(
+        spec,
+        "unhealthyPodEvictionPolicy",
+        &["AlwaysAllow", "IfHealthyBudget"],
+        false,
+        &path,
+        errors,
+    );
+}
+
+/// How many pods a budget counts, and its conditions.
+fn validate_status(value: &Value, errors: &mut Vec<FieldError>) {
+    let status = value.get("status").unwrap_or(&NOTHING);
+    let path = FieldPath::new("status");
+    conditions(status, &path, errors);
+    for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        non_negative(status, field, &path, errors);
+    }
 }

@@ -1,6 +1,13 @@
 //! What both kinds of bindings have in common.
 
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::items;
+use crate::schema::validation::names;
+use crate::schema::validation::names::NameRule;
+use crate::schema::validation::text;
 use jiff::Timestamp;
+use serde_json::json;
 use serde_json::{Map, Value};
 
 use crate::schema::defaults;
@@ -40,4 +47,78 @@ pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         subjects("Group"),
         subjects("ServiceAccount"),
     ]
+}
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+pub(super) fn validate(value: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
+    let reference = value.get("roleRef").cloned().unwrap_or_default();
+    let path = FieldPath::new("roleRef");
+    let group = text(&reference, "apiGroup");
+    if group != GROUP {
+        errors.push(FieldError::not_supported(path.child("apiGroup"), group, &[GROUP]));
+    }
+    let kinds: &[&str] = if namespaced {
+        &["Role", "ClusterRole"]
+    } else {
+        &["ClusterRole"]
+    };
+    let kind = text(&reference, "kind");
+    if !kinds.contains(&kind) {
+        errors.push(FieldError::not_supported(path.child("kind"), kind, kinds));
+    }
+    let name = text(&reference, "name");
+    if name.is_empty() {
+        errors.push(FieldError::required(path.child("name"), ""));
+    }
+    for complaint in NameRule::PathSegment.check(name, false) {
+        errors.push(FieldError::invalid(path.child("name"), name, complaint));
+    }
+    for (subject, at) in items(value, "subjects", &FieldPath::default()) {
+        self::subject(subject, namespaced, &at, errors);
+    }
+}
+
+fn subject(subject: &Value, namespaced: bool, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let name = text(subject, "name");
+    if name.is_empty() {
+        errors.push(FieldError::required(at.child("name"), ""));
+    }
+    let group = text(subject, "apiGroup");
+    match text(subject, "kind") {
+        "ServiceAccount" => {
+            if !name.is_empty() {
+                for complaint in names::subdomain(name) {
+                    errors.push(FieldError::invalid(at.child("name"), name, complaint));
+                }
+            }
+            if !group.is_empty() {
+                errors.push(FieldError::not_supported(at.child("apiGroup"), group, &[""]));
+            }
+            if !namespaced && text(subject, "namespace").is_empty() {
+                errors.push(FieldError::required(at.child("namespace"), ""));
+            }
+        }
+        "User" | "Group" => {
+            if group != GROUP {
+                errors.push(FieldError::not_supported(at.child("apiGroup"), group, &[GROUP]));
+            }
+        }
+        other => errors.push(FieldError::not_supported(
+            at.child("kind"),
+            other,
+            &["ServiceAccount", "User", "Group"],
+        )),
+    }
+}
+
+/// A binding's role can't be exchanged.
+pub(super) fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    if value.get("roleRef") == old.get("roleRef") {
+        return;
+    }
+    let reference = value.get("roleRef").cloned().unwrap_or_default();
+    // The real server prints its internal type, whose fields have Go's names.
+    let shown = json!({"APIGroup": text(&reference, "apiGroup"), "Kind": text(&reference, "kind"), "Name": text(&reference, "name")});
+    errors.push(FieldError::invalid("roleRef", shown, "cannot change roleRef"));
 }

@@ -1,15 +1,15 @@
 //! Roles.
 
+use super::rules;
 use crate::kind::Kind;
 use crate::schema::defaults;
 use crate::schema::validation::names::NameRule;
-use crate::schema::validation::rbac;
 
 /// Roles.
 pub(super) static ROLE: Kind = Kind {
     names: NameRule::PathSegment,
     is_created_by_update: true,
     write_nulls: |_, object, stored| defaults::null_unless_set(object, "rules", stored),
-    validate: |value, errors| rbac::object("Role", value, errors),
+    validate: |value, errors| rules::validate(value, true, errors),
     ..Kind::named("rbac.authorization.k8s.io", "Role", "roles")
 };

@@ -1,19 +1,22 @@
 //! PriorityClasses.
 
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::immutable;
+use crate::schema::validation::one_of;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kind::{Generation, Kind};
 use crate::schema::defaults;
-use crate::schema::validation::quotas;
 use crate::table::cells;
 
 /// PriorityClasses.
 pub(super) static PRIORITY_CLASS: Kind = Kind {
     generation: Generation::Fixed,
     defaults: |_, object| defaults::set(object, "preemptionPolicy", "PreemptLowerPriority"),
-    validate_create: quotas::priority_class,
-    validate_update: quotas::priority_class_update,
+    validate_create: validate,
+    validate_update,
     cells: show,
     ..Kind::named("scheduling.k8s.io", "PriorityClass", "priorityclasses")
 };
@@ -27,4 +30,55 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         cells::age(object, now),
         cells::text(object, "/preemptionPolicy").into(),
     ]
+}
+
+const HIGHEST_PRIORITY: i64 = 1_000_000_000;
+
+/// Checks a PriorityClass.
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    const SYSTEM: [(&str, i64); 2] = [
+        ("system-node-critical", 2_000_001_000),
+        ("system-cluster-critical", 2_000_000_000),
+    ];
+    let name = value
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let number = value.get("value").and_then(Value::as_i64).unwrap_or_default();
+    let is_default = value.get("globalDefault").and_then(Value::as_bool) == Some(true);
+    if name.starts_with("system-") {
+        let why = match SYSTEM.iter().find(|(system, _)| *system == name) {
+            None => format!("{name} is not a known system priority class"),
+            Some((_, wanted)) if number != *wanted => format!("value of {name} PriorityClass must be {wanted}"),
+            Some(_) if is_default => format!("globalDefault of {name} PriorityClass must be false"),
+            Some(_) => return,
+        };
+        errors.push(FieldError::forbidden(
+            "metadata.name",
+            format!("priority class names with 'system-' prefix are reserved for system use only. error: {why}"),
+        ));
+    } else if number > HIGHEST_PRIORITY {
+        errors.push(FieldError::forbidden(
+            "value",
+            format!("maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"),
+        ));
+    }
+    let policies = ["PreemptLowerPriority", "Never"];
+    one_of(
+        value,
+        "preemptionPolicy",
+        &policies,
+        false,
+        &FieldPath::default(),
+        errors,
+    );
+}
+
+/// A PriorityClass stays worth what it is.
+fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let number = |value: &Value| value.get("value").and_then(Value::as_i64).unwrap_or_default();
+    if number(value) != number(old) {
+        errors.push(FieldError::forbidden("value", "may not be changed in an update."));
+    }
+    immutable(value, old, "preemptionPolicy", &FieldPath::default(), errors);
 }

@@ -35,7 +35,6 @@ pub use definition::{Definition, Field, ListKind, PatchStrategy, Shape};
 pub use field_error::LONGEST_PATH;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath, invalid_status};
 pub use field_error::{Shown, aggregate, fit_for_html, go_quoted, once, shortened};
-pub use validation::cluster_addresses;
 
 /// The schema of one kind in one version, whether built in or defined by a CustomResourceDefinition.
 pub trait ObjectSchema: Send + Sync {

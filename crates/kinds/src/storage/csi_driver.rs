@@ -1,11 +1,18 @@
 //! CSIDrivers.
 
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::empty;
+use crate::schema::validation::immutable;
+use crate::schema::validation::items;
+use crate::schema::validation::one_of;
+use crate::schema::validation::text;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 use crate::kind::{Generation, Kind};
 use crate::schema::defaults;
-use crate::schema::validation::storage_plugins;
 use crate::schema::warnings;
 use crate::table::cells;
 
@@ -15,8 +22,8 @@ pub(super) static CSI_DRIVER: Kind = Kind {
     needs_resource_version: true,
     generation: Generation::Late,
     defaults: |_, object| defaults::with_spec(object, fill_in),
-    validate: |value, errors| storage_plugins::object("CSIDriver", value, errors),
-    validate_update: |value, old, errors| storage_plugins::update("CSIDriver", value, old, errors),
+    validate,
+    validate_update,
     warnings: warnings::driver,
     cells: show,
     ..Kind::named("storage.k8s.io", "CSIDriver", "csidrivers")
@@ -56,4 +63,78 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         cells::or(&modes.join(","), "<none>").into(),
         cells::age(object, now),
     ]
+}
+
+static NOTHING: Value = Value::Null;
+
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    driver(value.get("spec").unwrap_or(&NOTHING), errors);
+}
+
+fn driver(spec: &Value, errors: &mut Vec<FieldError>) {
+    let at = FieldPath::new("spec");
+    let policies = ["File", "None", "ReadWriteOnceWithFSType"];
+    one_of(spec, "fsGroupPolicy", &policies, false, &at, errors);
+    let mut audiences = BTreeSet::new();
+    for (request, at) in items(spec, "tokenRequests", &at) {
+        let audience = text(request, "audience");
+        if !audiences.insert(audience) {
+            errors.push(FieldError::duplicate(at.child("audience"), audience));
+            continue;
+        }
+        let at = at.child("expirationSeconds");
+        match request.get("expirationSeconds").and_then(Value::as_i64) {
+            Some(seconds) if seconds < 600 => {
+                let why = "may not specify a duration less than 10 minutes";
+                errors.push(FieldError::invalid(at, seconds, why));
+            }
+            Some(seconds) if seconds > 1 << 32 => {
+                let why = "may not specify a duration larger than 2^32 seconds";
+                errors.push(FieldError::invalid(at, seconds, why));
+            }
+            _ => {}
+        }
+    }
+    for (mode, _) in items(spec, "volumeLifecycleModes", &at) {
+        let modes = ["Persistent", "Ephemeral"];
+        let mode = mode.as_str().unwrap_or_default();
+        if !modes.contains(&mode) {
+            errors.push(FieldError::not_supported(
+                at.child("volumeLifecycleModes"),
+                mode,
+                &modes,
+            ));
+        }
+    }
+    let field = "nodeAllocatableUpdatePeriodSeconds";
+    if let Some(seconds) = spec.get(field).and_then(Value::as_i64).filter(|seconds| *seconds < 10) {
+        let why = "must be greater than or equal to 10 seconds";
+        errors.push(FieldError::invalid(at.child(field), seconds, why));
+    }
+    let field = "serviceAccountTokenInSecrets";
+    if let Some(set) = spec.get(field).and_then(Value::as_bool)
+        && empty(spec, "tokenRequests")
+    {
+        let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+        errors.push(FieldError::invalid(at.child(field), set, why));
+    }
+}
+
+fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, before) = (
+        value.get("spec").unwrap_or(&NOTHING),
+        old.get("spec").unwrap_or(&NOTHING),
+    );
+    let at = FieldPath::new("spec");
+    let field = "attachRequired";
+    if spec.get(field) != before.get(field) {
+        // The real server's own name for it.
+        let shown = spec.get(field).cloned().unwrap_or_default();
+        errors.push(FieldError::invalid(
+            at.child("attachedRequired"),
+            shown,
+            "field is immutable",
+        ));
+    }
+    immutable(spec, before, "volumeLifecycleModes", &at, errors);
 }

@@ -1,10 +1,19 @@
 //! CSINodes.
 
+use super::drivers::driver_name;
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::internal;
+use crate::schema::validation::items;
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::named;
+use crate::schema::validation::non_negative;
+use crate::schema::validation::text;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 use crate::kind::Kind;
 use crate::schema::defaults;
-use crate::schema::validation::storage_plugins;
 use crate::table::cells;
 
 /// CSINodes.
@@ -12,8 +21,8 @@ pub(super) static CSI_NODE: Kind = Kind {
     is_answered_when_deleted: true,
     needs_resource_version: true,
     write_nulls: |_, object, stored| write_nulls(object, stored),
-    validate: |value, errors| storage_plugins::object("CSINode", value, errors),
-    validate_update: |value, old, errors| storage_plugins::update("CSINode", value, old, errors),
+    validate,
+    validate_update,
     cells: |object, now| {
         let drivers = cells::list(object, "/spec/drivers").len();
         vec![cells::name(object), drivers.into(), cells::age(object, now)]
@@ -30,4 +39,79 @@ fn write_nulls(object: &mut Value, stored: bool) {
         let spec = map.entry("spec").or_insert_with(|| json!({}));
         defaults::null_unless_set(spec, "drivers", stored);
     }
+}
+
+static NOTHING: Value = Value::Null;
+
+const NODE_ID: usize = 256;
+
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    node(value.get("spec").unwrap_or(&NOTHING), errors);
+}
+
+fn node(spec: &Value, errors: &mut Vec<FieldError>) {
+    let mut known = BTreeSet::new();
+    for (driver, at) in items(spec, "drivers", &FieldPath::new("spec")) {
+        let (name, id) = (text(driver, "name"), text(driver, "nodeID"));
+        driver_name(name, &at.child("name"), errors);
+        if id.is_empty() {
+            errors.push(FieldError::required(at.child("nodeID"), ""));
+        }
+        if id.len() > NODE_ID {
+            let why = format!("must be {NODE_ID} characters or less");
+            errors.push(FieldError::invalid(at.child("nodeID"), id, why));
+        }
+        if let Some(allocatable) = driver.get("allocatable") {
+            non_negative(allocatable, "count", &at.child("allocatable"), errors);
+        }
+        if !known.insert(name) {
+            errors.push(FieldError::duplicate(at.child("name"), name));
+        }
+        let mut keys = BTreeSet::new();
+        for (key, _) in items(driver, "topologyKeys", &at) {
+            let key = key.as_str().unwrap_or_default();
+            if key.is_empty() {
+                errors.push(FieldError::required(&at, ""));
+            }
+            if !keys.insert(key) {
+                errors.push(FieldError::duplicate(&at, key));
+            }
+            named(qualified_name, key, &at, errors);
+        }
+    }
+}
+
+/// What a driver says of a node stays, but for how many volumes it takes.
+fn node_update(spec: &Value, before: &Value, errors: &mut Vec<FieldError>) {
+    let root = FieldPath::new("spec");
+    let counted = |driver: &Value| {
+        let mut driver = driver.clone();
+        if let Some(map) = driver.as_object_mut() {
+            map.remove("allocatable");
+        }
+        driver
+    };
+    for (was, _) in items(before, "drivers", &root) {
+        for (is, _) in items(spec, "drivers", &root) {
+            if text(is, "name") != text(was, "name") || counted(is) == counted(was) {
+                continue;
+            }
+            let keys = is.get("topologyKeys").unwrap_or(&NOTHING);
+            let shown = internal(&[
+                ("Name", &json!(text(is, "name"))),
+                ("NodeID", &json!(text(is, "nodeID"))),
+                ("TopologyKeys", keys),
+                ("Allocatable", &NOTHING),
+            ]);
+            errors.push(FieldError::invalid(root.child("drivers"), shown, "field is immutable"));
+        }
+    }
+}
+
+fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, before) = (
+        value.get("spec").unwrap_or(&NOTHING),
+        old.get("spec").unwrap_or(&NOTHING),
+    );
+    node_update(spec, before, errors);
 }

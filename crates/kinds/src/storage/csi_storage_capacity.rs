@@ -1,14 +1,51 @@
 //! CSIStorageCapacities.
 
+use super::drivers::selector;
 use crate::kind::Kind;
-use crate::schema::validation::storage_plugins;
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::quantity::Quantity;
+use crate::schema::validation::immutable;
+use crate::schema::validation::metadata::label_selector;
+use crate::schema::validation::named;
+use crate::schema::validation::names;
+use crate::schema::validation::text;
 use crate::schema::warnings;
+use serde_json::Value;
 
 /// CSIStorageCapacities.
 pub(super) static CSI_STORAGE_CAPACITY: Kind = Kind {
     needs_resource_version: true,
-    validate: |value, errors| storage_plugins::object("CSIStorageCapacity", value, errors),
-    validate_update: |value, old, errors| storage_plugins::update("CSIStorageCapacity", value, old, errors),
+    validate,
+    validate_update,
     warnings: |object, _| warnings::storage_capacity(object),
     ..Kind::named("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities")
 };
+
+static NOTHING: Value = Value::Null;
+
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    if let Some(topology) = value.get("nodeTopology") {
+        label_selector(topology, &FieldPath::new("nodeTopology"), errors);
+    }
+    let class = text(value, "storageClassName");
+    named(names::subdomain, class, &FieldPath::new("storageClassName"), errors);
+    let amount = text(value, "capacity");
+    if Quantity::parse(amount).is_ok_and(|amount| amount.is_negative()) {
+        let why = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("capacity", amount, why));
+    }
+}
+
+fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let root = FieldPath::default();
+    if value.get("nodeTopology") != old.get("nodeTopology") {
+        let topology = value.get("nodeTopology").unwrap_or(&NOTHING);
+        errors.push(FieldError::invalid(
+            "nodeTopology",
+            selector(topology),
+            "field is immutable",
+        ));
+    }
+    immutable(value, old, "storageClassName", &root, errors);
+}

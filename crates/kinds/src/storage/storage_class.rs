@@ -1,11 +1,21 @@
 //! StorageClasses.
 
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::empty;
+use crate::schema::validation::immutable;
+use crate::schema::validation::items;
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::named;
+use crate::schema::validation::one_of;
+use crate::schema::validation::text;
 use jiff::Timestamp;
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::kind::Kind;
 use crate::schema::defaults;
-use crate::schema::validation::storage;
 use crate::table::cells;
 
 /// StorageClasses.
@@ -15,8 +25,8 @@ pub(super) static STORAGE_CLASS: Kind = Kind {
         defaults::set(object, "reclaimPolicy", "Delete");
         defaults::set(object, "volumeBindingMode", "Immediate");
     },
-    validate: storage::storage_class,
-    validate_update: storage::storage_class_update,
+    validate,
+    validate_update,
     cells: show,
     ..Kind::named("storage.k8s.io", "StorageClass", "storageclasses")
 };
@@ -37,4 +47,72 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         (object.get("allowVolumeExpansion") == Some(&Value::Bool(true))).into(),
         cells::age(object, now),
     ]
+}
+
+/// Checks a storage class.
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    let provisioner = text(value, "provisioner").to_lowercase();
+    let root = FieldPath::default();
+    if provisioner.is_empty() {
+        errors.push(FieldError::required("provisioner", ""));
+    } else {
+        named(qualified_name, &provisioner, &root.child("provisioner"), errors);
+    }
+    let parameters = value.get("parameters").and_then(Value::as_object);
+    if parameters.is_some_and(|parameters| parameters.contains_key("")) {
+        errors.push(FieldError::invalid("parameters", "", "field can not be empty."));
+    }
+    one_of(value, "reclaimPolicy", &["Delete", "Retain"], false, &root, errors);
+    one_of(
+        value,
+        "volumeBindingMode",
+        &["Immediate", "WaitForFirstConsumer"],
+        true,
+        &root,
+        errors,
+    );
+    let mut known = BTreeSet::new();
+    for (term, at) in items(value, "allowedTopologies", &root) {
+        topology(term, &at, errors);
+        let wanted: BTreeMap<&str, BTreeSet<&str>> = items(term, "matchLabelExpressions", &at)
+            .map(|(expression, _)| {
+                let values = expression.get("values").and_then(Value::as_array);
+                let values = values.into_iter().flatten().filter_map(Value::as_str);
+                (text(expression, "key"), values.collect())
+            })
+            .collect();
+        // What asks for nothing counts as said before.
+        if wanted.is_empty() || known.contains(&wanted) {
+            errors.push(FieldError::duplicate(at.child("matchLabelExpressions"), ""));
+        }
+        known.insert(wanted);
+    }
+}
+
+fn topology(term: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut keys = BTreeSet::new();
+    for (expression, at) in items(term, "matchLabelExpressions", at) {
+        if empty(expression, "values") {
+            errors.push(FieldError::required(at.child("values"), ""));
+        }
+        let mut known = BTreeSet::new();
+        for (value, at) in items(expression, "values", &at) {
+            let value = value.as_str().unwrap_or_default();
+            if !known.insert(value) {
+                errors.push(FieldError::duplicate(at, value));
+            }
+        }
+        let key = text(expression, "key");
+        named(qualified_name, key, &at.child("key"), errors);
+        if !keys.insert(key) {
+            errors.push(FieldError::duplicate(at.child("key"), key));
+        }
+    }
+}
+
+/// A storage class is fixed.
+fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        immutable(value, old, field, &FieldPath::default(), errors);
+    }
 }

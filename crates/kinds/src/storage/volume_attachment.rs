@@ -1,10 +1,17 @@
 //! VolumeAttachments.
 
+use super::drivers::{driver_name, too_long};
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::Shown;
+use crate::schema::validation::internal;
+use crate::schema::validation::named;
+use crate::schema::validation::names;
+use crate::schema::validation::text;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::kind::Kind;
-use crate::schema::validation::storage_plugins;
 use crate::table::cells;
 
 /// VolumeAttachments.
@@ -13,9 +20,9 @@ pub(super) static VOLUME_ATTACHMENT: Kind = Kind {
     needs_resource_version: true,
     initial_status: Some(|| json!({"attached": false})),
     kept_from_status: &["labels", "annotations", "finalizers", "ownerReferences"],
-    validate: |value, errors| storage_plugins::object("VolumeAttachment", value, errors),
-    validate_update: |value, old, errors| storage_plugins::update("VolumeAttachment", value, old, errors),
-    validate_status: |value, _, errors| storage_plugins::attachment_status(value, errors),
+    validate,
+    validate_update,
+    validate_status: |value, _, errors| attachment_status(value, errors),
     cells: show,
     ..Kind::named("storage.k8s.io", "VolumeAttachment", "volumeattachments")
 };
@@ -30,4 +37,97 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         attached.into(),
         cells::age(object, now),
     ]
+}
+
+static NOTHING: Value = Value::Null;
+
+/// How much may be said about a volume that was attached, or that was not.
+const ATTACHED: usize = 256 * 1024;
+
+const FAILURE: usize = 1024;
+
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    let spec = value.get("spec").unwrap_or(&NOTHING);
+    attachment(spec, errors);
+    attachment_status(value, errors);
+    if let Some(volume) = spec.pointer("/source/persistentVolumeName").and_then(Value::as_str) {
+        let at = FieldPath::new("spec.source.persistentVolumeName");
+        named(names::subdomain, volume, &at, errors);
+    }
+}
+
+fn attachment(spec: &Value, errors: &mut Vec<FieldError>) {
+    let at = FieldPath::new("spec");
+    driver_name(text(spec, "attacher"), &at.child("attacher"), errors);
+    let source = spec.get("source").unwrap_or(&NOTHING);
+    let one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+    let inline = source.get("inlineVolumeSpec").is_some_and(|inline| !inline.is_null());
+    match (source.get("persistentVolumeName").and_then(Value::as_str), inline) {
+        (None, false) => errors.push(FieldError::required(at.child("source"), one)),
+        (Some(_), true) => errors.push(FieldError::forbidden(at.child("source"), one)),
+        (Some(""), false) => {
+            let why = "must specify non empty persistentVolumeName";
+            errors.push(FieldError::required(
+                at.child("source").child("persistentVolumeName"),
+                why,
+            ));
+        }
+        _ => {}
+    }
+    named(names::subdomain, text(spec, "nodeName"), &at.child("nodeName"), errors);
+}
+
+/// Checks what is said of a volume that was attached.
+fn attachment_status(value: &Value, errors: &mut Vec<FieldError>) {
+    let at = FieldPath::new("status");
+    let status = value.get("status").unwrap_or(&NOTHING);
+    let said = status.get("attachmentMetadata").and_then(Value::as_object);
+    let size: usize = said
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+        .sum();
+    if size > ATTACHED {
+        errors.push(too_long(&at.child("attachmentMetadata"), ATTACHED));
+    }
+    for field in ["attachError", "detachError"] {
+        let Some(error) = status.get(field) else { continue };
+        let at = at.child(field);
+        if text(error, "message").len() > FAILURE {
+            // The real server names the other limit here.
+            errors.push(too_long(&at.child("message"), ATTACHED));
+        }
+        let code = error.get("errorCode").and_then(Value::as_i64);
+        if let Some(code) = code.filter(|code| *code < 0) {
+            let why = "must be between 0 and 2147483647, inclusive";
+            errors.push(FieldError::invalid(at.child("errorCode"), code, why));
+        }
+    }
+}
+
+fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, before) = (
+        value.get("spec").unwrap_or(&NOTHING),
+        old.get("spec").unwrap_or(&NOTHING),
+    );
+    if spec == before {
+        return;
+    }
+    let source = spec.get("source").unwrap_or(&NOTHING);
+    let part = |of: &Value, field: &str| of.get(field).cloned().unwrap_or_default();
+    let shown = internal(&[
+        ("PersistentVolumeName", &part(source, "persistentVolumeName")),
+        ("InlineVolumeSpec", &part(source, "inlineVolumeSpec")),
+    ]);
+    let text = |field: &str| json!(text(spec, field)).to_string();
+    let shown = format!(
+        "{{\"Attacher\":{},\"Source\":{shown},\"NodeName\":{}}}",
+        text("attacher"),
+        text("nodeName")
+    );
+    errors.push(FieldError::invalid(
+        "spec",
+        Shown::Verbatim(shown),
+        "field is immutable",
+    ));
 }

@@ -1,6 +1,7 @@
 //! HorizontalPodAutoscalers, in both versions of their group.
 
 mod cells;
+mod validation;
 mod versions;
 
 use serde_json::{Map, Value, json};
@@ -9,7 +10,7 @@ use crate::kind::{Kind, OwnersFirst, Request, Resource};
 use crate::object::set_status;
 use crate::schema::FieldPath;
 use crate::schema::defaults;
-use crate::schema::validation::{autoscaling, non_negative};
+use crate::schema::validation::non_negative;
 
 use versions::{OLD, STORED, convert, round_trip};
 
@@ -30,7 +31,7 @@ pub(super) static HORIZONTAL_POD_AUTOSCALER: Kind = Kind {
     },
     prepare_create,
     defaults: |version, object| defaults::with_spec(object, |spec| fill_in(version, spec)),
-    validate: autoscaling::autoscaler,
+    validate: validation::autoscaler,
     validate_status: |value, _, errors| {
         let status = value.get("status").unwrap_or(&Value::Null);
         for field in ["currentReplicas", "desiredReplicas"] {

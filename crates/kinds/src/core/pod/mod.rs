@@ -1,17 +1,19 @@
 //! Pods, and what is alike in all that makes some.
 
 mod cells;
+pub(crate) mod counts;
 mod defaulting;
+pub(crate) mod owners;
 mod parts;
 mod quality;
 pub(crate) mod template;
+pub(crate) mod validation;
 
 use serde_json::{Value, json};
 
 use crate::kind::{Generation, Kind, OwnersFirst, Request};
 use crate::object::{set_status, timestamp};
 use crate::schema::defaults;
-use crate::schema::validation::pods;
 use crate::schema::warnings;
 
 pub use quality::quality_of_service;
@@ -43,13 +45,13 @@ pub(super) static POD: Kind = Kind {
     reset: parts::reset,
     keep_from_status: parts::keep_from_status,
     defaults: |_, object| defaults::with_spec(object, defaulting::fill_in),
-    validate: pods::pod,
-    validate_create: pods::pod_create,
-    validate_update: pods::pod_update,
-    validate_status: pods::status,
+    validate: validation::pod,
+    validate_create: validation::pod_create,
+    validate_update: validation::pod_update,
+    validate_status: validation::status,
     validate_part: |new, live, subresource| {
         let part = subresource.filter(|name| matches!(*name, "ephemeralcontainers" | "resize"))?;
-        Some(pods::part_update(new, live, part, quality_of_service))
+        Some(validation::part_update(new, live, part, quality_of_service))
     },
     warnings: |object, live| match live {
         None => warnings::pod(object),

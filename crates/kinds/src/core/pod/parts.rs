@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Map, Value, json};
 
+use super::validation::app_armor_of_annotation;
 use crate::object::ObjectExt;
-use crate::schema::validation::pods::app_armor_of_annotation;
 
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 

@@ -6,11 +6,10 @@ use std::net::Ipv4Addr;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::node_ports;
+use super::{node_ports, validation};
 use crate::kind::Request;
 use crate::object::set_status;
 use crate::schema::FieldError;
-use crate::schema::validation::services;
 
 fn needs_address(object: &Value) -> bool {
     object.pointer("/spec/type").and_then(Value::as_str) != Some("ExternalName")
@@ -201,7 +200,7 @@ fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     if !needs_address(object) {
         return Vec::new();
     }
-    let mut errors = services::cluster_addresses(object, live);
+    let mut errors = validation::cluster_addresses(object, live);
     if !errors.is_empty() {
         return errors;
     }

@@ -4,6 +4,8 @@ mod addresses;
 mod cells;
 mod defaulting;
 mod node_ports;
+mod status;
+mod validation;
 
 use serde_json::Value;
 
@@ -12,7 +14,6 @@ use crate::object::ObjectExt;
 use crate::schema::FieldError;
 use crate::schema::defaults;
 use crate::schema::validation::names::NameRule;
-use crate::schema::validation::{services, statuses};
 use crate::schema::warnings;
 
 use addresses::{check, nobodys_address};
@@ -36,9 +37,9 @@ pub(super) static SERVICE: Kind = Kind {
         defaults::with_spec(object, defaulting::fill_in);
         defaulting::balancer_modes(object);
     },
-    validate_create: |value, errors| services::service(value, None, errors),
-    validate_update: services::service_update,
-    validate_status: statuses::balancer,
+    validate_create: |value, errors| validation::service(value, None, errors),
+    validate_update: validation::service_update,
+    validate_status: status::validate_status,
     warnings: |object, _| warnings::service(object),
     cells: cells::show,
     ..Kind::named("", "Service", "services")

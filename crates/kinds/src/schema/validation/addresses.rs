@@ -85,7 +85,7 @@ pub(crate) struct Range {
 
 impl Range {
     /// Whether another range is part of this one, and smaller.
-    pub(super) fn strictly_contains(self, other: Self) -> bool {
+    pub(crate) fn strictly_contains(self, other: Self) -> bool {
         let same_family = self.first.is_ipv4() == other.first.is_ipv4();
         same_family && other.bits > self.bits && masked(other.first, self.bits) == self.first
     }

@@ -85,22 +85,12 @@ pub(crate) fn standard_finalizers(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn standard_finalizer(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+/// Complains about a finalizer that is none of Kubernetes' and has no domain.
+pub(crate) fn standard_finalizer(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let known = ["kubernetes", "orphan", "foregroundDeletion", CLEANUP_FINALIZER];
     if !name.contains('/') && !known.contains(&name) {
         let detail = "name is neither a standard finalizer name nor is it fully qualified";
         errors.push(FieldError::invalid(at, name, detail));
-    }
-}
-
-/// Checks what holds a namespace until it is empty.
-pub(crate) fn namespace(value: &Value, errors: &mut Vec<FieldError>) {
-    let spec = value.get("spec").unwrap_or(&Value::Null);
-    let at = FieldPath::new("spec").child("finalizers");
-    for (finalizer, _) in items(spec, "finalizers", &FieldPath::new("spec")) {
-        let name = finalizer.as_str().unwrap_or_default();
-        super::named(qualified_name, name, &at, errors);
-        standard_finalizer(name, &at, errors);
     }
 }
 

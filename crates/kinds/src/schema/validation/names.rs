@@ -1,5 +1,8 @@
 //! The rules for names, labels' parts and ports, with the words in which Kubernetes refuses.
 
+use super::named;
+use crate::schema::{FieldError, FieldPath};
+
 /// What a kind's objects may be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
@@ -176,4 +179,26 @@ fn is_label(name: &str) -> bool {
 
 pub(crate) fn is_subdomain(name: &str) -> bool {
     name.split('.').all(is_label)
+}
+
+/// Checks the name of a controller: a domain, a slash, and more.
+pub(crate) fn prefixed_path(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if name.is_empty() {
+        errors.push(FieldError::required(at, ""));
+        return;
+    }
+    match name.split_once('/') {
+        Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
+            named(subdomain, domain, at, errors);
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
+            if !path.bytes().all(allowed) {
+                let why = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";
+                errors.push(FieldError::invalid(at, path, why));
+            }
+        }
+        _ => {
+            let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            errors.push(FieldError::invalid(at, name, why));
+        }
+    }
 }

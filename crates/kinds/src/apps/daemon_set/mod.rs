@@ -1,0 +1,128 @@
+//! DaemonSets, and the deprecated count of their templates, which lives on in an annotation.
+
+mod validation;
+
+use crate::core::pod::counts::Counts;
+use crate::core::pod::counts::counted;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::core::pod::template::{self, TEMPLATE};
+use crate::kind::{Generation, Kind};
+use crate::object::ObjectExt;
+use crate::schema::defaults;
+use crate::table::cells;
+
+/// The counts in a status.
+const COUNTS: Counts = Counts {
+    all: &[
+        "currentNumberScheduled",
+        "numberMisscheduled",
+        "desiredNumberScheduled",
+        "numberReady",
+        "observedGeneration",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberUnavailable",
+        "collisionCount",
+    ],
+    parts: &[],
+    ready: Counts::PLAIN,
+};
+
+/// DaemonSets.
+pub(super) static DAEMON_SET: Kind = Kind {
+    generation: Generation::Counted,
+    initial_status: Some(|| {
+        json!({
+            "currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0,
+        })
+    }),
+    pod_spec: Some(TEMPLATE),
+    drop_disabled: template::drop_disabled_of_template,
+    normalize: |_, object| say_count(object),
+    prepare_create: |_, object| begin(object),
+    prepare_update: |_, live, new| count_change(live, new),
+    defaults: |_, object| defaults::with_spec(object, fill_in),
+    validate_create: validation::validate,
+    validate_update: validation::validate_update,
+    validate_status: |value, old, errors| counted(&COUNTS, value, old, errors),
+    warnings: |object, live| {
+        let is_untouched = live.is_some_and(|live| live.pointer(template::AT) == object.pointer(template::AT));
+        if is_untouched {
+            Vec::new()
+        } else {
+            template::warnings(object)
+        }
+    },
+    cells: show,
+    ..Kind::named("apps", "DaemonSet", "daemonsets")
+};
+
+const ANNOTATION: &str = "deprecated.daemonset.template.generation";
+
+fn count(object: &Value) -> i64 {
+    let annotations = object.metadata().and_then(|metadata| metadata.get("annotations"));
+    let text = annotations.and_then(|annotations| annotations.get(ANNOTATION));
+    text.and_then(Value::as_str)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
+}
+
+fn set_count(object: &mut Value, count: i64) {
+    if let Some(metadata) = object.metadata_mut() {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if !annotations.is_object() {
+            *annotations = json!({});
+        }
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(ANNOTATION.to_owned(), Value::from(count.to_string()));
+        }
+    }
+}
+
+/// What a client sends has a count, be it zero.
+fn say_count(object: &mut Value) {
+    let count = count(object);
+    set_count(object, count);
+}
+
+fn begin(object: &mut Value) {
+    set_count(object, 1);
+}
+
+fn count_change(live: &Value, new: &mut Value) {
+    let changed = live.pointer("/spec/template") != new.pointer("/spec/template");
+    set_count(new, count(live) + i64::from(changed));
+}
+
+fn fill_in(spec: &mut Map<String, Value>) {
+    if let Some(strategy) = defaults::object_at(spec, "updateStrategy") {
+        defaults::set(strategy, "type", "RollingUpdate");
+        if defaults::text(strategy, "type") == "RollingUpdate"
+            && let Some(rolling) = defaults::object_at(strategy, "rollingUpdate")
+        {
+            defaults::set(rolling, "maxUnavailable", 1);
+            defaults::set(rolling, "maxSurge", 0);
+        }
+    }
+    defaults::set(spec, "revisionHistoryLimit", 10);
+}
+
+fn show(object: &Value, now: Timestamp) -> Vec<Value> {
+    let [names, images] = cells::containers(object, cells::CONTAINERS);
+    let status = |field: &str| Value::from(cells::number(object, &format!("/status/{field}")));
+    vec![
+        cells::name(object),
+        status("desiredNumberScheduled"),
+        status("currentNumberScheduled"),
+        status("numberReady"),
+        status("updatedNumberScheduled"),
+        status("numberAvailable"),
+        cells::labels(object, "/spec/template/spec/nodeSelector").into(),
+        cells::age(object, now),
+        names,
+        images,
+        cells::selector(object, "/spec/selector").into(),
+    ]
+}

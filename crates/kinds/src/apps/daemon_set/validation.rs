@@ -1,0 +1,96 @@
+//! What a DaemonSet has to be.
+
+use crate::core::pod::owners::at_most_all;
+use crate::core::pod::owners::empty_selector;
+use crate::core::pod::owners::fixed_selector;
+use crate::core::pod::owners::in_numbers;
+use crate::core::pod::owners::int_or_percent;
+use crate::core::pod::owners::is_none;
+use crate::core::pod::owners::lasting;
+use crate::core::pod::owners::mismatch;
+use crate::core::pod::owners::selects;
+use crate::core::pod::owners::shown_strategy;
+use crate::core::pod::validation as pods;
+use crate::core::pod::validation::ExtraVolumes;
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::metadata::label_selector;
+use crate::schema::validation::non_negative;
+use crate::schema::validation::text;
+use serde_json::Value;
+
+static NOTHING: Value = Value::Null;
+
+/// Checks a DaemonSet.
+pub(super) fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    daemon_set(value.get("spec").unwrap_or(&NOTHING), &FieldPath::new("spec"), errors);
+}
+
+/// The same of one that replaces another: its selector is looked at first.
+pub(super) fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let (spec, before) = (
+        value.get("spec").unwrap_or(&NOTHING),
+        old.get("spec").unwrap_or(&NOTHING),
+    );
+    fixed_selector(spec, before, &FieldPath::new("spec"), errors);
+    validate(value, errors);
+}
+
+fn daemon_set(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let template = spec.get("template").unwrap_or(&NOTHING);
+    let at = path.child("template");
+    let at_selector = path.child("selector");
+    let before = errors.len();
+    let labels = template.pointer("/metadata/labels").unwrap_or(&NOTHING);
+    let selector = spec.get("selector");
+    if let Some(selector) = selector {
+        label_selector(selector, &at_selector, errors);
+    }
+    if errors.len() == before && !selector.is_some_and(|selector| selects(selector, labels)) {
+        mismatch(template, &at, errors);
+    }
+    if let Some(selector) = selector {
+        empty_selector(selector, "daemonset", &at_selector, errors);
+    }
+    pods::template(template, &ExtraVolumes::new(), &at, errors);
+    lasting(template, "DaemonSet", &at, errors);
+    non_negative(spec, "minReadySeconds", path, errors);
+    let strategy = spec.get("updateStrategy").unwrap_or(&NOTHING);
+    let at = path.child("updateStrategy");
+    match text(strategy, "type") {
+        "OnDelete" => {}
+        "RollingUpdate" => match strategy.get("rollingUpdate") {
+            None => errors.push(FieldError::required(at.child("rollingUpdate"), "")),
+            Some(rolling) => daemon_update(rolling, &at.child("rollingUpdate"), errors),
+        },
+        _ => errors.push(FieldError::not_supported(
+            at,
+            shown_strategy(strategy, &in_numbers()),
+            &["RollingUpdate", "OnDelete"],
+        )),
+    }
+    non_negative(spec, "revisionHistoryLimit", path, errors);
+}
+
+/// A node runs the old pod and the new one side by side, or none of them for a while.
+fn daemon_update(rolling: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let fields = ["maxUnavailable", "maxSurge"];
+    for field in fields {
+        int_or_percent(rolling, field, at, errors);
+    }
+    for field in fields {
+        at_most_all(rolling, field, at, errors);
+    }
+    match fields.map(|field| is_none(rolling, field)) {
+        [false, false] => {
+            let shown = rolling.get("maxSurge").cloned().unwrap_or_default();
+            let detail = "may not be set when maxUnavailable is non-zero";
+            errors.push(FieldError::invalid(at.child("maxSurge"), shown, detail));
+        }
+        [true, true] => {
+            let detail = "cannot be 0 when maxSurge is 0";
+            errors.push(FieldError::required(at.child("maxUnavailable"), detail));
+        }
+        _ => {}
+    }
+}

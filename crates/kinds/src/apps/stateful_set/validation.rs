@@ -1,0 +1,120 @@
+//! What a StatefulSet has to be, and what of it may change.
+
+use crate::core::persistent_volume_claim::validation as claims;
+use crate::core::pod::owners::numbers;
+use crate::core::pod::owners::selected_template;
+use crate::core::pod::owners::shown_strategy;
+use crate::core::pod::owners::shown_update;
+use crate::core::pod::validation::ExtraVolumes;
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::items;
+use crate::schema::validation::names;
+use crate::schema::validation::non_negative;
+use crate::schema::validation::text;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+static NOTHING: Value = Value::Null;
+
+/// Checks a StatefulSet; `old` is what it replaces.
+pub(super) fn validate(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let spec = |object| Value::get(object, "spec").unwrap_or(&NOTHING);
+    stateful_set(spec(value), old.map(spec), &FieldPath::new("spec"), errors);
+}
+
+fn of_ordinals() -> [(&'static str, &'static str, Value); 2] {
+    [
+        ("Partition", "partition", json!(0)),
+        ("MaxUnavailable", "maxUnavailable", Value::Null),
+    ]
+}
+
+fn stateful_set(spec: &Value, before: Option<&Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let management = text(spec, "podManagementPolicy");
+    if !matches!(management, "OrderedReady" | "Parallel") {
+        errors.push(FieldError::invalid(
+            path.child("podManagementPolicy"),
+            management,
+            "must be 'OrderedReady' or 'Parallel'",
+        ));
+    }
+    let strategy = spec.get("updateStrategy").unwrap_or(&NOTHING);
+    let at = path.child("updateStrategy");
+    let rolling = strategy.get("rollingUpdate");
+    let inner = at.child("rollingUpdate");
+    match (text(strategy, "type"), rolling) {
+        ("OnDelete", Some(rolling)) => {
+            let detail = "only allowed for updateStrategy 'RollingUpdate'";
+            errors.push(FieldError::invalid(
+                inner,
+                shown_update(rolling, &of_ordinals()),
+                detail,
+            ));
+        }
+        ("RollingUpdate", Some(rolling)) => non_negative(rolling, "partition", &inner, errors),
+        ("OnDelete" | "RollingUpdate", None) => {}
+        _ => errors.push(FieldError::invalid(
+            at,
+            shown_strategy(strategy, &of_ordinals()),
+            "must be 'RollingUpdate' or 'OnDelete'",
+        )),
+    }
+    if let Some(policy) = spec.get("persistentVolumeClaimRetentionPolicy") {
+        let at = path.child("persistentVolumeClaimRetentionPolicy");
+        for field in ["whenDeleted", "whenScaled"] {
+            let supported = ["Retain", "Delete"];
+            let found = text(policy, field);
+            if !supported.contains(&found) {
+                errors.push(FieldError::not_supported(at.child(field), found, &supported));
+            }
+        }
+    }
+    let mut extra = ExtraVolumes::new();
+    for (claim, at) in items(spec, "volumeClaimTemplates", path) {
+        // What cannot change may stay as it was once stored.
+        if before.is_none() {
+            claims::claim(claim, &at, errors);
+        }
+        let name = claim.pointer("/metadata/name").and_then(Value::as_str);
+        extra.insert(name.unwrap_or_default().to_owned());
+    }
+    numbers(spec, &["replicas", "minReadySeconds"], path, errors);
+    if let Some(ordinals) = spec.get("ordinals") {
+        non_negative(ordinals, "start", &path.child("ordinals"), errors);
+    }
+    let service = text(spec, "serviceName");
+    if !service.is_empty() && before.is_none() {
+        for complaint in names::label(service) {
+            errors.push(FieldError::invalid(path.child("serviceName"), service, complaint));
+        }
+    }
+    // The names of the pods are the set's to choose.
+    let mut spec = spec.clone();
+    if let Some(inner) = spec.pointer_mut("/template/spec").and_then(Value::as_object_mut) {
+        inner.remove("subdomain");
+        inner.remove("hostname");
+    }
+    selected_template(&spec, "statefulset", "StatefulSet", &extra, path, errors);
+    if before.is_some_and(|before| identity(&spec) != identity(before)) {
+        let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+        errors.push(FieldError::forbidden(path, detail));
+    }
+}
+
+/// What of a StatefulSet cannot change.
+fn identity(spec: &Value) -> Map<String, Value> {
+    let changeable = [
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ];
+    let mut spec = spec.as_object().cloned().unwrap_or_default();
+    spec.retain(|field, _| !changeable.contains(&field.as_str()));
+    spec
+}

@@ -1,0 +1,68 @@
+//! CronJobs.
+
+mod schedule;
+mod validation;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::core::pod::template;
+use crate::kind::{Generation, Kind};
+use crate::schema::defaults;
+use crate::table::cells;
+use crate::table::duration;
+
+const TEMPLATE: &str = "/spec/jobTemplate/spec/template";
+
+/// CronJobs.
+pub(super) static CRON_JOB: Kind = Kind {
+    generation: Generation::Counted,
+    initial_status: Some(|| json!({})),
+    pod_spec: Some("/spec/jobTemplate/spec/template/spec"),
+    drop_disabled: |object, live| template::drop_disabled("/spec/jobTemplate/spec/template/spec", object, live),
+    defaults: |_, object| {
+        defaults::with_spec(object, |spec| {
+            defaults::set(spec, "concurrencyPolicy", "Allow");
+            defaults::set(spec, "suspend", false);
+            defaults::set(spec, "successfulJobsHistoryLimit", 3);
+            defaults::set(spec, "failedJobsHistoryLimit", 1);
+        });
+    },
+    validate_create: |value, errors| validation::validate(value, None, errors),
+    validate_update: |value, old, errors| validation::validate(value, Some(old), errors),
+    warnings: |object, live| {
+        if template::has_same_generation(object, live) {
+            return Vec::new();
+        }
+        template::warnings_at(object, TEMPLATE)
+    },
+    cells: show,
+    ..Kind::named("batch", "CronJob", "cronjobs")
+};
+
+fn show(object: &Value, now: Timestamp) -> Vec<Value> {
+    let last = cells::text(object, "/status/lastScheduleTime");
+    let last = if last.is_empty() {
+        cells::NONE.to_owned()
+    } else {
+        duration::since(last, now)
+    };
+    let suspended = match object.pointer("/spec/suspend") {
+        Some(Value::Bool(true)) => "True",
+        Some(Value::Bool(false)) => "False",
+        _ => "<unset>",
+    };
+    let [names, images] = cells::containers(object, "/spec/jobTemplate/spec/template/spec/containers");
+    vec![
+        cells::name(object),
+        cells::text(object, "/spec/schedule").into(),
+        cells::or(cells::text(object, "/spec/timeZone"), cells::NONE).into(),
+        suspended.into(),
+        cells::list(object, "/status/active").len().into(),
+        last.into(),
+        cells::age(object, now),
+        names,
+        images,
+        cells::selector(object, "/spec/jobTemplate/spec/selector").into(),
+    ]
+}

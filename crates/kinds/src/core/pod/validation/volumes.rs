@@ -1,0 +1,370 @@
+//! The volumes of a pod that most people have: files out of the cluster, of the node, and claims.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::environment::{FILE_FIELDS, field_of_pod, resource_of_container};
+use super::{ExtraVolumes, Pod, named_field, number, required};
+use crate::core::persistent_volume_claim::validation as storage;
+use crate::schema::quantity::Quantity;
+use crate::schema::validation::metadata::{annotations, labels};
+use crate::schema::validation::{items, names, one_of, text};
+use crate::schema::{FieldError, FieldPath};
+
+/// The kinds of volumes, and how the real server calls each when it is one too many. It takes the first in this order.
+const KINDS: [(&str, &str); 30] = [
+    ("emptyDir", "emptyDir"),
+    ("hostPath", "hostPath"),
+    ("gitRepo", "gitRepo"),
+    ("gcePersistentDisk", "gcePersistentDisk"),
+    ("awsElasticBlockStore", "awsElasticBlockStore"),
+    ("secret", "secret"),
+    ("nfs", "nfs"),
+    ("iscsi", "iscsi"),
+    ("glusterfs", "glusterfs"),
+    ("flocker", "flocker"),
+    ("persistentVolumeClaim", "persistentVolumeClaim"),
+    ("rbd", "rbd"),
+    ("cinder", "cinder"),
+    ("cephfs", "cephFS"),
+    ("quobyte", "quobyte"),
+    ("downwardAPI", "downwarAPI"),
+    ("fc", "fc"),
+    ("flexVolume", "flexVolume"),
+    ("configMap", "configMap"),
+    ("azureFile", "azureFile"),
+    ("vsphereVolume", "vsphereVolume"),
+    ("photonPersistentDisk", "photonPersistentDisk"),
+    ("portworxVolume", "portworxVolume"),
+    ("azureDisk", "azureDisk"),
+    ("storageos", "storageos"),
+    ("projected", "projected"),
+    ("scaleIO", "scaleIO"),
+    ("csi", "csi"),
+    ("ephemeral", "ephemeral"),
+    ("image", "image"),
+];
+
+/// The sound volumes of a pod by name; only those can be mounted.
+pub(super) type Sound<'a> = BTreeMap<String, &'a Value>;
+
+/// Volumes of which a template's owner makes a claim each.
+pub(super) fn claimed(extra: &ExtraVolumes) -> Vec<Value> {
+    extra
+        .iter()
+        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
+        .collect()
+}
+
+/// Checks the volumes, those of a template's owner first, and returns the sound ones.
+pub(super) fn volumes<'a>(
+    pod: &Pod<'a>,
+    claimed: &'a [Value],
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) -> Sound<'a> {
+    let names: BTreeSet<&str> = claimed.iter().map(|claim| text(claim, "name")).collect();
+    let is_claimed = |volume: &Value| names.contains(text(volume, "name"));
+    let own = items(pod.spec, "volumes", path).map(|(volume, _)| volume);
+    let all: Vec<&Value> = claimed.iter().chain(own.filter(|volume| !is_claimed(volume))).collect();
+    // What the claims will be called that are made for the pod's volumes.
+    let made: BTreeSet<String> = all
+        .iter()
+        .filter(|volume| volume.get("ephemeral").is_some())
+        .filter_map(|volume| {
+            Some(format!(
+                "{}-{}",
+                pod.name.filter(|name| !name.is_empty())?,
+                text(volume, "name")
+            ))
+        })
+        .collect();
+    let mut sound = Sound::new();
+    for (index, volume) in all.into_iter().enumerate() {
+        let at = path.child("volumes").index(index);
+        let before = errors.len();
+        source(pod, volume, &at, errors);
+        required(volume, "name", &at, errors);
+        named_field(volume, "name", names::label, &at, errors);
+        let name = text(volume, "name");
+        if sound.contains_key(name) {
+            errors.push(FieldError::duplicate(at.child("name"), name));
+        }
+        if errors.len() == before {
+            sound.insert(name.to_owned(), volume);
+        }
+        if let Some(claim) = volume.get("persistentVolumeClaim")
+            && made.contains(text(claim, "claimName"))
+        {
+            errors.push(FieldError::invalid(
+                at.child("persistentVolumeClaim").child("claimName"),
+                text(claim, "claimName"),
+                "must not reference a PVC that gets created for an ephemeral volume",
+            ));
+        }
+    }
+    sound
+}
+
+fn source(pod: &Pod<'_>, volume: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut given = KINDS
+        .iter()
+        .filter_map(|(kind, called)| Some((*kind, *called, volume.get(*kind)?)));
+    let Some((kind, _, first)) = given.next() else {
+        errors.push(FieldError::required(at, "must specify a volume type"));
+        return;
+    };
+    let inner = at.child(kind);
+    match kind {
+        "emptyDir" => {
+            let limit = first.get("sizeLimit").and_then(Value::as_str).map(Quantity::parse);
+            if let Some(Ok(limit)) = limit
+                && limit.is_negative()
+            {
+                errors.push(FieldError::forbidden(
+                    inner.child("sizeLimit"),
+                    "SizeLimit field must be a valid resource quantity",
+                ));
+            }
+        }
+        "hostPath" => host_path(first, &inner, errors),
+        "secret" => files(first, "secretName", &inner, errors),
+        "configMap" => files(first, "name", &inner, errors),
+        "downwardAPI" => {
+            mode(first, "defaultMode", &inner, errors);
+            for (file, _) in items(first, "items", &inner) {
+                // The real server does not say which of the files it is.
+                downward_file(file, &inner, errors);
+            }
+        }
+        "projected" => {
+            mode(first, "defaultMode", &inner, errors);
+            projections(first, &inner, errors);
+        }
+        "persistentVolumeClaim" => required(first, "claimName", &inner, errors),
+        "csi" => {
+            driver_name(text(first, "driver"), &inner.child("driver"), errors);
+            if let Some(secret) = first.get("nodePublishSecretRef") {
+                required(secret, "name", &inner.child("nodePublishSecretRef"), errors);
+                named_field(secret, "name", names::subdomain, &inner, errors);
+            }
+        }
+        "ephemeral" => ephemeral(pod, text(volume, "name"), first, at, errors),
+        "image" => {
+            if pod.name.is_some() {
+                required(first, "reference", &inner, errors);
+            }
+            let policies = ["Always", "IfNotPresent", "Never"];
+            one_of(first, "pullPolicy", &policies, true, &inner, errors);
+        }
+        _ => super::systems::source(kind, first, at, errors),
+    }
+    if kind == "iscsi" && first.get("initiatorName").is_some() {
+        let name = text(volume, "name");
+        if name.len() + 1 + text(first, "targetPortal").len() > 64 {
+            let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
+            errors.push(FieldError::invalid(at.child("name"), name, detail));
+        }
+    }
+    for (_, called, _) in given {
+        errors.push(FieldError::forbidden(
+            at.child(called),
+            "may not specify more than 1 volume type",
+        ));
+    }
+}
+
+/// What may be expected at a path of a host.
+pub(crate) const HOST_PATH_KINDS: [&str; 8] = [
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+];
+
+fn host_path(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let path = text(value, "path");
+    if path.is_empty() {
+        errors.push(FieldError::required(at.child("path"), ""));
+        return;
+    }
+    no_steps_back(path, &at.child("path"), errors);
+    one_of(value, "type", &HOST_PATH_KINDS, false, at, errors);
+}
+
+fn ephemeral(pod: &Pod<'_>, name: &str, value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let inner = at.child("ephemeral").child("volumeClaimTemplate");
+    match value.get("volumeClaimTemplate") {
+        None => errors.push(FieldError::required(inner, "")),
+        Some(template) => {
+            let metadata = template.get("metadata").and_then(Value::as_object);
+            let at_metadata = inner.child("metadata");
+            for (field, value) in metadata.into_iter().flatten() {
+                match (field.as_str(), value) {
+                    ("annotations", Value::Object(map)) => annotations(map, &at_metadata.child(field), errors),
+                    ("labels", Value::Object(map)) => labels(map, &at_metadata.child(field), errors),
+                    _ => {}
+                }
+            }
+            let others = metadata.into_iter().flat_map(serde_json::Map::keys);
+            for field in others.filter(|field| !matches!(field.as_str(), "annotations" | "labels")) {
+                errors.push(FieldError::forbidden(at_metadata.child(field), "cannot be set"));
+            }
+            storage::claim(template, &inner, errors);
+        }
+    }
+    if let Some(pod) = pod.name
+        && !pod.is_empty()
+        && !name.is_empty()
+    {
+        let claim = format!("{pod}-{name}");
+        for complaint in names::subdomain(&claim) {
+            let detail = format!("PVC name {claim:?}: {complaint}");
+            errors.push(FieldError::invalid(at.child("name"), name, detail));
+        }
+    }
+}
+
+/// The name of a CSI driver.
+fn driver_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if name.is_empty() {
+        errors.push(FieldError::required(at, ""));
+        return;
+    }
+    if name.len() > 63 {
+        errors.push(super::too_long(at, 63));
+    }
+    for complaint in names::subdomain(&name.to_lowercase()) {
+        errors.push(FieldError::invalid(at, name, complaint));
+    }
+}
+
+/// A Secret or ConfigMap whose keys become files.
+fn files(value: &Value, name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    required(value, name, at, errors);
+    mode(value, "defaultMode", at, errors);
+    for (item, at) in items(value, "items", at) {
+        key_to_path(item, &at, errors);
+    }
+}
+
+fn key_to_path(item: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    required(item, "key", at, errors);
+    required(item, "path", at, errors);
+    local_path(text(item, "path"), &at.child("path"), errors);
+    mode(item, "mode", at, errors);
+}
+
+fn mode(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if let Some(mode) = value.get(field).and_then(Value::as_i64)
+        && !(0..=0o777).contains(&mode)
+    {
+        let detail = "must be a number between 0 and 0777 (octal), both inclusive";
+        errors.push(FieldError::invalid(at.child(field), mode, detail));
+    }
+}
+
+fn downward_file(file: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    required(file, "path", at, errors);
+    local_path(text(file, "path"), &at.child("path"), errors);
+    match (file.get("fieldRef"), file.get("resourceFieldRef")) {
+        (Some(field), resource) => {
+            field_of_pod(field, &FILE_FIELDS, &at.child("fieldRef"), errors);
+            if resource.is_some() {
+                let detail = "fieldRef and resourceFieldRef can not be specified simultaneously";
+                errors.push(FieldError::invalid(at, "resource", detail));
+            }
+        }
+        (None, Some(resource)) => resource_of_container(resource, true, &at.child("resourceFieldRef"), errors),
+        (None, None) => errors.push(FieldError::required(
+            at,
+            "one of fieldRef and resourceFieldRef is required",
+        )),
+    }
+    mode(file, "mode", at, errors);
+}
+
+fn projections(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut paths = BTreeSet::new();
+    // What is shown of a path that is taken differs from kind to kind.
+    let mut take = |path: &str, shown: &str, errors: &mut Vec<FieldError>| {
+        if !paths.insert(path.to_owned()) {
+            errors.push(FieldError::invalid(at, shown, "conflicting duplicate paths"));
+        }
+    };
+    for (source, at_source) in items(value, "sources", at) {
+        for kind in ["secret", "configMap"] {
+            let Some(found) = source.get(kind) else { continue };
+            let inner = at_source.child(kind);
+            required(found, "name", &inner, errors);
+            for (item, at_item) in items(found, "items", &inner) {
+                key_to_path(item, &at_item, errors);
+                if !text(item, "path").is_empty() {
+                    take(text(item, "path"), text(found, "name"), errors);
+                }
+            }
+        }
+        if let Some(found) = source.get("downwardAPI") {
+            let inner = at_source.child("downwardAPI");
+            for (file, _) in items(found, "items", &inner) {
+                downward_file(file, &inner, errors);
+                let path = text(file, "path");
+                if !path.is_empty() {
+                    take(path, path, errors);
+                }
+            }
+        }
+        if let Some(token) = source.get("serviceAccountToken") {
+            service_account_token(token, at, &at_source.child("serviceAccountToken"), errors);
+        }
+        if source.as_object().is_some_and(|source| source.len() > 1) {
+            errors.push(FieldError::forbidden(
+                at_source,
+                "may not specify more than 1 volume type per source",
+            ));
+        }
+    }
+}
+
+/// The path's faults are told of the volume, the duration's of the source.
+fn service_account_token(token: &Value, at_volume: &FieldPath, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let seconds = number(token, "expirationSeconds");
+    if seconds < 600 {
+        let detail = "may not specify a duration less than 10 minutes";
+        errors.push(FieldError::invalid(at.child("expirationSeconds"), seconds, detail));
+    }
+    if seconds > 1 << 32 {
+        let detail = "may not specify a duration larger than 2^32 seconds";
+        errors.push(FieldError::invalid(at.child("expirationSeconds"), seconds, detail));
+    }
+    required(token, "path", at_volume, errors);
+    local_path(text(token, "path"), &at_volume.child("path"), errors);
+}
+
+/// The complaint about a path that leads out of where it begins.
+pub(super) fn no_steps_back(path: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if path.split('/').any(|part| part == "..") {
+        errors.push(FieldError::invalid(at, path, "must not contain '..'"));
+    }
+}
+
+/// The complaints about a path that has to lead downwards from where it begins.
+pub(super) fn descending_path(path: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if path.starts_with('/') {
+        errors.push(FieldError::invalid(at, path, "must be a relative path"));
+    }
+    no_steps_back(path, at, errors);
+}
+
+/// As above; names that begin with `..` are the kubelet's own.
+fn local_path(path: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    descending_path(path, at, errors);
+    if path.starts_with("..") && !path.starts_with("../") {
+        errors.push(FieldError::invalid(at, path, "must not start with '..'"));
+    }
+}

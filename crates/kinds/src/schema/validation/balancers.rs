@@ -1,0 +1,38 @@
+//! Where a balancer takes the traffic of a Service or an Ingress.
+
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::addresses;
+use crate::schema::validation::items;
+use crate::schema::validation::names;
+use crate::schema::validation::text;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+static NOTHING: Value = Value::Null;
+
+/// The addresses that a status has already: they may stay, whatever they look like.
+pub(crate) fn known_addresses(before: &Value) -> BTreeSet<&str> {
+    let entries = before.get("loadBalancer").unwrap_or(&NOTHING);
+    items(entries, "ingress", &FieldPath::default())
+        .map(|(entry, _)| text(entry, "ip"))
+        .collect()
+}
+
+/// The address and the name of one way in.
+pub(crate) fn reached_at(entry: &Value, known: &BTreeSet<&str>, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let ip = text(entry, "ip");
+    if !ip.is_empty() && !known.contains(ip) {
+        addresses::address(ip, &at.child("ip"), errors);
+    }
+    let host = text(entry, "hostname");
+    if !host.is_empty() {
+        for complaint in names::subdomain(host) {
+            errors.push(FieldError::invalid(at.child("hostname"), host, complaint));
+        }
+        if addresses::lenient(host).is_some() {
+            let detail = "must be a DNS name, not an IP address";
+            errors.push(FieldError::invalid(at.child("hostname"), host, detail));
+        }
+    }
+}

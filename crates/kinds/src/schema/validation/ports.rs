@@ -1,0 +1,39 @@
+//! Ports of Services and of what leads to them.
+
+use crate::schema::FieldError;
+use crate::schema::FieldPath;
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::named;
+use crate::schema::validation::names;
+use crate::schema::validation::one_of;
+use crate::schema::validation::text;
+use serde_json::Value;
+
+/// The protocols of ports.
+pub(crate) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+
+/// Checks a port, which may be named.
+pub(crate) fn port_or_name(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    match value.get(field) {
+        Some(Value::String(name)) => {
+            for complaint in names::port_name(name) {
+                errors.push(FieldError::invalid(at.child(field), name.as_str(), complaint));
+            }
+        }
+        Some(number) => {
+            let number = number.as_i64().unwrap_or(0);
+            if let Some(complaint) = names::port_number(number) {
+                errors.push(FieldError::invalid(at.child(field), number, complaint));
+            }
+        }
+        None => {}
+    }
+}
+
+pub(crate) fn protocol(port: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    one_of(port, "protocol", &PROTOCOLS, true, at, errors);
+    if port.get("appProtocol").is_some() {
+        let at = at.child("appProtocol");
+        named(qualified_name, text(port, "appProtocol"), &at, errors);
+    }
+}

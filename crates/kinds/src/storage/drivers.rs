@@ -1,0 +1,46 @@
+//! The names of drivers, and selectors as the real server shows them.
+
+use crate::schema::FieldError;
+use crate::schema::FieldErrorKind;
+use crate::schema::FieldPath;
+use crate::schema::Shown;
+use crate::schema::validation::internal;
+use crate::schema::validation::names;
+use serde_json::Value;
+
+/// How long the names of drivers and the identifiers that they give nodes may be.
+const DRIVER_NAME: usize = 63;
+
+/// A selector with its fields in the real server's order.
+pub(super) fn selector(selector: &Value) -> Shown {
+    let fields = ["matchLabels", "matchExpressions"];
+    let parts = fields.iter().filter_map(|field| Some((*field, selector.get(field)?)));
+    let parts: Vec<(&str, &Value)> = parts.collect();
+    if selector.is_null() {
+        Shown::Json(Value::Null)
+    } else {
+        internal(&parts)
+    }
+}
+
+pub(super) fn too_long(at: &FieldPath, most: usize) -> FieldError {
+    FieldError::new(
+        FieldErrorKind::TooLong,
+        at,
+        "",
+        format!("may not be more than {most} bytes"),
+    )
+}
+
+pub(super) fn driver_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if name.is_empty() {
+        errors.push(FieldError::required(at, ""));
+        return;
+    }
+    if name.len() > DRIVER_NAME {
+        errors.push(too_long(at, DRIVER_NAME));
+    }
+    for why in names::subdomain(&name.to_lowercase()) {
+        errors.push(FieldError::invalid(at, name, why));
+    }
+}
