@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use go_words::duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +47,19 @@ impl DurationText {
     /// # Errors
     /// [`DurationError::Syntax`] when the text is not a non-negative duration, [`DurationError::TooLong`] when it overflows.
     pub fn parse(&self) -> Result<Duration, DurationError> {
-        parse_go_duration(&self.0)
+        let text = &self.0;
+        let syntax = || DurationError::Syntax { text: text.clone() };
+        // Go knows signs, and a unit with a letter that is not ASCII.
+        if !text.is_ascii() || text.starts_with(['+', '-']) {
+            return Err(syntax());
+        }
+        match duration::parse(text) {
+            Ok(nanoseconds) => u64::try_from(nanoseconds)
+                .map(Duration::from_nanos)
+                .map_err(|_| syntax()),
+            Err(duration::DurationError::TooLong(text)) => Err(DurationError::TooLong { text }),
+            Err(_) => Err(syntax()),
+        }
     }
 }
 
@@ -60,69 +73,6 @@ impl From<&str> for DurationText {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
     }
-}
-
-fn parse_go_duration(text: &str) -> Result<Duration, DurationError> {
-    let syntax = || DurationError::Syntax { text: text.to_owned() };
-    let too_long = || DurationError::TooLong { text: text.to_owned() };
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    if text.is_empty() || !text.is_ascii() {
-        return Err(syntax());
-    }
-    let mut rest = text;
-    let mut nanoseconds: u128 = 0;
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let (whole, after) = rest.split_at(digits);
-        let (fraction, after) = match after.strip_prefix('.') {
-            Some(after) => {
-                let digits = after.bytes().take_while(u8::is_ascii_digit).count();
-                after.split_at(digits)
-            }
-            None => ("", after),
-        };
-        if whole.is_empty() && fraction.is_empty() {
-            return Err(syntax());
-        }
-        let (unit, after): (u128, &str) = if let Some(after) = after.strip_prefix("ms") {
-            (1_000_000, after)
-        } else if let Some(after) = after.strip_prefix("us") {
-            (1_000, after)
-        } else if let Some(after) = after.strip_prefix("ns") {
-            (1, after)
-        } else if let Some(after) = after.strip_prefix('s') {
-            (1_000_000_000, after)
-        } else if let Some(after) = after.strip_prefix('m') {
-            (60_000_000_000, after)
-        } else if let Some(after) = after.strip_prefix('h') {
-            (3_600_000_000_000, after)
-        } else {
-            return Err(syntax());
-        };
-        if whole.len() > 19 {
-            return Err(too_long());
-        }
-        let whole: u128 = if whole.is_empty() {
-            0
-        } else {
-            whole.parse().map_err(|_| too_long())?
-        };
-        nanoseconds = nanoseconds.saturating_add(whole.saturating_mul(unit));
-        let mut weight = unit;
-        for digit in fraction.bytes().take(18) {
-            weight /= 10;
-            nanoseconds = nanoseconds.saturating_add(u128::from(digit - b'0') * weight);
-        }
-        if nanoseconds > i64::MAX as u128 {
-            return Err(too_long());
-        }
-        rest = after;
-    }
-    u64::try_from(nanoseconds)
-        .map(Duration::from_nanos)
-        .map_err(|_| too_long())
 }
 
 impl JsonSchema for DurationText {

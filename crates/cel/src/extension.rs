@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use go_words::quantity::Quantity;
+use go_words::version::Version;
+
 use crate::functions::formats::NamedFormat;
-use crate::quantity::Quantity;
-use crate::semver::Semver;
 use crate::types::Type;
 use crate::url::Url;
 
@@ -21,7 +22,7 @@ pub enum Extension {
     /// Of `url()`.
     Url(Arc<Url>),
     /// Of `semver()`.
-    Semver(Arc<Semver>),
+    Semver(Arc<Version>),
     /// Of `format.….()`.
     Format(&'static NamedFormat),
     /// A question to the authorizer, as far as it has been asked.
@@ -60,7 +61,7 @@ impl PartialEq for Extension {
             (Self::Ip(left), Self::Ip(right)) => left == right,
             (Self::Cidr(left, bits), Self::Cidr(right, other_bits)) => left == right && bits == other_bits,
             (Self::Url(left), Self::Url(right)) => left == right,
-            (Self::Semver(left), Self::Semver(right)) => left == right,
+            (Self::Semver(left), Self::Semver(right)) => left.cmp_precedence(right).is_eq(),
             (Self::Format(left), Self::Format(right)) => left.name == right.name,
             (Self::Check(left), Self::Check(right)) => left == right,
             (Self::Decision(left), Self::Decision(right)) => left == right,

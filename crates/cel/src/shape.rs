@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
+use go_words::value::type_name;
 use serde_json::{Map as JsonMap, Value as Json};
 
 use crate::environment::Environment;
@@ -301,24 +302,24 @@ impl Shape {
             (ShapeKind::String(format), Json::String(text)) => formatted(*format, text),
             (ShapeKind::String(_), other) => Err(Failure::new(format!(
                 "invalid data, expected string, got {}",
-                go_type(other)
+                type_name(other)
             ))),
             (ShapeKind::Number, Json::Number(number)) => Ok(Value::Double(number.as_f64().unwrap_or(f64::NAN))),
             (ShapeKind::Number, other) => Err(Failure::new(format!(
                 "invalid data, expected float, got {}",
-                go_type(other)
+                type_name(other)
             ))),
             (ShapeKind::Integer, Json::Number(number)) if number.is_i64() => {
                 Ok(Value::Int(number.as_i64().unwrap_or_default()))
             }
             (ShapeKind::Integer, other) => Err(Failure::new(format!(
                 "invalid data, expected int, got {}",
-                go_type(other)
+                type_name(other)
             ))),
             (ShapeKind::Boolean, Json::Bool(value)) => Ok(Value::Bool(*value)),
             (ShapeKind::Boolean, other) => Err(Failure::new(format!(
                 "invalid data, expected bool, got {}",
-                go_type(other)
+                type_name(other)
             ))),
             (ShapeKind::Preserved, value) => Ok(Value::Preserved(value)),
             (ShapeKind::Unknown, _) => wrong(
@@ -336,7 +337,7 @@ fn formatted<'a>(format: Format, text: &'a str) -> Result<Value<'a>, Failure> {
             .decode(text)
             .map(|bytes| Value::Bytes(bytes.into()))
             .map_err(|problem| Failure::new(format!("Invalid byte formatted string {text}: {problem}"))),
-        Format::Duration => time::parse_loose_duration(text)
+        Format::Duration => go_words::duration::parse_loose(text)
             .map(Value::Duration)
             .ok_or_else(|| Failure::new(format!("Invalid duration {text}: unable to parse {text} as duration"))),
         Format::Date => time::parse_date(text)
@@ -375,18 +376,6 @@ fn string(schema: &Json) -> (Format, Type, u64, u64) {
             };
             (Format::Text, Type::String, most, 2)
         }
-    }
-}
-
-fn go_type(value: &Json) -> &'static str {
-    match value {
-        Json::Null => "<nil>",
-        Json::Bool(_) => "bool",
-        Json::Number(number) if number.is_i64() => "int64",
-        Json::Number(_) => "float64",
-        Json::String(_) => "string",
-        Json::Array(_) => "[]interface {}",
-        Json::Object(_) => "map[string]interface {}",
     }
 }
 

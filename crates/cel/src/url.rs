@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use go_words::quote::quote;
+
 /// A URL's parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
@@ -18,7 +20,7 @@ impl Url {
     /// # Errors
     /// With Go's words for what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let refuse = |reason: String| Err(format!("parse {}: {reason}", go_quoted(text)));
+        let refuse = |reason: String| Err(format!("parse {}: {reason}", quote(text)));
         if text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
             return refuse("net/url: invalid control character in URL".to_owned());
         }
@@ -104,11 +106,6 @@ impl Url {
     }
 }
 
-/// A text as Go quotes it in messages.
-pub(crate) fn go_quoted(text: &str) -> String {
-    serde_json::to_string(text).unwrap_or_default()
-}
-
 fn scheme(text: &str) -> Result<(String, &str), String> {
     for (at, letter) in text.char_indices() {
         match letter {
@@ -141,16 +138,13 @@ fn host(authority: &str) -> Result<String, String> {
     };
     let digits = port.strip_prefix(':');
     if !port.is_empty() && !digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) {
-        return Err(format!("invalid port {} after host", go_quoted(port)));
+        return Err(format!("invalid port {} after host", quote(port)));
     }
     let bad = host
         .chars()
         .find(|letter| matches!(letter, ' ' | '\\' | '^' | '`' | '{' | '|' | '}'));
     if let Some(letter) = bad {
-        return Err(format!(
-            "invalid character {} in host name",
-            go_quoted(&letter.to_string())
-        ));
+        return Err(format!("invalid character {} in host name", quote(&letter.to_string())));
     }
     check_escapes(host)?;
     Ok(decode(host, false).unwrap_or_default())
@@ -178,7 +172,7 @@ fn check_escapes(text: &str) -> Result<(), String> {
         let digits = bytes.get(at + 1..at + 3);
         if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
             let shown: String = text.get(at..).unwrap_or_default().chars().take(3).collect();
-            return Err(format!("invalid URL escape {}", go_quoted(&shown)));
+            return Err(format!("invalid URL escape {}", quote(&shown)));
         }
     }
     Ok(())

@@ -49,7 +49,7 @@ impl Validator<'_> {
         let Some(first) = arguments.first() else { return };
         let Kind::Literal(literal) = &first.kind else { return };
         let bad = match (function.as_str(), literal) {
-            ("duration", Literal::String(text)) => time::parse_duration(text).is_none(),
+            ("duration", Literal::String(text)) => go_words::duration::parse(text).is_err(),
             ("timestamp", Literal::String(text)) => time::parse_timestamp(text).is_none(),
             ("timestamp", Literal::Int(seconds)) => {
                 time::Timestamp::from_nanoseconds(i128::from(*seconds) * 1_000_000_000).is_none()

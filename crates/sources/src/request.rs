@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
+use go_words::version::Range;
 use tenure_api::SourceUrl;
 use tenure_api::git_repository::GitRepositoryRef;
 
 use crate::artifact::SourceKey;
 use crate::error::FetchError;
 use crate::secret::{self, Credentials, SecretData, TlsOptions};
-use crate::semver_range::Range;
+
 use crate::url::RemoteUrl;
 
 /// How long a fetch may take if nothing else is said.

@@ -1,9 +1,15 @@
 //! Which commit a reference means, among those that the server has. Pure.
 
+use go_words::version::Version;
+
 use crate::git::oid::Oid;
 use crate::git::wire::RemoteReference;
 use crate::request::Reference;
-use crate::semver_range::tag_version;
+
+/// Reads a tag as a version, as Flux does: strictly, but with an optional `v` in front.
+pub fn tag_version(tag: &str) -> Option<Version> {
+    Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()
+}
 
 /// What was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,4 +150,17 @@ fn distance(a: &str, b: &str) -> usize {
         row = next;
     }
     row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tag_version;
+
+    #[test]
+    fn tags_are_whole_versions() {
+        assert_eq!(tag_version("v1.2.3"), tag_version("1.2.3"));
+        for tag in ["v1", "1.2", "release-1.2.3", "vv1.0.0", "V1.0.0", "1.02.3", ""] {
+            assert!(tag_version(tag).is_none(), "{tag}");
+        }
+    }
 }

@@ -5,7 +5,8 @@
 
 use std::fmt::Write as _;
 
-use crate::json;
+use go_words::quote::quote;
+
 use crate::managed::{ManagerId, Operation};
 use crate::path::FieldPath;
 
@@ -111,9 +112,9 @@ pub(crate) fn to_error(mut conflicts: Vec<Conflict>) -> ApplyError {
 }
 
 fn describe(manager: &ManagerId) -> String {
-    let mut text = json::quoted(&manager.manager);
+    let mut text = quote(&manager.manager);
     if !manager.subresource.is_empty() {
-        let _ = write!(text, " with subresource {}", json::quoted(&manager.subresource));
+        let _ = write!(text, " with subresource {}", quote(&manager.subresource));
     }
     if manager.operation == Operation::Update {
         let _ = write!(text, " using {}", manager.api_version);

@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
+use go_words::quote::write_quoted;
 use serde_json::{Number, Value};
 
 /// Equality as the merge sees it: like `==`, but 1 and 1.0 are the same number.
@@ -111,42 +112,4 @@ pub(crate) fn write_text(out: &mut String, value: &Value) {
             }
         }
     }
-}
-
-/// Quotes a text the way Go's `%q` does, since Kubernetes' messages are made with it.
-pub(crate) fn write_quoted(out: &mut String, text: &str) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{b}' => out.push_str("\\v"),
-            '\u{c}' => out.push_str("\\f"),
-            character if (character as u32) < 0x80 && character.is_control() => {
-                let _ = write!(out, "\\x{:02x}", character as u32);
-            }
-            character if character.is_control() || (character.is_whitespace() && character != ' ') => {
-                let code = character as u32;
-                let _ = if code > 0xffff {
-                    write!(out, "\\U{code:08x}")
-                } else {
-                    write!(out, "\\u{code:04x}")
-                };
-            }
-            character => out.push(character),
-        }
-    }
-    out.push('"');
-}
-
-/// [`write_quoted`] as a new text.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    write_quoted(&mut out, text);
-    out
 }

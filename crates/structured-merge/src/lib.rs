@@ -19,7 +19,6 @@
 //!   than a whole field manager.
 //! - [`owners`]: who owns a field of an object as it is.
 //! - [`scale`]: ownership seen through a scale subresource.
-//! - [`go_words`]: values as Kubernetes' messages name and print them.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -49,7 +48,6 @@
 mod conflict;
 mod converter;
 mod fields_v1;
-pub mod go_words;
 mod json;
 mod managed;
 mod manager;

@@ -10,32 +10,40 @@ use super::Finding;
 
 /// A crate, its folder, and the crates of ours that it may depend on (not counting dev-dependencies).
 const LAYERS: &[(&str, &str, &[&str])] = &[
-    ("tenure-api", "crates/api", &[]),
-    ("structured-merge", "crates/structured-merge", &[]),
-    ("kustomize", "crates/kustomize", &[]),
-    ("kubernetes-cel", "crates/cel", &[]),
+    ("tenure-api", "crates/api", &["go-words"]),
+    ("go-words", "crates/go-words", &[]),
+    ("structured-merge", "crates/structured-merge", &["go-words"]),
+    ("kustomize", "crates/kustomize", &["go-words"]),
+    ("kubernetes-cel", "crates/cel", &["go-words"]),
     ("tenure-git-server", "crates/git-server", &[]),
     ("tenure-tenancy", "crates/tenancy", &["tenure-api"]),
     (
         "tenure-planner",
         "crates/planner",
-        &["tenure-api", "tenure-tenancy", "kustomize", "structured-merge"],
+        &[
+            "tenure-api",
+            "tenure-tenancy",
+            "go-words",
+            "kustomize",
+            "structured-merge",
+        ],
     ),
     ("tenure-checkpoint", "crates/checkpoint", &[]),
     ("tenure-trials", "crates/trials", &[]),
-    ("tenure-access", "crates/access", &["tenure-checkpoint"]),
+    ("tenure-access", "crates/access", &["tenure-checkpoint", "go-words"]),
     (
         "tenure-kinds",
         "crates/kinds",
         &[
             "tenure-checkpoint",
             "tenure-access",
+            "go-words",
             "structured-merge",
             "kubernetes-cel",
         ],
     ),
     ("tenure-store", "crates/store", &["tenure-api"]),
-    ("tenure-sources", "crates/sources", &["tenure-api"]),
+    ("tenure-sources", "crates/sources", &["tenure-api", "go-words"]),
     (
         "tenure-cluster",
         "crates/cluster",
@@ -61,6 +69,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-checkpoint",
             "tenure-access",
             "tenure-kinds",
+            "go-words",
             "structured-merge",
             "kubernetes-cel",
         ],
@@ -112,6 +121,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
 
 /// Rooms without tokio, client, clock, environment or filesystem.
 const PURE: &[&str] = &[
+    "go-words",
     "tenure-api",
     "structured-merge",
     "kustomize",

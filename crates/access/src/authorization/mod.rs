@@ -6,7 +6,6 @@ mod aggregation;
 mod bootstrap;
 mod covers;
 mod escalation;
-mod quote;
 mod rbac;
 mod refusal;
 mod review;
@@ -15,7 +14,7 @@ mod rules;
 pub use aggregation::{aggregate, selects};
 pub use bootstrap::{BootstrapObject, Reconciled, bootstrap_objects, reconcile};
 pub use escalation::{Write, check_escalation};
-pub use quote::{quote, quote_list};
+pub use go_words::quote::{quote, quote_list};
 pub use rbac::{Rbac, RbacKind};
 pub use refusal::{FieldError, Refusal};
 pub use review::{

@@ -1,8 +1,8 @@
 //! The ConversionReview: what a webhook is sent, and what of its answer is accepted. Pure.
 
+use go_words::value::type_name;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use structured_merge::go_words::go_type;
 use tenure_kinds::kind::version_of;
 use tenure_kinds::schema::strict::Twice;
 use tenure_kinds::schema::validation::{annotations, labels};
@@ -172,7 +172,7 @@ fn restored(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Resu
         Some(other) => {
             return Err(format!(
                 "invalid metadata of type {} in converted object",
-                go_type(other)
+                type_name(other)
             ));
         }
     };
@@ -185,12 +185,12 @@ fn restored(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Resu
             }
             Some(Value::Object(map)) => map,
             Some(other) => {
-                let found = go_type(other);
+                let found = type_name(other);
                 return Err(format!("invalid metadata.{field} of type {found} in converted object"));
             }
         };
         if let Some((key, value)) = map.iter().find(|(_, value)| !value.is_string()) {
-            let found = go_type(value);
+            let found = type_name(value);
             return Err(format!(
                 "metadata.{field}[{key}] must be a string, but is {found} in converted object"
             ));

@@ -1,7 +1,7 @@
 //! The four kinds of patch.
 
+use go_words::value::type_name;
 use serde_json::Value;
-use structured_merge::go_words::go_type;
 use tenure_kinds::schema::found;
 use tenure_kinds::schema::strict::{self, Twice};
 
@@ -227,7 +227,7 @@ pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result
                     .get(key)
                     .filter(|value| !value.is_string() && !value.is_null())
                 {
-                    let found = go_type(odd);
+                    let found = type_name(odd);
                     return Err(unpatchable(
                         &op.resource.kind,
                         format!("cannot convert {found} to string"),

@@ -42,7 +42,7 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -
             None => return fails("string", "double"),
         },
         ("duration", Value::Int(nanoseconds)) => Value::Duration(*nanoseconds),
-        ("duration", Value::String(text)) => match time::parse_duration(text) {
+        ("duration", Value::String(text)) => match go_words::duration::parse(text).ok() {
             Some(duration) => Value::Duration(duration),
             None => return fails("string", "duration"),
         },

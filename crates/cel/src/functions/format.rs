@@ -1,9 +1,10 @@
 //! `format`: texts with places for values, and how values are shown.
 
+use go_words::quote::quote;
+
 use crate::failure::Failure;
 use crate::meter::Meter;
 use crate::time;
-use crate::url::go_quoted;
 use crate::value::{Key, Map, Value};
 
 /// A place for a value.
@@ -262,13 +263,13 @@ fn write(value: &Value<'_>, text: &mut String, meter: &mut Meter, inside: bool) 
         Value::Double(value) if inside && value.is_finite() => text.push_str(&format!("{value:.6}")),
         Value::Double(value) if inside => text.push_str(&format!("\"{}\"", show_double(*value))),
         Value::Double(value) => text.push_str(&show_double(*value)),
-        Value::String(content) if inside => text.push_str(&go_quoted(content)),
+        Value::String(content) if inside => text.push_str(&quote(content)),
         Value::String(content) => text.push_str(content),
         Value::Bytes(bytes) => {
             let content = String::from_utf8_lossy(bytes);
             if inside {
                 text.push('b');
-                text.push_str(&go_quoted(&content));
+                text.push_str(&quote(&content));
             } else {
                 text.push_str(&content);
             }

@@ -3,11 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use go_words::quote::quote;
+
 use crate::extension::Extension;
 use crate::failure::Failure;
 use crate::functions::made;
 use crate::meter::Meter;
-use crate::url::{Url, go_quoted};
+use crate::url::Url;
 use crate::value::{Key, Map, Value};
 
 pub(crate) fn url<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
@@ -104,7 +106,7 @@ fn link_local(address: IpAddr) -> bool {
 }
 
 fn parse_address(text: &str) -> Result<IpAddr, Failure> {
-    let shown = go_quoted(text);
+    let shown = quote(text);
     if let Some((address, zone)) = text.split_once('%')
         && !zone.is_empty()
         && address.parse::<Ipv6Addr>().is_ok()
@@ -138,7 +140,7 @@ fn why_no_address(text: &str) -> String {
                 .find(|(_, letter)| !letter.is_ascii_digit() && *letter != '.');
             if let Some((at, _)) = odd {
                 let rest = text.get(at..).unwrap_or_default();
-                return format!("unexpected character (at {})", go_quoted(rest));
+                return format!("unexpected character (at {})", quote(rest));
             }
             if fields
                 .iter()
@@ -156,7 +158,7 @@ fn why_no_address(text: &str) -> String {
             }
         }
         Some('%') => "missing IPv6 address".to_owned(),
-        Some(_) => format!("unexpected character (at {})", go_quoted(text)),
+        Some(_) => format!("unexpected character (at {})", quote(text)),
         None => "unable to parse IP".to_owned(),
     }
 }
@@ -171,7 +173,7 @@ fn network<'a>(text: &str) -> Result<Value<'a>, Failure> {
 }
 
 fn parse_network(text: &str) -> Result<(IpAddr, u8), String> {
-    let shown = go_quoted(text);
+    let shown = quote(text);
     let refuse = |reason: &str| {
         Err(format!(
             "network address parse error during conversion from string: netip.ParsePrefix({shown}): {reason}"
@@ -181,16 +183,12 @@ fn parse_network(text: &str) -> Result<(IpAddr, u8), String> {
         return refuse("no '/'");
     };
     let Ok(address) = address.parse::<IpAddr>() else {
-        return refuse(&format!(
-            "ParseAddr({}): {}",
-            go_quoted(address),
-            why_no_address(address)
-        ));
+        return refuse(&format!("ParseAddr({}): {}", quote(address), why_no_address(address)));
     };
     let most = if address.is_ipv4() { 32 } else { 128 };
     let digits = !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
     if !digits || (bits.len() > 1 && bits.starts_with('0')) {
-        return refuse(&format!("bad bits after slash: {}", go_quoted(bits)));
+        return refuse(&format!("bad bits after slash: {}", quote(bits)));
     }
     match bits.parse::<u8>() {
         Ok(bits) if bits <= most => match address {

@@ -3,26 +3,29 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use go_words::quantity::Quantity;
+use go_words::version::{self, Version, VersionError};
+
 use crate::extension::Extension;
 use crate::failure::Failure;
 use crate::meter::Meter;
-use crate::quantity::Quantity;
-use crate::semver::Semver;
 use crate::value::Value;
 
 pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
     let parse = |text: &str, lenient: bool| {
         if lenient {
-            Semver::parse_normalized(text)
+            version::parse_normalized(text)
         } else {
-            Semver::parse(text)
+            version::parse(text)
         }
     };
     Ok(match (function, arguments) {
-        ("quantity", [Value::String(text)]) => of_quantity(Quantity::parse(text).map_err(Failure::new)?),
+        ("quantity", [Value::String(text)]) => {
+            of_quantity(Quantity::parse(text).map_err(|error| Failure::new(error.to_string()))?)
+        }
         ("isQuantity", [Value::String(text)]) => Value::Bool(Quantity::parse(text).is_ok()),
-        ("semver", [Value::String(text)]) => version(parse(text, false))?,
-        ("semver", [Value::String(text), Value::Bool(lenient)]) => version(parse(text, *lenient))?,
+        ("semver", [Value::String(text)]) => of_version(parse(text, false))?,
+        ("semver", [Value::String(text), Value::Bool(lenient)]) => of_version(parse(text, *lenient))?,
         ("isSemver", [Value::String(text)]) => Value::Bool(parse(text, false).is_ok()),
         ("isSemver", [Value::String(text), Value::Bool(lenient)]) => Value::Bool(parse(text, *lenient).is_ok()),
         (function, [Value::Extension(Extension::Quantity(quantity)), rest @ ..]) => {
@@ -37,7 +40,7 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -
                 Value::Extension(Extension::Semver(left)),
                 Value::Extension(Extension::Semver(right)),
             ],
-        ) => compared(function, left.compare(right)),
+        ) => compared(function, left.cmp_precedence(right)),
         _ => return Err(Failure::no_such_overload()),
     })
 }
@@ -46,10 +49,10 @@ fn of_quantity<'a>(quantity: Quantity) -> Value<'a> {
     Value::Extension(Extension::Quantity(quantity))
 }
 
-fn version<'a>(parsed: Result<Semver, String>) -> Result<Value<'a>, Failure> {
+fn of_version<'a>(parsed: Result<Version, VersionError>) -> Result<Value<'a>, Failure> {
     parsed
         .map(|version| Value::Extension(Extension::Semver(Arc::new(version))))
-        .map_err(Failure::new)
+        .map_err(|error| Failure::new(error.to_string()))
 }
 
 fn compared<'a>(function: &str, order: Ordering) -> Value<'a> {
@@ -78,7 +81,7 @@ fn of<'a>(function: &str, quantity: Quantity, rest: &[Value<'a>]) -> Result<Valu
             match function {
                 "add" => of_quantity(quantity.plus(other)),
                 "sub" => of_quantity(quantity.minus(other)),
-                _ => compared(function, quantity.compare(other)),
+                _ => compared(function, quantity.compare(&other)),
             }
         }
         _ => return Err(Failure::no_such_overload()),

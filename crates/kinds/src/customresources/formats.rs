@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
+use go_words::duration;
 
 /// Formats that are understood, whether they constrain a value or not.
 pub(super) const KNOWN: [&str; 26] = [
@@ -42,7 +43,7 @@ pub(super) fn matches(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok() && text.contains(['T', 't']),
         "date" => text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(),
-        "duration" => duration(text),
+        "duration" => duration::parse_loose(text).is_some(),
         "email" => email(text),
         "hostname" => hostname(text),
         "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
@@ -57,37 +58,6 @@ pub(super) fn matches(format: &str, text: &str) -> bool {
         "byte" => !text.is_empty() && base64::engine::general_purpose::STANDARD.decode(text).is_ok(),
         _ => true,
     }
-}
-
-/// Go's durations: numbers with units, without spaces.
-fn duration(text: &str) -> bool {
-    let text = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if text == "0" {
-        return true;
-    }
-    let mut rest = text;
-    let mut parts = 0;
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|letter: char| !(letter.is_ascii_digit() || letter == '.'))
-            .unwrap_or(rest.len());
-        let (number, after) = rest.split_at(digits);
-        if number.is_empty() || number.parse::<f64>().is_err() {
-            return false;
-        }
-        let after = after.trim_start();
-        let units = ["ns", "us", "µs", "ms", "s", "m", "h", "d", "w"];
-        let Some(unit) = units
-            .iter()
-            .filter(|unit| after.starts_with(**unit))
-            .max_by_key(|unit| unit.len())
-        else {
-            return false;
-        };
-        rest = after.get(unit.len()..).unwrap_or_default().trim_start();
-        parts += 1;
-    }
-    parts > 0
 }
 
 fn email(text: &str) -> bool {

@@ -1,8 +1,8 @@
 //! The places that the scale subresource of a custom kind reads: what is there has to be readable as a number or a text.
 //! Owns the complaints, in Go's words; where nothing is, nothing is wrong.
 
+use go_words::value::{print, type_name};
 use serde_json::Value;
-use structured_merge::go_words::{go_type, go_value};
 
 use crate::schema::FieldError;
 
@@ -80,6 +80,6 @@ fn found<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String>
 }
 
 fn mismatch(value: &Value, wanted: &str) -> String {
-    let (text, found) = (go_value(value), go_type(value));
+    let (text, found) = (print(value), type_name(value));
     format!("accessor error: {text} is of the type {found}, expected {wanted}")
 }

@@ -166,27 +166,15 @@ fn value_validations(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError
         }
     }
     let pattern = text(schema, "pattern");
-    if !pattern.is_empty() && kubernetes_cel::pattern::compile(pattern).is_err() {
+    if !pattern.is_empty()
+        && let Err(reason) = kubernetes_cel::pattern::compile(pattern)
+    {
         errors.push(FieldError::invalid(
             at.child("pattern"),
             pattern,
-            pattern_complaint(pattern),
+            format!("must be a valid regular expression, but isn't: error parsing regexp: {reason}"),
         ));
     }
-}
-
-/// The commonest reasons in Go's words.
-fn pattern_complaint(pattern: &str) -> String {
-    let open = pattern.matches('(').count();
-    let close = pattern.matches(')').count();
-    let reason = if open > close {
-        format!("missing closing ): `{pattern}`")
-    } else if close > open {
-        format!("unexpected ): `{pattern}`")
-    } else {
-        format!("invalid or unsupported syntax: `{pattern}`")
-    };
-    format!("must be a valid regular expression, but isn't: error parsing regexp: {reason}")
 }
 
 /// Inside a combination a schema may restrict values, not describe structure.

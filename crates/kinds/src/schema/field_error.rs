@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
+pub use go_words::quote::quote as go_quoted;
 use serde_json::{Value, json};
 use tenure_checkpoint::{checkpoint, say};
 
@@ -224,29 +225,6 @@ pub fn fit_for_html(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")
-}
-
-/// Go's `%q` (for printable text the same as JSON's quoting, without escaping `/` or non-ASCII letters).
-pub fn go_quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            '\r' => quoted.push_str("\\r"),
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{b}' => quoted.push_str("\\v"),
-            '\u{c}' => quoted.push_str("\\f"),
-            control if control.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(control))),
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// Texts in their order, each of them once.

@@ -18,7 +18,6 @@ mod definition;
 mod field_error;
 pub mod json_syntax;
 pub mod openapi;
-pub mod quantity;
 pub mod resources;
 pub mod strict;
 mod time;
@@ -35,6 +34,7 @@ pub use definition::{Definition, Field, ListKind, PatchStrategy, Shape};
 pub use field_error::LONGEST_PATH;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath, invalid_status};
 pub use field_error::{Shown, aggregate, fit_for_html, go_quoted, once, shortened};
+pub use go_words::quantity;
 
 /// The schema of one kind in one version, whether built in or defined by a CustomResourceDefinition.
 pub trait ObjectSchema: Send + Sync {

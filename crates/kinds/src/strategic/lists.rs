@@ -53,7 +53,7 @@ pub(super) fn merge(
         let Value::Object(item) = item else { continue };
         let Some(value) = item.get(key).cloned() else {
             return Err(StrategicError::MissingMergeKey {
-                item: structured_merge::go_words::go_value(&Value::Object(item)),
+                item: go_words::value::print(&Value::Object(item)),
                 key: key.to_owned(),
             });
         };

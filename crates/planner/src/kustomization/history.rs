@@ -51,27 +51,6 @@ pub(super) fn elapsed(now: Timestamp, since: Timestamp) -> Duration {
 
 /// A duration as Go prints it, to the millisecond: `1m0s`, `250ms`.
 pub(super) fn go_duration(duration: Duration) -> String {
-    let milliseconds = duration.as_millis();
-    if milliseconds < 1_000 {
-        return if milliseconds == 0 {
-            "0s".to_owned()
-        } else {
-            format!("{milliseconds}ms")
-        };
-    }
-    let seconds = milliseconds / 1_000;
-    let rest = milliseconds % 1_000;
-    let fraction = if rest == 0 {
-        String::new()
-    } else {
-        format!(".{rest:03}").trim_end_matches('0').to_owned()
-    };
-    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 {
-        format!("{hours}h{minutes}m{seconds}{fraction}s")
-    } else if minutes > 0 {
-        format!("{minutes}m{seconds}{fraction}s")
-    } else {
-        format!("{seconds}{fraction}s")
-    }
+    let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    go_words::duration::print(milliseconds.saturating_mul(1_000_000))
 }

@@ -18,6 +18,5 @@ mod policy;
 mod redirects;
 mod references;
 mod request;
-mod semver;
 mod ssh;
 mod store;

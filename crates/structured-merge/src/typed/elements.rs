@@ -49,7 +49,7 @@ pub(super) fn element_of(schema: &Schema, list: &ListType, item: &Value) -> Resu
                 }
             }
             if key.is_empty() {
-                let names: Vec<String> = keys.iter().map(|name| crate::json::quoted(name)).collect();
+                let names: Vec<String> = keys.iter().map(|name| go_words::quote::quote(name)).collect();
                 return Err(format!(
                     "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
                     names.join(" ")

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use go_words::value;
 use serde_json::Value;
 
 use super::{Duplicates, Shape, ValidationError, ValidationErrors, elements::element_of, shape, type_at};
-use crate::go_words::{go_syntax, go_type, go_value};
 use crate::path::PathElement;
 use crate::schema::{ListRelation, ListType, MapType, Scalar, Schema, Type, TypeRef};
 
@@ -72,12 +72,12 @@ impl<'v> Walk<'v> {
             Shape::List(list) => match value {
                 Value::Null => {}
                 Value::Array(items) => self.items(list, items),
-                other => self.error(format!("expected list, got &{{{}}}", go_value(other))),
+                other => self.error(format!("expected list, got &{{{}}}", value::print(other))),
             },
             Shape::Map(map) => match value {
                 Value::Null => {}
                 Value::Object(fields) => self.fields(map, fields),
-                other => self.error(format!("expected map, got &{{{}}}", go_value(other))),
+                other => self.error(format!("expected map, got &{{{}}}", value::print(other))),
             },
             Shape::Nothing => self.error("schema error: invalid atom: inlined".to_owned()),
         }
@@ -130,16 +130,17 @@ fn scalar_problem(scalar: Scalar, value: &Value) -> Option<String> {
         return None;
     }
     match scalar {
-        Scalar::Numeric if !value.is_number() => {
-            Some(format!("expected numeric (int or float), got {}", go_type(value)))
-        }
+        Scalar::Numeric if !value.is_number() => Some(format!(
+            "expected numeric (int or float), got {}",
+            value::type_name(value)
+        )),
         Scalar::String if !value.is_string() => Some(format!(
             "expected string, got &value.valueUnstructured{{Value:{}}}",
-            go_syntax(value)
+            value::print_syntax(value)
         )),
-        Scalar::Boolean if !value.is_boolean() => Some(format!("expected boolean, got &{{{}}}", go_value(value))),
+        Scalar::Boolean if !value.is_boolean() => Some(format!("expected boolean, got &{{{}}}", value::print(value))),
         Scalar::Any if value.is_array() || value.is_object() => {
-            Some(format!("expected any scalar, got &{{{}}}", go_value(value)))
+            Some(format!("expected any scalar, got &{{{}}}", value::print(value)))
         }
         _ => None,
     }

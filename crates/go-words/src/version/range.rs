@@ -1,8 +1,6 @@
-//! Ranges of versions as Flux's users write them in `spec.ref.semver`.
-//!
-//! Owns the grammar and meaning of Masterminds/semver v3, which source-controller uses: `>=1.2.0 <2.0.0`, `~1.2`, `^1`,
-//! `1.x`, `1.2 - 1.4`, `||`. The `semver` crate reads versions, but its ranges mean something else (`1.2.3` is `^1.2.3`
-//! there), so they are not used. An alternative in which no condition names a pre-release never matches one.
+//! Owns ranges of versions as Masterminds/semver v3 reads them: `>=1.2.0 <2.0.0`, `~1.2`, `^1`, `1.x`, `1.2 - 1.4`, `||`. Refuses the meaning
+//! that the `semver` crate gives to the same signs (`1.2.3` is `^1.2.3` there). An alternative in which no condition names a pre-release
+//! never matches one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -48,6 +46,7 @@ struct Condition {
 
 impl Range {
     /// Whether the version lies in the range.
+    #[must_use]
     pub fn matches(&self, version: &Version) -> bool {
         self.alternatives.iter().any(|conditions| {
             let asked = conditions.iter().any(|condition| !condition.version.pre.is_empty());
@@ -219,9 +218,4 @@ impl Condition {
         }
         version.minor == 0 && version.patch == own.patch
     }
-}
-
-/// Reads a tag as a version, as Flux does: strictly, but with an optional `v` in front.
-pub fn tag_version(tag: &str) -> Option<Version> {
-    Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()
 }

@@ -1,7 +1,7 @@
 //! Ranges of versions. The answers are those of Masterminds/semver v3, which its own documentation and tests give; those that it was
 //! asked for are in `tests/trials`.
 
-use tenure_sources::{Range, tag_version};
+use super::{Range, Version, parse_normalized};
 
 #[test]
 fn ranges_mean_what_they_mean_in_flux() {
@@ -46,13 +46,13 @@ fn ranges_mean_what_they_mean_in_flux() {
         assert_eq!(parsed.to_string(), range);
         for version in inside.split(' ') {
             assert!(
-                parsed.matches(&tag_version(version).unwrap()),
+                parsed.matches(&Version::parse(version).unwrap()),
                 "{version} is in {range}"
             );
         }
         for version in outside.split(' ') {
             assert!(
-                !parsed.matches(&tag_version(version).unwrap()),
+                !parsed.matches(&Version::parse(version).unwrap()),
                 "{version} is not in {range}"
             );
         }
@@ -80,7 +80,22 @@ fn what_is_no_range_is_refused() {
     }
     let error = ">=1.0 <a".parse::<Range>().unwrap_err().to_string();
     assert!(error.contains("\"<a\"") && error.contains("such as >=1.2.0"), "{error}");
-    for tag in ["v1", "1.2", "release-1.2.3", "vv1.0.0", "V1.0.0", "1.02.3", ""] {
-        assert!(tag_version(tag).is_none(), "{tag}");
+}
+
+#[test]
+fn short_versions_are_filled_up() {
+    for (text, want) in [
+        ("v1.2", Ok("1.2.0")),
+        ("1", Ok("1.0.0")),
+        ("01.002.3-a", Ok("1.2.3-a")),
+        ("1.2-a", Err("short version cannot contain PreRelease/Build meta data")),
+        ("v", Err("strconv.ParseUint: parsing \"\": invalid syntax")),
+    ] {
+        let found = parse_normalized(text).map(|version| version.to_string());
+        assert_eq!(
+            found.map_err(|error| error.to_string()),
+            want.map(str::to_owned).map_err(str::to_owned),
+            "{text}"
+        );
     }
 }

@@ -1,15 +1,19 @@
-//! What Go calls the values of decoded JSON, and how it prints them: Kubernetes' messages contain both.
+//! Owns what Go calls the values of decoded JSON, and how it prints them: Kubernetes' messages contain both. Maps are printed in the order
+//! in which they are held, which `serde_json` sorts by name, as Go does.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
+
+use crate::quote::quote;
 
 /// The Go type that a decoded JSON value has.
 #[must_use]
-pub fn go_type(value: &Value) -> &'static str {
+pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
+        Value::Number(number) if number.is_i64() => "int64",
+        // What an integer doesn't hold is a float, too.
+        Value::Number(_) => "float64",
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
@@ -18,22 +22,25 @@ pub fn go_type(value: &Value) -> &'static str {
 
 /// A value as Go's `%v` prints it.
 #[must_use]
-pub fn go_value(value: &Value) -> String {
+pub fn print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
         Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_value).collect();
+            let items: Vec<String> = items.iter().map(print).collect();
             format!("[{}]", items.join(" "))
         }
         Value::Object(fields) => {
             let fields: Vec<String> = fields
                 .iter()
-                .map(|(name, value)| format!("{name}:{}", go_value(value)))
+                .map(|(name, value)| format!("{name}:{}", print(value)))
                 .collect();
             format!("map[{}]", fields.join(" "))
         }
-        Value::Number(number) if number.is_f64() => float(&number.to_string()),
+        Value::Number(number) if !number.is_i64() => {
+            let shortest = number.as_f64().and_then(Number::from_f64);
+            float(&shortest.unwrap_or_else(|| number.clone()).to_string())
+        }
         other => other.to_string(),
     }
 }
@@ -51,18 +58,19 @@ fn float(shortest: &str) -> String {
 }
 
 /// A value as Go's `%#v` prints it.
-pub(crate) fn go_syntax(value: &Value) -> String {
+#[must_use]
+pub fn print_syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(text) => crate::json::quoted(text),
+        Value::String(text) => quote(text),
         Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_syntax).collect();
+            let items: Vec<String> = items.iter().map(print_syntax).collect();
             format!("[]interface {{}}{{{}}}", items.join(", "))
         }
         Value::Object(fields) => {
             let fields: Vec<String> = fields
                 .iter()
-                .map(|(name, value)| format!("{}:{}", crate::json::quoted(name), go_syntax(value)))
+                .map(|(name, value)| format!("{}:{}", quote(name), print_syntax(value)))
                 .collect();
             format!("map[string]interface {{}}{{{}}}", fields.join(", "))
         }
@@ -74,14 +82,16 @@ pub(crate) fn go_syntax(value: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::go_value;
+    use super::{print, type_name};
 
     #[test]
     fn values_are_printed_as_go_prints_them() {
         let value = json!({"b": [1, 2.5, 3.0, 1e21, 1e-7, "x y"], "a": null, "c": {"d": true}});
+        assert_eq!(print(&value), "map[a:<nil> b:[1 2.5 3 1e+21 1e-07 x y] c:map[d:true]]");
+        let large = json!(u64::MAX);
         assert_eq!(
-            go_value(&value),
-            "map[a:<nil> b:[1 2.5 3 1e+21 1e-07 x y] c:map[d:true]]"
+            (type_name(&large), print(&large).as_str()),
+            ("float64", "1.8446744073709552e+19")
         );
     }
 }

@@ -1,0 +1,483 @@
+//! Owns regular expressions as Go's `regexp` reads them: [`translate`] writes one so that the `regex` crate, which is linear in time as
+//! well, finds what Go finds. Refuses what Go refuses, with its words; how large a pattern may become is for who compiles it.
+
+mod class;
+
+use std::collections::HashSet;
+use std::fmt;
+
+/// How often Go repeats at most.
+const MOST_REPETITIONS: u32 = 1000;
+
+/// What is wrong with a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Problem {
+    /// `[z-a]`, or a class whose name nobody knows.
+    CharacterRange,
+    /// `\y`.
+    Escape,
+    /// `(?P<a-b>x)`.
+    NamedCapture,
+    /// `(?=x)`.
+    PerlSyntax,
+    /// `a**`.
+    NestedRepetition,
+    /// `*a`.
+    NothingToRepeat,
+    /// `a{1001}`.
+    RepeatCount,
+    /// `[a`.
+    MissingBracket,
+    /// `(a`.
+    MissingParenthesis,
+    /// `a)`.
+    UnexpectedParenthesis,
+    /// `a\`.
+    TrailingBackslash,
+}
+
+impl Problem {
+    fn words(self) -> &'static str {
+        match self {
+            Self::CharacterRange => "invalid character class range",
+            Self::Escape => "invalid escape sequence",
+            Self::NamedCapture => "invalid named capture",
+            Self::PerlSyntax => "invalid or unsupported Perl syntax",
+            Self::NestedRepetition => "invalid nested repetition operator",
+            Self::NothingToRepeat => "missing argument to repetition operator",
+            Self::RepeatCount => "invalid repeat count",
+            Self::MissingBracket => "missing closing ]",
+            Self::MissingParenthesis => "missing closing )",
+            Self::UnexpectedParenthesis => "unexpected )",
+            Self::TrailingBackslash => "trailing backslash at end of expression",
+        }
+    }
+}
+
+/// Why Go can't read a pattern. Prints what follows `error parsing regexp: ` there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PatternError {
+    problem: Problem,
+    part: String,
+}
+
+impl PatternError {
+    fn new(problem: Problem, part: &str) -> Self {
+        Self {
+            problem,
+            part: part.to_owned(),
+        }
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn problem(&self) -> Problem {
+        self.problem
+    }
+
+    /// The part of the pattern that Go shows.
+    #[must_use]
+    pub fn part(&self) -> &str {
+        &self.part
+    }
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: `{}`", self.problem.words(), self.part)
+    }
+}
+
+impl std::error::Error for PatternError {}
+
+/// Writes a pattern of Go for the `regex` crate: `\d`, `\w`, `\s` and `\b` mean ASCII, classes hold what they say, and braces that
+/// repeat nothing are text.
+///
+/// # Errors
+/// When Go can't read it. Names of Unicode's classes are left to the `regex` crate, which knows those that Go knows.
+pub fn translate(pattern: &str) -> Result<String, PatternError> {
+    let mut translator = Translator {
+        pattern,
+        into: String::with_capacity(pattern.len() + 8),
+        groups: Vec::new(),
+        names: HashSet::new(),
+        // Looked for once, since a pattern may have many brackets.
+        last_name: pattern.rfind(":]").map_or(0, |at| pattern.len() - at),
+        here: Group::default(),
+    };
+    translator.translate()?;
+    Ok(translator.into)
+}
+
+/// The inside of a group as far as it is read.
+#[derive(Default)]
+struct Group {
+    /// How often the last thing is repeated at most, by repetitions in it; none if there is nothing to repeat.
+    last: Option<u32>,
+    /// The largest of those before.
+    most: u32,
+}
+
+impl Group {
+    /// Something that can be repeated, and in which something is repeated so often.
+    fn push(&mut self, times: u32) {
+        self.most = self.most.max(self.last.unwrap_or(0));
+        self.last = Some(times);
+    }
+
+    fn alternate(&mut self) {
+        self.most = self.most.max(self.last.take().unwrap_or(0));
+    }
+}
+
+struct Translator<'text> {
+    pattern: &'text str,
+    into: String,
+    groups: Vec<Group>,
+    names: HashSet<&'text str>,
+    /// How far from the end the last name of a class ends; nothing if there is none.
+    last_name: usize,
+    here: Group,
+}
+
+impl<'text> Translator<'text> {
+    fn translate(&mut self) -> Result<(), PatternError> {
+        let mut rest = self.pattern;
+        // What begins with the repetition that was just read.
+        let mut repeated: Option<&str> = None;
+        while let Some(first) = rest.chars().next() {
+            let tail = behind(rest, first);
+            let before = rest;
+            let mut repeats = false;
+            match first {
+                '\\' => rest = self.escape(rest)?,
+                '[' => {
+                    rest = class::bracketed(rest, self.last_name, &mut self.into)?;
+                    self.here.push(0);
+                }
+                '(' => rest = self.open(rest)?,
+                ')' => {
+                    self.close()?;
+                    rest = tail;
+                }
+                '|' => {
+                    self.into.push('|');
+                    self.here.alternate();
+                    rest = tail;
+                }
+                '*' | '+' | '?' => {
+                    rest = self.repeat(before, tail, None, repeated)?;
+                    repeats = true;
+                }
+                '{' => match counts(tail) {
+                    Some((counts, after)) => {
+                        rest = self.repeat(before, after, Some(counts), repeated)?;
+                        repeats = true;
+                    }
+                    None => {
+                        self.literal('{');
+                        rest = tail;
+                    }
+                },
+                '.' | '^' | '$' => {
+                    self.into.push(first);
+                    self.here.push(0);
+                    rest = tail;
+                }
+                letter => {
+                    self.literal(letter);
+                    rest = tail;
+                }
+            }
+            repeated = repeats.then_some(before);
+        }
+        if self.groups.is_empty() {
+            Ok(())
+        } else {
+            Err(PatternError::new(Problem::MissingParenthesis, self.pattern))
+        }
+    }
+
+    fn literal(&mut self, letter: char) {
+        push_letter(letter, &mut self.into);
+        self.here.push(0);
+    }
+
+    /// A repetition of what was read last. `after` is behind its operator, `repeated` begins with the repetition just before it.
+    fn repeat(
+        &mut self,
+        before: &'text str,
+        after: &'text str,
+        counts: Option<Counts>,
+        repeated: Option<&str>,
+    ) -> Result<&'text str, PatternError> {
+        let shown = |from: &str, after: &str, problem| {
+            let end = from.len() - after.len();
+            Err(PatternError::new(problem, from.get(..end).unwrap_or(from)))
+        };
+        if let Some(counts) = counts
+            && !counts.is_possible()
+        {
+            return shown(before, after, Problem::RepeatCount);
+        }
+        let (is_lazy, end) = after.strip_prefix('?').map_or((false, after), |end| (true, end));
+        if let Some(repeated) = repeated {
+            return shown(repeated, end, Problem::NestedRepetition);
+        }
+        let Some(last) = self.here.last else {
+            return shown(before, end, Problem::NothingToRepeat);
+        };
+        if let Some(counts) = counts {
+            let times = counts.most.unwrap_or(counts.least);
+            let all = if times == 0 {
+                0
+            } else {
+                times.saturating_mul(last.max(1))
+            };
+            if (counts.least >= 2 || counts.most.is_some_and(|most| most >= 2)) && all > MOST_REPETITIONS {
+                return shown(before, end, Problem::RepeatCount);
+            }
+            self.here.last = Some(all);
+        }
+        let operator = before.len() - after.len();
+        self.into.push_str(before.get(..operator).unwrap_or(""));
+        if is_lazy {
+            self.into.push('?');
+        }
+        Ok(end)
+    }
+
+    /// What begins with a parenthesis: a group, or flags.
+    fn open(&mut self, rest: &'text str) -> Result<&'text str, PatternError> {
+        let Some(inside) = rest.strip_prefix("(?") else {
+            self.into.push('(');
+            self.begin_group();
+            return Ok(behind(rest, '('));
+        };
+        if let Some(named) = inside.strip_prefix("P<").or_else(|| inside.strip_prefix('<')) {
+            return self.open_named(rest, named);
+        }
+        let (mut is_negative, mut has_flag) = (false, false);
+        for (at, letter) in inside.char_indices() {
+            let through = inside.get(..at + letter.len_utf8()).unwrap_or(inside);
+            let after = inside.get(through.len()..).unwrap_or("");
+            match letter {
+                'i' | 'm' | 's' | 'U' => has_flag = true,
+                '-' if !is_negative => (is_negative, has_flag) = (true, false),
+                ':' | ')' if !is_negative || has_flag => {
+                    // Flags that say nothing say it to no group.
+                    if through != ")" {
+                        self.into.push_str("(?");
+                        self.into.push_str(through);
+                    }
+                    if letter == ':' {
+                        self.begin_group();
+                    }
+                    return Ok(after);
+                }
+                _ => {
+                    let end = rest.len() - after.len();
+                    return Err(PatternError::new(Problem::PerlSyntax, rest.get(..end).unwrap_or(rest)));
+                }
+            }
+        }
+        Err(PatternError::new(Problem::PerlSyntax, rest))
+    }
+
+    fn open_named(&mut self, rest: &'text str, named: &'text str) -> Result<&'text str, PatternError> {
+        let Some((name, after)) = named.split_once('>') else {
+            return Err(PatternError::new(Problem::NamedCapture, rest));
+        };
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            let end = rest.len() - after.len();
+            return Err(PatternError::new(
+                Problem::NamedCapture,
+                rest.get(..end).unwrap_or(rest),
+            ));
+        }
+        if name.starts_with(|first: char| first.is_ascii_digit()) || self.names.contains(name) {
+            // No name for the `regex` crate, or one that it would not give twice; the group's number is the same.
+            self.into.push('(');
+        } else {
+            self.into.push_str("(?P<");
+            self.into.push_str(name);
+            self.into.push('>');
+            self.names.insert(name);
+        }
+        self.begin_group();
+        Ok(after)
+    }
+
+    fn begin_group(&mut self) {
+        self.groups.push(std::mem::take(&mut self.here));
+    }
+
+    fn close(&mut self) -> Result<(), PatternError> {
+        let Some(outside) = self.groups.pop() else {
+            return Err(PatternError::new(Problem::UnexpectedParenthesis, self.pattern));
+        };
+        let mut inside = std::mem::replace(&mut self.here, outside);
+        inside.alternate();
+        self.here.push(inside.most);
+        self.into.push(')');
+        Ok(())
+    }
+
+    /// What begins with a backslash outside of a class.
+    fn escape(&mut self, rest: &'text str) -> Result<&'text str, PatternError> {
+        let tail = behind(rest, '\\');
+        let Some(letter) = tail.chars().next() else {
+            return Err(PatternError::new(Problem::TrailingBackslash, ""));
+        };
+        let after = behind(tail, letter);
+        match letter {
+            'A' | 'z' => {
+                self.into.push('\\');
+                self.into.push(letter);
+            }
+            'b' => self.into.push_str("(?-u:\\b)"),
+            'B' => self.into.push_str("(?-u:\\B)"),
+            'Q' => {
+                let (quoted, after) = after.split_once("\\E").unwrap_or((after, ""));
+                quoted.chars().for_each(|letter| self.literal(letter));
+                return Ok(after);
+            }
+            _ => {
+                if let Some(after) = class::escaped(rest, false, &mut self.into)? {
+                    self.here.push(0);
+                    return Ok(after);
+                }
+                let (letter, after) = escaped_letter(rest)?;
+                self.literal(letter);
+                return Ok(after);
+            }
+        }
+        self.here.push(0);
+        Ok(after)
+    }
+}
+
+/// How often something is repeated.
+#[derive(Clone, Copy)]
+struct Counts {
+    least: u32,
+    most: Option<u32>,
+}
+
+impl Counts {
+    fn is_possible(self) -> bool {
+        self.least <= MOST_REPETITIONS
+            && self
+                .most
+                .is_none_or(|most| most <= MOST_REPETITIONS && most >= self.least)
+    }
+}
+
+/// The counts behind an opening brace, `2`, `2,` or `2,3`, if they are counts, and what follows their brace.
+fn counts(tail: &str) -> Option<(Counts, &str)> {
+    let (least, rest) = number(tail)?;
+    if let Some(after) = rest.strip_prefix('}') {
+        let most = Some(least);
+        return Some((Counts { least, most }, after));
+    }
+    let rest = rest.strip_prefix(',')?;
+    let (most, rest) = match number(rest) {
+        Some((most, rest)) => (Some(most), rest),
+        None => (None, rest),
+    };
+    Some((Counts { least, most }, rest.strip_prefix('}')?))
+}
+
+/// A number at the beginning, without leading zeros, and what follows. What is far too large is as good as any number that is.
+fn number(text: &str) -> Option<(u32, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(digits);
+    let is_padded = digits > 1 && number.starts_with('0');
+    (digits > 0 && !is_padded).then(|| (number.parse().unwrap_or(u32::MAX), rest))
+}
+
+/// A letter that an escape stands for, `rest` beginning with the backslash; and what follows.
+fn escaped_letter(rest: &str) -> Result<(char, &str), PatternError> {
+    let tail = behind(rest, '\\');
+    let Some(letter) = tail.chars().next() else {
+        return Err(PatternError::new(Problem::TrailingBackslash, ""));
+    };
+    let after = behind(tail, letter);
+    let invalid = |after: &str| {
+        let end = rest.len() - after.len();
+        PatternError::new(Problem::Escape, rest.get(..end).unwrap_or(rest))
+    };
+    let meant = match letter {
+        'a' => '\u{7}',
+        'f' => '\u{c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\u{b}',
+        'x' => return hexadecimal(after).map_err(invalid),
+        '0'..='7' => {
+            let digits = tail
+                .bytes()
+                .take(3)
+                .take_while(|byte| matches!(byte, b'0'..=b'7'))
+                .count();
+            // A single digit but zero would refer to a group.
+            if digits == 1 && letter != '0' {
+                return Err(invalid(after));
+            }
+            let (number, after) = tail.split_at(digits);
+            let meant = u32::from_str_radix(number, 8).ok().and_then(char::from_u32);
+            return meant.map(|meant| (meant, after)).ok_or_else(|| invalid(after));
+        }
+        sign if sign.is_ascii() && !sign.is_ascii_alphanumeric() => sign,
+        _ => return Err(invalid(after)),
+    };
+    Ok((meant, after))
+}
+
+/// A letter by its number behind `\x`: two digits, or any number of them in braces. An error is what Go has not read then.
+fn hexadecimal(text: &str) -> Result<(char, &str), &str> {
+    let mut rest = text;
+    let mut next = || {
+        let letter = rest.chars().next();
+        rest = letter.map_or(rest, |letter| behind(rest, letter));
+        (letter, rest)
+    };
+    let (first, mut after) = next();
+    if first != Some('{') {
+        let (second, after) = if first.is_some() { next() } else { (None, after) };
+        let digit = |letter: Option<char>| letter.and_then(|letter| letter.to_digit(16));
+        return digit(first)
+            .zip(digit(second))
+            .and_then(|(first, second)| char::from_u32(first * 16 + second))
+            .map(|meant| (meant, after))
+            .ok_or(after);
+    }
+    let mut number: Option<u32> = None;
+    loop {
+        let (letter, behind) = next();
+        after = behind;
+        if letter == Some('}') {
+            let meant = number.and_then(char::from_u32);
+            return meant.map(|meant| (meant, after)).ok_or(after);
+        }
+        let digit = letter.and_then(|letter| letter.to_digit(16)).ok_or(after)?;
+        number = Some(number.unwrap_or(0) * 16 + digit);
+        if number > Some(u32::from(char::MAX)) {
+            return Err(after);
+        }
+    }
+}
+
+/// Appends a letter that stands for itself.
+fn push_letter(letter: char, into: &mut String) {
+    if "\\.+*?()|[]{}^$#&-~".contains(letter) {
+        into.push('\\');
+    }
+    into.push(letter);
+}
+
+/// What follows the first letter of a text.
+fn behind(text: &str, first: char) -> &str {
+    text.get(first.len_utf8()..).unwrap_or("")
+}

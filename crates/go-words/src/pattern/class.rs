@@ -1,0 +1,145 @@
+//! Owns classes of characters: in brackets, by Perl's escapes and by Unicode's names. Each letter and each class in a bracket is written so
+//! that nothing beside it gives it another meaning: the `regex` crate knows classes in classes and operations on them, Go does not.
+
+use super::{PatternError, Problem, behind, escaped_letter, push_letter};
+
+/// Classes that have names.
+const NAMED: [&str; 14] = [
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
+    "xdigit",
+];
+
+/// A class in brackets, `whole` beginning with the opening one; answers what follows. The last `:]` of the pattern is `last_name` bytes
+/// from its end.
+pub(super) fn bracketed<'text>(
+    whole: &'text str,
+    last_name: usize,
+    into: &mut String,
+) -> Result<&'text str, PatternError> {
+    let mut rest = behind(whole, '[');
+    into.push('[');
+    if let Some(negated) = rest.strip_prefix('^') {
+        into.push('^');
+        rest = negated;
+    }
+    let mut is_first = true;
+    loop {
+        if let Some(after) = rest.strip_prefix(']').filter(|_| !is_first) {
+            into.push(']');
+            return Ok(after);
+        }
+        is_first = false;
+        if (1..=rest.len()).contains(&last_name)
+            && let Some(after) = named(rest, into)?
+        {
+            rest = after;
+            continue;
+        }
+        if let Some(after) = escaped(rest, true, into)? {
+            rest = after;
+            continue;
+        }
+        let start = rest;
+        let (low, after) = member(rest, whole)?;
+        rest = after;
+        push_letter(low, into);
+        // A hyphen before the closing bracket is one.
+        if rest.starts_with('-') && !rest.starts_with("-]") && rest.len() > 1 {
+            let (high, after) = member(behind(rest, '-'), whole)?;
+            rest = after;
+            if high < low {
+                let end = start.len() - rest.len();
+                return Err(PatternError::new(
+                    Problem::CharacterRange,
+                    start.get(..end).unwrap_or(start),
+                ));
+            }
+            into.push('-');
+            push_letter(high, into);
+        }
+    }
+}
+
+/// One letter of a class, which may be escaped.
+fn member<'text>(rest: &'text str, whole: &str) -> Result<(char, &'text str), PatternError> {
+    match rest.chars().next() {
+        None => Err(PatternError::new(Problem::MissingBracket, whole)),
+        Some('\\') => escaped_letter(rest),
+        Some(letter) => Ok((letter, behind(rest, letter))),
+    }
+}
+
+/// A class such as `[:alpha:]`, if there is one here; answers what follows.
+fn named<'text>(rest: &'text str, into: &mut String) -> Result<Option<&'text str>, PatternError> {
+    let Some((name, after)) = rest.strip_prefix("[:").and_then(|inside| inside.split_once(":]")) else {
+        return Ok(None);
+    };
+    if !NAMED.contains(&name.strip_prefix('^').unwrap_or(name)) {
+        let end = rest.len() - after.len();
+        return Err(PatternError::new(
+            Problem::CharacterRange,
+            rest.get(..end).unwrap_or(rest),
+        ));
+    }
+    into.push_str("[:");
+    into.push_str(name);
+    into.push_str(":]");
+    Ok(Some(after))
+}
+
+/// A class such as `\d` or `\pL`, if there is one here; answers what follows.
+pub(super) fn escaped<'text>(
+    rest: &'text str,
+    in_brackets: bool,
+    into: &mut String,
+) -> Result<Option<&'text str>, PatternError> {
+    let Some(tail) = rest.strip_prefix('\\') else {
+        return Ok(None);
+    };
+    let Some(letter) = tail.chars().next() else {
+        return Ok(None);
+    };
+    let members = match letter {
+        'd' => "0-9",
+        'w' => "0-9A-Za-z_",
+        's' => "\\t\\n\\x0C\\r ",
+        'D' => "^0-9",
+        'W' => "^0-9A-Za-z_",
+        'S' => "^\\t\\n\\x0C\\r ",
+        'p' | 'P' => return unicode(rest, letter == 'P', into).map(Some),
+        _ => return Ok(None),
+    };
+    if in_brackets && !members.starts_with('^') {
+        into.push_str(members);
+    } else {
+        into.push('[');
+        into.push_str(members);
+        into.push(']');
+    }
+    Ok(Some(behind(tail, letter)))
+}
+
+/// A class of Unicode, whose name, one letter or one in braces, follows its sign.
+fn unicode<'text>(rest: &'text str, is_negated: bool, into: &mut String) -> Result<&'text str, PatternError> {
+    let invalid = |after: &str| {
+        let end = rest.len() - after.len();
+        PatternError::new(Problem::CharacterRange, rest.get(..end).unwrap_or(rest))
+    };
+    let tail = rest.get(2..).unwrap_or("");
+    let (name, after) = match tail.strip_prefix('{') {
+        Some(inside) => inside.split_once('}').ok_or_else(|| invalid(""))?,
+        None => tail.split_at(tail.chars().next().map_or(0, char::len_utf8)),
+    };
+    let (is_negated, name) = name
+        .strip_prefix('^')
+        .map_or((is_negated, name), |name| (!is_negated, name));
+    // The `regex` crate's names may be written in other ways, too.
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if !name.starts_with(|first: char| first.is_ascii_uppercase()) || !name.bytes().all(is_name) {
+        return Err(invalid(after));
+    }
+    into.push_str(if is_negated { "\\P{" } else { "\\p{" });
+    into.push_str(name);
+    into.push('}');
+    Ok(after)
+}
