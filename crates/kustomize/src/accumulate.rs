@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use go_yaml::read::Lines;
+
 use crate::collection::{Collection, Trouble};
 use crate::config::TransformerConfig;
 use crate::decode::{Decoder, Spot};
@@ -18,7 +20,6 @@ use crate::patch::PatchTrouble;
 use crate::resource::Resource;
 use crate::steps::{self, Step};
 use crate::tree::{Entry, Found, is_within, resolve};
-use crate::yaml::read::Lines;
 
 /// What has been accumulated so far.
 #[derive(Debug, Default)]

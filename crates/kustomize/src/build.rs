@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use go_yaml::json::resource_value;
+
 use crate::accumulate::{Accumulated, Builder, Frame, field_error};
 use crate::collection::Collection;
 use crate::config::TransformerConfig;
@@ -19,7 +21,6 @@ use crate::output::{Build, BuiltResource};
 use crate::resource::Resource;
 use crate::touched::Register;
 use crate::tree::{FileTree, Found, resolve};
-use crate::yaml::json::resource_value;
 
 /// The version whose output this library reproduces.
 const VERSION: &str = "v5.8.1";
@@ -75,7 +76,7 @@ pub fn build_each(
 fn settle(outcome: Result<Vec<String>, Error>, directory: &str) -> Result<Vec<String>, Error> {
     match meter::spent() {
         None => outcome,
-        Some(why) => Err(why.error(outcome.as_ref().err(), directory)),
+        Some(why) => Err(meter::error(why, outcome.as_ref().err(), directory)),
     }
 }
 

@@ -231,7 +231,7 @@ fn take_metadata(resource: &mut Resource, old: &Resource) {
 
 fn merge_data(resource: &mut Resource, old: &Resource) {
     for field in ["data", "binaryData"] {
-        let map = |from: &Resource| -> std::collections::BTreeMap<String, crate::yaml::node::Node> {
+        let map = |from: &Resource| -> std::collections::BTreeMap<String, go_yaml::node::Node> {
             from.node
                 .get(field)
                 .map(|data| {
@@ -254,8 +254,8 @@ fn merge_data(resource: &mut Resource, old: &Resource) {
         };
         for (key, value) in merged {
             let mut fresh =
-                crate::yaml::node::Node::quoted(if value.is_null() { "" } else { value.text() }).placed_like(&value);
-            fresh.style = crate::yaml::node::Style::Quoted;
+                go_yaml::node::Node::quoted(if value.is_null() { "" } else { value.text() }).placed_like(&value);
+            fresh.style = go_yaml::node::Style::Quoted;
             target.set_field(&key, fresh);
         }
     }

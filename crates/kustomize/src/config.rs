@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
+use go_yaml::node::Node;
+
 use crate::decode::Decoder;
 use crate::fields::FieldSpec;
 use crate::id::Gvk;
 use crate::kustomization::field_specs;
 use crate::meter;
-use crate::yaml::node::Node;
 
 /// Fields that hold names of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,13 +4,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use go_yaml::json::{configuration_key, configuration_value};
+use go_yaml::node::{Data, Node, Style, Tag};
+use go_yaml::read::Lines;
 use serde_json::Value;
 
 use crate::error::Error;
 use crate::meter;
-use crate::yaml::json::{configuration_key, configuration_value};
-use crate::yaml::node::{Data, Node, Style, Tag};
-use crate::yaml::read::Lines;
 
 /// A value and the line that it was written on.
 #[derive(Debug, Clone, Default, PartialEq)]

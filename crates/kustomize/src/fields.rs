@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use go_yaml::node::Node;
+
 use crate::decode::{Decoder, Spot};
 use crate::fieldspec::split_path;
 use crate::id::Gvk;
 use crate::meter;
 use crate::selector::Matcher;
 use crate::transform::value_add::Target;
-use crate::yaml::node::Node;
 
 /// A field of certain kinds. Whoever copies one spends of the build's budget: there is a list of them for every transformer.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Owns walking a resource to the fields that a specification names, creating them where it says so.
 
+use go_yaml::node::{Data, Node, Tag};
+
 use crate::fields::FieldSpec;
 use crate::meter;
-use crate::yaml::node::{Data, Node, Tag};
 
 /// What to create when a field is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use base64::Engine;
+use go_yaml::format_json;
+use go_yaml::json::inner_value;
+use go_yaml::node::{Node, Style, Tag};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -11,9 +14,6 @@ use crate::fields::{GeneratorArguments, GeneratorOptions};
 use crate::load::Loader;
 use crate::meter;
 use crate::resource::{Behavior, Resource};
-use crate::yaml::json::inner_value;
-use crate::yaml::node::{Node, Style, Tag};
-use crate::yaml::number::format_json;
 
 /// Where a generator was written.
 #[derive(Debug, Clone, Copy)]

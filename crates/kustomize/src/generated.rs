@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
+use go_yaml::emit;
+use go_yaml::read::Lines;
+
 use crate::accumulate::is_file;
 use crate::error::Error;
 use crate::kustomization::FILE_NAMES;
 use crate::load::Loader;
 use crate::options::{Limits, LoadRestrictor};
 use crate::tree::{Entry, FileTree, clean};
-use crate::yaml::emit;
-use crate::yaml::read::Lines;
 
 /// Writes the kustomization that a directory without one stands for.
 ///

@@ -2,12 +2,12 @@
 //! end, a value that is left out is null, `replace` adds a key that is not there, `copy` of one gives null, and what stands before the
 //! first `/` of a path is not looked at.
 
+use go_yaml::json::{from_value, inner_value};
+use go_yaml::node::{Data, Node};
 use serde_json::Value;
 
+use crate::growth::{self, Growth};
 use crate::meter;
-use crate::yaml::growth::{self, Growth};
-use crate::yaml::json::{from_value, inner_value};
-use crate::yaml::node::{Data, Node};
 
 /// One operation.
 #[derive(Debug, Clone, PartialEq)]

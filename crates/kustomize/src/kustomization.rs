@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use go_yaml::node::Node;
+
 use crate::decode::{Decoder, Spot};
 use crate::error::Error;
 use crate::fields::{
     FieldSpec, GeneratorArguments, GeneratorOptions, Image, Label, Patch, Replacement, Replica, SortOptions, Variable,
 };
-use crate::yaml::node::Node;
 
 /// Names that a kustomization file may have.
 pub(crate) const FILE_NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
@@ -214,7 +215,7 @@ pub(crate) fn read(decoder: &Decoder<'_>, node: &Node) -> Kustomization {
             "buildMetadata" => k.build_metadata = decoder.texts(value, name),
             _ => {}
         }
-        empty &= matches!(&value.data, crate::yaml::node::Data::Scalar(text) if text.is_empty());
+        empty &= matches!(&value.data, go_yaml::node::Data::Scalar(text) if text.is_empty());
     }
     k.resources.append(&mut bases);
     k.images.append(&mut image_tags);

@@ -30,6 +30,7 @@ mod fields;
 mod fieldspec;
 mod generate;
 mod generated;
+mod growth;
 mod id;
 mod jsonpatch;
 mod kustomization;
@@ -53,7 +54,6 @@ mod steps;
 mod touched;
 mod transform;
 mod tree;
-mod yaml;
 
 pub use build::{build, build_each};
 pub use error::Error;

@@ -5,6 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use go_yaml::node::{Data, Node};
+use go_yaml::read::{Lines, ReadError, Source, documents, first_document};
+use go_yaml::scalar::Dialect;
+use go_yaml::{json, merge_keys, utf16};
+
 use crate::collection::NOT_SAID;
 use crate::error::{Error, shown};
 use crate::meter;
@@ -12,10 +17,6 @@ use crate::options::{Limits, LoadRestrictor};
 use crate::resource::Resource;
 use crate::schema::Schema;
 use crate::tree::{FileTree, Found, is_within, resolve};
-use crate::yaml::node::{Data, Node};
-use crate::yaml::read::{Lines, ReadError, Source, documents, first_document};
-use crate::yaml::scalar::Dialect;
-use crate::yaml::{json, merge_keys, utf16};
 
 /// What repeated keys of a configuration file are.
 #[derive(Clone, Copy, PartialEq, Eq)]

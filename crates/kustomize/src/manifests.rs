@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use go_yaml::json::resource_value;
+use go_yaml::read::Lines;
 use serde_json::Value;
 
 use crate::collection::NOT_SAID;
@@ -11,8 +13,6 @@ use crate::options::{Limits, LoadRestrictor};
 use crate::output::BuiltResource;
 use crate::touched::Register;
 use crate::tree::MapTree;
-use crate::yaml::json::resource_value;
-use crate::yaml::read::Lines;
 
 /// Reads all objects of a text of YAML or JSON documents; lists are taken apart. `path` names the text in errors and origins.
 ///
@@ -53,5 +53,5 @@ pub fn manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<BuiltRes
 /// Writes a JSON value as one YAML document, as kustomize and kubectl write objects.
 #[must_use]
 pub fn to_yaml(value: &Value) -> String {
-    crate::yaml::emit::document(value)
+    go_yaml::emit::document(value)
 }

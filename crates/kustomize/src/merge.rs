@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use go_yaml::node::{Data, Node, Remark, Style, Tag};
+
 use crate::merge_list::merge_lists;
 use crate::meter;
 use crate::schema::{Schema, Type};
-use crate::yaml::node::{Data, Node, Remark, Style, Tag};
 
 /// A merged node, and what stays of the one it replaced.
 #[derive(Debug)]

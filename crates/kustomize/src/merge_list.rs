@@ -1,10 +1,11 @@
 //! Owns merging two lists whose elements are known by keys, as kyaml orders and matches them; its quirks are kept on purpose,
 //! since they show in the output.
 
+use go_yaml::node::Node;
+
 use crate::merge::{DIRECTIVE, Walk, merge, settle, take};
 use crate::meter;
 use crate::schema::Type;
-use crate::yaml::node::Node;
 
 /// Merges `patch` into the list `target`; with `alone`, the list is content that a patch adds and is merged with itself.
 pub(crate) fn merge_lists<'s>(
@@ -89,7 +90,7 @@ pub(crate) fn merge_lists<'s>(
 /// Takes an element out; what is left counts as no element.
 fn take_element(node: &mut Node) -> Node {
     let taken = take(node);
-    *node = Node::scalar("null", crate::yaml::node::Tag::Null);
+    *node = Node::scalar("null", go_yaml::node::Tag::Null);
     taken
 }
 

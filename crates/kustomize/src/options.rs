@@ -122,6 +122,11 @@ impl Stop {
         }
     }
 
+    /// What it sets when it is used.
+    pub(crate) fn flag(&self) -> Option<Arc<AtomicBool>> {
+        self.0.clone()
+    }
+
     /// Tells whether it was used.
     #[must_use]
     pub fn is_stopped(&self) -> bool {

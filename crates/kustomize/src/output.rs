@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use go_yaml::emit;
+use go_yaml::node::{Data, Node};
 use serde_json::Value;
 
 use crate::options::Budget;
 use crate::resource::Resource;
 use crate::touched::{Register, Touched};
-use crate::yaml::emit;
-use crate::yaml::node::{Data, Node};
 
 /// A place in a file of the tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,13 +1,14 @@
 //! Owns `patches`, `patchesStrategicMerge` and `patchesJson6902`: telling the kinds of patches apart, and applying them.
 
+use go_yaml::json::through_json;
+use go_yaml::node::{Node, Tag};
+
 use crate::collection::{Collection, Trouble};
 use crate::jsonpatch::{self, Operation};
 use crate::merge::{Merged, merge_resource};
 use crate::meter;
 use crate::resource::{Notes, Resource};
 use crate::selector::Matcher;
-use crate::yaml::json::through_json;
-use crate::yaml::node::{Node, Tag};
 
 /// What a patch holds.
 #[derive(Debug)]

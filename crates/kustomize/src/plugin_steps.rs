@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use go_yaml::node::Node;
+use go_yaml::read::Lines;
+
 use crate::accumulate::{Builder, Frame};
 use crate::decode::{Decoder, Spot};
 use crate::error::Error;
@@ -15,8 +18,6 @@ use crate::steps::{Action, PatchError, image_action, json_operations, prepare_pa
 use crate::transform::names::Affix;
 use crate::transform::namespace::{Namespace, Subjects};
 use crate::transform::value_add::ValueAdd;
-use crate::yaml::node::Node;
-use crate::yaml::read::Lines;
 
 impl Builder<'_> {
     /// What a transformer's configuration asks for.

@@ -1,6 +1,9 @@
 //! Owns `transformers`, `generators` and `validators`: resources that configure built-in plugins. Refuses every other plugin:
 //! programs and containers aren't run during a build.
 
+use go_yaml::json::{resource_value, through_json};
+use go_yaml::node::{Node, Style, Tag};
+use go_yaml::read::Lines;
 use serde_json::Value;
 
 use crate::accumulate::{Accumulated, Builder, Frame, field_error, file_name};
@@ -15,9 +18,6 @@ use crate::origin::Origin;
 use crate::plugin_steps::field;
 use crate::resource::{Notes, Resource};
 use crate::steps::Step;
-use crate::yaml::json::{resource_value, through_json};
-use crate::yaml::node::{Node, Style, Tag};
-use crate::yaml::read::Lines;
 
 const GENERATORS: [&str; 3] = ["ConfigMapGenerator", "IAMPolicyGenerator", "SecretGenerator"];
 

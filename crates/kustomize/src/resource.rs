@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use go_yaml::node::{Node, Style};
+
 use crate::collection::Trouble;
 use crate::id::{Gvk, ResourceId};
 use crate::meter;
 use crate::schema::Schema;
 use crate::touched::Touched;
-use crate::yaml::node::{Node, Style};
 
 /// What a generator does when a resource of its name exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use go_yaml::json::configuration_value;
+use go_yaml::read::Lines;
 use serde_json::Value;
 
 use crate::accumulate::{Builder, Frame, field_error};
@@ -12,8 +14,6 @@ use crate::error::Error;
 use crate::kustomization::Kustomization;
 use crate::load::Loader;
 use crate::meter;
-use crate::yaml::json::configuration_value;
-use crate::yaml::read::Lines;
 
 impl<'tree> Builder<'tree> {
     /// Takes the schema that a kustomization brings.

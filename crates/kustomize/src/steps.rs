@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use go_yaml::json::{from_value, patch_value};
+use go_yaml::read::Lines;
+
 use crate::accumulate::{Builder, Frame, field_error};
 use crate::collection::{Collection, Trouble};
 use crate::config::{TransformerConfig, merge_specs};
@@ -23,8 +26,6 @@ use crate::transform::namespace::Namespace;
 use crate::transform::replacements::PreparedReplacement;
 use crate::transform::value_add::ValueAdd;
 use crate::transform::{labels, replacements, replicas};
-use crate::yaml::json::{from_value, patch_value};
-use crate::yaml::read::Lines;
 
 /// One transformer, ready to run.
 #[derive(Debug)]

@@ -12,8 +12,9 @@ use super::Finding;
 const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tenure-api", "crates/api", &["go-words"]),
     ("go-words", "crates/go-words", &[]),
+    ("go-yaml", "crates/go-yaml", &[]),
     ("structured-merge", "crates/structured-merge", &["go-words"]),
-    ("kustomize", "crates/kustomize", &["go-words"]),
+    ("kustomize", "crates/kustomize", &["go-words", "go-yaml"]),
     ("kubernetes-cel", "crates/cel", &["go-words"]),
     ("tenure-git-server", "crates/git-server", &[]),
     ("tenure-tenancy", "crates/tenancy", &["tenure-api"]),
@@ -122,6 +123,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
 /// Rooms without tokio, client, clock, environment or filesystem.
 const PURE: &[&str] = &[
     "go-words",
+    "go-yaml",
     "tenure-api",
     "structured-merge",
     "kustomize",

@@ -1,10 +1,11 @@
 //! Owns the dotted paths of `replacements` and `vars`: names, positions, `[key=value]` parts and `*`, found or created.
 
+use go_yaml::node::{Data, Node, Style, Tag};
+use go_yaml::read::{Lines, Source, first_node};
+use go_yaml::scalar::{Dialect, Scalar, resolve};
+
 use crate::fieldspec::split_path;
 use crate::meter;
-use crate::yaml::node::{Data, Node, Style, Tag};
-use crate::yaml::read::{Lines, Source, first_node};
-use crate::yaml::scalar::{Dialect, Scalar, resolve};
 
 /// Splits a path at dots; a part in brackets may hold dots.
 pub(crate) fn smarter_split(path: &str) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! Owns `images`: new names, tags and digests for container images.
 
+use go_yaml::node::{Data, Node};
 use regex::Regex;
 
 use crate::collection::{Collection, Trouble};
@@ -7,7 +8,6 @@ use crate::fields::{FieldSpec, Image};
 use crate::fieldspec::{Create, apply};
 use crate::meter;
 use crate::pattern;
-use crate::yaml::node::{Data, Node};
 
 /// One entry of `images`, ready to apply.
 #[derive(Debug)]

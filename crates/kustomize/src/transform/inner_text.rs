@@ -1,12 +1,13 @@
 //! Owns replacement targets inside the JSON or YAML text that a field holds.
 
+use go_yaml::json::inner_value;
+use go_yaml::node::{Data, Node, Style};
+use go_yaml::read::{Lines, Source, first_node};
+use go_yaml::scalar::Dialect;
+use go_yaml::{notation, rewrite};
+
 use crate::meter;
 use crate::transform::field_paths::{MAXIMUM_NODES, look_up, visit, visit_exact};
-use crate::yaml::json::inner_value;
-use crate::yaml::node::{Data, Node, Style};
-use crate::yaml::read::{Lines, Source, first_node};
-use crate::yaml::scalar::Dialect;
-use crate::yaml::{notation, rewrite};
 
 /// Writes into JSON or YAML text that a field on the way holds; tells whether there was any.
 pub(crate) fn write_in_text(

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use go_yaml::node::{Node, Share, Tag};
+
 use crate::collection::Trouble;
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
 use crate::patch::annotations_of;
 use crate::resource::Resource;
-use crate::yaml::node::{Node, Share, Tag};
 
 /// Puts the pairs into all fields.
 pub(crate) fn transform(

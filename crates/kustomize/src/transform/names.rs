@@ -1,11 +1,12 @@
 //! Owns `namePrefix` and `nameSuffix`.
 
+use go_yaml::node::Node;
+
 use crate::collection::{Collection, Trouble};
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
 use crate::id::Gvk;
 use crate::meter;
-use crate::yaml::node::Node;
 
 /// The prefix or the suffix transformer.
 #[derive(Debug, Clone)]

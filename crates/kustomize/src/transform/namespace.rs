@@ -1,11 +1,12 @@
 //! Owns `namespace`: setting it on namespaced resources, the Namespace itself, and the places that name it.
 
+use go_yaml::node::{Node, Style, Tag};
+
 use crate::collection::{Collection, Trouble};
 use crate::fields::FieldSpec;
 use crate::fieldspec::{Create, apply};
 use crate::meter;
 use crate::resource::Resource;
-use crate::yaml::node::{Node, Style, Tag};
 
 /// Which subjects of role bindings get the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,6 +3,9 @@
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
+use go_yaml::node::{Data, Node, Style};
+use go_yaml::scalar::{Dialect, Scalar, meaning};
+
 use crate::collection::{Collection, Trouble};
 use crate::config::TransformerConfig;
 use crate::fields::FieldSpec;
@@ -10,8 +13,6 @@ use crate::fieldspec::{Create, descend, split_path};
 use crate::id::{Gvk, ResourceId};
 use crate::meter;
 use crate::resource::Resource;
-use crate::yaml::node::{Data, Node, Style};
-use crate::yaml::scalar::{Dialect, Scalar, meaning};
 
 /// What is known of a resource that others may refer to.
 struct Candidate {

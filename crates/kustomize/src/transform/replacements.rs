@@ -1,7 +1,10 @@
 //! Owns `replacements`: copying a value from one resource's field into fields of others.
 
+use go_yaml::node::{Data, Node};
+
 use crate::collection::{Collection, Trouble};
 use crate::fields::{FieldOptions, Replacement, ReplacementSource};
+use crate::growth::{self, Growth};
 use crate::id::ResourceId;
 use crate::meter;
 use crate::patch::PatchTrouble;
@@ -9,8 +12,6 @@ use crate::resource::Resource;
 use crate::selector::Matcher;
 use crate::transform::field_paths::{look_up, smarter_split, visit};
 use crate::transform::inner_text::write_in_text;
-use crate::yaml::growth::{self, Growth};
-use crate::yaml::node::{Data, Node};
 
 /// A replacement, ready to apply.
 #[derive(Debug)]

@@ -1,9 +1,10 @@
 //! Owns `replicas`.
 
+use go_yaml::node::{Node, Tag};
+
 use crate::collection::{Collection, Trouble};
 use crate::fields::{FieldSpec, Replica};
 use crate::fieldspec::{Create, apply};
-use crate::yaml::node::{Node, Tag};
 
 /// Sets the count on resources of the name; `Ok(false)` when there are none.
 pub(crate) fn transform(replica: &Replica, fields: &[FieldSpec], resources: &mut Collection) -> Result<bool, Trouble> {

@@ -1,12 +1,13 @@
 //! Owns the transformer that puts one value, often the name of a project or cluster, into fields and paths in fields.
 
+use go_yaml::node::{Data, Node};
+
 use crate::collection::{Collection, Trouble};
 use crate::meter;
 use crate::resource::Resource;
 use crate::selector::Matcher;
 use crate::transform::field_paths::{condition, is_list_part};
 use crate::transform::namespace::Namespace;
-use crate::yaml::node::{Data, Node};
 
 /// The transformer.
 #[derive(Debug)]

@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
+use go_yaml::node::{Data, Node, Style, Tag};
+
 use crate::collection::{Collection, Trouble};
 use crate::fields::{FieldSpec, Variable};
 use crate::fieldspec::{Create, apply};
 use crate::meter;
 use crate::transform::field_paths::{look_up, smarter_split};
-use crate::yaml::node::{Data, Node, Style, Tag};
-use crate::yaml::number;
 
 /// A var's value, with its type.
 #[derive(Debug, Clone)]
@@ -133,7 +133,7 @@ fn value(var: &Variable, resources: &Collection) -> Result<Held, String> {
 }
 
 fn plain_float(float: f64) -> String {
-    let json = number::format_json(float);
+    let json = go_yaml::format_json(float);
     if json.contains('e') { format!("{float}") } else { json }
 }
 

@@ -1,7 +1,8 @@
 //! Owns how deep, how big and how long in its texts a resource may become through transformations, which can copy parts of it into
 //! it. The whole of it is only measured when enough was added since: changes that are many and small cost no more than a few large ones.
 
-use super::node::Node;
+use go_yaml::node::Node;
+
 use crate::meter;
 
 /// How deep a resource may be nested.

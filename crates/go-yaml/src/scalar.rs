@@ -9,14 +9,20 @@ use super::timestamp;
 
 /// A scalar with its meaning.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Scalar<'text> {
+pub enum Scalar<'text> {
+    /// Nothing.
     Null,
+    /// A truth value.
     Bool(bool),
+    /// An integer of up to 64 bits, with or without a sign.
     Int(i128),
+    /// Another number.
     Float(f64),
+    /// A string.
     Text(Cow<'text, str>),
     /// The timestamp as RFC 3339.
     Timestamp(String),
+    /// The key `<<`.
     Merge,
 }
 
@@ -33,7 +39,9 @@ impl Scalar<'_> {
         }
     }
 
-    pub(crate) fn tag(&self) -> Tag {
+    /// The type.
+    #[must_use]
+    pub fn tag(&self) -> Tag {
         match self {
             Scalar::Null => Tag::Null,
             Scalar::Bool(_) => Tag::Bool,
@@ -48,7 +56,7 @@ impl Scalar<'_> {
 
 /// Which Go library reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub enum Dialect {
     /// yaml.v2: `yes`, `on` and `y` are booleans.
     V2,
     /// yaml.v3: only `true` and `false` are booleans; `0o17` is an integer.
@@ -56,7 +64,8 @@ pub(crate) enum Dialect {
 }
 
 /// What plain text means.
-pub(crate) fn resolve(text: &str, dialect: Dialect) -> Scalar<'_> {
+#[must_use]
+pub fn resolve(text: &str, dialect: Dialect) -> Scalar<'_> {
     resolve_wanted(text, dialect, true)
 }
 
@@ -136,7 +145,7 @@ pub(crate) fn is_non_string_in_yaml_1_1(text: &str) -> bool {
 ///
 /// # Errors
 /// When the tag doesn't fit the text, in yaml.v3's words.
-pub(crate) fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar<'_>, String> {
+pub fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar<'_>, String> {
     let text = node.text();
     if node.tagged {
         return match with_tag(text, &node.tag, dialect)? {

@@ -10,7 +10,7 @@ use crate::meter;
 ///
 /// # Errors
 /// When a merge key doesn't hold a mapping or a sequence of mappings, or occurs twice in one mapping.
-pub(crate) fn fold(node: &mut Node, of_resources: bool) -> Result<(), (u32, String)> {
+pub fn fold(node: &mut Node, of_resources: bool) -> Result<(), (u32, String)> {
     match &mut node.data {
         Data::Scalar(_) => Ok(()),
         Data::Seq(items) => items.iter_mut().try_for_each(|item| fold(item, of_resources)),
@@ -33,7 +33,7 @@ pub(crate) fn fold(node: &mut Node, of_resources: bool) -> Result<(), (u32, Stri
 }
 
 /// A key that a mapping in a node has twice.
-pub(crate) fn repeated(node: &Node) -> Option<&Node> {
+pub fn repeated(node: &Node) -> Option<&Node> {
     let mut names: HashSet<&str> = HashSet::with_capacity(node.entries().len());
     let mut own = node.entries().iter().map(|(key, _)| key);
     own.find(|key| !names.insert(key.text()))

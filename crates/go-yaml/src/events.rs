@@ -3,9 +3,10 @@
 
 use std::borrow::Cow;
 
-use super::cursor::Mark;
+pub use super::cursor::Mark;
 use super::scalar::Dialect;
-use super::tokens::{Form, Kind, Problem, Scanner, Token};
+pub use super::tokens::{Form, Problem};
+use super::tokens::{Kind, Scanner, Token};
 
 /// What tags of YAML's own begin with.
 const OWN_TAGS: &str = "tag:yaml.org,2002:";
@@ -14,33 +15,47 @@ const READ_AT_ONCE: usize = 512;
 
 /// What may be written before a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Properties<'text> {
-    pub(super) anchor: Option<&'text str>,
+pub struct Properties<'text> {
+    /// The name that aliases may use.
+    pub anchor: Option<&'text str>,
     /// In its short form.
-    pub(super) tag: Option<String>,
+    pub tag: Option<String>,
 }
 
+/// What happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum What<'text> {
+pub enum What<'text> {
+    /// The text begins.
     StreamStart,
+    /// The text ends.
     StreamEnd,
+    /// A document begins.
     DocumentStart,
+    /// A document ends.
     DocumentEnd,
+    /// What an anchor stands for, by its name.
     Alias(&'text str),
+    /// A scalar's text and how it is written.
     Scalar(Cow<'text, str>, Form, Properties<'text>),
     /// A sequence, which may be in brackets.
     SequenceStart(bool, Properties<'text>),
+    /// The innermost sequence ends.
     SequenceEnd,
     /// A mapping, which may be in braces.
     MappingStart(bool, Properties<'text>),
+    /// The innermost mapping ends.
     MappingEnd,
 }
 
+/// One step through a text.
 #[derive(Debug, Clone)]
-pub(super) struct Event<'text> {
-    pub(super) what: What<'text>,
-    pub(super) start: Mark,
-    pub(super) end: Mark,
+pub struct Event<'text> {
+    /// What happens.
+    pub what: What<'text>,
+    /// Where it begins.
+    pub start: Mark,
+    /// Where it ends.
+    pub end: Mark,
 }
 
 /// What is expected next.
@@ -85,7 +100,8 @@ enum Place {
     BlockMapping,
 }
 
-pub(super) struct Events<'text> {
+/// The events of a text, one after the other.
+pub struct Events<'text> {
     scanner: Scanner<'text>,
     state: State,
     /// What is expected after the collections that are open.
@@ -97,7 +113,9 @@ pub(super) struct Events<'text> {
 }
 
 impl<'text> Events<'text> {
-    pub(super) fn new(text: &'text str, dialect: Dialect) -> Self {
+    /// Those of a text, as the scanner of one of the libraries makes them.
+    #[must_use]
+    pub fn new(text: &'text str, dialect: Dialect) -> Self {
         Events {
             scanner: Scanner::new(text, dialect),
             state: State::Stream,
@@ -112,8 +130,12 @@ impl<'text> Events<'text> {
         self.scanner.comments()
     }
 
-    /// The next event.
-    pub(super) fn next(&mut self) -> Result<Event<'text>, Problem> {
+    /// The next event. The end of the text is the last one.
+    ///
+    /// # Errors
+    /// When the text isn't YAML; says why, and on which line.
+    #[expect(clippy::should_implement_trait, reason = "it has no end but an event that says so")]
+    pub fn next(&mut self) -> Result<Event<'text>, Problem> {
         let event = self.event();
         match self.limit {
             Some((from, problem)) if self.scanner.read_so_far() + 1 >= from => Err(problem),

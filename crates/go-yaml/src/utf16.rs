@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// What a text was before it was bytes; `None` when it is no text.
-pub(crate) fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
+pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let decode: fn([u8; 2]) -> u16 = match bytes {
         [0xff, 0xfe, ..] => u16::from_le_bytes,
         [0xfe, 0xff, ..] => u16::from_be_bytes,

@@ -14,12 +14,13 @@ use crate::meter;
 
 /// Why a node has no JSON value.
 #[derive(Debug)]
-pub(crate) struct NotJson {
+pub struct NotJson {
     /// The line of the node, from 1; 0 when unknown.
-    pub(crate) line: u32,
-    /// The file of the node, by its number in the build.
-    pub(crate) source: u32,
-    pub(crate) message: String,
+    pub line: u32,
+    /// The file of the node, by its number.
+    pub source: u32,
+    /// What is wrong.
+    pub message: String,
 }
 
 /// The text of a string after it went through JSON and was read as YAML: Go writes next-line characters into JSON as they
@@ -63,7 +64,7 @@ const NEXT_LINE: char = '\u{85}';
 ///
 /// # Errors
 /// For repeated keys, keys that aren't strings, tags that don't fit, and numbers that JSON can't hold.
-pub(crate) fn resource_value(node: &Node) -> Result<Value, NotJson> {
+pub fn resource_value(node: &Node) -> Result<Value, NotJson> {
     let place = Place {
         printed: true,
         ..Place::default()
@@ -75,7 +76,7 @@ pub(crate) fn resource_value(node: &Node) -> Result<Value, NotJson> {
 ///
 /// # Errors
 /// As [`resource_value`], but for characters that only printing refuses.
-pub(crate) fn inner_value(node: &Node) -> Result<Value, NotJson> {
+pub fn inner_value(node: &Node) -> Result<Value, NotJson> {
     root_value(node, Place::default())
 }
 
@@ -355,7 +356,7 @@ fn float_value(float: f64) -> Option<Value> {
 ///
 /// # Errors
 /// When a tag doesn't fit its text, or a key isn't a scalar.
-pub(crate) fn configuration_value(node: &Node) -> Result<Value, NotJson> {
+pub fn configuration_value(node: &Node) -> Result<Value, NotJson> {
     let mut value = patch_value(node)?;
     fold_next_lines(&mut value).map_err(|message| fail(node, message))?;
     Ok(value)
@@ -378,7 +379,7 @@ fn fold_next_lines(value: &mut Value) -> Result<(), &'static str> {
 ///
 /// # Errors
 /// As [`configuration_value`].
-pub(crate) fn patch_value(node: &Node) -> Result<Value, NotJson> {
+pub fn patch_value(node: &Node) -> Result<Value, NotJson> {
     spend(node)?;
     match &node.data {
         Data::Scalar(_) => configuration_scalar(node),
@@ -415,7 +416,7 @@ fn merge_into(map: &mut Map<String, Value>, held: &Node) -> Result<(), NotJson> 
 }
 
 /// The text of a key as sigs.k8s.io/yaml turns it into a JSON key.
-pub(crate) fn configuration_key(key: &Node) -> Result<String, NotJson> {
+pub fn configuration_key(key: &Node) -> Result<String, NotJson> {
     match configuration_scalar(key)? {
         Value::String(text) => Ok(text),
         Value::Bool(truth) => Ok(truth.to_string()),
@@ -445,7 +446,7 @@ fn configuration_scalar(node: &Node) -> Result<Value, NotJson> {
 }
 
 /// Nodes of a JSON value, as yaml.v3 would read them from its own output; numbers are floats, as Go decodes them.
-pub(crate) fn from_value(value: &Value) -> Node {
+pub fn from_value(value: &Value) -> Node {
     match value {
         Value::Null => Node::scalar("null", Tag::Null),
         Value::Bool(truth) => Node::scalar(truth.to_string(), Tag::Bool),
@@ -479,7 +480,7 @@ fn string_node(text: &str) -> Node {
 ///
 /// # Errors
 /// As [`resource_value`].
-pub(crate) fn through_json(node: &mut Node) -> Result<(), NotJson> {
+pub fn through_json(node: &mut Node) -> Result<(), NotJson> {
     end_before_comment(node);
     let value = inner_value(node)?;
     if begins_with_a_tab_as_block(&value) {
@@ -494,7 +495,7 @@ pub(crate) fn through_json(node: &mut Node) -> Result<(), NotJson> {
 ///
 /// # Errors
 /// As [`resource_value`].
-pub(crate) fn through_json_text(node: &mut Node) -> Result<(), NotJson> {
+pub fn through_json_text(node: &mut Node) -> Result<(), NotJson> {
     resource_value(node)?;
     rewrite_as_text(node, Place::default());
     Ok(())

@@ -1,5 +1,5 @@
 //! Owns the tree of YAML nodes that transformations work on: what was written (style, tag, line) as well as what it means.
-//! A build holds all its objects as nodes at once, so a node is kept small: 40 bytes with short texts inside.
+//! A build of kustomize holds all its objects as nodes at once, so a node is kept small: 40 bytes with short texts inside.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,8 +9,10 @@ use crate::meter;
 
 /// How a scalar was, or will be, written; it decides whether text that looks like a number is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub enum Style {
+    /// Without quotes.
     Plain,
+    /// In quotes of either kind.
     Quoted,
     /// A literal block (`|`), which keeps its lines.
     Literal,
@@ -31,18 +33,28 @@ impl Style {
 
 /// The type of a node, as far as it has been decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tag {
+pub enum Tag {
     /// Undecided: the text decides.
     None,
+    /// `!!null`.
     Null,
+    /// `!!bool`.
     Bool,
+    /// `!!int`.
     Int,
+    /// `!!float`.
     Float,
+    /// `!!str`.
     Str,
+    /// `!!timestamp`.
     Timestamp,
+    /// `!!merge`: the key `<<`.
     Merge,
+    /// `!!binary`.
     Binary,
+    /// `!!map`.
     Map,
+    /// `!!seq`.
     Seq,
     /// A tag of somebody's own; it makes text of a scalar whatever it says.
     Other,
@@ -50,7 +62,7 @@ pub(crate) enum Tag {
 
 impl Tag {
     /// The tag as people write it.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Tag::None => "",
             Tag::Null => "!!null",
@@ -68,31 +80,31 @@ impl Tag {
     }
 }
 
-/// What a node holds.
-#[expect(
-    clippy::box_collection,
-    reason = "a vector in place would make every node, most of which are scalars, bigger by a third"
-)]
+/// What a node holds. A vector in place would make every node, most of which are scalars, bigger by a third.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Data {
+pub enum Data {
+    /// A text.
     Scalar(SmolStr),
+    /// Keys and values, in their order.
     Map(Box<Vec<(Node, Node)>>),
+    /// Items.
     Seq(Box<Vec<Node>>),
 }
 
 /// One text in several places: kustomize puts one and the same node into all fields that a pair of labels or annotations
 /// creates, so that writing over it in one place writes over it in all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Share {
+pub struct Share {
     /// The group, by its number in the resource; 0 for a node that is only in one place.
-    pub(crate) group: u16,
+    pub group: u16,
     /// How often it was written over in this place.
-    pub(crate) writes: u16,
+    pub writes: u16,
 }
 
 /// What few nodes have to say about themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Remark {
+pub enum Remark {
+    /// Nothing.
     None,
     /// A null that a patch must not clear.
     KeptNull,
@@ -100,21 +112,25 @@ pub(crate) enum Remark {
     BeforeComment,
 }
 
-/// One node of a document. Whoever makes one, or copies one, spends of the build's budget.
+/// One node of a document. Whoever makes one, or copies one, spends of what [`meter`] counts.
 #[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) data: Data,
-    pub(crate) tag: Tag,
-    pub(crate) style: Style,
+pub struct Node {
+    /// What it holds.
+    pub data: Data,
+    /// Its type, as far as it is decided.
+    pub tag: Tag,
+    /// How it was, or will be, written.
+    pub style: Style,
     /// The tag was written out, so it wins over the text.
-    pub(crate) tagged: bool,
-    pub(crate) remark: Remark,
+    pub tagged: bool,
+    /// What else there is to say.
+    pub remark: Remark,
     /// Where else this node is.
-    pub(crate) share: Share,
+    pub share: Share,
     /// The line in its source, from 1; 0 when no line says it.
-    pub(crate) line: u32,
-    /// The source file, by its number in the build; 0 when unknown.
-    pub(crate) source: u32,
+    pub line: u32,
+    /// The source file, by the number that its reader gave it; 0 when unknown.
+    pub source: u32,
 }
 
 impl Clone for Node {
@@ -155,42 +171,50 @@ impl Node {
     }
 
     /// A scalar whose text decides its type.
-    pub(crate) fn untyped(text: impl Into<SmolStr>) -> Self {
+    #[inline]
+    pub fn untyped(text: impl Into<SmolStr>) -> Self {
         Self::new(Data::Scalar(text.into()), Tag::None, Style::Plain)
     }
 
     /// A scalar with a type that may still be overruled by quotes.
-    pub(crate) fn scalar(text: impl Into<SmolStr>, tag: Tag) -> Self {
+    #[inline]
+    pub fn scalar(text: impl Into<SmolStr>, tag: Tag) -> Self {
         Self::new(Data::Scalar(text.into()), tag, Style::Plain)
     }
 
     /// A string.
-    pub(crate) fn string(text: impl Into<SmolStr>) -> Self {
+    #[inline]
+    pub fn string(text: impl Into<SmolStr>) -> Self {
         Self::new(Data::Scalar(text.into()), Tag::Str, Style::Plain)
     }
 
     /// A quoted string.
-    pub(crate) fn quoted(text: impl Into<SmolStr>) -> Self {
+    #[inline]
+    pub fn quoted(text: impl Into<SmolStr>) -> Self {
         Self::new(Data::Scalar(text.into()), Tag::Str, Style::Quoted)
     }
 
     /// An empty mapping.
-    pub(crate) fn map() -> Self {
+    #[inline]
+    pub fn map() -> Self {
         Self::mapping(Vec::new())
     }
 
     /// A mapping.
-    pub(crate) fn mapping(entries: Vec<(Node, Node)>) -> Self {
+    #[inline]
+    pub fn mapping(entries: Vec<(Node, Node)>) -> Self {
         Self::new(Data::Map(Box::new(entries)), Tag::Map, Style::Plain)
     }
 
     /// A sequence.
-    pub(crate) fn seq(items: Vec<Node>) -> Self {
+    #[inline]
+    pub fn seq(items: Vec<Node>) -> Self {
         Self::new(Data::Seq(Box::new(items)), Tag::Seq, Style::Plain)
     }
 
     /// The same collection, in `{}` or `[]` when it is.
-    pub(crate) fn in_flow(mut self, is: bool) -> Self {
+    #[inline]
+    pub fn in_flow(mut self, is: bool) -> Self {
         if is {
             self.style = Style::Flow;
         }
@@ -198,25 +222,30 @@ impl Node {
     }
 
     /// The same node, said to come from where `other` comes from.
-    pub(crate) fn placed_like(mut self, other: &Node) -> Self {
+    #[inline]
+    pub fn placed_like(mut self, other: &Node) -> Self {
         self.line = other.line;
         self.source = other.source;
         self
     }
 
     /// The same node at a known place.
-    pub(crate) fn placed(mut self, source: u32, line: u32) -> Self {
+    #[inline]
+    pub fn placed(mut self, source: u32, line: u32) -> Self {
         self.line = line;
         self.source = source;
         self
     }
 
-    pub(crate) fn is_null(&self) -> bool {
+    /// Tells whether this is null.
+    #[inline]
+    pub fn is_null(&self) -> bool {
         self.tag == Tag::Null
     }
 
     /// Null, an empty mapping or an empty sequence: what kyaml calls nil or empty.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
         self.is_null()
             || match &self.data {
                 Data::Map(entries) => entries.is_empty(),
@@ -225,16 +254,21 @@ impl Node {
             }
     }
 
-    pub(crate) fn is_scalar(&self) -> bool {
+    /// Tells whether this is a scalar.
+    #[inline]
+    pub fn is_scalar(&self) -> bool {
         matches!(self.data, Data::Scalar(_))
     }
 
-    pub(crate) fn is_map(&self) -> bool {
+    /// Tells whether this is a mapping.
+    #[inline]
+    pub fn is_map(&self) -> bool {
         matches!(self.data, Data::Map(_))
     }
 
     /// The text of a scalar; collections have none.
-    pub(crate) fn text(&self) -> &str {
+    #[inline]
+    pub fn text(&self) -> &str {
         match &self.data {
             Data::Scalar(text) => text,
             _ => "",
@@ -242,37 +276,46 @@ impl Node {
     }
 
     /// Tells whether this is a string, or undecided.
-    pub(crate) fn is_string(&self) -> bool {
+    #[inline]
+    pub fn is_string(&self) -> bool {
         self.is_scalar() && matches!(self.tag, Tag::Str | Tag::None)
     }
 
     /// Tells whether this is text that YAML 1.1 would not read as a string and that no quotes protect.
-    pub(crate) fn needs_quotes(&self) -> bool {
+    pub fn needs_quotes(&self) -> bool {
         self.is_string() && self.style == Style::Plain && super::scalar::is_non_string_in_yaml_1_1(self.text())
     }
 
-    pub(crate) fn entries(&self) -> &[(Node, Node)] {
+    /// The entries of a mapping; others have none.
+    #[inline]
+    pub fn entries(&self) -> &[(Node, Node)] {
         match &self.data {
             Data::Map(entries) => entries,
             _ => &[],
         }
     }
 
-    pub(crate) fn entries_mut(&mut self) -> Option<&mut Vec<(Node, Node)>> {
+    /// The entries of a mapping, to be changed.
+    #[inline]
+    pub fn entries_mut(&mut self) -> Option<&mut Vec<(Node, Node)>> {
         match &mut self.data {
             Data::Map(entries) => Some(entries),
             _ => None,
         }
     }
 
-    pub(crate) fn items(&self) -> &[Node] {
+    /// The items of a sequence; others have none.
+    #[inline]
+    pub fn items(&self) -> &[Node] {
         match &self.data {
             Data::Seq(items) => items,
             _ => &[],
         }
     }
 
-    pub(crate) fn items_mut(&mut self) -> Option<&mut Vec<Node>> {
+    /// The items of a sequence, to be changed.
+    #[inline]
+    pub fn items_mut(&mut self) -> Option<&mut Vec<Node>> {
         match &mut self.data {
             Data::Seq(items) => Some(items),
             _ => None,
@@ -280,14 +323,15 @@ impl Node {
     }
 
     /// Writes over the text of a scalar, or over a collection.
-    pub(crate) fn set_text(&mut self, text: impl Into<SmolStr>) {
+    pub fn set_text(&mut self, text: impl Into<SmolStr>) {
         let text = text.into();
         meter::text(text.len());
         self.data = Data::Scalar(text);
     }
 
     /// Where the first key with this text is.
-    pub(crate) fn position(&self, key: &str) -> Option<usize> {
+    #[inline]
+    pub fn position(&self, key: &str) -> Option<usize> {
         let entries = self.entries();
         let found = entries.iter().position(|(name, _)| name.text() == key);
         meter::work(1 + found.unwrap_or(entries.len()) / 8);
@@ -295,28 +339,32 @@ impl Node {
     }
 
     /// The value of the first key with this text.
-    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+    #[inline]
+    pub fn get(&self, key: &str) -> Option<&Node> {
         self.entries().get(self.position(key)?).map(|(_, value)| value)
     }
 
-    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+    /// The value of the first key with this text, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
         let position = self.position(key)?;
         self.entries_mut()?.get_mut(position).map(|(_, value)| value)
     }
 
     /// The value at a path of keys.
-    pub(crate) fn at(&self, path: &[&str]) -> Option<&Node> {
+    #[inline]
+    pub fn at(&self, path: &[&str]) -> Option<&Node> {
         path.iter().try_fold(self, |node, key| node.get(key))
     }
 
     /// Removes the first key with this text.
-    pub(crate) fn remove(&mut self, key: &str) -> Option<Node> {
+    pub fn remove(&mut self, key: &str) -> Option<Node> {
         let position = self.position(key)?;
         Some(self.entries_mut()?.remove(position).1)
     }
 
     /// Writes a scalar over this node, which keeps its quotes: as kyaml's FieldSetter without a name.
-    pub(crate) fn assign_scalar(&mut self, mut value: Node) {
+    pub fn assign_scalar(&mut self, mut value: Node) {
         if value.is_null() {
             return;
         }
@@ -329,7 +377,7 @@ impl Node {
     }
 
     /// The share that a node has when it is written over this one.
-    pub(crate) fn written_over(&self, value: &Node) -> Share {
+    pub fn written_over(&self, value: &Node) -> Share {
         match self.share {
             share if share.group == 0 || share.group == value.share.group => value.share,
             Share { group, writes } => Share {
@@ -340,7 +388,7 @@ impl Node {
     }
 
     /// Takes this node, and all in it, out of its groups.
-    pub(crate) fn unshare(&mut self) {
+    pub fn unshare(&mut self) {
         self.share = Share::default();
         match &mut self.data {
             Data::Scalar(_) => {}
@@ -350,7 +398,7 @@ impl Node {
     }
 
     /// Writes what was written in one place of a group in its other places too.
-    pub(crate) fn settle_shares(&mut self) {
+    pub fn settle_shares(&mut self) {
         let mut latest: BTreeMap<u16, (Node, bool)> = BTreeMap::new();
         self.latest_shares(&mut latest);
         latest.retain(|_, (_, is_uneven)| *is_uneven);
@@ -392,12 +440,12 @@ impl Node {
 
     /// Sets a field, as kyaml's FieldSetter: a null clears, an existing field keeps its quotes, and text that YAML 1.1 would
     /// not read as a string is quoted when the field is new.
-    pub(crate) fn set_field(&mut self, key: &str, value: Node) {
+    pub fn set_field(&mut self, key: &str, value: Node) {
         self.set_entry(Node::untyped(key), value);
     }
 
     /// As [`Self::set_field`], with the key node to use when the field is new.
-    pub(crate) fn set_entry(&mut self, key: Node, mut value: Node) {
+    pub fn set_entry(&mut self, key: Node, mut value: Node) {
         if value.is_null() && value.remark != Remark::KeptNull {
             self.remove(key.text());
             return;
@@ -427,7 +475,7 @@ impl Node {
     }
 
     /// The field, created as an empty mapping when it is missing.
-    pub(crate) fn map_field(&mut self, key: &str) -> Option<&mut Node> {
+    pub fn map_field(&mut self, key: &str) -> Option<&mut Node> {
         if self.get(key).is_none() {
             let place = (self.source, self.line);
             let entries = self.entries_mut()?;
@@ -437,7 +485,7 @@ impl Node {
     }
 
     /// Gives this node and those in it the places that `written` has for them.
-    pub(crate) fn place_as(&mut self, written: &Node) {
+    pub fn place_as(&mut self, written: &Node) {
         if written.line != 0 {
             self.line = written.line;
         }
@@ -466,7 +514,7 @@ impl Node {
     }
 
     /// Marks all nodes as coming from one place: for content that a field of a kustomization holds inline.
-    pub(crate) fn place_all(&mut self, source: u32, line: u32) {
+    pub fn place_all(&mut self, source: u32, line: u32) {
         self.source = source;
         self.line = line;
         match &mut self.data {

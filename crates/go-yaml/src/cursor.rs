@@ -3,15 +3,15 @@
 
 /// A place in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Mark {
+pub struct Mark {
     /// Bytes before it.
-    pub(super) at: usize,
+    pub at: usize,
     /// Characters before it.
-    pub(super) index: usize,
+    pub index: usize,
     /// Lines before it.
-    pub(super) line: usize,
+    pub line: usize,
     /// Characters before it on its line.
-    pub(super) column: usize,
+    pub column: usize,
 }
 
 /// A place that moves on through a text.

@@ -15,7 +15,7 @@ const LONGEST_SIMPLE_KEY: usize = 128;
 ///
 /// # Errors
 /// When something in it has no notation that is known to be yaml.v3's.
-pub(crate) fn document(node: &Node, notation: &Notation) -> Result<String, String> {
+pub fn document(node: &Node, notation: &Notation) -> Result<String, String> {
     let mut writer = Writer { out: String::new() };
     writer.block(node, notation, 0, Place::Inline)?;
     Ok(writer.out)

@@ -23,15 +23,16 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Why text couldn't be read.
 #[derive(Debug)]
-pub(crate) struct ReadError {
+pub struct ReadError {
     /// The line in the text, from 1.
-    pub(crate) line: u32,
-    pub(crate) message: String,
+    pub line: u32,
+    /// What is wrong.
+    pub message: String,
 }
 
 /// How the lines of a text are counted.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Lines {
+pub enum Lines {
     /// The text has lines of its own in its file, after so many others.
     After(u32),
     /// All of the text counts as one line of its file: quotes and folded blocks move line breaks about.
@@ -40,7 +41,7 @@ pub(crate) enum Lines {
 
 impl Lines {
     /// The line in the file for a line of the text.
-    pub(crate) fn number(self, line: u32) -> u32 {
+    pub fn number(self, line: u32) -> u32 {
         match self {
             Lines::After(before) => before.saturating_add(line),
             Lines::On(line) => line,
@@ -48,7 +49,7 @@ impl Lines {
     }
 
     /// The same after so many lines of the text.
-    pub(crate) fn skip(self, lines: usize) -> Self {
+    pub fn skip(self, lines: usize) -> Self {
         match self {
             Lines::After(before) => Lines::After(before.saturating_add(u32::try_from(lines).unwrap_or(0))),
             Lines::On(line) => Lines::On(line),
@@ -58,15 +59,15 @@ impl Lines {
 
 /// Where text comes from and how much of it may be read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Source {
-    /// The number of the file in this build.
-    pub(crate) file: u32,
+pub struct Source {
+    /// The number of the file, which the nodes keep.
+    pub file: u32,
     /// Where the text stands in the file.
-    pub(crate) lines: Lines,
+    pub lines: Lines,
     /// The most nodes that the text may grow to, aliases expanded.
-    pub(crate) maximum_nodes: usize,
+    pub maximum_nodes: usize,
     /// Which library's scanner reads: yaml.v3's reads on for comments, and takes tabs before them.
-    pub(crate) scanner: Dialect,
+    pub scanner: Dialect,
 }
 
 /// Reads the first document of the text; `None` when it has none, or only null.
@@ -75,7 +76,7 @@ pub(crate) struct Source {
 ///
 /// # Errors
 /// When the text isn't YAML, or passes a limit.
-pub(crate) fn first_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
+pub fn first_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let quick = {
         // What the quick way leaves unfinished is read again from the start.
@@ -135,7 +136,7 @@ fn any_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
 ///
 /// # Errors
 /// As [`first_document`].
-pub(crate) fn first_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
+pub fn first_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
     any_node(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text), source)
 }
 
@@ -247,7 +248,7 @@ impl<'text> Reader<'text> {
                     Form::Literal | Form::Folded if folded::is_kept(&text) => event.end.at,
                     _ => usize::MAX,
                 };
-                (self.scalar(&text, form), properties)
+                (untagged_scalar(&text, form, self.flows > 0), properties)
             }
             What::SequenceStart(is_flow, properties) => {
                 self.open(&properties, is_flow);
@@ -309,22 +310,6 @@ impl<'text> Reader<'text> {
         Ok(node)
     }
 
-    fn scalar(&self, text: &str, form: Form) -> Node {
-        let tag = match form {
-            Form::Plain => resolve(text, Dialect::V3).tag(),
-            _ => Tag::Str,
-        };
-        let mut node = Node::scalar(text, tag);
-        node.style = match form {
-            Form::Plain if self.flows > 0 && text.is_empty() => Style::LeftOut,
-            Form::Plain => Style::Plain,
-            Form::Folded => Style::Folded,
-            Form::Literal => Style::Literal,
-            Form::Single | Form::Double => Style::Quoted,
-        };
-        node
-    }
-
     /// A copy of what an alias stands for.
     fn alias(&mut self, name: &str, mark: Mark, depth: usize) -> Result<Node, ReadError> {
         let (size, deep) = match self.anchors.get(name) {
@@ -358,6 +343,34 @@ impl<'text> Reader<'text> {
         }
         self.flows += usize::from(is_flow);
     }
+}
+
+/// One scalar as yaml.v2 reads it, with the tag that is written before it.
+///
+/// # Errors
+/// When the tag doesn't fit the text.
+pub fn scalar(text: &str, form: Form, tag: Option<&str>) -> Result<Node, String> {
+    let mut node = untagged_scalar(text, form, false);
+    if let Some(tag) = tag {
+        tag_scalar_at_once(&mut node, tag)?;
+    }
+    Ok(node)
+}
+
+fn untagged_scalar(text: &str, form: Form, is_in_flow: bool) -> Node {
+    let tag = match form {
+        Form::Plain => resolve(text, Dialect::V3).tag(),
+        _ => Tag::Str,
+    };
+    let mut node = Node::scalar(text, tag);
+    node.style = match form {
+        Form::Plain if is_in_flow && text.is_empty() => Style::LeftOut,
+        Form::Plain => Style::Plain,
+        Form::Folded => Style::Folded,
+        Form::Literal => Style::Literal,
+        Form::Single | Form::Double => Style::Quoted,
+    };
+    node
 }
 
 /// Gives a node its tag, which yaml.v3 looks at when it decodes the node.
@@ -434,17 +447,18 @@ fn deep(node: &Node) -> usize {
 
 /// One document of a text of several, as kyaml cuts them: at lines that start with `---`, even before any parsing.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Chunk<'text> {
-    pub(crate) text: &'text str,
+pub struct Chunk<'text> {
+    /// What stands in it.
+    pub text: &'text str,
     /// Lines of the whole text before this chunk.
-    pub(crate) lines_before: u32,
+    pub lines_before: u32,
 }
 
 /// Cuts a text into its documents.
 ///
 /// # Errors
 /// When a separator is followed by content on its own line, which kyaml refuses too.
-pub(crate) fn documents(text: &str) -> Result<Vec<Chunk<'_>>, ReadError> {
+pub fn documents(text: &str) -> Result<Vec<Chunk<'_>>, ReadError> {
     let mut chunks = Vec::new();
     let mut rest = text;
     let mut lines_before = 0;

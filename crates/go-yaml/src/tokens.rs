@@ -15,10 +15,11 @@ const COMMENT_AHEAD: usize = 512;
 
 /// Why a text isn't YAML.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Problem {
+pub struct Problem {
     /// Its line in the text, from 1.
-    pub(super) line: usize,
-    pub(super) message: &'static str,
+    pub line: usize,
+    /// What is wrong, in Go's words.
+    pub message: &'static str,
 }
 
 impl Problem {
@@ -32,11 +33,16 @@ impl Problem {
 
 /// How a scalar is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub enum Form {
+    /// Without quotes.
     Plain,
+    /// In single quotes.
     Single,
+    /// In double quotes.
     Double,
+    /// A literal block (`|`).
     Literal,
+    /// A folded block (`>`).
     Folded,
 }
 

@@ -83,7 +83,8 @@ pub(crate) fn format_general(value: f64) -> String {
 }
 
 /// Prints a float as encoding/json does.
-pub(crate) fn format_json(value: f64) -> String {
+#[must_use]
+pub fn format_json(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude == 0.0 {
         return if value.is_sign_negative() {

@@ -14,7 +14,8 @@ const BEST_WIDTH: usize = 80;
 const LONGEST_SIMPLE_KEY: usize = 128;
 
 /// Writes one value as a document, without a separator.
-pub(crate) fn document(value: &Value) -> String {
+#[must_use]
+pub fn document(value: &Value) -> String {
     let mut emitter = Emitter {
         out: String::new(),
         column: 0,

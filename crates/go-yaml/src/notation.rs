@@ -11,28 +11,34 @@ use super::tokens::Form as Written;
 
 /// How one node is written.
 #[derive(Debug, Default)]
-pub(crate) struct Notation {
-    pub(crate) form: Form,
+pub struct Notation {
+    /// Its quotes or braces.
+    pub form: Form,
     /// The comment lines above it.
-    pub(crate) above: Vec<String>,
+    pub above: Vec<String>,
     /// The comment behind it.
-    pub(crate) behind: Option<String>,
+    pub behind: Option<String>,
     /// The tag that a scalar is written with.
-    pub(crate) tag: Option<String>,
-    pub(crate) items: Vec<Notation>,
+    pub tag: Option<String>,
+    /// Those of the items of a sequence.
+    pub items: Vec<Notation>,
     /// Keys and values.
-    pub(crate) entries: Vec<(Notation, Notation)>,
+    pub entries: Vec<(Notation, Notation)>,
 }
 
 /// The notation of a node without its comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Form {
+pub enum Form {
     /// A plain scalar, or a collection in lines of its own.
     #[default]
     Plain,
+    /// A scalar in single quotes.
     Single,
+    /// A scalar in double quotes.
     Double,
+    /// A literal block (`|`).
     Literal,
+    /// A folded block (`>`).
     Folded,
     /// A collection in braces or brackets.
     Flow,
@@ -53,7 +59,7 @@ type Comments = BTreeMap<usize, Comment>;
 ///
 /// # Errors
 /// When the text has something that can't be written again; says what and on which line of the text.
-pub(crate) fn of(text: &str) -> Result<Notation, String> {
+pub fn of(text: &str) -> Result<Notation, String> {
     let mut reader = Reader {
         events: Events::new(text, Dialect::V3),
         text,

@@ -1,0 +1,294 @@
+//! Owns the count of what is made, in bytes, and done, in steps, so that whoever reads or changes a stranger's text can bound it and end it.
+//!
+//! The counters belong to the thread, from [`begin`] until what it answers is dropped, and aren't handed from function to function: what
+//! is copied or made is counted where nodes and texts are made ([`crate::node`]), so nobody can forget it. Counting never fails; a loop that
+//! may run long calls [`check`] and hands its error up. Whoever began looks once more at the end ([`spent`]), so that what was given up never
+//! looks complete.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Steps between two looks at whether the caller wants it to end.
+const QUANTUM: u64 = 4096;
+
+/// How much may be made and done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// Bytes that are made: nodes as they are held (40 bytes and a text of more than 23), and what callers count beside them.
+    pub bytes: u64,
+    /// Units of work: a node that is looked at, or sixteen bytes of text.
+    pub steps: u64,
+}
+
+impl Allowance {
+    /// No limit at all.
+    pub const UNLIMITED: Allowance = Allowance {
+        bytes: u64::MAX,
+        steps: u64::MAX,
+    };
+}
+
+/// Why something is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spent {
+    /// More than so many bytes are made.
+    Bytes(u64),
+    /// It takes more than so many steps.
+    Steps(u64),
+    /// The caller wants it to end.
+    Stopped,
+}
+
+impl fmt::Display for Spent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spent::Bytes(limit) => write!(formatter, "more than {limit} bytes are made of it"),
+            Spent::Steps(limit) => write!(formatter, "it takes more than {limit} steps"),
+            Spent::Stopped => formatter.write_str("it was stopped"),
+        }
+    }
+}
+
+struct Meter {
+    /// Bytes that may still be made.
+    bytes: Cell<u64>,
+    /// Steps until the next look around.
+    until_look: Cell<u64>,
+    /// Steps that come after those.
+    steps: Cell<u64>,
+    limits: Cell<Allowance>,
+    spent: Cell<Option<Spent>>,
+}
+
+const NO_LIMIT: u64 = u64::MAX;
+
+thread_local! {
+    static METER: Meter = const {
+        Meter {
+            bytes: Cell::new(NO_LIMIT),
+            until_look: Cell::new(NO_LIMIT),
+            steps: Cell::new(0),
+            limits: Cell::new(Allowance::UNLIMITED),
+            spent: Cell::new(None),
+        }
+    };
+    static STOP: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
+}
+
+/// Counts on this thread until it is dropped.
+#[derive(Debug)]
+#[must_use = "it counts for as long as it lives"]
+pub struct Metering {
+    before: (u64, u64, u64, Allowance, Option<Spent>),
+    stop: Option<Arc<AtomicBool>>,
+}
+
+/// Begins to count on this thread, until the result is dropped; then what was counted before goes on. `stop` ends it from another thread.
+pub fn begin(allowance: Allowance, stop: Option<Arc<AtomicBool>>) -> Metering {
+    let is_stopped = is_set(stop.as_ref());
+    let stop = STOP.with(|held| held.replace(stop));
+    METER.with(|meter| Metering {
+        before: (
+            meter.bytes.replace(allowance.bytes),
+            meter.until_look.replace(QUANTUM.min(allowance.steps)),
+            meter.steps.replace(allowance.steps.saturating_sub(QUANTUM)),
+            meter.limits.replace(allowance),
+            meter.spent.replace(is_stopped.then_some(Spent::Stopped)),
+        ),
+        stop,
+    })
+}
+
+fn is_set(stop: Option<&Arc<AtomicBool>>) -> bool {
+    stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
+}
+
+impl Metering {
+    /// What has been made and done so far.
+    #[must_use]
+    pub fn used(&self) -> Allowance {
+        METER.with(|meter| {
+            let limits = meter.limits.get();
+            Allowance {
+                bytes: limits.bytes - meter.bytes.get(),
+                steps: limits.steps
+                    - meter
+                        .steps
+                        .get()
+                        .saturating_add(meter.until_look.get())
+                        .min(limits.steps),
+            }
+        })
+    }
+}
+
+impl Drop for Metering {
+    fn drop(&mut self) {
+        let (bytes, until_look, steps, limits, spent) = self.before;
+        METER.with(|meter| {
+            meter.bytes.set(bytes);
+            meter.until_look.set(until_look);
+            meter.steps.set(steps);
+            meter.limits.set(limits);
+            meter.spent.set(spent);
+        });
+        STOP.with(|held| held.replace(self.stop.take()));
+    }
+}
+
+/// Counts bytes that are made.
+#[inline]
+pub fn made(bytes: usize) {
+    METER.with(|meter| match meter.bytes.get().checked_sub(bytes as u64) {
+        Some(left) => meter.bytes.set(left),
+        None => give_up(meter, Spent::Bytes(meter.limits.get().bytes)),
+    });
+}
+
+/// Counts steps: nodes, resources or names that are looked at, and bytes of text by the sixteen.
+#[inline]
+pub fn work(steps: usize) {
+    METER.with(|meter| match meter.until_look.get().checked_sub(steps as u64) {
+        Some(left) if left > 0 => meter.until_look.set(left),
+        _ => look_around(meter, steps as u64),
+    });
+}
+
+/// Counts a text that is made.
+#[inline]
+pub fn text(length: usize) {
+    made(length);
+    work(1 + length / 16);
+}
+
+#[cold]
+fn look_around(meter: &Meter, steps: u64) {
+    let over = steps.saturating_sub(meter.until_look.get());
+    let left = meter.steps.get();
+    if STOP.with(|stop| stop.try_borrow().is_ok_and(|stop| is_set(stop.as_ref()))) {
+        give_up(meter, Spent::Stopped);
+    }
+    if left < over || left == 0 {
+        give_up(meter, Spent::Steps(meter.limits.get().steps));
+    }
+    let taken = left.min(over.saturating_add(QUANTUM));
+    meter.steps.set(left - taken);
+    meter.until_look.set(taken.saturating_sub(over));
+}
+
+#[cold]
+fn give_up(meter: &Meter, why: Spent) {
+    if meter.spent.get().is_none() {
+        meter.spent.set(Some(why));
+    }
+}
+
+/// What is spent, if anything is.
+#[inline]
+#[must_use]
+pub fn spent() -> Option<Spent> {
+    METER.with(|meter| meter.spent.get())
+}
+
+/// Tells whether to go on.
+///
+/// # Errors
+/// When something is spent; says what.
+#[inline]
+pub fn check() -> Result<(), String> {
+    match spent() {
+        None => Ok(()),
+        Some(why) => Err(why.to_string()),
+    }
+}
+
+/// Gives back what is made until it is dropped: for what is read or written only to be looked at. The steps stay.
+#[derive(Debug)]
+#[must_use = "it gives back when it is dropped"]
+pub struct Passing(u64);
+
+/// From here on, what is made is gone again soon.
+pub fn in_passing() -> Passing {
+    Passing(METER.with(|meter| meter.bytes.get()))
+}
+
+impl Passing {
+    /// It turns out to stay.
+    pub fn stays(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        METER.with(|meter| {
+            if meter.spent.get().is_none() {
+                meter.bytes.set(self.0);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Allowance = Allowance {
+        bytes: 100,
+        steps: 10_000,
+    };
+
+    #[test]
+    fn bytes_are_counted_until_they_are_spent() {
+        let metering = begin(SMALL, None);
+        made(60);
+        {
+            let _passing = in_passing();
+            made(40);
+            assert_eq!(spent(), None);
+        }
+        assert_eq!(metering.used().bytes, 60);
+        made(41);
+        assert_eq!(spent(), Some(Spent::Bytes(100)));
+        assert!(check().unwrap_err().contains("more than 100 bytes"));
+        drop(metering);
+        assert_eq!(spent(), None);
+    }
+
+    #[test]
+    fn steps_are_counted_in_small_and_in_large() {
+        for one in [1, 7, 4096, 9999] {
+            let metering = begin(SMALL, None);
+            for _ in 0..9_999 / one {
+                work(one);
+            }
+            assert_eq!(spent(), None, "{one}");
+            assert_eq!(metering.used().steps, 9_999 / one as u64 * one as u64, "{one}");
+            work(9_999);
+            assert_eq!(spent(), Some(Spent::Steps(10_000)), "{one}");
+        }
+    }
+
+    #[test]
+    fn a_stop_is_noticed_within_a_quantum() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let _metering = begin(Allowance::UNLIMITED, Some(stop.clone()));
+        work(1);
+        stop.store(true, Ordering::Relaxed);
+        (0..QUANTUM).for_each(|_| work(1));
+        assert_eq!(spent(), Some(Spent::Stopped));
+    }
+
+    #[test]
+    fn a_build_inside_another_counts_for_itself() {
+        let outer = begin(SMALL, None);
+        {
+            let _inner = begin(SMALL, None);
+            made(1000);
+            assert!(spent().is_some());
+        }
+        assert_eq!((spent(), outer.used().bytes), (None, 0));
+    }
+}
