@@ -150,3 +150,10 @@ impl Artifacts {
 fn read(file: &Path) -> Option<Record> {
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
+
+/// The key of a source in the artifact store: another object of the same name has another.
+pub(crate) fn key_of_source(kind: &str, metadata: &tenure_api::ObjectMeta) -> Result<SourceKey, StorageError> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));
+    SourceKey::new(kind, &namespace, &name, &text(&metadata.uid))
+}

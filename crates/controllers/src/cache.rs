@@ -1,7 +1,8 @@
 //! The objects of the reconciled kinds, and the namespaces, as the controller's own watches and writes last saw them.
 //! Refuses to go back: an older revision never replaces a newer one, and an object that is gone is not brought back by a late answer.
 
-use std::collections::BTreeMap;
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,6 +10,38 @@ use std::sync::{Arc, PoisonError, RwLock};
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tenure_cluster::Seen;
+
+/// What was seen to change of an object.
+pub(crate) struct Change<K> {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) old: Option<Arc<K>>,
+    pub(crate) new: Option<Arc<K>>,
+}
+
+/// The caches of all kinds, each found by the type of its objects and made when it is first asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Caches(RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+
+impl Caches {
+    /// The cache of one kind.
+    pub(crate) fn of<K: Send + Sync + 'static>(&self) -> Arc<Cache<K>> {
+        let find = |known: &HashMap<TypeId, Arc<dyn Any + Send + Sync>>| {
+            let found = known.get(&TypeId::of::<K>()).cloned()?;
+            found.downcast::<Cache<K>>().ok()
+        };
+        let known = find(&self.0.read().unwrap_or_else(PoisonError::into_inner));
+        known.unwrap_or_else(|| {
+            let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            find(&known).unwrap_or_else(|| {
+                let new = Arc::<Cache<K>>::default();
+                known.insert(TypeId::of::<K>(), Arc::clone(&new) as _);
+                new
+            })
+        })
+    }
+}
 
 /// One kind's objects by namespace and name.
 #[derive(Debug)]
@@ -64,6 +97,36 @@ impl<K: Resource> Cache<K> {
             objects.insert(key, Arc::new(object));
         }
         old
+    }
+
+    /// Takes an object as a watch told of it; nothing when it can't be read.
+    pub(crate) fn take_seen(&self, seen: &Seen) -> Option<Change<K>>
+    where
+        K: DeserializeOwned,
+    {
+        let value = seen.read().inspect_err(|error| {
+            tracing::warn!(namespace = seen.namespace, name = seen.name, %error, "an object can't be read");
+        });
+        let object: K = read(value.ok()?)?;
+        let (namespace, name) = key(&object);
+        let old = self.observe(object);
+        let new = self.get(&namespace, &name);
+        Some(Change {
+            namespace,
+            name,
+            old,
+            new,
+        })
+    }
+
+    /// Takes from a watch that an object is gone.
+    pub(crate) fn take_gone(&self, namespace: &str, name: &str, revision: &str) -> Change<K> {
+        Change {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            old: self.remove(namespace, name, number(revision)),
+            new: None,
+        }
     }
 
     /// Takes an object from the answer to a write: only if the same object is still there.

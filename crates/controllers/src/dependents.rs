@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde_json::Value;
-use tenure_api::{ObjectId, ObjectMeta};
+use tenure_api::ObjectId;
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::answer::DeleteAnswer;
 use tenure_planner::dependents::{Attempt, Memory};
@@ -13,8 +11,8 @@ use tenure_planner::{Live, Plan, Request, WriteAnswer};
 use tenure_tenancy::Controller;
 
 use crate::execute::{Answer, execute};
-use crate::key::Key;
 use crate::own::Own;
+use crate::reconciled::Reconciled;
 use crate::world::World;
 
 /// What watches told when the last plan was made, and what an attempt read or wrote and no watch has told of yet.
@@ -70,22 +68,20 @@ impl Answered {
     }
 }
 
-/// Carries a plan out for the object with this metadata and status. `take` gets the answers to its steps before anything else can fail.
-pub(crate) async fn carry_out(
+/// Carries a plan out for an object. `take` gets the answers to its steps before anything else can fail.
+pub(crate) async fn carry_out<R: Reconciled>(
     world: &World,
-    key: &Key,
-    metadata: &ObjectMeta,
-    status: &impl Serialize,
+    object: &R,
     plan: &Plan<Request, Controller, Memory>,
     said: &mut EventHistory,
     take: impl FnMut(Answer),
 ) -> Result<(), ClusterError> {
-    let own = Own::new(key, metadata, serde_json::to_value(status).unwrap_or(Value::Null));
+    let own = Own::of(object);
     if let Some(change) = &plan.finalizer {
         own.change_finalizer(world, change).await?;
     }
     if plan.identity.is_some() && !plan.steps.is_empty() {
-        let client = world.controller_for(key).await;
+        let client = world.controller_for(own.key()).await;
         let answers = execute(&world.clients, &client, &plan.steps, plan.deadline, |answer| answer).await;
         answers.into_iter().for_each(take);
     }
@@ -99,6 +95,7 @@ pub(crate) async fn carry_out(
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use tenure_api::ObjectMeta;
     use tenure_planner::Object;
 
     use super::*;

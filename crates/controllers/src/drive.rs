@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
-use tenure_api::{ObjectId, ObjectMeta};
+use tenure_api::ObjectId;
 use tenure_cluster::ClusterError;
 use tenure_planner::{Next, restart};
 use tokio::sync::Semaphore;
@@ -16,9 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::key::Key;
 use crate::mailbox::{Mailbox, Mailboxes};
-use crate::own::Own;
-use crate::under_way::Turn;
-use crate::world::World;
+use crate::under_way::{Turn, UnderWay};
 
 /// First and longest pause after the controller's own bookkeeping failed.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
@@ -31,7 +28,7 @@ const RESTARTS: u32 = 10;
 const ROUNDS: u32 = 200;
 
 /// One object's reconciler: observe, plan, execute and write, as a single round.
-pub(crate) trait Reconciler: Send + 'static {
+pub(crate) trait Reconciler: Send + Sync + 'static {
     /// Which object.
     fn key(&self) -> &Key;
 
@@ -42,13 +39,13 @@ pub(crate) trait Reconciler: Send + 'static {
     fn round(&mut self) -> impl Future<Output = Result<Option<Next>, ClusterError>> + Send;
 
     /// Where its attempts are marked while they are under way: those that read what others wrote.
-    fn marks(&self) -> Option<&Arc<World>> {
+    fn marks(&self) -> Option<Arc<UnderWay>> {
         None
     }
 
-    /// Its metadata and status as they are now, while it is there, of a kind whose attempts are marked.
-    fn status(&self) -> Option<(ObjectMeta, Value)> {
-        None
+    /// Says in its status that it waits, since so many processes in a row ended in the midst of it.
+    fn tell_of_wait(&self, _crashes: u32, _until: Timestamp) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
     }
 
     /// Forgets the attempt and begins a new one, whose time counts from now.
@@ -82,15 +79,15 @@ pub(crate) async fn drive<R: Reconciler>(
     let mut pause = PAUSES.0;
     let mut complaint = String::new();
     let mut fresh = false;
-    let marks = reconciler.marks().cloned();
+    let marks = reconciler.marks();
     let (mut first, mut turn) = (None, None);
-    if let Some(world) = &marks {
-        let crashes = world.under_way.crashes(reconciler.key());
+    if let Some(under_way) = &marks {
+        let crashes = under_way.crashes(reconciler.key());
         if crashes == 0 {
-            first = Some(world.under_way.first());
+            first = Some(under_way.first());
         } else {
             tokio::select! {
-                taken = wait_for_turn(&reconciler, world, crashes) => turn = Some(taken),
+                taken = wait_for_turn(&reconciler, under_way, crashes) => turn = Some(taken),
                 () = end.cancelled() => return,
             }
         }
@@ -105,7 +102,7 @@ pub(crate) async fn drive<R: Reconciler>(
         if std::mem::take(&mut fresh) {
             reconciler.restart();
         }
-        let marked = marks.as_ref().map(|world| world.under_way.begin(reconciler.key()));
+        let marked = marks.as_ref().map(|under_way| under_way.begin(reconciler.key()));
         let next = attempt(&mut reconciler, end).await;
         drop((marked, first.take(), turn.take()));
         drop(permit);
@@ -154,20 +151,14 @@ enum Wake {
 }
 
 /// Waits before the first attempt of an object that was under way when an earlier process ended, and says so in its status.
-async fn wait_for_turn<R: Reconciler>(reconciler: &R, world: &World, crashes: u32) -> Turn {
+async fn wait_for_turn<R: Reconciler>(reconciler: &R, under_way: &UnderWay, crashes: u32) -> Turn {
     let now = Timestamp::now();
     let wait = restart::pause(crashes);
-    let until = now.checked_add(wait).unwrap_or(now);
-    let message = restart::message(crashes, until);
-    if let Some((metadata, status)) = reconciler.status() {
-        let waiting = restart::waiting_status(&status, &metadata, now, &message);
-        let own = Own::new(reconciler.key(), &metadata, status);
-        if let Err(error) = own.write_status(world, &waiting).await {
-            tracing::debug!(object = %reconciler.key(), %error, "that it waits could not be said");
-        }
-    }
+    reconciler
+        .tell_of_wait(crashes, now.checked_add(wait).unwrap_or(now))
+        .await;
     tokio::time::sleep(wait).await;
-    world.under_way.turn().await
+    under_way.turn().await
 }
 
 /// Rounds until the plan wants to wait.
@@ -244,7 +235,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::key::OwnKind;
+    use crate::reconciled::Reconciled as _;
 
     /// A reconciler that writes down what is done with it.
     struct Noted {
@@ -293,7 +284,7 @@ mod tests {
     async fn an_attempt_begins_when_there_is_room_for_it() {
         let (permits, notes) = (Arc::new(Semaphore::new(1)), Arc::new(Mutex::new(Vec::new())));
         let reconciler = Noted {
-            key: Key::new(OwnKind::Kustomization, "team", "apps"),
+            key: Key::new(tenure_api::Kustomization::KIND, "team", "apps"),
             permits: Arc::clone(&permits),
             notes: Arc::clone(&notes),
         };

@@ -108,10 +108,11 @@ mod tests {
     use tenure_api::{Kustomization, ObjectId};
 
     use super::Inventories;
-    use crate::key::{Key, OwnKind};
+    use crate::key::Key;
+    use crate::reconciled::Reconciled as _;
 
     fn key(name: &str) -> Key {
-        Key::new(OwnKind::Kustomization, "team", name)
+        Key::new(tenure_api::Kustomization::KIND, "team", name)
     }
 
     fn set(inventories: &Inventories, name: &str, objects: Option<&[&str]>) {

@@ -1,52 +1,77 @@
-//! Which object a reconciler is for.
+//! Which object a reconciler is for, and what is to be known of its kind without having one.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
-/// The kinds that are reconciled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum OwnKind {
-    GitRepository,
-    Kustomization,
-    Surface,
-    Tenant,
+/// A kind that is reconciled, as it is watched, written to and spoken of. One value a kind, in the kind's folder.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// The `apiVersion` that it is watched and written with.
+    pub(crate) api_version: &'static str,
+    /// The kind.
+    pub(crate) name: &'static str,
+    /// The field manager of what is written to such an object itself: its status, its finalizers.
+    pub(crate) manager: &'static str,
+    /// Who writes events about such an object, under the name that its users know.
+    pub(crate) reporter: &'static str,
 }
 
-impl OwnKind {
-    /// The `apiVersion` that it is watched and written with.
-    pub(crate) fn api_version(self) -> &'static str {
-        match self {
-            Self::GitRepository => "source.toolkit.fluxcd.io/v1",
-            Self::Kustomization => "kustomize.toolkit.fluxcd.io/v1",
-            Self::Surface => "tenure.dev/v1alpha1",
-            Self::Tenant => "capsule.clastix.io/v1beta2",
-        }
+impl Kind {
+    fn identify(&self) -> (&str, &str) {
+        (self.name, self.api_version)
     }
+}
 
-    /// The kind.
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            Self::GitRepository => "GitRepository",
-            Self::Kustomization => "Kustomization",
-            Self::Surface => "Surface",
-            Self::Tenant => "Tenant",
-        }
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        self.identify() == other.identify()
+    }
+}
+
+impl Eq for Kind {}
+
+impl PartialOrd for Kind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Kind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.identify().cmp(&other.identify())
+    }
+}
+
+impl Hash for Kind {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identify().hash(state);
     }
 }
 
 /// An object that is reconciled. The namespace is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
-    pub(crate) kind: OwnKind,
+    pub(crate) kind: &'static Kind,
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
 impl Key {
-    pub(crate) fn new(kind: OwnKind, namespace: &str, name: &str) -> Self {
+    pub(crate) fn new(kind: &'static Kind, namespace: &str, name: &str) -> Self {
         Self {
             kind,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+        }
+    }
+
+    /// The key of the object with this metadata.
+    pub(crate) fn of(kind: &'static Kind, metadata: &tenure_api::ObjectMeta) -> Self {
+        Self {
+            kind,
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
         }
     }
 }
@@ -54,9 +79,9 @@ impl Key {
 impl fmt::Display for Key {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.namespace.is_empty() {
-            write!(formatter, "{}/{}", self.kind.kind(), self.name)
+            write!(formatter, "{}/{}", self.kind.name, self.name)
         } else {
-            write!(formatter, "{}/{}/{}", self.kind.kind(), self.namespace, self.name)
+            write!(formatter, "{}/{}/{}", self.kind.name, self.namespace, self.name)
         }
     }
 }

@@ -9,25 +9,20 @@ use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tenure_api::Tenant;
 use tenure_api::metadata::TENANT_LABEL;
-use tenure_cluster::{ClusterError, EventHistory, Seen, WatchEvent, watch};
+use tenure_cluster::{ClusterError, Seen, WatchEvent, watch};
 use tenure_sources::StorageError;
-use tenure_tenancy::{NamespaceFacts, TenantFacts};
+use tenure_tenancy::NamespaceFacts;
 use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::cache::{self, Cache};
+use crate::cache::{Cache, Change};
 use crate::config::Config;
-use crate::drive::drive;
-use crate::git_repository::GitRepositoryReconciler;
-use crate::key::{Key, OwnKind};
-use crate::kustomization::KustomizationReconciler;
-use crate::mailbox::Mailbox;
-use crate::own;
-use crate::supervise::{self, supervise};
-use crate::surface::SurfaceReconciler;
-use crate::tenant::TenantReconciler;
-use crate::world::{World, git_source};
+use crate::entry::Entry;
+use crate::key::Key;
+use crate::kinds;
+use crate::reconciled::Reconciled as _;
+use crate::world::World;
 
 /// How long the tasks may take to end.
 const FAREWELL: Duration = Duration::from_secs(20);
@@ -51,12 +46,19 @@ pub enum RunError {
 /// # Errors
 /// [`RunError`] when they can't start.
 pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
-    let world = Arc::new(World::new(config)?);
+    run_kinds(kinds::list(), config, shutdown).await
+}
+
+/// Runs the controllers of these kinds.
+pub(crate) async fn run_kinds(kinds: Vec<Entry>, config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
+    let dependents = kinds.iter().map(|entry| entry.list_dependents).collect();
+    let world = Arc::new(World::new(config, dependents)?);
     let end = shutdown.child_token();
     // If this future is dropped, so is what it started.
     let _end = end.clone().drop_guard();
     let manager = Manager {
         world: Arc::clone(&world),
+        kinds: kinds.into(),
         tasks: TaskTracker::new(),
         end,
     };
@@ -78,6 +80,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunE
 #[derive(Clone)]
 struct Manager {
     world: Arc<World>,
+    kinds: Arc<[Entry]>,
     tasks: TaskTracker,
     end: CancellationToken,
 }
@@ -86,55 +89,20 @@ impl Manager {
     /// Opens the watches, and starts the reconcilers once everything that is there has been seen: whose a namespace is can't be told
     /// from half of the Tenants.
     async fn start(&self) {
-        let synced = [
-            self.watch::<Namespace>(
-                ("v1", "Namespace", None),
-                |world| &world.namespaces,
-                Manager::namespace_changed,
-            ),
+        let mut synced = vec![
+            self.watch(("v1", "Namespace", None), Self::take_namespace),
             self.watch(
                 ("rbac.authorization.k8s.io/v1", "RoleBinding", Some(TENANT_LABEL)),
-                |world| &world.role_bindings,
-                Manager::tenant_object_changed,
+                |manager, told| manager.take_tenant_object(|world| &world.role_bindings, told),
             ),
-            self.watch(
-                ("v1", "ServiceAccount", Some(TENANT_LABEL)),
-                |world| &world.service_accounts,
-                Manager::tenant_object_changed,
-            ),
-            self.watch::<Tenant>(
-                of(OwnKind::Tenant),
-                |world| &world.tenants,
-                |manager, change| {
-                    let facts = |tenant: &Arc<Tenant>| TenantFacts::from(tenant.as_ref());
-                    if change.old.as_ref().map(facts) != change.new.as_ref().map(facts) {
-                        manager.world.realm_changed();
-                    }
-                    manager.own_changed(OwnKind::Tenant, &change);
-                },
-            ),
-            self.watch(
-                of(OwnKind::GitRepository),
-                |world| &world.repositories,
-                |manager, change| {
-                    manager.own_changed(OwnKind::GitRepository, &change);
-                },
-            ),
-            self.watch(
-                of(OwnKind::Kustomization),
-                |world| &world.kustomizations,
-                |manager, change| {
-                    manager.own_changed(OwnKind::Kustomization, &change);
-                },
-            ),
-            self.watch(
-                of(OwnKind::Surface),
-                |world| &world.surfaces,
-                |manager, change| {
-                    manager.own_changed(OwnKind::Surface, &change);
-                },
-            ),
+            self.watch(("v1", "ServiceAccount", Some(TENANT_LABEL)), |manager, told| {
+                manager.take_tenant_object(|world| &world.service_accounts, told);
+            }),
         ];
+        for entry in self.kinds.iter().copied() {
+            let watched = (entry.kind.api_version, entry.kind.name, None);
+            synced.push(self.watch(watched, move |manager, told| manager.take_own(entry, told)));
+        }
         for mut synced in synced {
             tokio::select! {
                 _ = synced.wait_for(|synced| *synced) => {}
@@ -146,53 +114,24 @@ impl Manager {
         self.world.realm_changed();
     }
 
-    /// Removes the artifacts of sources that were deleted while nobody looked, those whose name another object has taken among
-    /// them, and charges the others to their lanes.
+    /// Each kind looks at what is there before it is reconciled, and what was under way before and is gone is forgotten.
     async fn take_stock(&self) {
         let world = &self.world;
         world.under_way.forget_gone(|kind, namespace, name| {
-            (kind == OwnKind::GitRepository.kind() && world.repositories.get(namespace, name).is_some())
-                || (kind == OwnKind::Kustomization.kind() && world.kustomizations.get(namespace, name).is_some())
+            let exists = |entry: &Entry| entry.kind.name == kind && (entry.exists)(world, namespace, name);
+            self.kinds.iter().any(exists)
         });
-        let mut kept = Vec::new();
-        for repository in self.world.repositories.all() {
-            let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
-            let lane = self.world.lanes.of(&self.world.place(namespace).await, namespace);
-            if let Ok(source) = git_source(&repository.metadata) {
-                kept.push((source, lane));
-            }
-        }
-        let world = Arc::clone(&self.world);
-        let looking = tokio::task::spawn_blocking(move || {
-            let known = |namespace: &str, name: &str, uid: &str| {
-                let repository = world.repositories.get(namespace, name);
-                repository.is_some_and(|repository| repository.metadata.uid.as_deref() == Some(uid))
-            };
-            if let Err(error) = world.artifacts.retain(OwnKind::GitRepository.kind(), known) {
-                tracing::warn!(%error, "the artifacts of sources that are gone could not be removed");
-            }
-            for (source, lane) in kept {
-                if let Err(error) = world.artifacts.adopt(&source, &lane.name) {
-                    let (namespace, name) = (source.namespace(), source.name());
-                    tracing::warn!(%error, namespace, name, "a stored artifact can't be kept; it is fetched again");
-                }
-            }
-        });
-        if let Err(error) = looking.await {
-            tracing::warn!(%error, "what is stored could not be looked through");
+        for entry in self.kinds.iter() {
+            (entry.take_stock)(Arc::clone(world)).await;
         }
     }
 
-    /// Keeps a cache up to date from a watch as the controller, and says what changed.
-    fn watch<K>(
+    /// Follows a watch as the controller.
+    fn watch(
         &self,
         (api_version, kind, labels): (&'static str, &'static str, Option<&'static str>),
-        cache: fn(&World) -> &Cache<K>,
-        changed: impl Fn(&Manager, Change<K>) + Send + Sync + 'static,
-    ) -> signal::Receiver<bool>
-    where
-        K: Resource + DeserializeOwned + Send + Sync + 'static,
-    {
+        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
+    ) -> signal::Receiver<bool> {
         let (send, receive) = signal::channel(false);
         let manager = self.clone();
         let following = async move {
@@ -215,28 +154,12 @@ impl Manager {
                 tokio::time::sleep(ABSENT).await;
             };
             let sink = |event| match event {
-                WatchEvent::Changed(object) => {
-                    if let Some(change) = observe(cache(&manager.world), &object) {
-                        changed(&manager, change);
-                    }
-                }
+                WatchEvent::Changed(object) => take(&manager, Told::Changed(&object)),
                 WatchEvent::Deleted {
                     namespace,
                     name,
                     revision,
-                } => {
-                    let gone = cache::number(&revision);
-                    let old = cache(&manager.world).remove(&namespace, &name, gone);
-                    changed(
-                        &manager,
-                        Change {
-                            namespace,
-                            name,
-                            old,
-                            new: None,
-                        },
-                    );
-                }
+                } => take(&manager, Told::Gone((&namespace, &name), &revision)),
                 WatchEvent::Synced { .. } => {
                     health.set_seen(kind, true);
                     send.send_replace(true);
@@ -256,7 +179,10 @@ impl Manager {
         receive
     }
 
-    fn namespace_changed(&self, change: Change<Namespace>) {
+    fn take_namespace(&self, told: Told<'_>) {
+        let Some(change) = told.take(&self.world.namespaces) else {
+            return;
+        };
         let facts = |namespace: &Arc<Namespace>| NamespaceFacts::from(&namespace.metadata);
         if change.old.as_ref().map(facts) != change.new.as_ref().map(facts) {
             self.world.realm_changed();
@@ -264,127 +190,51 @@ impl Manager {
     }
 
     /// An object that bears the label of a Tenant changed: that Tenant is told, and the one whose label it bore before.
-    fn tenant_object_changed(&self, change: Change<DynamicObject>) {
+    fn take_tenant_object(&self, cache: fn(&World) -> &Cache<DynamicObject>, told: Told<'_>) {
+        let Some(change) = told.take(cache(&self.world)) else {
+            return;
+        };
         let tenant = |object: &Option<Arc<DynamicObject>>| object.as_ref()?.labels().get(TENANT_LABEL).cloned();
         let (old, new) = (tenant(&change.old), tenant(&change.new));
         for tenant in new.iter().chain(old.iter().filter(|old| Some(*old) != new.as_ref())) {
-            self.world.mailboxes.wake(&Key::new(OwnKind::Tenant, "", tenant));
+            self.world.mailboxes.wake(&Key::new(Tenant::KIND, "", tenant));
         }
     }
 
     /// An object of a reconciled kind changed: its own reconciler is told, and those that look at it.
-    fn own_changed<K>(&self, kind: OwnKind, change: &Change<K>) {
-        let (namespace, name) = (change.namespace.as_str(), change.name.as_str());
+    fn take_own(&self, entry: Entry, told: Told<'_>) {
         let world = &self.world;
-        let key = Key::new(kind, namespace, name);
+        let key = match told {
+            Told::Changed(object) => (entry.take_seen)(world, object),
+            Told::Gone(object, revision) => Some((entry.take_gone)(world, object, revision)),
+        };
+        let Some(key) = key else { return };
         let (mailbox, new) = world.mailboxes.get_or_add(&key);
         mailbox.wake();
+        world.tell_dependents(&key);
         if new {
-            self.spawn(key.clone());
-        }
-        match kind {
-            OwnKind::Tenant | OwnKind::Surface => {}
-            OwnKind::GitRepository => {
-                for kustomization in world.kustomizations.in_namespace(namespace) {
-                    if kustomization.spec.source_ref.name == name {
-                        self.wake(OwnKind::Kustomization, &kustomization.metadata);
-                    }
-                }
-                self.wake_surfaces(namespace);
-            }
-            OwnKind::Kustomization => {
-                world.kustomization_changed(&key);
-                for kustomization in world.kustomizations.in_namespace(namespace) {
-                    if kustomization
-                        .spec
-                        .depends_on
-                        .iter()
-                        .any(|dependency| dependency.name == name)
-                    {
-                        self.wake(OwnKind::Kustomization, &kustomization.metadata);
-                    }
-                }
-                self.wake_surfaces(namespace);
-            }
+            let run = (entry.run)(Arc::clone(world), key, mailbox, self.end.clone());
+            self.tasks.spawn(run);
         }
     }
+}
 
-    fn wake(&self, kind: OwnKind, metadata: &tenure_api::ObjectMeta) {
-        let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        let name = metadata.name.as_deref().unwrap_or_default();
-        self.world.mailboxes.wake(&Key::new(kind, namespace, name));
-    }
+/// What a watch told.
+enum Told<'a> {
+    /// An object is there, as it is now.
+    Changed(&'a Seen),
+    /// An object, by namespace and name, is gone at a revision.
+    Gone((&'a str, &'a str), &'a str),
+}
 
-    fn wake_surfaces(&self, namespace: &str) {
-        for surface in self.world.surfaces.in_namespace(namespace) {
-            self.wake(OwnKind::Surface, &surface.metadata);
+impl Told<'_> {
+    /// Brings a cache up to date.
+    fn take<K: Resource + DeserializeOwned>(&self, cache: &Cache<K>) -> Option<Change<K>> {
+        match self {
+            Self::Changed(object) => cache.take_seen(object),
+            Self::Gone((namespace, name), revision) => Some(cache.take_gone(namespace, name, revision)),
         }
     }
-
-    fn spawn(&self, key: Key) {
-        let world = Arc::clone(&self.world);
-        let (mailbox, _) = world.mailboxes.get_or_add(&key);
-        let end = self.end.clone();
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = world.ready.cancelled() => {}
-                () = end.cancelled() => return,
-            }
-            let said = tokio::sync::Mutex::new(EventHistory::default());
-            let start = || reconcile(&world, &key, &mailbox, &end);
-            let crashed = async |times, pause| {
-                tracing::error!(object = %key, times, ?pause, "its reconciler panicked and is started again after a pause");
-                let mut said = said.lock().await;
-                if let Err(error) = own::tell_of_crash(&world, &key, &mut said, times).await {
-                    tracing::warn!(object = %key, %error, "that its reconciler panicked could not be written into its status");
-                }
-            };
-            supervise(supervise::PAUSES, &end, start, crashed).await;
-        });
-    }
-}
-
-/// Drives one object until it is gone, or the controllers end.
-async fn reconcile(world: &Arc<World>, key: &Key, mailbox: &Mailbox, end: &CancellationToken) {
-    let (shared, own) = (Arc::clone(world), key.clone());
-    let boxes = world.mailboxes.as_ref();
-    match key.kind {
-        OwnKind::GitRepository => drive(GitRepositoryReconciler::new(shared, own), boxes, mailbox, end).await,
-        OwnKind::Kustomization => drive(KustomizationReconciler::new(shared, own), boxes, mailbox, end).await,
-        OwnKind::Surface => drive(SurfaceReconciler::new(shared, own), boxes, mailbox, end).await,
-        OwnKind::Tenant => drive(TenantReconciler::new(shared, own), boxes, mailbox, end).await,
-    }
-}
-
-/// The kind as it is watched: all of its objects.
-fn of(kind: OwnKind) -> (&'static str, &'static str, Option<&'static str>) {
-    (kind.api_version(), kind.kind(), None)
-}
-
-/// A change that a watch told of.
-struct Change<K> {
-    namespace: String,
-    name: String,
-    old: Option<Arc<K>>,
-    new: Option<Arc<K>>,
-}
-
-/// Takes an object from a watch.
-fn observe<K: Resource + DeserializeOwned>(objects: &Cache<K>, object: &Seen) -> Option<Change<K>> {
-    let read = object.read().inspect_err(|error| {
-        tracing::warn!(namespace = object.namespace, name = object.name, %error, "an object can't be read");
-    });
-    let object: K = cache::read(read.ok()?)?;
-    let namespace = object.meta().namespace.clone().unwrap_or_default();
-    let name = object.meta().name.clone().unwrap_or_default();
-    let old = objects.observe(object);
-    let new = objects.get(&namespace, &name);
-    Some(Change {
-        namespace,
-        name,
-        old,
-        new,
-    })
 }
 
 #[cfg(test)]

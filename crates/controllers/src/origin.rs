@@ -10,9 +10,8 @@ use tenure_api::{Kustomization, ObjectId, ObjectMeta};
 use tenure_planner::Overlay;
 use tenure_sources::{Limits, StorageError};
 
-use crate::artifacts::Artifacts;
+use crate::artifacts::{Artifacts, key_of_source};
 use crate::render;
-use crate::world::git_source;
 
 /// Why it can't be told.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +52,7 @@ pub fn built_object(
     let applied = status
         .and_then(|status| status.last_applied_revision.clone())
         .ok_or_else(nothing)?;
-    let source = git_source(source)?;
+    let source = key_of_source(&kustomization.spec.source_ref.kind, source)?;
     let artifacts = Artifacts::look_into(artifacts, Limits::default());
     let record = artifacts.record(&source).ok_or_else(nothing)?;
     if record.stored.revision != applied {

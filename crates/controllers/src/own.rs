@@ -1,13 +1,17 @@
 //! Writes to a reconciled object itself: its finalizer, its status, events about it; always as the controller.
 //! Refuses to write what is there already.
 
-use jiff::Timestamp;
-use serde_json::{Map, Value, json};
-use tenure_api::metadata::{KUSTOMIZE_CONTROLLER_STATUS, SOURCE_CONTROLLER_STATUS, TENURE_CONTROLLER};
-use tenure_cluster::{ClusterError, EventHistory, EventKind, ObjectEvent, Resource};
-use tenure_planner::{Event, EventPlace, FinalizerChange, crash};
+use std::marker::PhantomData;
 
-use crate::key::{Key, OwnKind};
+use jiff::Timestamp;
+use kube::Resource as _;
+use serde_json::{Map, Value, json};
+use tenure_api::Kustomization;
+use tenure_cluster::{ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource};
+use tenure_planner::{Event, EventPlace, FinalizerChange, crash, restart};
+
+use crate::key::Key;
+use crate::reconciled::{Reconciled, take_written};
 use crate::world::World;
 
 /// How often a write is tried again when the object changed meanwhile.
@@ -23,43 +27,40 @@ pub(crate) enum Written {
 }
 
 /// A reconciled object as it was when its plan was made.
-#[derive(Clone, Debug)]
-pub(crate) struct Own {
-    pub(crate) key: Key,
-    pub(crate) uid: String,
-    pub(crate) resource_version: String,
-    pub(crate) finalizers: Vec<String>,
-    pub(crate) status: Value,
+#[derive(Debug)]
+pub(crate) struct Own<R> {
+    key: Key,
+    uid: String,
+    resource_version: String,
+    finalizers: Vec<String>,
+    status: Value,
+    kind: PhantomData<fn() -> R>,
 }
 
-impl Own {
-    pub(crate) fn new(key: &Key, metadata: &tenure_api::ObjectMeta, status: Value) -> Self {
+impl<R: Reconciled> Own<R> {
+    pub(crate) fn of(object: &R) -> Self {
+        let metadata = object.meta();
         Self {
-            key: key.clone(),
+            key: Key::of(R::KIND, metadata),
             uid: metadata.uid.clone().unwrap_or_default(),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
-            status,
+            status: serde_json::to_value(object.status()).unwrap_or(Value::Null),
+            kind: PhantomData,
         }
+    }
+
+    /// Which object.
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
     }
 
     fn target(&self) -> (&str, &str) {
         (&self.key.namespace, &self.key.name)
     }
 
-    fn manager(&self) -> &'static str {
-        match self.key.kind {
-            OwnKind::GitRepository => SOURCE_CONTROLLER_STATUS,
-            OwnKind::Kustomization => KUSTOMIZE_CONTROLLER_STATUS,
-            OwnKind::Surface | OwnKind::Tenant => TENURE_CONTROLLER,
-        }
-    }
-
     async fn resource(&self, world: &World) -> Result<Resource, ClusterError> {
-        world
-            .controller
-            .resource(self.key.kind.api_version(), self.key.kind.kind())
-            .await
+        world.controller.resource(R::KIND.api_version, R::KIND.name).await
     }
 
     /// Adds or removes a finalizer. That the object is gone is no error.
@@ -85,11 +86,11 @@ impl Own {
             let patched = world
                 .controller_for(&self.key)
                 .await
-                .merge_patch(&resource, self.target(), None, self.manager(), &patch)
+                .merge_patch(&resource, self.target(), None, R::KIND.manager, &patch)
                 .await;
             match patched {
                 Ok(applied) => {
-                    world.written(self.key.kind, applied.object);
+                    take_written::<R>(world, applied.object);
                     return Ok(Written::Stored);
                 }
                 Err(ClusterError::NotFound { .. }) => return Ok(Written::Gone),
@@ -119,11 +120,11 @@ impl Own {
             let patched = world
                 .controller_for(&self.key)
                 .await
-                .merge_patch(&resource, self.target(), Some("status"), self.manager(), &patch)
+                .merge_patch(&resource, self.target(), Some("status"), R::KIND.manager, &patch)
                 .await;
             match patched {
                 Ok(applied) => {
-                    world.written(self.key.kind, applied.object);
+                    take_written::<R>(world, applied.object);
                     return Ok(Written::Stored);
                 }
                 Err(ClusterError::NotFound { .. }) => return Ok(Written::Gone),
@@ -159,8 +160,8 @@ impl Own {
     /// Writes events about the object.
     pub(crate) async fn write_events(&self, world: &World, said: &mut EventHistory, events: &[Event]) {
         let itself = json!({
-            "apiVersion": self.key.kind.api_version(),
-            "kind": self.key.kind.kind(),
+            "apiVersion": R::KIND.api_version,
+            "kind": R::KIND.name,
             "metadata": {
                 "namespace": self.key.namespace,
                 "name": self.key.name,
@@ -173,21 +174,21 @@ impl Own {
         let platform =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "namespace": platform, "name": platform } });
         let related = json!({
-            "apiVersion": self.key.kind.api_version(),
-            "kind": self.key.kind.kind(),
+            "apiVersion": R::KIND.api_version,
+            "kind": R::KIND.name,
             "namespace": self.key.namespace,
             "name": self.key.name,
             "uid": self.uid,
         });
+        let recorder = EventRecorder::new(world.controller.clone(), R::KIND.reporter);
         for event in events {
             let other;
             let (object, related) = match &event.place {
                 EventPlace::Beside => (&itself, None),
                 EventPlace::Platform => (&platform, Some(related.clone())),
                 EventPlace::Kustomization { namespace, name, uid } => {
-                    let kind = OwnKind::Kustomization;
                     other = json!({
-                        "apiVersion": kind.api_version(), "kind": kind.kind(),
+                        "apiVersion": Kustomization::api_version(&()), "kind": Kustomization::kind(&()),
                         "metadata": { "namespace": namespace, "name": name, "uid": uid },
                     });
                     (&other, Some(related.clone()))
@@ -203,35 +204,48 @@ impl Own {
                 annotations: event.annotations.clone(),
                 related,
             };
-            world.events(self.key.kind).record(said, object, &event).await;
+            recorder.record(said, object, &event).await;
         }
     }
 }
 
 /// Says of a reconciled object, in its status and as an event, that its reconciler panicked.
-pub(crate) async fn tell_of_crash(
+pub(crate) async fn tell_of_crash<R: Reconciled>(
     world: &World,
     key: &Key,
     said: &mut EventHistory,
     times: u32,
 ) -> Result<(), ClusterError> {
-    let Some((metadata, status)) = world.own(key) else {
+    let Some(object) = world.caches.of::<R>().get(&key.namespace, &key.name) else {
         return Ok(());
     };
-    let conditions = status.get("conditions").cloned().unwrap_or(Value::Null);
+    let own = Own::of(object.as_ref());
+    let conditions = own.status.get("conditions").cloned().unwrap_or(Value::Null);
     let conditions = serde_json::from_value(conditions).unwrap_or_default();
-    let (conditions, event) = crash::told(&metadata, conditions, Timestamp::now(), times);
-    let mut new = status.clone();
+    let (conditions, event) = crash::told(object.meta(), conditions, Timestamp::now(), times);
+    let mut new = own.status.clone();
     if !new.is_object() {
         new = json!({});
     }
     if let Some(new) = new.as_object_mut() {
         new.insert("conditions".to_owned(), json!(conditions));
     }
-    let own = Own::new(key, &metadata, status);
     own.write_status(world, &new).await?;
     own.write_events(world, said, &[event]).await;
     Ok(())
+}
+
+/// Says in the status of a reconciled object that it waits, since the controllers ended so often while it was being reconciled.
+pub(crate) async fn tell_of_wait<R: Reconciled>(world: &World, key: &Key, crashes: u32, until: Timestamp) {
+    let Some(object) = world.caches.of::<R>().get(&key.namespace, &key.name) else {
+        return;
+    };
+    let own = Own::of(object.as_ref());
+    let message = restart::message(crashes, until);
+    let waiting = restart::waiting_status(&own.status, object.meta(), Timestamp::now(), &message);
+    if let Err(error) = own.write_status(world, &waiting).await {
+        tracing::debug!(object = %key, %error, "that it waits could not be said");
+    }
 }
 
 fn strings(value: Option<&Value>) -> Vec<String> {

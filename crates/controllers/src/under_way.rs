@@ -92,7 +92,7 @@ impl UnderWay {
         let name = file(key);
         let path = self.folder.join(&name);
         let mark = Mark {
-            kind: key.kind.kind().to_owned(),
+            kind: key.kind.name.to_owned(),
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             crashes: self.lock().get(&name).map_or(0, |mark| mark.crashes),
@@ -191,10 +191,10 @@ fn write(path: &Path, mark: &Mark) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::OwnKind;
+    use crate::reconciled::Reconciled as _;
 
     fn key(name: &str) -> Key {
-        Key::new(OwnKind::Kustomization, "team", name)
+        Key::new(tenure_api::Kustomization::KIND, "team", name)
     }
 
     /// A process that ends without being told to drops nothing.

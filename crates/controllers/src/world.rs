@@ -6,19 +6,18 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
-use serde_json::Value;
-use tenure_api::{GitRepository, Kustomization, ObjectMeta, Surface, Tenant};
-use tenure_cluster::{Client, Clients, EventRecorder};
+use tenure_api::{Kustomization, Tenant};
+use tenure_cluster::{Client, Clients};
 use tenure_planner::kustomization::{Guards, Turnover};
-use tenure_sources::{ByteBudget, Policy, SourceKey, StorageError};
+use tenure_sources::{ByteBudget, Policy, StorageError};
 use tenure_tenancy::{Placement, Realm, Settings};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Artifacts;
-use crate::cache::{self, Cache};
+use crate::cache::{Cache, Caches};
 use crate::config::Config;
 use crate::inventories::Inventories;
-use crate::key::{Key, OwnKind};
+use crate::key::Key;
 use crate::lanes::{Lane, Lanes};
 use crate::live::LiveObjects;
 use crate::mailbox::Mailboxes;
@@ -30,6 +29,9 @@ use crate::under_way::UnderWay;
 /// How long changes of Tenants and namespaces are gathered before everybody is told.
 const GATHERED: Duration = Duration::from_millis(10);
 
+/// The objects of one kind that look at a changed one of any kind.
+pub(crate) type ListDependents = fn(&World, &Key) -> Vec<Key>;
+
 /// What all reconcilers share.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -40,10 +42,8 @@ pub(crate) struct World {
     pub(crate) tenant_sources: Policy,
     pub(crate) renderings: Renderings,
     pub(crate) guards: Guards,
-    pub(crate) repositories: Cache<GitRepository>,
-    pub(crate) kustomizations: Cache<Kustomization>,
-    pub(crate) surfaces: Cache<Surface>,
-    pub(crate) tenants: Cache<Tenant>,
+    /// The objects of the kinds that are reconciled.
+    pub(crate) caches: Caches,
     pub(crate) namespaces: Cache<Namespace>,
     /// Those that bear the label of a Tenant.
     pub(crate) role_bindings: Cache<DynamicObject>,
@@ -55,7 +55,7 @@ pub(crate) struct World {
     pub(crate) inventories: Inventories,
     /// What Kustomizations of one source tell each other.
     pub(crate) turnovers: Turnovers,
-    pub(crate) under_way: UnderWay,
+    pub(crate) under_way: Arc<UnderWay>,
     pub(crate) lanes: Lanes,
     /// Room for the objects that reconciliations look at.
     pub(crate) looking: ByteBudget,
@@ -65,25 +65,22 @@ pub(crate) struct World {
     placements: Placements,
     /// Whether those who depend on whose a namespace is are about to be told.
     realm_news: Arc<AtomicBool>,
-    source_events: EventRecorder,
-    kustomize_events: EventRecorder,
-    tenure_events: EventRecorder,
+    /// Who looks at an object that changed, asked of each kind.
+    dependents: Vec<ListDependents>,
 }
 
 impl World {
-    pub(crate) fn new(config: Config) -> Result<Self, StorageError> {
+    pub(crate) fn new(config: Config, dependents: Vec<ListDependents>) -> Result<Self, StorageError> {
         let clients = Clients::new(config.connection);
         let controller = clients.controller();
         let mailboxes = Arc::new(Mailboxes::default());
         Ok(Self {
             live: Arc::new(LiveObjects::new(clients.clone(), Arc::clone(&mailboxes))),
             artifacts: Artifacts::open(&config.artifacts, config.limits, config.budgets)?,
-            under_way: UnderWay::open(config.artifacts.join("under-way")),
+            under_way: Arc::new(UnderWay::open(config.artifacts.join("under-way"))),
             lanes: Lanes::new(config.lane_width, clients.turns().clone()),
             looking: config.budgets.looking(),
-            source_events: EventRecorder::new(controller.clone(), "source-controller"),
-            kustomize_events: EventRecorder::new(controller.clone(), "kustomize-controller"),
-            tenure_events: EventRecorder::new(controller.clone(), "tenure-controller"),
+            dependents,
             clients,
             controller,
             settings: config.settings,
@@ -93,10 +90,7 @@ impl World {
             guards: config.guards,
             inventories: Inventories::default(),
             turnovers: Turnovers::default(),
-            repositories: Cache::default(),
-            kustomizations: Cache::default(),
-            surfaces: Cache::default(),
-            tenants: Cache::default(),
+            caches: Caches::default(),
             namespaces: Cache::default(),
             role_bindings: Cache::default(),
             service_accounts: Cache::default(),
@@ -119,7 +113,7 @@ impl World {
             self.placements.forget();
         }
         self.placements
-            .place(namespace, &self.settings, &self.tenants, &self.namespaces)
+            .place(namespace, &self.settings, &self.caches.of::<Tenant>(), &self.namespaces)
     }
 
     /// The controller's own client for an object, which works in the turns of that object's lane.
@@ -137,7 +131,8 @@ impl World {
 
     /// All Tenants and namespaces.
     pub(crate) fn realm(&self) -> Arc<Realm> {
-        self.placements.realm(&self.settings, &self.tenants, &self.namespaces)
+        self.placements
+            .realm(&self.settings, &self.caches.of::<Tenant>(), &self.namespaces)
     }
 
     /// A Tenant or a namespace changed: everything that depends on whose a namespace is has to look again.
@@ -156,48 +151,19 @@ impl World {
         });
     }
 
-    /// Who writes events about a kind, under the name that its users know.
-    pub(crate) fn events(&self, kind: OwnKind) -> &EventRecorder {
-        match kind {
-            OwnKind::GitRepository => &self.source_events,
-            OwnKind::Kustomization => &self.kustomize_events,
-            OwnKind::Surface | OwnKind::Tenant => &self.tenure_events,
+    /// Wakes everybody who looks at an object that changed.
+    pub(crate) fn tell_dependents(&self, changed: &Key) {
+        for list in &self.dependents {
+            for dependent in list(self, changed) {
+                self.mailboxes.wake(&dependent);
+            }
         }
-    }
-
-    /// Metadata and status of an object of a reconciled kind.
-    pub(crate) fn own(&self, key: &Key) -> Option<(ObjectMeta, Value)> {
-        fn parts<K: kube::Resource, S: serde::Serialize>(object: &K, status: &S) -> (ObjectMeta, Value) {
-            (
-                object.meta().clone(),
-                serde_json::to_value(status).unwrap_or(Value::Null),
-            )
-        }
-        let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-        Some(match key.kind {
-            OwnKind::GitRepository => {
-                let object = self.repositories.get(namespace, name)?;
-                parts(object.as_ref(), &object.status)
-            }
-            OwnKind::Kustomization => {
-                let object = self.kustomizations.get(namespace, name)?;
-                parts(object.as_ref(), &object.status)
-            }
-            OwnKind::Surface => {
-                let object = self.surfaces.get(namespace, name)?;
-                parts(object.as_ref(), &object.status)
-            }
-            OwnKind::Tenant => {
-                let object = self.tenants.get(namespace, name)?;
-                parts(object.as_ref(), &object.status)
-            }
-        })
     }
 
     /// A Kustomization is another in the cache, or gone from it: those that look at it are told.
     pub(crate) fn kustomization_changed(&self, key: &Key) {
         self.inventories
-            .refresh(key, || self.kustomizations.get(&key.namespace, &key.name));
+            .refresh(key, || self.caches.of::<Kustomization>().get(&key.namespace, &key.name));
         for listener in self.turnovers.listeners(key) {
             self.mailboxes.wake(&listener);
         }
@@ -218,31 +184,4 @@ impl World {
             }
         }
     }
-
-    /// Takes an object of a reconciled kind from the answer to a write.
-    pub(crate) fn written(&self, kind: OwnKind, object: Value) {
-        fn take<K: kube::Resource + serde::de::DeserializeOwned>(objects: &Cache<K>, object: Value) {
-            if let Some(object) = cache::read(object) {
-                objects.written(object);
-            }
-        }
-        match kind {
-            OwnKind::GitRepository => take(&self.repositories, object),
-            OwnKind::Kustomization => {
-                let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-                let key = Key::new(kind, text("/metadata/namespace"), text("/metadata/name"));
-                take(&self.kustomizations, object);
-                self.kustomization_changed(&key);
-            }
-            OwnKind::Surface => take(&self.surfaces, object),
-            OwnKind::Tenant => take(&self.tenants, object),
-        }
-    }
-}
-
-/// The key of a GitRepository in the artifact store: another object of the same name has another.
-pub(crate) fn git_source(metadata: &tenure_api::ObjectMeta) -> Result<SourceKey, StorageError> {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));
-    SourceKey::new("GitRepository", &namespace, &name, &text(&metadata.uid))
 }

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::Value;
-use tenure_api::{GitRepository, ObjectId, ObjectMeta};
+use tenure_api::{GitRepository, ObjectId};
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::gitrepository::{Attempt, FetchOutcome, Memory, Snapshot, Step, plan};
 use tenure_planner::{Next, requested_at};
@@ -13,10 +12,13 @@ use tenure_sources::SourceKey;
 use tokio::sync::Semaphore;
 
 use super::fetch;
+use crate::artifacts::key_of_source;
 use crate::drive::Reconciler;
-use crate::key::{Key, OwnKind};
-use crate::own::Own;
-use crate::world::{World, git_source};
+use crate::key::Key;
+use crate::own::{self, Own};
+use crate::reconciled::Reconciled as _;
+use crate::under_way::UnderWay;
+use crate::world::World;
 
 /// One GitRepository's reconciler.
 pub(crate) struct GitRepositoryReconciler {
@@ -40,11 +42,14 @@ impl GitRepositoryReconciler {
     }
 
     fn current(&self) -> Option<Arc<GitRepository>> {
-        self.world.repositories.get(&self.key.namespace, &self.key.name)
+        self.world
+            .caches
+            .of::<GitRepository>()
+            .get(&self.key.namespace, &self.key.name)
     }
 
     fn source(&self) -> Option<SourceKey> {
-        git_source(&self.current()?.metadata).ok()
+        key_of_source(GitRepository::KIND.name, &self.current()?.metadata).ok()
     }
 
     async fn observe(&mut self, repository: &GitRepository) -> &mut Snapshot {
@@ -74,19 +79,6 @@ impl GitRepositoryReconciler {
             tracing::warn!(%error, source = %self.key, "the artifacts of a source that is gone could not be removed");
         }
     }
-
-    /// Wakes those who apply from this source.
-    fn tell_consumers(&self) {
-        let world = &self.world;
-        for kustomization in world.kustomizations.in_namespace(&self.key.namespace) {
-            if kustomization.spec.source_ref.name == self.key.name {
-                let name = kustomization.metadata.name.as_deref().unwrap_or_default();
-                world
-                    .mailboxes
-                    .wake(&Key::new(OwnKind::Kustomization, &self.key.namespace, name));
-            }
-        }
-    }
 }
 
 impl Reconciler for GitRepositoryReconciler {
@@ -114,10 +106,9 @@ impl Reconciler for GitRepositoryReconciler {
         tracing::debug!(plan = %plan, "planned");
         snapshot.memory = plan.memory.clone();
         // execute
-        let status = serde_json::to_value(&repository.status).unwrap_or(Value::Null);
         let placement = snapshot.placement.clone();
         let lane = self.world.lanes.of(&placement, &self.key.namespace);
-        let own = Own::new(&self.key, &repository.metadata, status);
+        let own = Own::of(repository.as_ref());
         if let Some(change) = &plan.finalizer {
             own.change_finalizer(&self.world, change).await?;
         }
@@ -132,7 +123,7 @@ impl Reconciler for GitRepositoryReconciler {
                 snapshot.attempt.fetched = Some(outcome);
             }
             if new {
-                self.tell_consumers();
+                self.world.tell_dependents(&self.key);
             }
         }
         // write
@@ -140,14 +131,12 @@ impl Reconciler for GitRepositoryReconciler {
         Ok(Some(plan.next))
     }
 
-    fn marks(&self) -> Option<&Arc<World>> {
-        Some(&self.world)
+    fn marks(&self) -> Option<Arc<UnderWay>> {
+        Some(Arc::clone(&self.world.under_way))
     }
 
-    fn status(&self) -> Option<(ObjectMeta, Value)> {
-        let repository = self.current()?;
-        let status = serde_json::to_value(&repository.status).unwrap_or(Value::Null);
-        Some((repository.metadata.clone(), status))
+    async fn tell_of_wait(&self, crashes: u32, until: Timestamp) {
+        own::tell_of_wait::<GitRepository>(&self.world, &self.key, crashes, until).await;
     }
 
     fn restart(&mut self) {

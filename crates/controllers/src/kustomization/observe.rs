@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tenure_api::{Kustomization, ObjectId};
+use tenure_api::{GitRepository, Kustomization, ObjectId};
 use tenure_planner::Live;
 use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
@@ -13,19 +13,21 @@ use tenure_planner::maxima;
 use tenure_sources::SourceKey;
 use tenure_tenancy::owner;
 
-use crate::key::{Key, OwnKind};
-use crate::world::{World, git_source};
+use crate::artifacts::key_of_source;
+use crate::key::Key;
+use crate::reconciled::Reconciled as _;
+use crate::world::World;
 
 /// The artifact store's key of the source that a Kustomization names, if it is there and in its own namespace.
 pub(super) fn source_key(world: &World, kustomization: &Kustomization) -> Option<SourceKey> {
     let namespace = kustomization.metadata.namespace.as_deref()?;
     let reference = &kustomization.spec.source_ref;
     let own = reference.namespace.as_deref().is_none_or(|other| other == namespace);
-    if reference.kind != "GitRepository" || !own {
+    if reference.kind != GitRepository::KIND.name || !own {
         return None;
     }
-    let repository = world.repositories.get(namespace, &reference.name)?;
-    git_source(&repository.metadata).ok()
+    let repository = world.caches.of::<GitRepository>().get(namespace, &reference.name)?;
+    key_of_source(GitRepository::KIND.name, &repository.metadata).ok()
 }
 
 /// What is known of the source.
@@ -33,7 +35,7 @@ pub(super) fn source(world: &World, kustomization: &Kustomization) -> SourceFact
     let Some(key) = source_key(world, kustomization) else {
         return SourceFacts::NotFound;
     };
-    let Some(repository) = world.repositories.get(key.namespace(), key.name()) else {
+    let Some(repository) = world.caches.of::<GitRepository>().get(key.namespace(), key.name()) else {
         return SourceFacts::NotFound;
     };
     let artifact = world.artifacts.record(&key).map(|record| ArtifactFacts {
@@ -58,7 +60,7 @@ pub(super) fn dependencies(world: &World, kustomization: &Kustomization) -> BTre
         // One that names more is refused, whatever they are.
         .take(maxima::DEPENDENCIES)
         .map(|dependency| {
-            let found = world.kustomizations.get(namespace, &dependency.name);
+            let found = world.caches.of::<Kustomization>().get(namespace, &dependency.name);
             let facts = found.map_or(DependencyFacts::NotFound, |found| DependencyFacts::from(found.as_ref()));
             (dependency.name.clone(), facts)
         })
@@ -84,11 +86,11 @@ pub(super) async fn owners(
     let mut owners = BTreeMap::new();
     let mut found: BTreeMap<String, (Key, Arc<Kustomization>)> = BTreeMap::new();
     for (id, (namespace, name)) in labelled {
-        let other = Key::new(OwnKind::Kustomization, namespace, name);
+        let other = Key::new(Kustomization::KIND, namespace, name);
         if !world.inventories.names(&other, id) {
             continue;
         }
-        if let Some(kustomization) = world.kustomizations.get(namespace, name) {
+        if let Some(kustomization) = world.caches.of::<Kustomization>().get(namespace, name) {
             let label = format!("{namespace}/{name}");
             found.entry(label.clone()).or_insert((other, kustomization));
             owners.insert(id.clone(), label);
@@ -99,7 +101,12 @@ pub(super) async fn owners(
     for (label, (other, kustomization)) in found {
         let waits_for_us = other.namespace == key.namespace
             && dependents
-                .get_or_insert_with(|| depending(&world.kustomizations.in_namespace(&key.namespace), &key.name))
+                .get_or_insert_with(|| {
+                    depending(
+                        &world.caches.of::<Kustomization>().in_namespace(&key.namespace),
+                        &key.name,
+                    )
+                })
                 .contains(&other.name);
         let source = &kustomization.spec.source_ref;
         let told = world.turnovers.of(&other);
@@ -129,13 +136,13 @@ pub(super) fn siblings(world: &World, kustomization: &Kustomization, request: &S
         let source = &kustomization.spec.source_ref;
         (source.kind.clone(), source.name.clone())
     };
-    let all = world.kustomizations.in_namespace(namespace);
+    let all = world.caches.of::<Kustomization>().in_namespace(namespace);
     let dependents = depending(&all, own);
     let others: BTreeMap<&str, (&Arc<Kustomization>, Option<Arc<Turnover>>)> = all
         .iter()
         .filter_map(|other| {
             let name = other.metadata.name.as_deref()?;
-            let key = Key::new(OwnKind::Kustomization, namespace, name);
+            let key = Key::new(Kustomization::KIND, namespace, name);
             (name != own && source(other) == source(kustomization)).then(|| (name, (other, world.turnovers.of(&key))))
         })
         .collect();

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
-use tenure_api::{Kustomization, ObjectId, ObjectMeta};
+use tenure_api::{Kustomization, ObjectId};
 use tenure_cluster::{Client, ClusterError, EventHistory, ServiceAccount, Turns};
 use tenure_planner::answer::{DeleteAnswer, KindAnswer};
 use tenure_planner::kustomization::{
@@ -24,11 +23,13 @@ use super::put_away::{self, PutAway};
 use crate::answers;
 use crate::drive::Reconciler;
 use crate::execute::{Answer, execute};
-use crate::key::{Key, OwnKind};
+use crate::key::Key;
 use crate::live::{Held, Known, revision_of};
 use crate::looking::LookingRoom;
-use crate::own::{Own, Written};
+use crate::own::{self, Own, Written};
+use crate::reconciled::Reconciled as _;
 use crate::render::Roomy;
+use crate::under_way::UnderWay;
 use crate::world::World;
 
 /// How long an attempt waits for room for what it looks at.
@@ -82,7 +83,10 @@ impl KustomizationReconciler {
     }
 
     fn current(&self) -> Option<Arc<Kustomization>> {
-        self.world.kustomizations.get(&self.key.namespace, &self.key.name)
+        self.world
+            .caches
+            .of::<Kustomization>()
+            .get(&self.key.namespace, &self.key.name)
     }
 
     /// Brings the snapshot up to date.
@@ -324,8 +328,7 @@ impl KustomizationReconciler {
             self.world.tell_turnover(&key, turnover);
         }
         // execute
-        let status = serde_json::to_value(&kustomization.status).unwrap_or(Value::Null);
-        let own = Own::new(&key, &kustomization.metadata, status);
+        let own = Own::of(kustomization.as_ref());
         if let Some(change) = &plan.finalizer {
             if matches!(change, FinalizerChange::Remove(_)) {
                 // What is said about its end is said while it is there: a process that dies in between says it again.
@@ -411,14 +414,12 @@ impl Reconciler for KustomizationReconciler {
         next
     }
 
-    fn marks(&self) -> Option<&Arc<World>> {
-        Some(&self.world)
+    fn marks(&self) -> Option<Arc<UnderWay>> {
+        Some(Arc::clone(&self.world.under_way))
     }
 
-    fn status(&self) -> Option<(ObjectMeta, Value)> {
-        let kustomization = self.current()?;
-        let status = serde_json::to_value(&kustomization.status).unwrap_or(Value::Null);
-        Some((kustomization.metadata.clone(), status))
+    async fn tell_of_wait(&self, crashes: u32, until: Timestamp) {
+        own::tell_of_wait::<Kustomization>(&self.world, &self.key, crashes, until).await;
     }
 
     fn restart(&mut self) {
@@ -530,7 +531,7 @@ impl Reconciler for KustomizationReconciler {
 
 /// Whose changes may change what is planned: owners of what it wants, and the others of its source that it waits for.
 fn heard(key: &Key, snapshot: &Snapshot) -> BTreeSet<Key> {
-    let named = |namespace: &str, name: &str| Key::new(OwnKind::Kustomization, namespace, name);
+    let named = |namespace: &str, name: &str| Key::new(Kustomization::KIND, namespace, name);
     let rivals = snapshot
         .rivals
         .values()

@@ -249,8 +249,8 @@ mod tests {
     use tenure_cluster::{ClusterError, Resource, ServiceAccount};
 
     use super::*;
-    use crate::key::OwnKind;
     use crate::mailbox::Mailbox;
+    use crate::reconciled::Reconciled as _;
 
     /// A stream of ConfigMaps, and a reconciler that is interested in one named `a`.
     struct Stage {
@@ -262,7 +262,7 @@ mod tests {
 
     impl Stage {
         fn set() -> Self {
-            let key = Key::new(OwnKind::Kustomization, "team", "apps");
+            let key = Key::new(tenure_api::Kustomization::KIND, "team", "apps");
             let mut stream = Stream::default();
             stream.interested.insert("a".to_owned(), HashSet::from([key.clone()]));
             let mailboxes = Mailboxes::default();
@@ -317,7 +317,7 @@ mod tests {
 
         /// An answer to a request of the reconciler's own told of it, beside the watch.
         fn answered(&self, revision: u64, value: &str) {
-            let own = Key::new(OwnKind::Kustomization, "team", "apps");
+            let own = Key::new(tenure_api::Kustomization::KIND, "team", "apps");
             self.answered_to(&own, revision, value);
         }
 
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn what_one_is_answered_others_are_told() {
         let stage = Stage::set();
-        let other = Key::new(OwnKind::Kustomization, "team", "other");
+        let other = Key::new(tenure_api::Kustomization::KIND, "team", "other");
         stage.answered_to(&other, 5, "five");
         stage.check(Some("five"), true);
         stage.changed(5, "five");

@@ -3,4 +3,38 @@
 
 mod reconcile;
 
-pub(crate) use reconcile::SurfaceReconciler;
+use std::sync::Arc;
+
+use tenure_api::metadata::TENURE_CONTROLLER;
+use tenure_api::{GitRepository, Kustomization, Surface};
+
+use crate::drive::Reconciler;
+use crate::key::{Key, Kind};
+use crate::reconciled::Reconciled;
+use crate::world::World;
+
+/// The kinds that a Surface generates.
+const GENERATED: [&Kind; 2] = [GitRepository::KIND, Kustomization::KIND];
+
+impl Reconciled for Surface {
+    const KIND: &'static Kind = &Kind {
+        api_version: "tenure.dev/v1alpha1",
+        name: "Surface",
+        manager: TENURE_CONTROLLER,
+        reporter: "tenure-controller",
+    };
+
+    fn reconciler(world: Arc<World>, key: Key) -> impl Reconciler {
+        reconcile::SurfaceReconciler::new(world, key)
+    }
+
+    /// What one generates lives beside it.
+    fn list_dependents(world: &World, changed: &Key) -> Vec<Key> {
+        if !GENERATED.contains(&changed.kind) {
+            return Vec::new();
+        }
+        let beside = world.caches.of::<Self>().in_namespace(&changed.namespace);
+        let keys = beside.iter().map(|surface| Key::of(Self::KIND, &surface.metadata));
+        keys.collect()
+    }
+}

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::Value;
 use tenure_api::metadata::SURFACE_LABEL;
-use tenure_api::{ObjectId, Surface};
+use tenure_api::{GitRepository, Kustomization, ObjectId, Surface};
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::surface::{Attempt, Memory, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, requested_at};
@@ -39,7 +39,10 @@ impl SurfaceReconciler {
     }
 
     fn current(&self) -> Option<Arc<Surface>> {
-        self.world.surfaces.get(&self.key.namespace, &self.key.name)
+        self.world
+            .caches
+            .of::<Surface>()
+            .get(&self.key.namespace, &self.key.name)
     }
 
     /// The GitRepositories and Kustomizations beside it that bear its label.
@@ -54,12 +57,12 @@ impl SurfaceReconciler {
                 children.insert(id, Live::Present(Object(object)));
             }
         };
-        for child in self.world.repositories.in_namespace(namespace) {
+        for child in self.world.caches.of::<GitRepository>().in_namespace(namespace) {
             if labelled(child.labels()) {
                 add(serde_json::to_value(child.as_ref()));
             }
         }
-        for child in self.world.kustomizations.in_namespace(namespace) {
+        for child in self.world.caches.of::<Kustomization>().in_namespace(namespace) {
             if labelled(child.labels()) {
                 add(serde_json::to_value(child.as_ref()));
             }
@@ -109,16 +112,7 @@ impl Reconciler for SurfaceReconciler {
             }
         };
         let said = &mut self.said;
-        carry_out(
-            &self.world,
-            &self.key,
-            &surface.metadata,
-            &surface.status,
-            &plan,
-            said,
-            take,
-        )
-        .await?;
+        carry_out(&self.world, surface.as_ref(), &plan, said, take).await?;
         Ok(Some(plan.next))
     }
 

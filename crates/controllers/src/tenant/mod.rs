@@ -2,4 +2,35 @@
 
 mod reconcile;
 
-pub(crate) use reconcile::TenantReconciler;
+use std::sync::Arc;
+
+use tenure_api::Tenant;
+use tenure_api::metadata::TENURE_CONTROLLER;
+use tenure_tenancy::TenantFacts;
+
+use crate::cache::Change;
+use crate::drive::Reconciler;
+use crate::key::{Key, Kind};
+use crate::reconciled::Reconciled;
+use crate::world::World;
+
+impl Reconciled for Tenant {
+    const KIND: &'static Kind = &Kind {
+        api_version: "capsule.clastix.io/v1beta2",
+        name: "Tenant",
+        manager: TENURE_CONTROLLER,
+        reporter: "tenure-controller",
+    };
+
+    fn reconciler(world: Arc<World>, key: Key) -> impl Reconciler {
+        reconcile::TenantReconciler::new(world, key)
+    }
+
+    /// Whose a namespace is follows from it.
+    fn take_change(world: &World, change: &Change<Self>) {
+        let facts = |tenant: &Arc<Self>| TenantFacts::from(tenant.as_ref());
+        if change.old.as_ref().map(facts) != change.new.as_ref().map(facts) {
+            world.realm_changed();
+        }
+    }
+}

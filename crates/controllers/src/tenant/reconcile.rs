@@ -44,7 +44,7 @@ impl TenantReconciler {
     }
 
     fn current(&self) -> Option<Arc<Tenant>> {
-        self.world.tenants.get("", &self.key.name)
+        self.world.caches.of::<Tenant>().get("", &self.key.name)
     }
 
     /// The RoleBindings and ServiceAccounts that bear its label.
@@ -107,16 +107,7 @@ impl Reconciler for TenantReconciler {
             }
         };
         let said = &mut self.said;
-        carry_out(
-            &self.world,
-            &self.key,
-            &tenant.metadata,
-            &tenant.status,
-            &plan,
-            said,
-            take,
-        )
-        .await?;
+        carry_out(&self.world, tenant.as_ref(), &plan, said, take).await?;
         Ok(Some(plan.next))
     }
 

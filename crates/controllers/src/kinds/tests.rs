@@ -1,0 +1,215 @@
+//! A kind that nothing else here knows is reconciled as any other.
+
+#![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use kube::core::object::HasStatus;
+use kube::{Resource, ResourceExt as _};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tenure_api::{GitRepository, ObjectId, ObjectMeta};
+use tenure_cluster::{ClusterError, Connection, Token};
+use tenure_planner::Next;
+use tenure_testkit::{Cluster, SOON, eventually};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::drive::Reconciler;
+use crate::entry::Entry;
+use crate::key::{Key, Kind};
+use crate::manager;
+use crate::own::Own;
+use crate::reconciled::Reconciled;
+use crate::world::World;
+
+const WIDGET: (&str, &str) = ("example.com/v1", "Widget");
+
+/// Tells in its status whether the GitRepository of its own name is there.
+#[derive(Clone, Debug, Deserialize)]
+struct Widget {
+    metadata: ObjectMeta,
+    status: Option<Value>,
+}
+
+impl Resource for Widget {
+    type DynamicType = ();
+    type Scope = kube::core::NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        WIDGET.1.into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "example.com".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "widgets".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl HasStatus for Widget {
+    type Status = Value;
+
+    fn status(&self) -> Option<&Value> {
+        self.status.as_ref()
+    }
+
+    fn status_mut(&mut self) -> &mut Option<Value> {
+        &mut self.status
+    }
+}
+
+impl Reconciled for Widget {
+    const KIND: &'static Kind = &Kind {
+        api_version: WIDGET.0,
+        name: WIDGET.1,
+        manager: "widget-controller",
+        reporter: "widget-controller",
+    };
+
+    fn reconciler(world: Arc<World>, key: Key) -> impl Reconciler {
+        WidgetReconciler { world, key }
+    }
+
+    fn list_dependents(world: &World, changed: &Key) -> Vec<Key> {
+        let widgets = world.caches.of::<Self>().in_namespace(&changed.namespace);
+        let same = widgets.iter().filter(|widget| widget.name_any() == changed.name);
+        same.map(|widget| Key::of(Self::KIND, &widget.metadata)).collect()
+    }
+}
+
+struct WidgetReconciler {
+    world: Arc<World>,
+    key: Key,
+}
+
+impl Reconciler for WidgetReconciler {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    async fn permits(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.world.lane(&self.key.namespace).await.work)
+    }
+
+    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+        let (namespace, name) = (&self.key.namespace, &self.key.name);
+        let Some(widget) = self.world.caches.of::<Widget>().get(namespace, name) else {
+            return Ok(None);
+        };
+        let source = self.world.caches.of::<GitRepository>().get(namespace, name);
+        let own = Own::of(widget.as_ref());
+        own.write_status(&self.world, &json!({ "hasSource": source.is_some() }))
+            .await?;
+        Ok(Some(Next::Done(None)))
+    }
+
+    fn restart(&mut self) {}
+
+    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+        true
+    }
+
+    fn forget(&mut self) {}
+
+    fn exists(&self) -> bool {
+        let widgets = self.world.caches.of::<Widget>();
+        widgets.get(&self.key.namespace, &self.key.name).is_some()
+    }
+}
+
+/// What an installation would have of the kind: what it is, and the controller's rights on it.
+fn installation() -> Vec<Value> {
+    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let rules = json!([{ "apiGroups": ["example.com"], "resources": ["widgets", "widgets/status"], "verbs": ["*"] }]);
+    vec![
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "widgets.example.com" },
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": { "plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList" },
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "subresources": { "status": {} },
+                    "schema": { "openAPIV3Schema": schema }
+                }]
+            }
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": { "name": "widgets" }, "rules": rules
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": { "name": "widgets" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "widgets" },
+            "subjects": [{
+                "kind": "ServiceAccount", "name": tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT,
+                "namespace": tenure_api::metadata::PLATFORM_NAMESPACE
+            }]
+        }),
+    ]
+}
+
+#[tokio::test]
+async fn a_kind_that_is_added_to_the_table_is_reconciled() {
+    if Cluster::is_shared() {
+        // Others would find the kind there.
+        return;
+    }
+    let cluster = Cluster::start().await.unwrap();
+    for object in installation() {
+        cluster.admin.apply(object).await.unwrap();
+    }
+    let token = Token::new(&cluster.controller_token, None);
+    let connection = Connection::in_process(cluster.service().unwrap(), token);
+    let config = Config::new(connection, cluster.folder().join("artifacts"));
+    let mut kinds = super::list();
+    kinds.push(Entry::of::<Widget>());
+    let end = CancellationToken::new();
+    let running = tokio::spawn(manager::run_kinds(kinds, config, end.clone()));
+
+    let widget = json!({
+        "apiVersion": WIDGET.0, "kind": WIDGET.1, "metadata": { "name": "one", "namespace": "default" }
+    });
+    eventually(SOON, || cluster.admin.apply(widget.clone())).await.unwrap();
+    let has_source = async |expected: bool| {
+        let look = || async {
+            let found = cluster.admin.get(WIDGET, ("default", "one")).await;
+            let found = found.map_err(|error| error.to_string())?.unwrap_or_default();
+            match found.pointer("/status/hasSource") == Some(&json!(expected)) {
+                true => Ok(()),
+                false => Err(found.to_string()),
+            }
+        };
+        eventually(SOON, look).await.unwrap();
+    };
+    has_source(false).await;
+    // It is told of what it looks at.
+    let source = json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+        "metadata": { "name": "one", "namespace": "default" },
+        "spec": { "url": "http://git.invalid/one", "interval": "10m" }
+    });
+    cluster.admin.apply(source).await.unwrap();
+    has_source(true).await;
+    end.cancel();
+    running.await.unwrap().unwrap();
+}
