@@ -22,20 +22,19 @@ pub(crate) struct Record {
     pub(crate) artifact: Artifact,
 }
 
-/// The store, the records and the trees.
+/// The disk and the memory that all artifacts share: the store and its records, the trees, and what bounds them.
 #[derive(Debug)]
-pub(crate) struct Artifacts {
+pub(crate) struct Depot {
     pub(crate) store: ArtifactStore,
     pub(crate) limits: Limits,
     records: PathBuf,
-    known: Mutex<HashMap<SourceKey, Option<Record>>>,
     trees: Arc<Trees>,
     fetches: ByteBudget,
     unpacking: ByteBudget,
     budgets: Budgets,
 }
 
-impl Artifacts {
+impl Depot {
     /// Opens the store below a folder.
     pub(crate) fn open(folder: &Path, limits: Limits, budgets: Budgets) -> Result<Self, StorageError> {
         let store = ArtifactStore::open(folder.join("store"), budgets.archives())?;
@@ -54,7 +53,6 @@ impl Artifacts {
             store,
             limits,
             records: folder.join("records"),
-            known: Mutex::default(),
             fetches: budgets.fetches(),
             unpacking: budgets::unpacking(),
             budgets,
@@ -71,21 +69,55 @@ impl Artifacts {
         }
     }
 
+    /// Removes what belongs to no source of a kind that `keep` knows by namespace, name and uid.
+    pub(crate) fn retain(&self, kind: &str, keep: impl Fn(&str, &str, &str) -> bool) -> Result<(), StorageError> {
+        let records = self.records.join(kind.to_ascii_lowercase());
+        // A record without an archive says nothing, so it does no harm if it stays.
+        let _ = remove_leftovers(&records, &keep);
+        self.store.retain(kind, keep)
+    }
+
+    /// Drops the trees that were not used lately.
+    pub(crate) fn sweep(&self) {
+        self.trees.sweep();
+    }
+
+    fn file(&self, source: &SourceKey) -> PathBuf {
+        let folder = self.records.join(source.folder());
+        folder.with_file_name(format!("{}.json", source.uid()))
+    }
+}
+
+/// What is stored for the sources of one namespace.
+#[derive(Debug)]
+pub(crate) struct Artifacts {
+    pub(crate) depot: Arc<Depot>,
+    known: Mutex<HashMap<SourceKey, Option<Record>>>,
+}
+
+impl Artifacts {
+    pub(crate) fn new(depot: Arc<Depot>) -> Self {
+        Self {
+            depot,
+            known: Mutex::default(),
+        }
+    }
+
     /// What is stored for a source; nothing when its archive is gone.
     pub(crate) fn record(&self, source: &SourceKey) -> Option<Record> {
         let record = {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known
                 .entry(source.clone())
-                .or_insert_with(|| read(&self.file(source)))
+                .or_insert_with(|| read(&self.depot.file(source)))
                 .clone()
         };
-        record.filter(|record| self.store.contains(source, &record.artifact.digest))
+        record.filter(|record| self.depot.store.contains(source, &record.artifact.digest))
     }
 
     /// Remembers what was stored for a source.
     pub(crate) fn remember(&self, source: &SourceKey, record: &Record) -> std::io::Result<()> {
-        let file = self.file(source);
+        let file = self.depot.file(source);
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder)?;
         }
@@ -104,10 +136,10 @@ impl Artifacts {
     pub(crate) fn remove(&self, source: &SourceKey) -> Result<(), StorageError> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(source);
         // A record without an archive says nothing, so it does no harm if it stays.
-        let file = self.file(source);
+        let file = self.depot.file(source);
         let _ = std::fs::remove_file(&file);
         let _ = file.parent().map(std::fs::remove_dir);
-        self.store.remove(source)
+        self.depot.store.remove(source)
     }
 
     /// The files of an artifact, charged to a lane, as soon as there is room for them.
@@ -117,33 +149,15 @@ impl Artifacts {
         lane: &str,
         deadline: tokio::time::Instant,
     ) -> Result<TreeInUse, StorageError> {
-        self.trees.load(artifact, lane, deadline).await
-    }
-
-    /// Removes what belongs to no source of a kind that `keep` knows by namespace, name and uid.
-    pub(crate) fn retain(&self, kind: &str, keep: impl Fn(&str, &str, &str) -> bool) -> Result<(), StorageError> {
-        let records = self.records.join(kind.to_ascii_lowercase());
-        // A record without an archive says nothing, so it does no harm if it stays.
-        let _ = remove_leftovers(&records, &keep);
-        self.store.retain(kind, keep)
+        self.depot.trees.load(artifact, lane, deadline).await
     }
 
     /// Charges what is stored for a source from before to a lane; what there is no room for is fetched again when it is wanted.
     pub(crate) fn adopt(&self, source: &SourceKey, lane: &str) -> Result<(), StorageError> {
         match self.record(source) {
-            Some(record) => self.store.adopt(source, &record.artifact.digest, lane),
+            Some(record) => self.depot.store.adopt(source, &record.artifact.digest, lane),
             None => Ok(()),
         }
-    }
-
-    /// Drops the trees that were not used lately.
-    pub(crate) fn sweep(&self) {
-        self.trees.sweep();
-    }
-
-    fn file(&self, source: &SourceKey) -> PathBuf {
-        let folder = self.records.join(source.folder());
-        folder.with_file_name(format!("{}.json", source.uid()))
     }
 }
 

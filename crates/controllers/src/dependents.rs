@@ -11,9 +11,9 @@ use tenure_planner::{Live, Plan, Request, WriteAnswer};
 use tenure_tenancy::Controller;
 
 use crate::execute::{Answer, execute};
+use crate::hub::Hub;
 use crate::own::Own;
-use crate::reconciled::Reconciled;
-use crate::world::World;
+use crate::reconciled::{Home as _, Reconciled};
 
 /// What watches told when the last plan was made, and what an attempt read or wrote and no watch has told of yet.
 #[derive(Debug, Default)]
@@ -69,8 +69,8 @@ impl Answered {
 }
 
 /// Carries a plan out for an object. `take` gets the answers to its steps before anything else can fail.
-pub(crate) async fn carry_out<R: Reconciled>(
-    world: &World,
+pub(crate) async fn carry_out<R: Reconciled<Home = Hub>>(
+    hub: &Hub,
     object: &R,
     plan: &Plan<Request, Controller, Memory>,
     said: &mut EventHistory,
@@ -78,17 +78,17 @@ pub(crate) async fn carry_out<R: Reconciled>(
 ) -> Result<(), ClusterError> {
     let own = Own::of(object);
     if let Some(change) = &plan.finalizer {
-        own.change_finalizer(world, change).await?;
+        own.change_finalizer(hub, change).await?;
     }
     if plan.identity.is_some() && !plan.steps.is_empty() {
-        let client = world.controller_for(own.key()).await;
-        let answers = execute(&world.clients, &client, &plan.steps, plan.deadline, |answer| answer).await;
+        let client = hub.controller_for(own.key()).await;
+        let answers = execute(&hub.means.clients, &client, &plan.steps, plan.deadline, |answer| answer).await;
         answers.into_iter().for_each(take);
     }
     if let Some(status) = &plan.status {
-        own.write_status(world, status).await?;
+        own.write_status(hub, status).await?;
     }
-    own.write_events(world, said, &plan.events).await;
+    own.write_events(hub, said, &plan.events).await;
     Ok(())
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use kube::ResourceExt as _;
+use serde_json::Value;
 use tenure_cluster::{EventHistory, Seen};
 use tokio_util::sync::CancellationToken;
 
@@ -12,67 +14,78 @@ use crate::cache::Change;
 use crate::drive::drive;
 use crate::key::{Key, Kind};
 use crate::mailbox::Mailbox;
+use crate::means::Means;
 use crate::own;
-use crate::reconciled::Reconciled;
+use crate::reconciled::{Home, Reconciled};
 use crate::supervise::{self, supervise};
-use crate::world::World;
 
 /// A kind, as the table holds it.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry {
+#[derive(Debug)]
+pub(crate) struct Entry<H> {
     pub(crate) kind: &'static Kind,
     /// Takes an object as a watch told of it, and answers which it is.
-    pub(crate) take_seen: fn(&World, &Seen) -> Option<Key>,
+    pub(crate) take_seen: fn(&H, &Seen) -> Option<Key>,
     /// Takes from a watch that an object, by namespace and name, is gone at a revision.
-    pub(crate) take_gone: fn(&World, (&str, &str), &str) -> Key,
+    pub(crate) take_gone: fn(&H, (&str, &str), &str) -> Key,
     /// Whether an object, by namespace and name, is there.
-    pub(crate) exists: fn(&World, &str, &str) -> bool,
+    pub(crate) exists: fn(&H, &str, &str) -> bool,
     /// See [`Reconciled::list_dependents`].
-    pub(crate) list_dependents: fn(&World, &Key) -> Vec<Key>,
+    pub(crate) list_dependents: fn(&H, &Key) -> Vec<Key>,
     /// See [`Reconciled::take_stock`].
-    pub(crate) take_stock: fn(Arc<World>) -> BoxFuture<'static, ()>,
+    pub(crate) take_stock: fn(Arc<Means>, Vec<Arc<H>>) -> BoxFuture<'static, ()>,
+    /// The objects that bear a label with a value.
+    pub(crate) list_labelled: fn(&H, (&str, &str)) -> Vec<Value>,
     /// Reconciles one object until it is gone, or the controllers end.
-    pub(crate) run: fn(Arc<World>, Key, Arc<Mailbox>, CancellationToken) -> BoxFuture<'static, ()>,
+    pub(crate) run: fn(Arc<H>, Key, Arc<Mailbox>, CancellationToken) -> BoxFuture<'static, ()>,
 }
 
-impl Entry {
+impl<H: Home> Entry<H> {
     /// The entry of a kind.
-    pub(crate) fn of<R: Reconciled>() -> Self {
+    pub(crate) fn of<R: Reconciled<Home = H>>() -> Self {
         Self {
             kind: R::KIND,
-            take_seen: |world, seen| Some(follow(world, &world.caches.of::<R>().take_seen(seen)?)),
-            take_gone: |world, (namespace, name), revision| {
-                follow(world, &world.caches.of::<R>().take_gone(namespace, name, revision))
+            take_seen: |home, seen| Some(follow(home, &home.caches().of::<R>().take_seen(seen)?)),
+            take_gone: |home, (namespace, name), revision| {
+                follow(home, &home.caches().of::<R>().take_gone(namespace, name, revision))
             },
-            exists: |world, namespace, name| world.caches.of::<R>().get(namespace, name).is_some(),
+            exists: |home, namespace, name| home.caches().of::<R>().get(namespace, name).is_some(),
             list_dependents: R::list_dependents,
-            take_stock: |world| R::take_stock(world).boxed(),
-            run: |world, key, mailbox, end| run::<R>(world, key, mailbox, end).boxed(),
+            take_stock: |means, homes| R::take_stock(means, homes).boxed(),
+            list_labelled: |home, (label, value)| {
+                let objects = home.caches().of::<R>().all();
+                let bearing = objects
+                    .iter()
+                    .filter(|object| object.labels().get(label).is_some_and(|found| found == value));
+                bearing
+                    .filter_map(|object| serde_json::to_value(object.as_ref()).ok())
+                    .collect()
+            },
+            run: |home, key, mailbox, end| run::<R>(home, key, mailbox, end).boxed(),
         }
     }
 }
 
-fn follow<R: Reconciled>(world: &World, change: &Change<R>) -> Key {
+fn follow<R: Reconciled>(home: &R::Home, change: &Change<R>) -> Key {
     let key = Key::new(R::KIND, &change.namespace, &change.name);
-    R::take_change(world, change);
-    R::refresh(world, &key);
+    R::take_change(home, change);
+    R::refresh(home, &key);
     key
 }
 
-async fn run<R: Reconciled>(world: Arc<World>, key: Key, mailbox: Arc<Mailbox>, end: CancellationToken) {
+async fn run<R: Reconciled>(home: Arc<R::Home>, key: Key, mailbox: Arc<Mailbox>, end: CancellationToken) {
     tokio::select! {
-        () = world.ready.cancelled() => {}
+        () = home.ready().cancelled() => {}
         () = end.cancelled() => return,
     }
     let said = tokio::sync::Mutex::new(EventHistory::default());
     let start = || {
-        let reconciler = R::reconciler(Arc::clone(&world), key.clone());
-        drive(reconciler, &world.mailboxes, &mailbox, &end)
+        let reconciler = R::reconciler(Arc::clone(&home), key.clone());
+        drive(reconciler, home.mailboxes(), &mailbox, &end)
     };
     let crashed = async |times, pause| {
         tracing::error!(object = %key, times, ?pause, "its reconciler panicked and is started again after a pause");
         let mut said = said.lock().await;
-        if let Err(error) = own::tell_of_crash::<R>(&world, &key, &mut said, times).await {
+        if let Err(error) = own::tell_of_crash::<R>(home.as_ref(), &key, &mut said, times).await {
             tracing::warn!(object = %key, %error, "that its reconciler panicked could not be written into its status");
         }
     };

@@ -3,15 +3,21 @@
 use tenure_api::{GitRepository, Kustomization, Surface, Tenant};
 
 use crate::entry::Entry;
+use crate::hub::Hub;
+use crate::lane::Shard;
+
+/// The kinds of the hub, and those of lanes.
+pub(crate) struct Kinds {
+    pub(crate) hub: Vec<Entry<Hub>>,
+    pub(crate) lane: Vec<Entry<Shard>>,
+}
 
 /// All of them.
-pub(crate) fn list() -> Vec<Entry> {
-    vec![
-        Entry::of::<Tenant>(),
-        Entry::of::<GitRepository>(),
-        Entry::of::<Kustomization>(),
-        Entry::of::<Surface>(),
-    ]
+pub(crate) fn list() -> Kinds {
+    Kinds {
+        hub: vec![Entry::of::<Tenant>(), Entry::of::<Surface>()],
+        lane: vec![Entry::of::<GitRepository>(), Entry::of::<Kustomization>()],
+    }
 }
 
 #[cfg(test)]

@@ -1,17 +1,23 @@
 //! Observe, execute and the loop: one folder a kind. Every decision is the planner's or tenancy's.
 //!
 //! ```text
-//! watches of our kinds (as the controller) ─▶ caches ─┐
-//! watches of applied objects (each as the identity ───┼─▶ mailbox ─▶ drive: one task an object, bounded by its lane
-//!                             that applied them)      │                 │
-//! artifacts ──────────────────────────────────────────┘     observe ─▶ plan ─▶ execute ─▶ write status, events
+//! watches of our kinds (as the controller) ─▶ hub ─▶ lanes: caches ─┐
+//! watches of applied objects (each as the identity ─────────────────┼─▶ mailbox ─▶ drive: one task an object, bounded by its lane
+//!                             that applied them)                    │                 │
+//! artifacts ────────────────────────────────────────────────────────┘     observe ─▶ plan ─▶ execute ─▶ write status, events
 //! ```
+//!
+//! The *hub* keeps Tenants, namespaces and Surfaces, and knows which lane a namespace belongs to. A *lane* keeps what is reconciled for one
+//! tenant, in a *shard* for each namespace. They share no object: the hub brings a shard what watches tell of its namespace, a shard asks
+//! the hub by `lane::Surroundings`, and the sums that bound all lanes are handles that each is given (`means`). Which kinds there are
+//! says one table, `kinds`.
 //!
 //! It refuses to choose: a step of a plan is executed as the identity that the plan names, or not at all. It serves nothing over a
 //! network, and nothing that it writes with the controller's own rights comes out of a repository.
 
 mod answers;
 mod artifacts;
+mod bounds;
 mod budgets;
 mod cache;
 mod config;
@@ -20,15 +26,19 @@ mod drive;
 mod entry;
 mod execute;
 mod git_repository;
+mod hub;
 mod inventories;
 mod key;
 mod kinds;
 mod kustomization;
-mod lanes;
+mod lane;
+mod lane_table;
+mod listeners;
 mod live;
 mod looking;
 mod mailbox;
 mod manager;
+mod means;
 mod origin;
 mod own;
 mod realm;
@@ -40,7 +50,6 @@ mod tenant;
 mod trees;
 mod turnovers;
 mod under_way;
-mod world;
 
 pub use budgets::{Budgets, Share};
 pub use config::Config;

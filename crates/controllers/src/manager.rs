@@ -19,10 +19,12 @@ use tokio_util::task::TaskTracker;
 use crate::cache::{Cache, Change};
 use crate::config::Config;
 use crate::entry::Entry;
+use crate::hub::Hub;
 use crate::key::Key;
-use crate::kinds;
-use crate::reconciled::Reconciled as _;
-use crate::world::World;
+use crate::kinds::{self, Kinds};
+use crate::lane::Shard;
+use crate::means::Means;
+use crate::reconciled::{Home, Reconciled as _};
 
 /// How long the tasks may take to end.
 const FAREWELL: Duration = Duration::from_secs(20);
@@ -50,15 +52,13 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunE
 }
 
 /// Runs the controllers of these kinds.
-pub(crate) async fn run_kinds(kinds: Vec<Entry>, config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
-    let dependents = kinds.iter().map(|entry| entry.list_dependents).collect();
-    let world = Arc::new(World::new(config, dependents)?);
+pub(crate) async fn run_kinds(kinds: Kinds, config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
+    let hub = Hub::new(Means::new(config)?, kinds.hub.into(), kinds.lane.into());
     let end = shutdown.child_token();
     // If this future is dropped, so is what it started.
     let _end = end.clone().drop_guard();
     let manager = Manager {
-        world: Arc::clone(&world),
-        kinds: kinds.into(),
+        hub: Arc::clone(&hub),
         tasks: TaskTracker::new(),
         end,
     };
@@ -67,7 +67,7 @@ pub(crate) async fn run_kinds(kinds: Vec<Entry>, config: Config, shutdown: Cance
     loop {
         tokio::select! {
             () = shutdown.cancelled() => break,
-            _ = sweep.tick() => world.artifacts.sweep(),
+            _ = sweep.tick() => hub.means.depot.sweep(),
         }
     }
     manager.tasks.close();
@@ -79,8 +79,7 @@ pub(crate) async fn run_kinds(kinds: Vec<Entry>, config: Config, shutdown: Cance
 
 #[derive(Clone)]
 struct Manager {
-    world: Arc<World>,
-    kinds: Arc<[Entry]>,
+    hub: Arc<Hub>,
     tasks: TaskTracker,
     end: CancellationToken,
 }
@@ -93,15 +92,27 @@ impl Manager {
             self.watch(("v1", "Namespace", None), Self::take_namespace),
             self.watch(
                 ("rbac.authorization.k8s.io/v1", "RoleBinding", Some(TENANT_LABEL)),
-                |manager, told| manager.take_tenant_object(|world| &world.role_bindings, told),
+                |manager, told| manager.take_tenant_object(|hub| &hub.role_bindings, told),
             ),
             self.watch(("v1", "ServiceAccount", Some(TENANT_LABEL)), |manager, told| {
-                manager.take_tenant_object(|world| &world.service_accounts, told);
+                manager.take_tenant_object(|hub| &hub.service_accounts, told);
             }),
         ];
-        for entry in self.kinds.iter().copied() {
+        for (at, entry) in self.hub.kinds.iter().enumerate() {
             let watched = (entry.kind.api_version, entry.kind.name, None);
-            synced.push(self.watch(watched, move |manager, told| manager.take_own(entry, told)));
+            synced.push(self.watch(watched, move |manager, told| {
+                if let Some(entry) = manager.hub.kinds.get(at) {
+                    manager.take_own(&manager.hub, entry, told);
+                }
+            }));
+        }
+        for (at, entry) in self.hub.lane_kinds.iter().enumerate() {
+            let watched = (entry.kind.api_version, entry.kind.name, None);
+            synced.push(self.watch(watched, move |manager, told| {
+                if let Some(entry) = manager.hub.lane_kinds.get(at) {
+                    manager.take_of_lane(entry, told);
+                }
+            }));
         }
         for mut synced in synced {
             tokio::select! {
@@ -110,19 +121,27 @@ impl Manager {
             }
         }
         self.take_stock().await;
-        self.world.ready.cancel();
-        self.world.realm_changed();
+        self.hub.means.ready.cancel();
+        self.hub.realm_changed();
     }
 
     /// Each kind looks at what is there before it is reconciled, and what was under way before and is gone is forgotten.
     async fn take_stock(&self) {
-        let world = &self.world;
-        world.under_way.forget_gone(|kind, namespace, name| {
-            let exists = |entry: &Entry| entry.kind.name == kind && (entry.exists)(world, namespace, name);
-            self.kinds.iter().any(exists)
+        let (hub, means) = (&self.hub, &self.hub.means);
+        means.under_way.forget_gone(|kind, namespace, name| {
+            let shard = hub.find_shard(namespace);
+            let in_lane = hub.lane_kinds.iter().find(|entry| entry.kind.name == kind);
+            let in_hub = hub.kinds.iter().find(|entry| entry.kind.name == kind);
+            in_lane
+                .zip(shard)
+                .is_some_and(|(entry, shard)| (entry.exists)(&shard, namespace, name))
+                || in_hub.is_some_and(|entry| (entry.exists)(hub, namespace, name))
         });
-        for entry in self.kinds.iter() {
-            (entry.take_stock)(Arc::clone(world)).await;
+        for entry in hub.lane_kinds.iter() {
+            (entry.take_stock)(Arc::clone(means), hub.list_shards()).await;
+        }
+        for entry in hub.kinds.iter() {
+            (entry.take_stock)(Arc::clone(means), vec![Arc::clone(hub)]).await;
         }
     }
 
@@ -135,8 +154,8 @@ impl Manager {
         let (send, receive) = signal::channel(false);
         let manager = self.clone();
         let following = async move {
-            let controller = &manager.world.controller;
-            let health = manager.world.clients.health();
+            let controller = &manager.hub.means.controller;
+            let health = manager.hub.means.clients.health();
             let mut complaint = String::new();
             let resource = loop {
                 match controller.resource(api_version, kind).await {
@@ -180,42 +199,49 @@ impl Manager {
     }
 
     fn take_namespace(&self, told: Told<'_>) {
-        let Some(change) = told.take(&self.world.namespaces) else {
+        let Some(change) = told.take(&self.hub.namespaces) else {
             return;
         };
         let facts = |namespace: &Arc<Namespace>| NamespaceFacts::from(&namespace.metadata);
         if change.old.as_ref().map(facts) != change.new.as_ref().map(facts) {
-            self.world.realm_changed();
+            self.hub.realm_changed();
         }
     }
 
     /// An object that bears the label of a Tenant changed: that Tenant is told, and the one whose label it bore before.
-    fn take_tenant_object(&self, cache: fn(&World) -> &Cache<DynamicObject>, told: Told<'_>) {
-        let Some(change) = told.take(cache(&self.world)) else {
+    fn take_tenant_object(&self, cache: fn(&Hub) -> &Cache<DynamicObject>, told: Told<'_>) {
+        let Some(change) = told.take(cache(&self.hub)) else {
             return;
         };
         let tenant = |object: &Option<Arc<DynamicObject>>| object.as_ref()?.labels().get(TENANT_LABEL).cloned();
         let (old, new) = (tenant(&change.old), tenant(&change.new));
         for tenant in new.iter().chain(old.iter().filter(|old| Some(*old) != new.as_ref())) {
-            self.world.mailboxes.wake(&Key::new(Tenant::KIND, "", tenant));
+            self.hub.means.mailboxes.wake(&Key::new(Tenant::KIND, "", tenant));
         }
     }
 
-    /// An object of a reconciled kind changed: its own reconciler is told, and those that look at it.
-    fn take_own(&self, entry: Entry, told: Told<'_>) {
-        let world = &self.world;
+    /// An object of a kind that is reconciled in lanes changed: it is brought to its lane.
+    fn take_of_lane(&self, entry: &Entry<Shard>, told: Told<'_>) {
+        let shard = self.hub.open_shard(told.namespace());
+        if let Some(key) = self.take_own(&shard, entry, told) {
+            shard.tell_dependents(&key);
+        }
+    }
+
+    /// An object of a reconciled kind changed: its own reconciler is told, and those in the hub that look at it.
+    fn take_own<H: Home>(&self, home: &Arc<H>, entry: &Entry<H>, told: Told<'_>) -> Option<Key> {
         let key = match told {
-            Told::Changed(object) => (entry.take_seen)(world, object),
-            Told::Gone(object, revision) => Some((entry.take_gone)(world, object, revision)),
+            Told::Changed(object) => (entry.take_seen)(home, object)?,
+            Told::Gone(object, revision) => (entry.take_gone)(home, object, revision),
         };
-        let Some(key) = key else { return };
-        let (mailbox, new) = world.mailboxes.get_or_add(&key);
+        let (mailbox, new) = home.mailboxes().get_or_add(&key);
         mailbox.wake();
-        world.tell_dependents(&key);
+        self.hub.tell_dependents(&key);
         if new {
-            let run = (entry.run)(Arc::clone(world), key, mailbox, self.end.clone());
+            let run = (entry.run)(Arc::clone(home), key.clone(), mailbox, self.end.clone());
             self.tasks.spawn(run);
         }
+        Some(key)
     }
 }
 
@@ -228,6 +254,14 @@ enum Told<'a> {
 }
 
 impl Told<'_> {
+    /// Where the object is.
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Changed(object) => &object.namespace,
+            Self::Gone((namespace, _), _) => namespace,
+        }
+    }
+
     /// Brings a cache up to date.
     fn take<K: Resource + DeserializeOwned>(&self, cache: &Cache<K>) -> Option<Change<K>> {
         match self {

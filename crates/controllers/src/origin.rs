@@ -4,13 +4,14 @@
 //! that artifact is the one in the store, and only to who may read the folder that it is in.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use kustomize::BuiltResource;
 use tenure_api::{Kustomization, ObjectId, ObjectMeta};
 use tenure_planner::Overlay;
 use tenure_sources::{Limits, StorageError};
 
-use crate::artifacts::{Artifacts, key_of_source};
+use crate::artifacts::{Artifacts, Depot, key_of_source};
 use crate::render;
 
 /// Why it can't be told.
@@ -53,7 +54,8 @@ pub fn built_object(
         .and_then(|status| status.last_applied_revision.clone())
         .ok_or_else(nothing)?;
     let source = key_of_source(&kustomization.spec.source_ref.kind, source)?;
-    let artifacts = Artifacts::look_into(artifacts, Limits::default());
+    let depot = Arc::new(Depot::look_into(artifacts, Limits::default()));
+    let artifacts = Artifacts::new(Arc::clone(&depot));
     let record = artifacts.record(&source).ok_or_else(nothing)?;
     if record.stored.revision != applied {
         return Err(OriginError::MovedOn {
@@ -61,9 +63,7 @@ pub fn built_object(
             stored: record.stored.revision,
         });
     }
-    let tree = artifacts
-        .store
-        .load(&source, &record.stored.digest, &artifacts.limits)?;
+    let tree = depot.store.load(&source, &record.stored.digest, &depot.limits)?;
     let path = kustomization.spec.path.as_deref().unwrap_or_default();
     let path = path.trim_start_matches("./");
     let overlay = Overlay::of(&kustomization.spec).map_err(OriginError::NotBuilt)?;

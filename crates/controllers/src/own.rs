@@ -11,8 +11,7 @@ use tenure_cluster::{ClusterError, EventHistory, EventKind, EventRecorder, Objec
 use tenure_planner::{Event, EventPlace, FinalizerChange, crash, restart};
 
 use crate::key::Key;
-use crate::reconciled::{Reconciled, take_written};
-use crate::world::World;
+use crate::reconciled::{Home as _, Reconciled, take_written};
 
 /// How often a write is tried again when the object changed meanwhile.
 const ATTEMPTS: u32 = 4;
@@ -59,17 +58,17 @@ impl<R: Reconciled> Own<R> {
         (&self.key.namespace, &self.key.name)
     }
 
-    async fn resource(&self, world: &World) -> Result<Resource, ClusterError> {
-        world.controller.resource(R::KIND.api_version, R::KIND.name).await
+    async fn resource(&self, home: &R::Home) -> Result<Resource, ClusterError> {
+        home.controller().resource(R::KIND.api_version, R::KIND.name).await
     }
 
     /// Adds or removes a finalizer. That the object is gone is no error.
     pub(crate) async fn change_finalizer(
         &self,
-        world: &World,
+        home: &R::Home,
         change: &FinalizerChange,
     ) -> Result<Written, ClusterError> {
-        let resource = self.resource(world).await?;
+        let resource = self.resource(home).await?;
         let (mut version, mut finalizers) = (self.resource_version.clone(), self.finalizers.clone());
         for attempt in 1.. {
             let mut wanted = finalizers.clone();
@@ -83,19 +82,19 @@ impl<R: Reconciled> Own<R> {
             }
             // With the resourceVersion, or a finalizer that somebody else added meanwhile would be lost.
             let patch = json!({ "metadata": { "uid": self.uid, "resourceVersion": version, "finalizers": wanted } });
-            let patched = world
+            let patched = home
                 .controller_for(&self.key)
                 .await
                 .merge_patch(&resource, self.target(), None, R::KIND.manager, &patch)
                 .await;
             match patched {
                 Ok(applied) => {
-                    take_written::<R>(world, applied.object);
+                    take_written::<R>(home, applied.object);
                     return Ok(Written::Stored);
                 }
                 Err(ClusterError::NotFound { .. }) => return Ok(Written::Gone),
                 Err(ClusterError::Conflict { .. }) if attempt < ATTEMPTS => {
-                    let Some(fresh) = self.fresh(world, &resource).await? else {
+                    let Some(fresh) = self.fresh(home, &resource).await? else {
                         return Ok(Written::Gone);
                     };
                     let text = fresh.pointer("/metadata/resourceVersion").and_then(Value::as_str);
@@ -109,28 +108,28 @@ impl<R: Reconciled> Own<R> {
     }
 
     /// Writes the status: only what differs, and nothing when nothing does. That the object is gone is no error.
-    pub(crate) async fn write_status(&self, world: &World, status: &Value) -> Result<Written, ClusterError> {
-        let resource = self.resource(world).await?;
+    pub(crate) async fn write_status(&self, home: &R::Home, status: &Value) -> Result<Written, ClusterError> {
+        let resource = self.resource(home).await?;
         let mut old = self.status.clone();
         for attempt in 1.. {
             let Some(difference) = difference(&old, status) else {
                 return Ok(Written::Stored);
             };
             let patch = json!({ "metadata": { "uid": self.uid }, "status": difference });
-            let patched = world
+            let patched = home
                 .controller_for(&self.key)
                 .await
                 .merge_patch(&resource, self.target(), Some("status"), R::KIND.manager, &patch)
                 .await;
             match patched {
                 Ok(applied) => {
-                    take_written::<R>(world, applied.object);
+                    take_written::<R>(home, applied.object);
                     return Ok(Written::Stored);
                 }
                 Err(ClusterError::NotFound { .. }) => return Ok(Written::Gone),
                 // Either a namesake was made meanwhile, whose status this is not, or many wrote at once: only its uid tells.
                 Err(ClusterError::Conflict { .. }) if attempt < ATTEMPTS => {
-                    let Some(mut fresh) = self.fresh(world, &resource).await? else {
+                    let Some(mut fresh) = self.fresh(home, &resource).await? else {
                         return Ok(Written::Gone);
                     };
                     old = fresh.get_mut("status").map(Value::take).unwrap_or_default();
@@ -142,8 +141,8 @@ impl<R: Reconciled> Own<R> {
     }
 
     /// The object as it is now; nothing when it is gone, or when what bears its name is another.
-    async fn fresh(&self, world: &World, resource: &Resource) -> Result<Option<Value>, ClusterError> {
-        match world
+    async fn fresh(&self, home: &R::Home, resource: &Resource) -> Result<Option<Value>, ClusterError> {
+        match home
             .controller_for(&self.key)
             .await
             .get(resource, &self.key.namespace, &self.key.name)
@@ -158,7 +157,7 @@ impl<R: Reconciled> Own<R> {
     }
 
     /// Writes events about the object.
-    pub(crate) async fn write_events(&self, world: &World, said: &mut EventHistory, events: &[Event]) {
+    pub(crate) async fn write_events(&self, home: &R::Home, said: &mut EventHistory, events: &[Event]) {
         let itself = json!({
             "apiVersion": R::KIND.api_version,
             "kind": R::KIND.name,
@@ -170,7 +169,7 @@ impl<R: Reconciled> Own<R> {
             }
         });
         // An event is where the object is that it is about: for the platform, that is its own namespace.
-        let platform = world.settings.platform_namespace.as_str();
+        let platform = home.platform_namespace();
         let platform =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "namespace": platform, "name": platform } });
         let related = json!({
@@ -180,7 +179,7 @@ impl<R: Reconciled> Own<R> {
             "name": self.key.name,
             "uid": self.uid,
         });
-        let recorder = EventRecorder::new(world.controller.clone(), R::KIND.reporter);
+        let recorder = EventRecorder::new(home.controller().clone(), R::KIND.reporter);
         for event in events {
             let other;
             let (object, related) = match &event.place {
@@ -211,12 +210,12 @@ impl<R: Reconciled> Own<R> {
 
 /// Says of a reconciled object, in its status and as an event, that its reconciler panicked.
 pub(crate) async fn tell_of_crash<R: Reconciled>(
-    world: &World,
+    home: &R::Home,
     key: &Key,
     said: &mut EventHistory,
     times: u32,
 ) -> Result<(), ClusterError> {
-    let Some(object) = world.caches.of::<R>().get(&key.namespace, &key.name) else {
+    let Some(object) = home.caches().of::<R>().get(&key.namespace, &key.name) else {
         return Ok(());
     };
     let own = Own::of(object.as_ref());
@@ -230,20 +229,20 @@ pub(crate) async fn tell_of_crash<R: Reconciled>(
     if let Some(new) = new.as_object_mut() {
         new.insert("conditions".to_owned(), json!(conditions));
     }
-    own.write_status(world, &new).await?;
-    own.write_events(world, said, &[event]).await;
+    own.write_status(home, &new).await?;
+    own.write_events(home, said, &[event]).await;
     Ok(())
 }
 
 /// Says in the status of a reconciled object that it waits, since the controllers ended so often while it was being reconciled.
-pub(crate) async fn tell_of_wait<R: Reconciled>(world: &World, key: &Key, crashes: u32, until: Timestamp) {
-    let Some(object) = world.caches.of::<R>().get(&key.namespace, &key.name) else {
+pub(crate) async fn tell_of_wait<R: Reconciled>(home: &R::Home, key: &Key, crashes: u32, until: Timestamp) {
+    let Some(object) = home.caches().of::<R>().get(&key.namespace, &key.name) else {
         return;
     };
     let own = Own::of(object.as_ref());
     let message = restart::message(crashes, until);
     let waiting = restart::waiting_status(&own.status, object.meta(), Timestamp::now(), &message);
-    if let Err(error) = own.write_status(world, &waiting).await {
+    if let Err(error) = own.write_status(home, &waiting).await {
         tracing::debug!(object = %key, %error, "that it waits could not be said");
     }
 }

@@ -8,43 +8,70 @@ use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tenure_cluster::Client;
+use tokio_util::sync::CancellationToken;
 
-use crate::cache::{self, Change};
+use crate::cache::{self, Caches, Change};
 use crate::drive::Reconciler;
 use crate::key::{Key, Kind};
-use crate::world::World;
+use crate::mailbox::Mailboxes;
+use crate::means::Means;
+
+/// Where objects that are reconciled are kept, and who keeps books about them.
+pub(crate) trait Home: Send + Sync + 'static {
+    /// The objects.
+    fn caches(&self) -> &Caches;
+
+    /// Who is woken.
+    fn mailboxes(&self) -> &Mailboxes;
+
+    /// The controller's own client.
+    fn controller(&self) -> &Client;
+
+    /// The controller's own client for an object, which works in the turns of that object's lane.
+    fn controller_for(&self, key: &Key) -> impl Future<Output = Client> + Send;
+
+    /// Where it is said what is for nobody but the platform.
+    fn platform_namespace(&self) -> &str;
+
+    /// Cancelled once everything that is there has been seen.
+    fn ready(&self) -> &CancellationToken;
+}
 
 /// A kind that is reconciled.
 pub(crate) trait Reconciled:
-    Resource<DynamicType = ()> + HasStatus<Status: Serialize> + DeserializeOwned + Send + Sync + 'static
+    Resource<DynamicType = ()> + HasStatus<Status: Serialize> + Serialize + DeserializeOwned + Send + Sync + 'static
 {
+    /// Where its objects are kept.
+    type Home: Home;
+
     /// What is to be known of it without an object.
     const KIND: &'static Kind;
 
     /// Who reconciles one object.
-    fn reconciler(world: Arc<World>, key: Key) -> impl Reconciler;
+    fn reconciler(home: Arc<Self::Home>, key: Key) -> impl Reconciler;
 
     /// The objects of this kind that look at another one, of any kind: they are told that it changed.
-    fn list_dependents(_world: &World, _changed: &Key) -> Vec<Key> {
+    fn list_dependents(_home: &Self::Home, _changed: &Key) -> Vec<Key> {
         Vec::new()
     }
 
     /// A watch told of an object. What follows besides that its reconciler is told?
-    fn take_change(_world: &World, _change: &Change<Self>) {}
+    fn take_change(_home: &Self::Home, _change: &Change<Self>) {}
 
     /// An object is another in the cache, or gone from it, by a watch or by the answer to a write.
-    fn refresh(_world: &World, _key: &Key) {}
+    fn refresh(_home: &Self::Home, _key: &Key) {}
 
     /// Everything that is there has been seen, and nothing is reconciled yet.
-    fn take_stock(_world: Arc<World>) -> impl Future<Output = ()> + Send {
+    fn take_stock(_means: Arc<Means>, _homes: Vec<Arc<Self::Home>>) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
 
 /// Takes an object from the answer to a write.
-pub(crate) fn take_written<R: Reconciled>(world: &World, object: Value) {
+pub(crate) fn take_written<R: Reconciled>(home: &R::Home, object: Value) {
     let Some(object) = cache::read::<R>(object) else { return };
     let key = Key::of(R::KIND, object.meta());
-    world.caches.of::<R>().written(object);
-    R::refresh(world, &key);
+    home.caches().of::<R>().written(object);
+    R::refresh(home, &key);
 }

@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::artifacts::Artifacts;
-use crate::lanes::Lane;
+use crate::bounds::LaneBounds;
 use crate::looking::weigh;
 use crate::trees::TreeInUse;
 
@@ -99,7 +99,7 @@ impl Renderings {
         artifacts: &Artifacts,
         source: &SourceKey,
         request: &RenderRequest,
-        lane: &Lane,
+        lane: &LaneBounds,
     ) -> Roomy {
         let outcome = self.objects(artifacts, source, request, lane).await;
         let (outcome, room) = match outcome {
@@ -118,7 +118,7 @@ impl Renderings {
     }
 
     /// Room for objects that are kept while nobody works with them; nothing when there is none, and they are to be rendered again.
-    pub(crate) fn keep(&self, lane: &Lane, room: Option<Held>) -> Option<Held> {
+    pub(crate) fn keep(&self, lane: &LaneBounds, room: Option<Held>) -> Option<Held> {
         // Given back first: it may be the same room.
         let bytes = room?.bytes();
         self.kept.try_acquire(&lane.name, bytes).ok()
@@ -129,7 +129,7 @@ impl Renderings {
         artifacts: &Artifacts,
         source: &SourceKey,
         request: &RenderRequest,
-        lane: &Lane,
+        lane: &LaneBounds,
     ) -> Result<(Vec<RenderedObject>, Held), RenderFailure> {
         let failure = |message: String| RenderFailure {
             message,
@@ -165,7 +165,7 @@ impl Renderings {
         &self,
         held: &Arc<(TreeInUse, OwnedSemaphorePermit)>,
         request: &RenderRequest,
-        lane: &Lane,
+        lane: &LaneBounds,
     ) -> Result<(Vec<RenderedObject>, Held), String> {
         let timeout = self.limits.timeout;
         let little = SMALL.min(self.limits.bytes);

@@ -10,29 +10,29 @@ use tenure_planner::gitrepository::{FetchFailure, FetchOutcome, FetchRequest, St
 use tenure_sources::{FetchError, Fetched, GitRequest, SecretData, SourceKey, fetch};
 
 use crate::artifacts::Record;
-use crate::world::World;
+use crate::lane::{Lane, Shard};
 
 /// Fetches what a plan asks for. A failure is part of the answer: it becomes a status.
 pub(super) async fn perform(
-    world: &World,
-    (source, lane): (&SourceKey, &str),
+    shard: &Shard,
+    (source, lane): (&SourceKey, &Lane),
     account: Option<&ServiceAccount>,
     request: &FetchRequest,
 ) -> FetchOutcome {
-    match attempt(world, (source, lane), account, request).await {
+    match attempt(shard, (source, lane), account, request).await {
         Ok(outcome) => outcome,
         Err(failure) => FetchOutcome::Failed(failure),
     }
 }
 
 async fn attempt(
-    world: &World,
-    (source, lane): (&SourceKey, &str),
+    shard: &Shard,
+    (source, lane): (&SourceKey, &Lane),
     account: Option<&ServiceAccount>,
     request: &FetchRequest,
 ) -> Result<FetchOutcome, FetchFailure> {
     let secret = match &request.secret {
-        Some(name) => Some(read_secret(world, source.namespace(), name, account).await?),
+        Some(name) => Some(read_secret(lane, source.namespace(), name, account).await?),
         None => None,
     };
     let git = GitRequest::new(source.clone(), &request.url, &request.reference, secret.as_ref());
@@ -42,17 +42,17 @@ async fn attempt(
         ..git.map_err(|error| failed(&error))?
     };
     let policy = if request.platform {
-        &world.platform_sources
+        &shard.means.platform_sources
     } else {
-        &world.tenant_sources
+        &shard.means.tenant_sources
     };
-    let previous = world
+    let previous = shard
         .artifacts
         .record(source)
         .filter(|record| request.known_revision.as_ref() == Some(&record.stored.revision))
         .map(|record| record.artifact);
-    let artifacts = &world.artifacts;
-    let (limits, store, account) = (&artifacts.limits, &artifacts.store, artifacts.account(lane));
+    let depot = &shard.means.depot;
+    let (limits, store, account) = (&depot.limits, &depot.store, depot.account(&lane.bounds.name));
     let fetched = fetch(&git, policy, limits, store, previous.as_ref(), &account).await;
     match fetched.map_err(|error| failed(&error))? {
         Fetched::Unchanged { revision } => Ok(FetchOutcome::Unchanged { revision }),
@@ -69,12 +69,15 @@ async fn attempt(
                 stored: stored.clone(),
                 artifact,
             };
-            artifacts.remember(source, &record).map_err(|error| FetchFailure {
-                reason: "ArchiveOperationFailed".to_owned(),
-                message: format!("artifact storage: can't write the record of {}: {error}", stored.path),
-                terminal: false,
-                storage: true,
-            })?;
+            shard
+                .artifacts
+                .remember(source, &record)
+                .map_err(|error| FetchFailure {
+                    reason: "ArchiveOperationFailed".to_owned(),
+                    message: format!("artifact storage: can't write the record of {}: {error}", stored.path),
+                    terminal: false,
+                    storage: true,
+                })?;
             Ok(FetchOutcome::Stored {
                 artifact: stored,
                 subject: Some(commit.subject),
@@ -84,7 +87,7 @@ async fn attempt(
 }
 
 async fn read_secret(
-    world: &World,
+    lane: &Lane,
     namespace: &str,
     name: &str,
     account: Option<&ServiceAccount>,
@@ -102,8 +105,7 @@ async fn read_secret(
     };
     let refused =
         |error: ClusterError| failure(format!("Secret {namespace}/{name} can't be read as {account}: {error}"));
-    let lane = world.lane(namespace).await;
-    let client = world.clients.for_account(account, &lane.turns).await.map_err(refused)?;
+    let client = lane.act_as(account).await.map_err(refused)?;
     let resource = client.resource("v1", "Secret").await.map_err(refused)?;
     let secret = client.get(&resource, namespace, name).await.map_err(refused)?;
     data(&secret).ok_or_else(|| failure(format!("Secret {namespace}/{name} holds data that is not base64")))

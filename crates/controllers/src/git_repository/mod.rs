@@ -11,10 +11,13 @@ use tenure_api::metadata::SOURCE_CONTROLLER_STATUS;
 
 use crate::drive::Reconciler;
 use crate::key::{Key, Kind};
+use crate::lane::Shard;
+use crate::means::Means;
 use crate::reconciled::Reconciled;
-use crate::world::World;
 
 impl Reconciled for GitRepository {
+    type Home = Shard;
+
     const KIND: &'static Kind = &Kind {
         api_version: "source.toolkit.fluxcd.io/v1",
         name: "GitRepository",
@@ -22,11 +25,11 @@ impl Reconciled for GitRepository {
         reporter: "source-controller",
     };
 
-    fn reconciler(world: Arc<World>, key: Key) -> impl Reconciler {
-        reconcile::GitRepositoryReconciler::new(world, key)
+    fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
+        reconcile::GitRepositoryReconciler::new(shard, key)
     }
 
-    async fn take_stock(world: Arc<World>) {
-        stock::take(world).await;
+    async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
+        stock::take(means, shards).await;
     }
 }

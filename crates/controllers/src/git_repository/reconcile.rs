@@ -15,14 +15,14 @@ use super::fetch;
 use crate::artifacts::key_of_source;
 use crate::drive::Reconciler;
 use crate::key::Key;
+use crate::lane::Shard;
 use crate::own::{self, Own};
 use crate::reconciled::Reconciled as _;
 use crate::under_way::UnderWay;
-use crate::world::World;
 
 /// One GitRepository's reconciler.
 pub(crate) struct GitRepositoryReconciler {
-    world: Arc<World>,
+    shard: Arc<Shard>,
     key: Key,
     snapshot: Option<Snapshot>,
     said: EventHistory,
@@ -31,9 +31,9 @@ pub(crate) struct GitRepositoryReconciler {
 }
 
 impl GitRepositoryReconciler {
-    pub(crate) fn new(world: Arc<World>, key: Key) -> Self {
+    pub(crate) fn new(shard: Arc<Shard>, key: Key) -> Self {
         Self {
-            world,
+            shard,
             key,
             snapshot: None,
             said: EventHistory::default(),
@@ -42,7 +42,7 @@ impl GitRepositoryReconciler {
     }
 
     fn current(&self) -> Option<Arc<GitRepository>> {
-        self.world
+        self.shard
             .caches
             .of::<GitRepository>()
             .get(&self.key.namespace, &self.key.name)
@@ -53,10 +53,10 @@ impl GitRepositoryReconciler {
     }
 
     async fn observe(&mut self, repository: &GitRepository) -> &mut Snapshot {
-        let placement = self.world.place(&self.key.namespace).await;
+        let placement = self.shard.place().await;
         let stored = self
             .source()
-            .and_then(|source| self.world.artifacts.record(&source))
+            .and_then(|source| self.shard.artifacts.record(&source))
             .map(|record| record.stored);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             repository: repository.clone(),
@@ -74,7 +74,7 @@ impl GitRepositoryReconciler {
     /// Removes what was stored for the object that had this name, and has gone.
     fn remove_what_is_left(&mut self) {
         if let Some(source) = self.source.take()
-            && let Err(error) = self.world.artifacts.remove(&source)
+            && let Err(error) = self.shard.artifacts.remove(&source)
         {
             tracing::warn!(%error, source = %self.key, "the artifacts of a source that is gone could not be removed");
         }
@@ -87,7 +87,7 @@ impl Reconciler for GitRepositoryReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.world.lane(&self.key.namespace).await.fetches)
+        Arc::clone(&self.shard.lane().await.bounds.fetches)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -106,37 +106,36 @@ impl Reconciler for GitRepositoryReconciler {
         tracing::debug!(plan = %plan, "planned");
         snapshot.memory = plan.memory.clone();
         // execute
-        let placement = snapshot.placement.clone();
-        let lane = self.world.lanes.of(&placement, &self.key.namespace);
+        let lane = self.shard.lane().await;
         let own = Own::of(repository.as_ref());
         if let Some(change) = &plan.finalizer {
-            own.change_finalizer(&self.world, change).await?;
+            own.change_finalizer(&self.shard, change).await?;
         }
         // That it is under way is said before it is: a fetch may take a minute.
         if let Some(status) = &plan.status {
-            own.write_status(&self.world, status).await?;
+            own.write_status(&self.shard, status).await?;
         }
         for Step::Fetch(request) in &plan.steps {
-            let outcome = fetch::perform(&self.world, (&source, &lane.name), plan.identity.as_ref(), request).await;
+            let outcome = fetch::perform(&self.shard, (&source, &lane), plan.identity.as_ref(), request).await;
             let new = matches!(outcome, FetchOutcome::Stored { .. });
             if let Some(snapshot) = &mut self.snapshot {
                 snapshot.attempt.fetched = Some(outcome);
             }
             if new {
-                self.world.tell_dependents(&self.key);
+                self.shard.tell_dependents(&self.key);
             }
         }
         // write
-        own.write_events(&self.world, &mut self.said, &plan.events).await;
+        own.write_events(&self.shard, &mut self.said, &plan.events).await;
         Ok(Some(plan.next))
     }
 
     fn marks(&self) -> Option<Arc<UnderWay>> {
-        Some(Arc::clone(&self.world.under_way))
+        Some(Arc::clone(&self.shard.means.under_way))
     }
 
     async fn tell_of_wait(&self, crashes: u32, until: Timestamp) {
-        own::tell_of_wait::<GitRepository>(&self.world, &self.key, crashes, until).await;
+        own::tell_of_wait::<GitRepository>(&self.shard, &self.key, crashes, until).await;
     }
 
     fn restart(&mut self) {
@@ -155,7 +154,7 @@ impl Reconciler for GitRepositoryReconciler {
             || snapshot.attempt.requested_at != requested_at(metadata)
             || snapshot.repository.metadata.uid != metadata.uid
             || snapshot.repository.metadata.deletion_timestamp != metadata.deletion_timestamp
-            || snapshot.placement != self.world.place(&self.key.namespace).await
+            || snapshot.placement != self.shard.place().await
     }
 
     fn forget(&mut self) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kube::core::object::HasStatus;
 use kube::{Resource, ResourceExt as _};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenure_api::{GitRepository, ObjectId, ObjectMeta};
 use tenure_cluster::{ClusterError, Connection, Token};
@@ -21,15 +21,15 @@ use crate::config::Config;
 use crate::drive::Reconciler;
 use crate::entry::Entry;
 use crate::key::{Key, Kind};
+use crate::lane::Shard;
 use crate::manager;
 use crate::own::Own;
 use crate::reconciled::Reconciled;
-use crate::world::World;
 
 const WIDGET: (&str, &str) = ("example.com/v1", "Widget");
 
 /// Tells in its status whether the GitRepository of its own name is there.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 struct Widget {
     metadata: ObjectMeta,
     status: Option<Value>,
@@ -77,6 +77,8 @@ impl HasStatus for Widget {
 }
 
 impl Reconciled for Widget {
+    type Home = Shard;
+
     const KIND: &'static Kind = &Kind {
         api_version: WIDGET.0,
         name: WIDGET.1,
@@ -84,19 +86,19 @@ impl Reconciled for Widget {
         reporter: "widget-controller",
     };
 
-    fn reconciler(world: Arc<World>, key: Key) -> impl Reconciler {
-        WidgetReconciler { world, key }
+    fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
+        WidgetReconciler { shard, key }
     }
 
-    fn list_dependents(world: &World, changed: &Key) -> Vec<Key> {
-        let widgets = world.caches.of::<Self>().in_namespace(&changed.namespace);
+    fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
+        let widgets = shard.caches.of::<Self>().in_namespace(&changed.namespace);
         let same = widgets.iter().filter(|widget| widget.name_any() == changed.name);
         same.map(|widget| Key::of(Self::KIND, &widget.metadata)).collect()
     }
 }
 
 struct WidgetReconciler {
-    world: Arc<World>,
+    shard: Arc<Shard>,
     key: Key,
 }
 
@@ -106,17 +108,17 @@ impl Reconciler for WidgetReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.world.lane(&self.key.namespace).await.work)
+        Arc::clone(&self.shard.lane().await.bounds.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
         let (namespace, name) = (&self.key.namespace, &self.key.name);
-        let Some(widget) = self.world.caches.of::<Widget>().get(namespace, name) else {
+        let Some(widget) = self.shard.caches.of::<Widget>().get(namespace, name) else {
             return Ok(None);
         };
-        let source = self.world.caches.of::<GitRepository>().get(namespace, name);
+        let source = self.shard.caches.of::<GitRepository>().get(namespace, name);
         let own = Own::of(widget.as_ref());
-        own.write_status(&self.world, &json!({ "hasSource": source.is_some() }))
+        own.write_status(&self.shard, &json!({ "hasSource": source.is_some() }))
             .await?;
         Ok(Some(Next::Done(None)))
     }
@@ -130,7 +132,7 @@ impl Reconciler for WidgetReconciler {
     fn forget(&mut self) {}
 
     fn exists(&self) -> bool {
-        let widgets = self.world.caches.of::<Widget>();
+        let widgets = self.shard.caches.of::<Widget>();
         widgets.get(&self.key.namespace, &self.key.name).is_some()
     }
 }
@@ -182,7 +184,7 @@ async fn a_kind_that_is_added_to_the_table_is_reconciled() {
     let connection = Connection::in_process(cluster.service().unwrap(), token);
     let config = Config::new(connection, cluster.folder().join("artifacts"));
     let mut kinds = super::list();
-    kinds.push(Entry::of::<Widget>());
+    kinds.lane.push(Entry::of::<Widget>());
     let end = CancellationToken::new();
     let running = tokio::spawn(manager::run_kinds(kinds, config, end.clone()));
 

@@ -2,6 +2,7 @@
 
 mod look;
 mod observe;
+mod owners;
 mod put_away;
 mod reconcile;
 
@@ -12,10 +13,14 @@ use tenure_api::metadata::KUSTOMIZE_CONTROLLER_STATUS;
 
 use crate::drive::Reconciler;
 use crate::key::{Key, Kind};
+use crate::lane::Shard;
 use crate::reconciled::Reconciled;
-use crate::world::World;
+
+pub(crate) use owners::answer_owner;
 
 impl Reconciled for Kustomization {
+    type Home = Shard;
+
     const KIND: &'static Kind = &Kind {
         api_version: "kustomize.toolkit.fluxcd.io/v1",
         name: "Kustomization",
@@ -23,26 +28,29 @@ impl Reconciled for Kustomization {
         reporter: "kustomize-controller",
     };
 
-    fn reconciler(world: Arc<World>, key: Key) -> impl Reconciler {
-        reconcile::KustomizationReconciler::new(world, key)
+    fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
+        reconcile::KustomizationReconciler::new(shard, key)
     }
 
     /// Those that apply from a source, and those that depend on another Kustomization.
-    fn list_dependents(world: &World, changed: &Key) -> Vec<Key> {
+    fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
         let looks_at = |kustomization: &Self| {
             let spec = &kustomization.spec;
             let is_source = spec.source_ref.kind == changed.kind.name && spec.source_ref.name == changed.name;
             let depends_on = || spec.depends_on.iter().any(|dependency| dependency.name == changed.name);
             is_source || (changed.kind == Self::KIND && depends_on())
         };
-        let beside = world.caches.of::<Self>().in_namespace(&changed.namespace);
+        let beside = shard.caches.of::<Self>().in_namespace(&changed.namespace);
         let dependents = beside.iter().filter(|kustomization| looks_at(kustomization));
         dependents
             .map(|kustomization| Key::of(Self::KIND, &kustomization.metadata))
             .collect()
     }
 
-    fn refresh(world: &World, key: &Key) {
-        world.kustomization_changed(key);
+    /// Who names which objects follows from it.
+    fn refresh(shard: &Shard, key: &Key) {
+        let now = || shard.caches.of::<Self>().get(&key.namespace, &key.name);
+        shard.inventories.refresh(key, now);
+        shard.tell_listeners(key);
     }
 }

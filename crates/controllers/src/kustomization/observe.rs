@@ -4,41 +4,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tenure_api::{GitRepository, Kustomization, ObjectId};
-use tenure_planner::Live;
 use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
-    ArtifactFacts, DependencyFacts, Endings, Rival, Sibling, SourceFacts, Survey, Turnover, applied, is_idle, survey,
+    ArtifactFacts, DependencyFacts, Endings, Sibling, SourceFacts, Survey, Turnover, survey,
 };
 use tenure_planner::maxima;
 use tenure_sources::SourceKey;
-use tenure_tenancy::owner;
 
 use crate::artifacts::key_of_source;
 use crate::key::Key;
+use crate::lane::Shard;
 use crate::reconciled::Reconciled as _;
-use crate::world::World;
 
 /// The artifact store's key of the source that a Kustomization names, if it is there and in its own namespace.
-pub(super) fn source_key(world: &World, kustomization: &Kustomization) -> Option<SourceKey> {
+pub(super) fn source_key(shard: &Shard, kustomization: &Kustomization) -> Option<SourceKey> {
     let namespace = kustomization.metadata.namespace.as_deref()?;
     let reference = &kustomization.spec.source_ref;
     let own = reference.namespace.as_deref().is_none_or(|other| other == namespace);
     if reference.kind != GitRepository::KIND.name || !own {
         return None;
     }
-    let repository = world.caches.of::<GitRepository>().get(namespace, &reference.name)?;
+    let repository = shard.caches.of::<GitRepository>().get(namespace, &reference.name)?;
     key_of_source(GitRepository::KIND.name, &repository.metadata).ok()
 }
 
 /// What is known of the source.
-pub(super) fn source(world: &World, kustomization: &Kustomization) -> SourceFacts {
-    let Some(key) = source_key(world, kustomization) else {
+pub(super) fn source(shard: &Shard, kustomization: &Kustomization) -> SourceFacts {
+    let Some(key) = source_key(shard, kustomization) else {
         return SourceFacts::NotFound;
     };
-    let Some(repository) = world.caches.of::<GitRepository>().get(key.namespace(), key.name()) else {
+    let Some(repository) = shard.caches.of::<GitRepository>().get(key.namespace(), key.name()) else {
         return SourceFacts::NotFound;
     };
-    let artifact = world.artifacts.record(&key).map(|record| ArtifactFacts {
+    let artifact = shard.artifacts.record(&key).map(|record| ArtifactFacts {
         revision: record.stored.revision,
         digest: record.stored.digest,
     });
@@ -51,7 +49,7 @@ pub(super) fn source(world: &World, kustomization: &Kustomization) -> SourceFact
 }
 
 /// What is known of the Kustomizations that it depends on: those of its own namespace only.
-pub(super) fn dependencies(world: &World, kustomization: &Kustomization) -> BTreeMap<String, DependencyFacts> {
+pub(super) fn dependencies(shard: &Shard, kustomization: &Kustomization) -> BTreeMap<String, DependencyFacts> {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     kustomization
         .spec
@@ -60,95 +58,34 @@ pub(super) fn dependencies(world: &World, kustomization: &Kustomization) -> BTre
         // One that names more is refused, whatever they are.
         .take(maxima::DEPENDENCIES)
         .map(|dependency| {
-            let found = world.caches.of::<Kustomization>().get(namespace, &dependency.name);
+            let found = shard.caches.of::<Kustomization>().get(namespace, &dependency.name);
             let facts = found.map_or(DependencyFacts::NotFound, |found| DependencyFacts::from(found.as_ref()));
             (dependency.name.clone(), facts)
         })
         .collect()
 }
 
-/// The objects whose labels name another Kustomization: its namespace and name.
-pub(super) fn labelled(key: &Key, live: &BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, (String, String)> {
-    let other = |(id, live): (&ObjectId, &Live)| {
-        let (namespace, name) = live.object().and_then(owner::labelled)?;
-        let is_own = namespace == key.namespace && name == key.name;
-        (!is_own).then(|| (id.clone(), (namespace.to_owned(), name.to_owned())))
-    };
-    live.iter().filter_map(other).collect()
-}
-
-/// Of these objects, which name another Kustomization, those that it has in its inventory; and these Kustomizations.
-pub(super) async fn owners(
-    world: &World,
-    key: &Key,
-    labelled: &BTreeMap<ObjectId, (String, String)>,
-) -> (BTreeMap<ObjectId, String>, BTreeMap<String, Rival>) {
-    let mut owners = BTreeMap::new();
-    let mut found: BTreeMap<String, (Key, Arc<Kustomization>)> = BTreeMap::new();
-    for (id, (namespace, name)) in labelled {
-        let other = Key::new(Kustomization::KIND, namespace, name);
-        if !world.inventories.names(&other, id) {
-            continue;
-        }
-        if let Some(kustomization) = world.caches.of::<Kustomization>().get(namespace, name) {
-            let label = format!("{namespace}/{name}");
-            found.entry(label.clone()).or_insert((other, kustomization));
-            owners.insert(id.clone(), label);
-        }
-    }
-    let mut rivals = BTreeMap::new();
-    let mut dependents: Option<BTreeSet<String>> = None;
-    for (label, (other, kustomization)) in found {
-        let waits_for_us = other.namespace == key.namespace
-            && dependents
-                .get_or_insert_with(|| {
-                    depending(
-                        &world.caches.of::<Kustomization>().in_namespace(&key.namespace),
-                        &key.name,
-                    )
-                })
-                .contains(&other.name);
-        let source = &kustomization.spec.source_ref;
-        let told = world.turnovers.of(&other);
-        let told = told.filter(|turnover| turnover.is_present(&kustomization));
-        let rival = Rival {
-            placement: world.place(&other.namespace).await,
-            uid: kustomization.metadata.uid.clone().unwrap_or_default(),
-            source: (source.kind.clone(), source.name.clone()),
-            idle: is_idle(&kustomization),
-            waits_for_us,
-            applied: applied(&kustomization).map(str::to_owned),
-            leaving: kustomization.metadata.deletion_timestamp.is_some(),
-            turnover: told.as_deref().cloned(),
-            namespace: other.namespace,
-            name: other.name,
-        };
-        rivals.insert(label, rival);
-    }
-    (owners, rivals)
-}
-
 /// The other Kustomizations of the same source: who has not reached a revision, and who wants what.
-pub(super) fn siblings(world: &World, kustomization: &Kustomization, request: &SurveyRequest) -> Survey {
+pub(super) fn siblings(shard: &Shard, kustomization: &Kustomization, request: &SurveyRequest) -> Survey {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let own = kustomization.metadata.name.as_deref().unwrap_or_default();
     let source = |kustomization: &Kustomization| {
         let source = &kustomization.spec.source_ref;
         (source.kind.clone(), source.name.clone())
     };
-    let all = world.caches.of::<Kustomization>().in_namespace(namespace);
-    let dependents = depending(&all, own);
+    let all = shard.caches.of::<Kustomization>().in_namespace(namespace);
+    let dependents = list_depending(&all, own);
     let others: BTreeMap<&str, (&Arc<Kustomization>, Option<Arc<Turnover>>)> = all
         .iter()
         .filter_map(|other| {
             let name = other.metadata.name.as_deref()?;
             let key = Key::new(Kustomization::KIND, namespace, name);
-            (name != own && source(other) == source(kustomization)).then(|| (name, (other, world.turnovers.of(&key))))
+            (name != own && source(other) == source(kustomization)).then(|| (name, (other, shard.turnovers.of(&key))))
         })
         .collect();
     let mut claims: BTreeMap<ObjectId, BTreeSet<String>> = BTreeMap::new();
     for id in &request.ids {
-        let named = world.inventories.naming(id);
+        let named = shard.inventories.naming(id);
         let named = named
             .iter()
             .filter(|key| key.namespace == namespace && others.contains_key(key.name.as_str()));
@@ -170,7 +107,7 @@ pub(super) fn siblings(world: &World, kustomization: &Kustomization, request: &S
 }
 
 /// Those that depend on one, directly or not.
-fn depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<String> {
+pub(super) fn list_depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<String> {
     let mut direct: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for kustomization in all {
         let name = kustomization.metadata.name.as_deref().unwrap_or_default();
@@ -191,7 +128,7 @@ fn depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<String> {
 }
 
 /// What is ending around a Kustomization; looked at only when it is being deleted.
-pub(super) fn endings(world: &World, kustomization: &Kustomization) -> Endings {
+pub(super) fn endings(shard: &Shard, kustomization: &Kustomization) -> Endings {
     if kustomization.metadata.deletion_timestamp.is_none() {
         return Endings::default();
     }
@@ -203,12 +140,9 @@ pub(super) fn endings(world: &World, kustomization: &Kustomization) -> Endings {
         .flat_map(|inventory| &inventory.entries)
         .filter_map(|entry| Some(entry.id.parse::<ObjectId>().ok()?.namespace))
         .collect();
-    let is_ending = |namespace: &String| {
-        let found = world.namespaces.get("", namespace);
-        found.is_some_and(|found| found.metadata.deletion_timestamp.is_some())
-    };
+    let is_ending = |namespace: &String| shard.surroundings.is_ending(namespace);
     Endings {
-        own: world.realm().ending(namespace),
+        own: shard.surroundings.find_ending(namespace),
         namespaces: named.into_iter().filter(is_ending).collect(),
     }
 }

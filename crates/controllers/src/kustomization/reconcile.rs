@@ -18,26 +18,26 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::look::{self, Looked};
-use super::observe;
 use super::put_away::{self, PutAway};
+use super::{observe, owners};
 use crate::answers;
 use crate::drive::Reconciler;
 use crate::execute::{Answer, execute};
 use crate::key::Key;
+use crate::lane::{Lane, Shard};
 use crate::live::{Held, Known, revision_of};
 use crate::looking::LookingRoom;
 use crate::own::{self, Own, Written};
 use crate::reconciled::Reconciled as _;
 use crate::render::Roomy;
 use crate::under_way::UnderWay;
-use crate::world::World;
 
 /// How long an attempt waits for room for what it looks at.
 const LOOKING: Duration = Duration::from_secs(60);
 
 /// One Kustomization's reconciler.
 pub(crate) struct KustomizationReconciler {
-    world: Arc<World>,
+    shard: Arc<Shard>,
     key: Key,
     snapshot: Option<Snapshot>,
     held: Held,
@@ -63,12 +63,12 @@ pub(crate) struct KustomizationReconciler {
 }
 
 impl KustomizationReconciler {
-    pub(crate) fn new(world: Arc<World>, key: Key) -> Self {
+    pub(crate) fn new(shard: Arc<Shard>, key: Key) -> Self {
         Self {
-            held: Held::new(Arc::clone(&world.live), key.clone()),
-            looking: LookingRoom::new(world.looking.clone()),
+            held: Held::new(Arc::clone(&shard.live), key.clone()),
+            looking: LookingRoom::new(shard.means.looking.clone()),
             said: EventHistory::default(),
-            world,
+            shard,
             key,
             snapshot: None,
             answered: BTreeMap::new(),
@@ -83,7 +83,7 @@ impl KustomizationReconciler {
     }
 
     fn current(&self) -> Option<Arc<Kustomization>> {
-        self.world
+        self.shard
             .caches
             .of::<Kustomization>()
             .get(&self.key.namespace, &self.key.name)
@@ -91,11 +91,11 @@ impl KustomizationReconciler {
 
     /// Brings the snapshot up to date.
     async fn observe(&mut self, kustomization: &Kustomization, turns: &Turns) {
-        let world = &self.world;
-        let placement = world.place(&self.key.namespace).await;
-        let source = observe::source(world, kustomization);
-        let dependencies = observe::dependencies(world, kustomization);
-        let endings = observe::endings(world, kustomization);
+        let shard = &self.shard;
+        let placement = shard.place().await;
+        let source = observe::source(shard, kustomization);
+        let dependencies = observe::dependencies(shard, kustomization);
+        let endings = observe::endings(shard, kustomization);
         let before = std::mem::take(&mut self.looked);
         for id in self.held.watched() {
             if let Some(found) = self.held.newer(id, None) {
@@ -115,10 +115,10 @@ impl KustomizationReconciler {
         let before = (&before, parsed.unwrap_or_default());
         let read = || look::read(&self.looked, before, &self.looking);
         let live = turns.run(look::bytes(&self.looked), read).await;
-        self.labelled = observe::labelled(&self.key, &live);
-        let (owners, rivals) = observe::owners(world, &self.key, &self.labelled).await;
+        self.labelled = owners::labelled(&self.key, &live);
+        let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled).await;
         let survey = self.asked.as_ref();
-        let survey = survey.map(|request| observe::siblings(world, kustomization, request));
+        let survey = survey.map(|request| observe::siblings(shard, kustomization, request));
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             kustomization: kustomization.clone(),
             placement: placement.clone(),
@@ -128,7 +128,7 @@ impl KustomizationReconciler {
             endings: Endings::default(),
             kinds: BTreeMap::new(),
             live: BTreeMap::new(),
-            guards: world.guards.clone(),
+            guards: shard.means.guards.clone(),
             owners: BTreeMap::new(),
             rivals: BTreeMap::new(),
             survey: None,
@@ -147,9 +147,9 @@ impl KustomizationReconciler {
     }
 
     /// The client to execute steps with; nothing when there is no token, which the next plan is told.
-    async fn client(&mut self, account: Option<&ServiceAccount>, turns: &Turns) -> Option<Client> {
+    async fn client(&mut self, account: Option<&ServiceAccount>, lane: &Lane) -> Option<Client> {
         let account = account?;
-        let facts = match self.world.clients.for_account(account, turns).await {
+        let facts = match lane.act_as(account).await {
             Ok(client) => {
                 if let Some(snapshot) = &mut self.snapshot {
                     snapshot.service_account = ServiceAccountFacts::Usable;
@@ -178,19 +178,19 @@ impl KustomizationReconciler {
             snapshot.attempt.rendered = Some(begun);
             return;
         }
-        let Some(source) = observe::source_key(&self.world, kustomization) else {
+        let Some(source) = observe::source_key(&self.shard, kustomization) else {
             return;
         };
-        let world = &self.world;
-        let lane = world.lanes.of(&snapshot.placement, &self.key.namespace);
-        let Roomy { rendered, room } = world.renderings.render(&world.artifacts, &source, request, &lane).await;
+        let (lane, artifacts) = (self.shard.lane().await, &self.shard.artifacts);
+        let renderings = &self.shard.means.renderings;
+        let Roomy { rendered, room } = renderings.render(artifacts, &source, request, &lane.bounds).await;
         self.room = room;
         snapshot.attempt.rendered = Some(rendered);
         snapshot.attempt.rendered_at.get_or_insert_with(Timestamp::now);
     }
 
     /// Keeps what was rendered while nobody works with it, if there is room for it; it is rendered again otherwise.
-    fn keep_rendered(&mut self, next: &Next) {
+    fn keep_rendered(&mut self, next: &Next, lane: &Lane) {
         let Some(snapshot) = &mut self.snapshot else { return };
         if matches!(next, Next::Done(_)) {
             // A failure is nothing that the next attempt could use.
@@ -199,8 +199,7 @@ impl KustomizationReconciler {
                 self.rendered = Some(rendered);
             }
         }
-        let lane = self.world.lanes.of(&snapshot.placement, &self.key.namespace);
-        self.room = self.world.renderings.keep(&lane, self.room.take());
+        self.room = self.shard.means.renderings.keep(&lane.bounds, self.room.take());
         if self.room.is_some() {
             return;
         }
@@ -271,12 +270,12 @@ impl KustomizationReconciler {
         if self.looking.is_asked() {
             return;
         }
-        let lane = self.world.lane(&self.key.namespace).await;
-        self.looking.take(&lane.name, Instant::now() + LOOKING).await;
+        let lane = self.shard.lane().await;
+        self.looking.take(&lane.bounds.name, Instant::now() + LOOKING).await;
         if let (Some(snapshot), Some(answers)) = (&mut self.snapshot, self.put_away.take()) {
             let bytes = answers.bytes();
             let bring_back = || answers.bring_back(&mut snapshot.attempt, &self.looking);
-            lane.turns.run(bytes, bring_back).await;
+            lane.bounds.turns.run(bytes, bring_back).await;
         }
     }
 
@@ -288,7 +287,7 @@ impl KustomizationReconciler {
 
     /// Nobody looks at anything until the next round: only texts stay.
     async fn end_looking(&mut self, is_done: bool) {
-        let lane = self.world.lane(&self.key.namespace).await;
+        let lane = self.shard.lane().await;
         if let Some(snapshot) = &mut self.snapshot {
             let (attempt, live) = (&mut snapshot.attempt, &mut snapshot.live);
             let put_away = || {
@@ -301,7 +300,7 @@ impl KustomizationReconciler {
                 PutAway::take(attempt)
             };
             let bytes = look::text_bytes(self.looking.bytes());
-            self.put_away = lane.turns.run(bytes, put_away).await;
+            self.put_away = lane.bounds.turns.run(bytes, put_away).await;
         }
         self.looking.give_back();
     }
@@ -312,7 +311,8 @@ impl KustomizationReconciler {
             return Ok(None);
         };
         let key = self.key.clone();
-        let turns = self.world.lane(&key.namespace).await.turns.clone();
+        let lane = self.shard.lane().await;
+        let turns = lane.bounds.turns.clone();
         // observe
         self.observe(&kustomization, &turns).await;
         // plan
@@ -323,18 +323,18 @@ impl KustomizationReconciler {
         let mut plan = turns.run(bytes, || plan(snapshot, Timestamp::now())).await;
         tracing::debug!(plan = %plan, "planned");
         let heard = heard(&key, snapshot);
-        self.world.turnovers.listen(&key, heard);
+        self.shard.means.listeners.listen(&key, heard);
         if let Some(turnover) = &plan.memory.turnover {
-            self.world.tell_turnover(&key, turnover);
+            self.shard.tell_turnover(&key, turnover);
         }
         // execute
         let own = Own::of(kustomization.as_ref());
         if let Some(change) = &plan.finalizer {
             if matches!(change, FinalizerChange::Remove(_)) {
                 // What is said about its end is said while it is there: a process that dies in between says it again.
-                own.write_events(&self.world, &mut self.said, &plan.events).await;
+                own.write_events(&self.shard, &mut self.said, &plan.events).await;
             }
-            let written = own.change_finalizer(&self.world, change).await?;
+            let written = own.change_finalizer(&self.shard, change).await?;
             if matches!(change, FinalizerChange::Remove(_)) {
                 return Ok(Some(plan.next));
             }
@@ -352,7 +352,7 @@ impl KustomizationReconciler {
         }
         if plan.status_first
             && let Some(status) = &plan.status
-            && own.write_status(&self.world, status).await? == Written::Gone
+            && own.write_status(&self.shard, status).await? == Written::Gone
         {
             return Ok(None);
         }
@@ -368,10 +368,10 @@ impl KustomizationReconciler {
             }
         }
         if !requests.is_empty() {
-            match self.client(plan.identity.as_ref(), &turns).await {
+            match self.client(plan.identity.as_ref(), &lane).await {
                 Some(client) => {
                     let admit = |answer| self.looking.admit(answer);
-                    let answers = execute(&self.world.clients, &client, &requests, plan.deadline, admit).await;
+                    let answers = execute(&self.shard.means.clients, &client, &requests, plan.deadline, admit).await;
                     let bytes = self.bytes();
                     let take = || answers.into_iter().for_each(|answer| self.take(answer));
                     turns.run(bytes, take).await;
@@ -384,11 +384,11 @@ impl KustomizationReconciler {
         if !plan.status_first
             && let Some(status) = &plan.status
         {
-            own.write_status(&self.world, status).await?;
+            own.write_status(&self.shard, status).await?;
         }
-        own.write_events(&self.world, &mut self.said, &plan.events).await;
+        own.write_events(&self.shard, &mut self.said, &plan.events).await;
         if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
-            self.keep_rendered(&plan.next);
+            self.keep_rendered(&plan.next, &lane);
         }
         Ok(Some(plan.next))
     }
@@ -400,7 +400,7 @@ impl Reconciler for KustomizationReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.world.lane(&self.key.namespace).await.work)
+        Arc::clone(&self.shard.lane().await.bounds.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -415,11 +415,11 @@ impl Reconciler for KustomizationReconciler {
     }
 
     fn marks(&self) -> Option<Arc<UnderWay>> {
-        Some(Arc::clone(&self.world.under_way))
+        Some(Arc::clone(&self.shard.means.under_way))
     }
 
     async fn tell_of_wait(&self, crashes: u32, until: Timestamp) {
-        own::tell_of_wait::<Kustomization>(&self.world, &self.key, crashes, until).await;
+        own::tell_of_wait::<Kustomization>(&self.shard, &self.key, crashes, until).await;
     }
 
     fn restart(&mut self) {
@@ -454,20 +454,20 @@ impl Reconciler for KustomizationReconciler {
             || snapshot.attempt.allowed != allowed_deletion(metadata)
             || snapshot.kustomization.metadata.uid != metadata.uid
             || snapshot.kustomization.metadata.deletion_timestamp != metadata.deletion_timestamp
-            || observe::source_changed(&snapshot.source, &observe::source(&self.world, &kustomization))
-            || snapshot.dependencies != observe::dependencies(&self.world, &kustomization)
-            || snapshot.endings != observe::endings(&self.world, &kustomization)
-            || snapshot.placement != self.world.place(&self.key.namespace).await
+            || observe::source_changed(&snapshot.source, &observe::source(&self.shard, &kustomization))
+            || snapshot.dependencies != observe::dependencies(&self.shard, &kustomization)
+            || snapshot.endings != observe::endings(&self.shard, &kustomization)
+            || snapshot.placement != self.shard.place().await
         {
             return true;
         }
         if let (Some(request), Some(_)) = (&self.asked, &snapshot.survey)
-            && snapshot.survey.as_ref() != Some(&observe::siblings(&self.world, &kustomization, request))
+            && snapshot.survey.as_ref() != Some(&observe::siblings(&self.shard, &kustomization, request))
         {
             return true;
         }
         if !snapshot.owners.is_empty() {
-            let (owners, rivals) = observe::owners(&self.world, &self.key, &self.labelled).await;
+            let (owners, rivals) = owners::ask_owners(&self.shard, &self.key, &self.labelled).await;
             if snapshot.owners != owners || snapshot.rivals != rivals {
                 return true;
             }
@@ -491,7 +491,7 @@ impl Reconciler for KustomizationReconciler {
                 compared.push((before, now));
             }
         }
-        let turns = self.world.lane(&self.key.namespace).await.turns.clone();
+        let turns = self.shard.lane().await.bounds.turns.clone();
         for (before, now) in compared {
             let differs = || look::differs(before, &now, health);
             if turns.run(before.len().saturating_add(now.len()), differs).await {
@@ -511,7 +511,8 @@ impl Reconciler for KustomizationReconciler {
 
     fn forget(&mut self) {
         self.held.release();
-        self.world.turnovers.forget(&self.key);
+        self.shard.turnovers.forget(&self.key);
+        self.shard.means.listeners.listen(&self.key, BTreeSet::new());
         self.asked = None;
         self.snapshot = None;
         self.rendered = None;

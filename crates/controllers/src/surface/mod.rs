@@ -9,14 +9,16 @@ use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{GitRepository, Kustomization, Surface};
 
 use crate::drive::Reconciler;
+use crate::hub::Hub;
 use crate::key::{Key, Kind};
 use crate::reconciled::Reconciled;
-use crate::world::World;
 
 /// The kinds that a Surface generates.
 const GENERATED: [&Kind; 2] = [GitRepository::KIND, Kustomization::KIND];
 
 impl Reconciled for Surface {
+    type Home = Hub;
+
     const KIND: &'static Kind = &Kind {
         api_version: "tenure.dev/v1alpha1",
         name: "Surface",
@@ -24,16 +26,16 @@ impl Reconciled for Surface {
         reporter: "tenure-controller",
     };
 
-    fn reconciler(world: Arc<World>, key: Key) -> impl Reconciler {
-        reconcile::SurfaceReconciler::new(world, key)
+    fn reconciler(hub: Arc<Hub>, key: Key) -> impl Reconciler {
+        reconcile::SurfaceReconciler::new(hub, key)
     }
 
     /// What one generates lives beside it.
-    fn list_dependents(world: &World, changed: &Key) -> Vec<Key> {
+    fn list_dependents(hub: &Hub, changed: &Key) -> Vec<Key> {
         if !GENERATED.contains(&changed.kind) {
             return Vec::new();
         }
-        let beside = world.caches.of::<Self>().in_namespace(&changed.namespace);
+        let beside = hub.caches.of::<Self>().in_namespace(&changed.namespace);
         let keys = beside.iter().map(|surface| Key::of(Self::KIND, &surface.metadata));
         keys.collect()
     }

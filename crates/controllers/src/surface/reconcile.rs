@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::ResourceExt as _;
-use serde_json::Value;
 use tenure_api::metadata::SURFACE_LABEL;
-use tenure_api::{GitRepository, Kustomization, ObjectId, Surface};
+use tenure_api::{ObjectId, Surface};
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::surface::{Attempt, Memory, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, requested_at};
@@ -15,12 +13,13 @@ use tokio::sync::Semaphore;
 
 use crate::dependents::{Answered, carry_out};
 use crate::drive::Reconciler;
+use crate::hub::Hub;
 use crate::key::Key;
-use crate::world::World;
+use crate::lane::Surroundings as _;
 
 /// One Surface's reconciler.
 pub(crate) struct SurfaceReconciler {
-    world: Arc<World>,
+    hub: Arc<Hub>,
     key: Key,
     snapshot: Option<Snapshot>,
     said: EventHistory,
@@ -28,9 +27,9 @@ pub(crate) struct SurfaceReconciler {
 }
 
 impl SurfaceReconciler {
-    pub(crate) fn new(world: Arc<World>, key: Key) -> Self {
+    pub(crate) fn new(hub: Arc<Hub>, key: Key) -> Self {
         Self {
-            world,
+            hub,
             key,
             snapshot: None,
             said: EventHistory::default(),
@@ -39,40 +38,20 @@ impl SurfaceReconciler {
     }
 
     fn current(&self) -> Option<Arc<Surface>> {
-        self.world
-            .caches
-            .of::<Surface>()
-            .get(&self.key.namespace, &self.key.name)
+        self.hub.caches.of::<Surface>().get(&self.key.namespace, &self.key.name)
     }
 
-    /// The GitRepositories and Kustomizations beside it that bear its label.
-    fn children(&self) -> BTreeMap<ObjectId, Live> {
-        let namespace = &self.key.namespace;
-        let mut children = BTreeMap::new();
-        let labelled = |labels: &BTreeMap<String, String>| labels.get(SURFACE_LABEL) == Some(&self.key.name);
-        let mut add = |object: serde_json::Result<Value>| {
-            if let Ok(object) = object
-                && let Ok(id) = ObjectId::of(&object)
-            {
-                children.insert(id, Live::Present(Object(object)));
-            }
-        };
-        for child in self.world.caches.of::<GitRepository>().in_namespace(namespace) {
-            if labelled(child.labels()) {
-                add(serde_json::to_value(child.as_ref()));
-            }
-        }
-        for child in self.world.caches.of::<Kustomization>().in_namespace(namespace) {
-            if labelled(child.labels()) {
-                add(serde_json::to_value(child.as_ref()));
-            }
-        }
-        children
+    /// What is beside it and bears its label, as the lane there tells.
+    fn list_children(&self) -> BTreeMap<ObjectId, Live> {
+        let shard = self.hub.find_shard(&self.key.namespace);
+        let labelled = shard.map(|shard| shard.list_labelled((SURFACE_LABEL, &self.key.name)));
+        let with_id = |object| Some((ObjectId::of(&object).ok()?, Live::Present(Object(object))));
+        labelled.into_iter().flatten().filter_map(with_id).collect()
     }
 
     async fn observe(&mut self, surface: &Surface) -> &mut Snapshot {
-        let placement = self.world.place(&self.key.namespace).await;
-        let children = self.children();
+        let placement = self.hub.place(&self.key.namespace).await;
+        let children = self.list_children();
         let live = self.answered.observe(children);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             surface: surface.clone(),
@@ -94,7 +73,7 @@ impl Reconciler for SurfaceReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.world.lane(&self.key.namespace).await.work)
+        Arc::clone(&self.hub.lane_of(&self.key.namespace).await.bounds.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -112,7 +91,7 @@ impl Reconciler for SurfaceReconciler {
             }
         };
         let said = &mut self.said;
-        carry_out(&self.world, surface.as_ref(), &plan, said, take).await?;
+        carry_out(&self.hub, surface.as_ref(), &plan, said, take).await?;
         Ok(Some(plan.next))
     }
 
@@ -133,8 +112,8 @@ impl Reconciler for SurfaceReconciler {
             || snapshot.attempt.requested_at != requested_at(metadata)
             || snapshot.surface.metadata.uid != metadata.uid
             || snapshot.surface.metadata.deletion_timestamp != metadata.deletion_timestamp
-            || snapshot.placement != self.world.place(&self.key.namespace).await
-            || self.answered.has_news(&self.children())
+            || snapshot.placement != self.hub.place(&self.key.namespace).await
+            || self.answered.has_news(&self.list_children())
     }
 
     fn forget(&mut self) {

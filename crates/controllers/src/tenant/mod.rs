@@ -10,11 +10,13 @@ use tenure_tenancy::TenantFacts;
 
 use crate::cache::Change;
 use crate::drive::Reconciler;
+use crate::hub::Hub;
 use crate::key::{Key, Kind};
 use crate::reconciled::Reconciled;
-use crate::world::World;
 
 impl Reconciled for Tenant {
+    type Home = Hub;
+
     const KIND: &'static Kind = &Kind {
         api_version: "capsule.clastix.io/v1beta2",
         name: "Tenant",
@@ -22,15 +24,15 @@ impl Reconciled for Tenant {
         reporter: "tenure-controller",
     };
 
-    fn reconciler(world: Arc<World>, key: Key) -> impl Reconciler {
-        reconcile::TenantReconciler::new(world, key)
+    fn reconciler(hub: Arc<Hub>, key: Key) -> impl Reconciler {
+        reconcile::TenantReconciler::new(hub, key)
     }
 
     /// Whose a namespace is follows from it.
-    fn take_change(world: &World, change: &Change<Self>) {
+    fn take_change(hub: &Hub, change: &Change<Self>) {
         let facts = |tenant: &Arc<Self>| TenantFacts::from(tenant.as_ref());
         if change.old.as_ref().map(facts) != change.new.as_ref().map(facts) {
-            world.realm_changed();
+            hub.realm_changed();
         }
     }
 }

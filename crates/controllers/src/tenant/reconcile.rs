@@ -17,12 +17,12 @@ use tokio::sync::Semaphore;
 use crate::cache::Cache;
 use crate::dependents::{Answered, carry_out};
 use crate::drive::Reconciler;
+use crate::hub::Hub;
 use crate::key::Key;
-use crate::world::World;
 
 /// One Tenant's reconciler.
 pub(crate) struct TenantReconciler {
-    world: Arc<World>,
+    hub: Arc<Hub>,
     key: Key,
     snapshot: Option<Snapshot>,
     said: EventHistory,
@@ -32,9 +32,9 @@ pub(crate) struct TenantReconciler {
 }
 
 impl TenantReconciler {
-    pub(crate) fn new(world: Arc<World>, key: Key) -> Self {
+    pub(crate) fn new(hub: Arc<Hub>, key: Key) -> Self {
         Self {
-            world,
+            hub,
             key,
             snapshot: None,
             said: EventHistory::default(),
@@ -44,7 +44,7 @@ impl TenantReconciler {
     }
 
     fn current(&self) -> Option<Arc<Tenant>> {
-        self.world.caches.of::<Tenant>().get("", &self.key.name)
+        self.hub.caches.of::<Tenant>().get("", &self.key.name)
     }
 
     /// The RoleBindings and ServiceAccounts that bear its label.
@@ -59,13 +59,13 @@ impl TenantReconciler {
                 })
                 .collect::<Vec<_>>()
         };
-        let mut found = labelled(&self.world.role_bindings);
-        found.extend(labelled(&self.world.service_accounts));
+        let mut found = labelled(&self.hub.role_bindings);
+        found.extend(labelled(&self.hub.service_accounts));
         found.into_iter().collect()
     }
 
     fn observe(&mut self, tenant: &Tenant) -> &mut Snapshot {
-        let realm = self.world.realm();
+        let realm = self.hub.realm();
         let labelled = self.labelled();
         let live = self.answered.observe(labelled);
         self.realm = Some(Arc::clone(&realm));
@@ -89,7 +89,7 @@ impl Reconciler for TenantReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.world.lane(&self.key.namespace).await.work)
+        Arc::clone(&self.hub.lane_of(&self.key.namespace).await.bounds.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -107,7 +107,7 @@ impl Reconciler for TenantReconciler {
             }
         };
         let said = &mut self.said;
-        carry_out(&self.world, tenant.as_ref(), &plan, said, take).await?;
+        carry_out(&self.hub, tenant.as_ref(), &plan, said, take).await?;
         Ok(Some(plan.next))
     }
 
@@ -130,7 +130,7 @@ impl Reconciler for TenantReconciler {
             || snapshot.tenant.metadata.uid != tenant.metadata.uid
             || snapshot.tenant.metadata.annotations != tenant.metadata.annotations
             || snapshot.tenant.metadata.deletion_timestamp != tenant.metadata.deletion_timestamp
-            || another(realm, &self.world.realm())
+            || another(realm, &self.hub.realm())
             || self.answered.has_news(&self.labelled())
     }
 

@@ -1,0 +1,241 @@
+//! The hub: Tenants, namespaces and Surfaces, and which namespace belongs to which lane. It brings lanes what watches tell, and answers
+//! what they ask about their surroundings. Refuses to hold anything of what lanes hold: it knows where it is.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::core::DynamicObject;
+use tenure_api::{ObjectId, Tenant};
+use tenure_cluster::Client;
+use tenure_tenancy::{Ending, Placement, Realm};
+use tokio_util::sync::CancellationToken;
+
+use crate::cache::{Cache, Caches};
+use crate::entry::Entry;
+use crate::key::Key;
+use crate::kustomization;
+use crate::lane::{Lane, OwnerAnswer, Shard, Surroundings};
+use crate::lane_table::LaneTable;
+use crate::mailbox::Mailboxes;
+use crate::means::Means;
+use crate::realm::Placements;
+use crate::reconciled::Home;
+
+/// How long changes of Tenants and namespaces are gathered before everybody is told.
+const GATHERED: Duration = Duration::from_millis(10);
+
+/// The hub.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    pub(crate) means: Arc<Means>,
+    /// Tenants and Surfaces.
+    pub(crate) caches: Caches,
+    pub(crate) namespaces: Cache<Namespace>,
+    /// Those that bear the label of a Tenant.
+    pub(crate) role_bindings: Cache<DynamicObject>,
+    /// Those that bear the label of a Tenant.
+    pub(crate) service_accounts: Cache<DynamicObject>,
+    /// The kinds that are reconciled here.
+    pub(crate) kinds: Arc<[Entry<Self>]>,
+    /// The kinds that are reconciled in lanes.
+    pub(crate) lane_kinds: Arc<[Entry<Shard>]>,
+    lanes: LaneTable,
+    /// The lanes that namespaces belong to in which something is reconciled.
+    homes: Mutex<HashMap<String, Arc<Lane>>>,
+    placements: Placements,
+    /// Whether those who depend on whose a namespace is are about to be told.
+    realm_news: Arc<AtomicBool>,
+}
+
+impl Hub {
+    /// A hub, and in its lanes the kinds that are reconciled there.
+    pub(crate) fn new(means: Means, kinds: Arc<[Entry<Self>]>, lane_kinds: Arc<[Entry<Shard>]>) -> Arc<Self> {
+        let means = Arc::new(means);
+        Arc::new(Self {
+            lanes: LaneTable::new(Arc::clone(&means)),
+            means,
+            caches: Caches::default(),
+            namespaces: Cache::default(),
+            role_bindings: Cache::default(),
+            service_accounts: Cache::default(),
+            kinds,
+            lane_kinds,
+            homes: Mutex::default(),
+            placements: Placements::default(),
+            realm_news: Arc::default(),
+        })
+    }
+
+    fn homes(&self) -> MutexGuard<'_, HashMap<String, Arc<Lane>>> {
+        self.homes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose a namespace is, by what is known.
+    fn place_known(&self, namespace: &str) -> Placement {
+        let tenants = self.caches.of::<Tenant>();
+        self.placements
+            .place(namespace, &self.means.settings, &tenants, &self.namespaces)
+    }
+
+    /// The lane of a namespace; without one, the platform's.
+    pub(crate) async fn lane_of(&self, namespace: &str) -> Arc<Lane> {
+        if namespace.is_empty() {
+            return self.lanes.platform();
+        }
+        self.lanes.of(&self.place(namespace).await, namespace)
+    }
+
+    /// What a lane holds for a namespace in which something is reconciled.
+    pub(crate) fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>> {
+        let lane = self.homes().get(namespace).cloned();
+        lane?.find_shard(namespace)
+    }
+
+    /// What lanes hold.
+    pub(crate) fn list_shards(&self) -> Vec<Arc<Shard>> {
+        let homes: Vec<(String, Arc<Lane>)> = self
+            .homes()
+            .iter()
+            .map(|(namespace, lane)| (namespace.clone(), Arc::clone(lane)))
+            .collect();
+        let shards = homes.iter().filter_map(|(namespace, lane)| lane.find_shard(namespace));
+        shards.collect()
+    }
+
+    /// What a lane holds for a namespace in which something is to be reconciled.
+    pub(crate) fn open_shard(self: &Arc<Self>, namespace: &str) -> Arc<Shard> {
+        let placement = self.place_known(namespace);
+        let mut homes = self.homes();
+        let lane = homes
+            .entry(namespace.to_owned())
+            .or_insert_with(|| self.lanes.of(&placement, namespace));
+        lane.open_shard(namespace, || {
+            let surroundings: Arc<dyn Surroundings> = Arc::clone(self) as _;
+            Shard::new(namespace, &self.lane_kinds, surroundings, &self.means)
+        })
+    }
+
+    /// All Tenants and namespaces.
+    pub(crate) fn realm(&self) -> Arc<Realm> {
+        let tenants = self.caches.of::<Tenant>();
+        self.placements.realm(&self.means.settings, &tenants, &self.namespaces)
+    }
+
+    /// A Tenant or a namespace changed: everything that depends on whose a namespace is has to look again.
+    ///
+    /// They are told a moment later, so that a hundred namespaces made at once are one change. Must be called inside a tokio runtime.
+    pub(crate) fn realm_changed(&self) {
+        self.placements.forget();
+        if self.realm_news.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (means, news) = (Arc::clone(&self.means), Arc::clone(&self.realm_news));
+        tokio::spawn(async move {
+            tokio::time::sleep(GATHERED).await;
+            news.store(false, Ordering::Release);
+            means.mailboxes.wake_all();
+        });
+    }
+
+    /// Wakes everybody here who looks at an object that changed, wherever that is.
+    pub(crate) fn tell_dependents(&self, changed: &Key) {
+        for entry in self.kinds.iter() {
+            for dependent in (entry.list_dependents)(self, changed) {
+                self.means.mailboxes.wake(&dependent);
+            }
+        }
+    }
+}
+
+impl Surroundings for Hub {
+    /// One that no watch has told of yet is asked for, so that what is created right after it is not refused.
+    fn place<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement> {
+        async move {
+            let removals = self.namespaces.removals();
+            let controller = &self.means.controller;
+            if self.namespaces.get("", namespace).is_none()
+                && let Ok(resource) = controller.resource("v1", "Namespace").await
+                && let Ok(Some(found)) = controller.find(&resource, "", namespace).await
+                && let Ok(found) = serde_json::from_value::<Namespace>(found)
+            {
+                self.namespaces.found(found, removals);
+                self.placements.forget();
+            }
+            self.place_known(namespace)
+        }
+        .boxed()
+    }
+
+    fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>> {
+        async move {
+            let now = self.lane_of(namespace).await;
+            if let Some(before) = self.homes().get_mut(namespace)
+                && !Arc::ptr_eq(before, &now)
+            {
+                now.take_shard(namespace, before);
+                *before = Arc::clone(&now);
+            }
+            now
+        }
+        .boxed()
+    }
+
+    fn find_ending(&self, namespace: &str) -> Option<Ending> {
+        self.realm().ending(namespace)
+    }
+
+    fn is_ending(&self, namespace: &str) -> bool {
+        let found = self.namespaces.get("", namespace);
+        found.is_some_and(|found| found.metadata.deletion_timestamp.is_some())
+    }
+
+    fn ask_owner<'a>(
+        &'a self,
+        (namespace, name): (&'a str, &'a str),
+        objects: &'a [ObjectId],
+    ) -> BoxFuture<'a, Option<OwnerAnswer>> {
+        async move {
+            let shard = self.find_shard(namespace)?;
+            kustomization::answer_owner(&shard, name, objects).await
+        }
+        .boxed()
+    }
+
+    fn close(&self, namespace: &str) {
+        let mut homes = self.homes();
+        if homes.get(namespace).is_some_and(|lane| lane.drop_shard(namespace)) {
+            homes.remove(namespace);
+        }
+    }
+}
+
+impl Home for Hub {
+    fn caches(&self) -> &Caches {
+        &self.caches
+    }
+
+    fn mailboxes(&self) -> &Mailboxes {
+        &self.means.mailboxes
+    }
+
+    fn controller(&self) -> &Client {
+        &self.means.controller
+    }
+
+    async fn controller_for(&self, key: &Key) -> Client {
+        self.lane_of(&key.namespace).await.act_as_controller()
+    }
+
+    fn platform_namespace(&self) -> &str {
+        &self.means.settings.platform_namespace
+    }
+
+    fn ready(&self) -> &CancellationToken {
+        &self.means.ready
+    }
+}

@@ -1,0 +1,86 @@
+//! Which other Kustomizations have what one wants, and what they say of themselves. They may live in other lanes: those are asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_api::{Kustomization, ObjectId};
+use tenure_planner::Live;
+use tenure_planner::kustomization::{Rival, applied, is_idle};
+use tenure_tenancy::owner;
+
+use super::observe::list_depending;
+use crate::key::Key;
+use crate::lane::{OwnerAnswer, Shard};
+use crate::reconciled::Reconciled as _;
+
+/// The objects whose labels name another Kustomization: its namespace and name.
+pub(super) fn labelled(key: &Key, live: &BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, (String, String)> {
+    let other = |(id, live): (&ObjectId, &Live)| {
+        let (namespace, name) = live.object().and_then(owner::labelled)?;
+        let is_own = namespace == key.namespace && name == key.name;
+        (!is_own).then(|| (id.clone(), (namespace.to_owned(), name.to_owned())))
+    };
+    live.iter().filter_map(other).collect()
+}
+
+/// Of these objects, which name another Kustomization, those that it has in its inventory; and these Kustomizations.
+pub(super) async fn ask_owners(
+    shard: &Shard,
+    key: &Key,
+    labelled: &BTreeMap<ObjectId, (String, String)>,
+) -> (BTreeMap<ObjectId, String>, BTreeMap<String, Rival>) {
+    let mut wanted: BTreeMap<(&str, &str), Vec<ObjectId>> = BTreeMap::new();
+    for (id, (namespace, name)) in labelled {
+        wanted
+            .entry((namespace.as_str(), name.as_str()))
+            .or_default()
+            .push(id.clone());
+    }
+    let (mut owners, mut rivals) = (BTreeMap::new(), BTreeMap::new());
+    let mut dependents: Option<BTreeSet<String>> = None;
+    for ((namespace, name), objects) in wanted {
+        let Some(answer) = shard.surroundings.ask_owner((namespace, name), &objects).await else {
+            continue;
+        };
+        let beside = || shard.caches.of::<Kustomization>().in_namespace(&key.namespace);
+        let mut rival = answer.rival;
+        rival.waits_for_us = namespace == key.namespace
+            && dependents
+                .get_or_insert_with(|| list_depending(&beside(), &key.name))
+                .contains(name);
+        let label = format!("{namespace}/{name}");
+        owners.extend(answer.has.into_iter().map(|id| (id, label.clone())));
+        rivals.insert(label, rival);
+    }
+    (owners, rivals)
+}
+
+/// What a Kustomization says of itself to one that wants these objects: nothing, unless it has one of them in its inventory.
+pub(crate) async fn answer_owner(shard: &Shard, name: &str, objects: &[ObjectId]) -> Option<OwnerAnswer> {
+    let key = Key::new(Kustomization::KIND, &shard.namespace, name);
+    let has: Vec<ObjectId> = objects
+        .iter()
+        .filter(|id| shard.inventories.names(&key, id))
+        .cloned()
+        .collect();
+    if has.is_empty() {
+        return None;
+    }
+    let kustomization = shard.caches.of::<Kustomization>().get(&key.namespace, name)?;
+    let source = &kustomization.spec.source_ref;
+    let told = shard.turnovers.of(&key);
+    let told = told.filter(|turnover| turnover.is_present(&kustomization));
+    let rival = Rival {
+        placement: shard.place().await,
+        uid: kustomization.metadata.uid.clone().unwrap_or_default(),
+        source: (source.kind.clone(), source.name.clone()),
+        idle: is_idle(&kustomization),
+        // Only who is beside it can tell.
+        waits_for_us: false,
+        applied: applied(&kustomization).map(str::to_owned),
+        leaving: kustomization.metadata.deletion_timestamp.is_some(),
+        turnover: told.as_deref().cloned(),
+        namespace: key.namespace,
+        name: key.name,
+    };
+    Some(OwnerAnswer { rival, has })
+}

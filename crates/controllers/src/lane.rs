@@ -1,0 +1,252 @@
+//! One lane: everything that is held for the namespaces of one tenant, of the platform, or for one namespace that is nobody's. What is seen
+//! of a namespace, and kept for it, is in a shard of its own, which moves with the namespace when that comes to belong to another lane.
+//!
+//! A lane knows nothing of other lanes. What it has to know of its surroundings it asks by [`Surroundings`], and what bounds all lanes
+//! together it is given as [`Means`]; the hub, which answers and gives, brings it what watches tell. Owns no decision.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tenure_api::ObjectId;
+use tenure_cluster::{Client, ClusterError, ServiceAccount};
+use tenure_planner::kustomization::{Rival, Turnover};
+use tenure_tenancy::{Ending, Placement};
+use tokio_util::sync::CancellationToken;
+
+use crate::artifacts::Artifacts;
+use crate::bounds::LaneBounds;
+use crate::cache::Caches;
+use crate::entry::Entry;
+use crate::inventories::Inventories;
+use crate::key::Key;
+use crate::live::LiveObjects;
+use crate::mailbox::Mailboxes;
+use crate::means::Means;
+use crate::reconciled::Home;
+use crate::turnovers::Turnovers;
+
+/// One lane.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) bounds: LaneBounds,
+    /// What is held, by namespace, for as long as something in it is reconciled.
+    shards: Mutex<HashMap<String, Weak<Shard>>>,
+    means: Arc<Means>,
+}
+
+/// What a lane asks about what is not its own.
+pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
+    /// Whose a namespace is.
+    fn place<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement>;
+
+    /// The lane that a namespace belongs to now.
+    fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>>;
+
+    /// What is ending about a namespace, by what is known of Tenants and namespaces.
+    fn find_ending(&self, namespace: &str) -> Option<Ending>;
+
+    /// Whether a namespace is being deleted.
+    fn is_ending(&self, namespace: &str) -> bool;
+
+    /// What the lane of another Kustomization, by namespace and name, says of it to one that wants these objects, which bear its labels.
+    fn ask_owner<'a>(
+        &'a self,
+        owner: (&'a str, &'a str),
+        objects: &'a [ObjectId],
+    ) -> BoxFuture<'a, Option<OwnerAnswer>>;
+
+    /// Nothing in a namespace is reconciled any more.
+    fn close(&self, namespace: &str);
+}
+
+/// What a lane says of a Kustomization of its own to one that wants its objects.
+#[derive(Debug)]
+pub(crate) struct OwnerAnswer {
+    pub(crate) rival: Rival,
+    /// Those of the objects that it has in its inventory.
+    pub(crate) has: Vec<ObjectId>,
+}
+
+impl Lane {
+    pub(crate) fn new(name: &str, means: &Arc<Means>) -> Self {
+        Self {
+            bounds: LaneBounds::new(name, means.lane_width, means.clients.turns()),
+            shards: Mutex::default(),
+            means: Arc::clone(means),
+        }
+    }
+
+    fn shards(&self) -> MutexGuard<'_, HashMap<String, Weak<Shard>>> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The client of a ServiceAccount, which works in the lane's turns.
+    pub(crate) async fn act_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
+        self.means.clients.for_account(account, &self.bounds.turns).await
+    }
+
+    /// The controller's own client, which works in the lane's turns.
+    pub(crate) fn act_as_controller(&self) -> Client {
+        self.means.controller.in_turns(&self.bounds.turns)
+    }
+
+    /// What is held for a namespace.
+    pub(crate) fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>> {
+        self.shards().get(namespace)?.upgrade()
+    }
+
+    /// What is held for a namespace; made when nothing is.
+    pub(crate) fn open_shard(&self, namespace: &str, new: impl FnOnce() -> Shard) -> Arc<Shard> {
+        let mut shards = self.shards();
+        if let Some(shard) = shards.get(namespace).and_then(Weak::upgrade) {
+            return shard;
+        }
+        let shard = Arc::new(new());
+        shards.insert(namespace.to_owned(), Arc::downgrade(&shard));
+        shard
+    }
+
+    /// Takes over what another lane held for a namespace.
+    pub(crate) fn take_shard(&self, namespace: &str, from: &Self) {
+        let moved = from.shards().remove(namespace);
+        if let Some(shard) = moved {
+            self.shards().insert(namespace.to_owned(), shard);
+        }
+    }
+
+    /// Drops the place of a namespace for which nothing is held any more; whether it did.
+    pub(crate) fn drop_shard(&self, namespace: &str) -> bool {
+        let mut shards = self.shards();
+        let is_gone = |shard: &Weak<Shard>| shard.strong_count() == 0;
+        if !shards.get(namespace).is_none_or(is_gone) {
+            return false;
+        }
+        shards.remove(namespace);
+        true
+    }
+
+    /// Whether nobody has it, it holds nothing, and nothing that works in it is under way.
+    pub(crate) fn is_idle(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1 && self.shards().is_empty() && self.bounds.are_idle()
+    }
+}
+
+/// What a lane holds for one namespace.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) namespace: String,
+    /// The objects of the kinds that are reconciled in lanes.
+    pub(crate) caches: Caches,
+    /// What has been applied, as watches as the appliers' identities tell.
+    pub(crate) live: Arc<LiveObjects>,
+    /// Which Kustomizations name which objects.
+    pub(crate) inventories: Inventories,
+    /// What Kustomizations of one source tell each other.
+    pub(crate) turnovers: Turnovers,
+    pub(crate) artifacts: Artifacts,
+    pub(crate) surroundings: Arc<dyn Surroundings>,
+    pub(crate) means: Arc<Means>,
+    kinds: Arc<[Entry<Self>]>,
+}
+
+impl Shard {
+    pub(crate) fn new(
+        namespace: &str,
+        kinds: &Arc<[Entry<Self>]>,
+        surroundings: Arc<dyn Surroundings>,
+        means: &Arc<Means>,
+    ) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            caches: Caches::default(),
+            live: Arc::new(LiveObjects::new(means.clients.clone(), Arc::clone(&means.mailboxes))),
+            inventories: Inventories::default(),
+            turnovers: Turnovers::default(),
+            artifacts: Artifacts::new(Arc::clone(&means.depot)),
+            surroundings,
+            means: Arc::clone(means),
+            kinds: Arc::clone(kinds),
+        }
+    }
+
+    /// The lane that it belongs to now.
+    pub(crate) async fn lane(&self) -> Arc<Lane> {
+        self.surroundings.find_lane(&self.namespace).await
+    }
+
+    /// Whose the namespace is.
+    pub(crate) async fn place(&self) -> Placement {
+        self.surroundings.place(&self.namespace).await
+    }
+
+    /// Wakes everybody here who looks at an object that changed.
+    pub(crate) fn tell_dependents(&self, changed: &Key) {
+        for entry in self.kinds.iter() {
+            for dependent in (entry.list_dependents)(self, changed) {
+                self.means.mailboxes.wake(&dependent);
+            }
+        }
+    }
+
+    /// Wakes everybody who listens to an object of this namespace, wherever they are.
+    pub(crate) fn tell_listeners(&self, key: &Key) {
+        for listener in self.means.listeners.list(key) {
+            self.means.mailboxes.wake(&listener);
+        }
+    }
+
+    /// Takes what a Kustomization gains and drops with a revision, and tells those that wait for it. Of what it gains, only that counts
+    /// which another one beside it has.
+    pub(crate) fn tell_turnover(&self, key: &Key, turnover: &Turnover) {
+        let told = Turnover {
+            revision: turnover.revision.clone(),
+            generation: turnover.generation,
+            gains: self.inventories.named_by_others(key, &turnover.gains),
+            drops: turnover.drops.clone(),
+        };
+        if self.turnovers.tell(key, told) {
+            self.tell_listeners(key);
+        }
+    }
+
+    /// The objects of every kind that bear a label.
+    pub(crate) fn list_labelled(&self, label: (&str, &str)) -> Vec<Value> {
+        let of_kind = |entry: &Entry<Self>| (entry.list_labelled)(self, label);
+        self.kinds.iter().flat_map(of_kind).collect()
+    }
+}
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        self.surroundings.close(&self.namespace);
+    }
+}
+
+impl Home for Shard {
+    fn caches(&self) -> &Caches {
+        &self.caches
+    }
+
+    fn mailboxes(&self) -> &Mailboxes {
+        &self.means.mailboxes
+    }
+
+    fn controller(&self) -> &Client {
+        &self.means.controller
+    }
+
+    async fn controller_for(&self, _key: &Key) -> Client {
+        self.lane().await.act_as_controller()
+    }
+
+    fn platform_namespace(&self) -> &str {
+        &self.means.settings.platform_namespace
+    }
+
+    fn ready(&self) -> &CancellationToken {
+        &self.means.ready
+    }
+}

@@ -1,0 +1,103 @@
+//! The lanes that there are: made when something works in them, dropped when nothing does. Knows what a lane is called, and nothing of what
+//! it holds.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tenure_tenancy::Placement;
+
+use crate::lane::Lane;
+use crate::means::Means;
+
+/// Below so many lanes, none is looked for that could go.
+const FEW: usize = 64;
+
+/// All lanes that something works in, and some more: namespaces come and go.
+#[derive(Debug)]
+pub(crate) struct LaneTable {
+    means: Arc<Means>,
+    lanes: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    by_name: HashMap<String, Arc<Lane>>,
+    /// At so many, idle ones go.
+    full: usize,
+}
+
+impl LaneTable {
+    /// Without any lane yet; each is given these means.
+    pub(crate) fn new(means: Arc<Means>) -> Self {
+        Self {
+            means,
+            lanes: Mutex::new(Known {
+                by_name: HashMap::new(),
+                full: FEW,
+            }),
+        }
+    }
+
+    /// The platform's lane.
+    pub(crate) fn platform(&self) -> Arc<Lane> {
+        self.named("platform".to_owned())
+    }
+
+    /// The lane of a namespace: its tenant's, the platform's, or its own when it is nobody's.
+    pub(crate) fn of(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
+        let name = match placement {
+            Placement::Platform { .. } => "platform".to_owned(),
+            Placement::Tenant(tenant) => format!("tenant/{}", tenant.tenant),
+            Placement::Unclaimed { .. } | Placement::Disputed { .. } => format!("namespace/{namespace}"),
+        };
+        self.named(name)
+    }
+
+    fn named(&self, name: String) -> Arc<Lane> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if lanes.by_name.len() >= lanes.full && !lanes.by_name.contains_key(&name) {
+            lanes.by_name.retain(|_, lane| !lane.is_idle());
+            // Half of them are new before it is looked again: each costs a look at two.
+            lanes.full = FEW.max(lanes.by_name.len().saturating_mul(2));
+        }
+        let lane = lanes
+            .by_name
+            .entry(name)
+            .or_insert_with_key(|name| Arc::new(Lane::new(name, &self.means)));
+        Arc::clone(lane)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use tenure_cluster::{Connection, Token};
+
+    use super::*;
+    use crate::config::Config;
+
+    #[tokio::test]
+    async fn lanes_go_when_nothing_works_in_them() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, Infallible>>()
+        });
+        let connection = Connection::in_process(service, Token::new("t", None));
+        let mut config = Config::new(connection, folder.path().join("artifacts"));
+        config.lane_width = 2;
+        let lanes = LaneTable::new(Arc::new(Means::new(config).unwrap()));
+        let held = lanes.named("held".to_owned());
+        let permit = Arc::clone(&lanes.named("works".to_owned()).bounds.work)
+            .try_acquire_owned()
+            .unwrap();
+        for number in 0..10_000 {
+            lanes.named(format!("namespace/{number}"));
+        }
+        let names = |lanes: &LaneTable| lanes.lanes.lock().unwrap().by_name.len();
+        assert!(names(&lanes) <= FEW, "{}", names(&lanes));
+        assert!(Arc::ptr_eq(&held, &lanes.named("held".to_owned())));
+        assert_eq!(lanes.named("works".to_owned()).bounds.work.available_permits(), 1);
+        drop(permit);
+    }
+}

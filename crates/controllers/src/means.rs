@@ -1,0 +1,64 @@
+//! What every lane is given, and none of them owns: the way to the API server, what an administrator set, the sums that bound all lanes
+//! together, and whom to wake. Holds names at most, and no object of anybody's.
+
+use std::sync::Arc;
+
+use tenure_cluster::{Client, Clients};
+use tenure_planner::kustomization::Guards;
+use tenure_sources::{ByteBudget, Policy, StorageError};
+use tenure_tenancy::Settings;
+use tokio_util::sync::CancellationToken;
+
+use crate::artifacts::Depot;
+use crate::config::Config;
+use crate::listeners::Listeners;
+use crate::mailbox::Mailboxes;
+use crate::render::Renderings;
+use crate::under_way::UnderWay;
+
+/// What every lane is given.
+#[derive(Debug)]
+pub(crate) struct Means {
+    pub(crate) clients: Clients,
+    /// The controller itself, in turns that it shares with no lane.
+    pub(crate) controller: Client,
+    pub(crate) settings: Settings,
+    pub(crate) platform_sources: Policy,
+    pub(crate) tenant_sources: Policy,
+    pub(crate) guards: Guards,
+    /// How many reconciliations a lane may have at the same time.
+    pub(crate) lane_width: usize,
+    /// The room that the renderings of all lanes share.
+    pub(crate) renderings: Renderings,
+    /// The disk and the memory that the artifacts of all lanes share.
+    pub(crate) depot: Arc<Depot>,
+    /// Room for the objects that reconciliations look at.
+    pub(crate) looking: ByteBudget,
+    pub(crate) under_way: Arc<UnderWay>,
+    pub(crate) mailboxes: Arc<Mailboxes>,
+    pub(crate) listeners: Listeners,
+    /// Cancelled once everything that is there has been seen.
+    pub(crate) ready: CancellationToken,
+}
+
+impl Means {
+    pub(crate) fn new(config: Config) -> Result<Self, StorageError> {
+        let clients = Clients::new(config.connection);
+        Ok(Self {
+            controller: clients.controller(),
+            clients,
+            settings: config.settings,
+            platform_sources: config.platform_sources,
+            tenant_sources: config.tenant_sources,
+            guards: config.guards,
+            lane_width: config.lane_width,
+            renderings: Renderings::new(config.rendering),
+            depot: Arc::new(Depot::open(&config.artifacts, config.limits, config.budgets)?),
+            looking: config.budgets.looking(),
+            under_way: Arc::new(UnderWay::open(config.artifacts.join("under-way"))),
+            mailboxes: Arc::default(),
+            listeners: Listeners::default(),
+            ready: CancellationToken::new(),
+        })
+    }
+}
