@@ -7,9 +7,9 @@ use http::Method;
 use serde_json::{Value, json};
 use tenure_api::inventory::split_api_version;
 
-use crate::clients::{Shared, controller};
 use crate::discovery::{Resource, Sought};
 use crate::error::ClusterError;
+use crate::identities::{Shared, controller};
 use crate::mapping::Mapping;
 use crate::path::{path, query};
 use crate::transport::{Answer, Call, JSON};

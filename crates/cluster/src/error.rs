@@ -324,7 +324,12 @@ mod tests {
     use super::*;
 
     fn answer(code: u16, body: &Value) -> Failure {
-        let error = ClusterError::from_answer(&crate::clients::controller(), code, None, body.to_string().as_bytes());
+        let error = ClusterError::from_answer(
+            &crate::identities::controller(),
+            code,
+            None,
+            body.to_string().as_bytes(),
+        );
         Failure::from(&error)
     }
 
@@ -375,8 +380,9 @@ mod tests {
 
     #[test]
     fn only_a_404_that_names_the_object_says_that_it_is_not_there() {
-        let absent =
-            |body: &str| ClusterError::from_answer(&crate::clients::controller(), 404, None, body.as_bytes()).absent();
+        let absent = |body: &str| {
+            ClusterError::from_answer(&crate::identities::controller(), 404, None, body.as_bytes()).absent()
+        };
         assert!(absent(
             r#"{"kind":"Status","reason":"NotFound","details":{"name":"a","kind":"configmaps"}}"#
         ));

@@ -13,32 +13,32 @@
 //! [`Identity`], no fallback from a ServiceAccount to the controller's rights, and no way to print a token.
 
 mod client;
-mod clients;
 mod connection;
 pub mod discovery;
 mod error;
 mod events;
 mod health;
+mod identities;
 mod list;
 mod mapping;
+mod open_watch;
 mod path;
 mod seen;
 mod token;
 mod transport;
 mod turns;
 mod watch;
-mod watches;
 
 pub use client::{Applied, ApplyOptions, Client, DeleteOptions, Preconditions};
-pub use clients::Clients;
 pub use connection::{Connection, ConnectionError};
 pub use discovery::Resource;
 pub use error::ClusterError;
 pub use events::{EventHistory, EventKind, EventRecorder, ObjectEvent};
 pub use health::ControllerHealth;
+pub use identities::Clients;
+pub use open_watch::{OpenWatch, WatchKey};
 pub use seen::Seen;
 pub use tenure_tenancy::{Identity, ServiceAccount};
 pub use token::Token;
 pub use turns::{SharedTurns, Turns};
 pub use watch::{WatchEvent, watch};
-pub use watches::{OpenWatch, WatchKey};

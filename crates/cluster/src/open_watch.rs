@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::clients::Clients;
 use crate::discovery::Resource;
 use crate::error::ClusterError;
+use crate::identities::Clients;
 use crate::turns::Turns;
 use crate::watch::{WatchEvent, watch};
 use tenure_tenancy::ServiceAccount;
