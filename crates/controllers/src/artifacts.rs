@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use tenure_planner::gitrepository::StoredArtifact;
+use tenure_planner::git_repository::StoredArtifact;
 use tenure_sources::{Account, Artifact, ArtifactStore, ByteBudget, Limits, SourceKey, StorageError, remove_leftovers};
 
 use crate::budgets::{self, Budgets};

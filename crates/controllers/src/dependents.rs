@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use tenure_api::ObjectId;
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::answer::DeleteAnswer;
 use tenure_planner::dependents::{Attempt, Memory};
-use tenure_planner::{Live, Plan, Request, WriteAnswer};
+use tenure_planner::{Answer, Live, Plan, Request};
 use tenure_tenancy::Controller;
 
-use crate::execute::{Answer, execute};
+use crate::execute::execute;
 use crate::hub::Hub;
 use crate::own::Own;
 use crate::reconciled::{Home as _, Reconciled};
@@ -40,21 +39,7 @@ impl Answered {
 
     /// Takes an answer to a step of this attempt.
     pub(crate) fn take(&mut self, attempt: &mut Attempt, answer: Answer) {
-        match answer {
-            Answer::Live(id, answer) => {
-                self.answers.insert(id, answer);
-            }
-            Answer::Applied(id, answer) => {
-                if let WriteAnswer::Done(object) = &answer {
-                    self.answers.insert(id.clone(), Live::Present(object.clone()));
-                }
-                attempt.applied.insert(id, answer);
-            }
-            Answer::Deleted(id, answer) => {
-                DeleteAnswer::put(&mut attempt.deleted, id, answer);
-            }
-            Answer::Kind(..) | Answer::DryRun(..) | Answer::Tried(..) | Answer::TakenOver(..) => {}
-        }
+        self.answers.extend(attempt.take(answer));
     }
 
     /// Another attempt begins, to which the answers of the last one say nothing.
@@ -72,7 +57,7 @@ impl Answered {
 pub(crate) async fn carry_out<R: Reconciled<Home = Hub>>(
     hub: &Hub,
     object: &R,
-    plan: &Plan<Request, Controller, Memory>,
+    plan: &Plan<Request, Controller, R::Status, Memory>,
     said: &mut EventHistory,
     take: impl FnMut(Answer),
 ) -> Result<(), ClusterError> {

@@ -6,9 +6,8 @@ use std::time::Duration;
 use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use serde_json::Value;
-use tenure_api::ObjectId;
 use tenure_cluster::{ApplyOptions, Client, Clients, ClusterError, DeleteOptions, Preconditions, Resource};
-use tenure_planner::answer::{DeleteAnswer, KindAnswer, Reason};
+use tenure_planner::answer::{Answer, DeleteAnswer, KindAnswer, Reason};
 use tenure_planner::plan::{Apply, Delete, KindReference, TakeOver, Watched};
 use tenure_planner::{Failure, Live, Request, WriteAnswer};
 use tenure_tenancy::reach::Scope;
@@ -18,18 +17,6 @@ use crate::answers::{self, Told};
 
 /// How many requests of one plan are under way at the same time.
 const CONCURRENT: usize = 8;
-
-/// The answer to one step.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    Kind(KindReference, KindAnswer),
-    Live(ObjectId, Live),
-    DryRun(ObjectId, WriteAnswer),
-    Tried(ObjectId, WriteAnswer),
-    Applied(ObjectId, WriteAnswer),
-    TakenOver(ObjectId, WriteAnswer),
-    Deleted(ObjectId, DeleteAnswer),
-}
 
 /// Executes the steps in their order: reads and dry-runs next to each other at the same time, writes one after the other.
 /// What is not begun by the deadline has no answer.

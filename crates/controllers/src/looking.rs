@@ -7,12 +7,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use tenure_planner::answer::Reason;
+use tenure_planner::answer::{Answer, Reason};
 use tenure_planner::{Failure, Live, WriteAnswer};
 use tenure_sources::{ByteBudget, Held, OverBudget};
 use tokio::time::Instant;
-
-use crate::execute::Answer;
 
 /// What an attempt takes at first, if it is not known to need more.
 const LEAST: u64 = 64 << 10;

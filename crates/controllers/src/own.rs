@@ -108,7 +108,8 @@ impl<R: Reconciled> Own<R> {
     }
 
     /// Writes the status: only what differs, and nothing when nothing does. That the object is gone is no error.
-    pub(crate) async fn write_status(&self, home: &R::Home, status: &Value) -> Result<Written, ClusterError> {
+    pub(crate) async fn write_status(&self, home: &R::Home, status: &R::Status) -> Result<Written, ClusterError> {
+        let status = &serde_json::to_value(status).unwrap_or(Value::Null);
         let resource = self.resource(home).await?;
         let mut old = self.status.clone();
         for attempt in 1.. {
@@ -219,16 +220,7 @@ pub(crate) async fn tell_of_crash<R: Reconciled>(
         return Ok(());
     };
     let own = Own::of(object.as_ref());
-    let conditions = own.status.get("conditions").cloned().unwrap_or(Value::Null);
-    let conditions = serde_json::from_value(conditions).unwrap_or_default();
-    let (conditions, event) = crash::told(object.meta(), conditions, Timestamp::now(), times);
-    let mut new = own.status.clone();
-    if !new.is_object() {
-        new = json!({});
-    }
-    if let Some(new) = new.as_object_mut() {
-        new.insert("conditions".to_owned(), json!(conditions));
-    }
+    let (new, event) = crash::crashed_status(object.status(), object.meta(), Timestamp::now(), times);
     own.write_status(home, &new).await?;
     own.write_events(home, said, &[event]).await;
     Ok(())
@@ -241,7 +233,7 @@ pub(crate) async fn tell_of_wait<R: Reconciled>(home: &R::Home, key: &Key, crash
     };
     let own = Own::of(object.as_ref());
     let message = restart::message(crashes, until);
-    let waiting = restart::waiting_status(&own.status, object.meta(), Timestamp::now(), &message);
+    let waiting = restart::waiting_status(object.status(), object.meta(), Timestamp::now(), &message);
     if let Err(error) = own.write_status(home, &waiting).await {
         tracing::debug!(object = %key, %error, "that it waits could not be said");
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_cluster::Client;
+use tenure_planner::Status;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{self, Caches, Change};
@@ -40,7 +41,13 @@ pub(crate) trait Home: Send + Sync + 'static {
 
 /// A kind that is reconciled.
 pub(crate) trait Reconciled:
-    Resource<DynamicType = ()> + HasStatus<Status: Serialize> + Serialize + DeserializeOwned + Send + Sync + 'static
+    Resource<DynamicType = ()>
+    + HasStatus<Status: Status + Serialize + Send + Sync>
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
 {
     /// Where its objects are kept.
     type Home: Home;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tenure_api::ObjectId;
 
 use crate::object::Object;
+use crate::plan::KindReference;
 
 pub use crate::refusal::{Cause, CauseKind, Failure, Reason};
 
@@ -91,6 +92,28 @@ impl DeleteAnswer {
         }
     }
 }
+
+/// The answer to one step that is a request to the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// To [`Request::ResolveKinds`](crate::Request::ResolveKinds), for each kind.
+    Kind(KindReference, KindAnswer),
+    /// To [`Request::Read`](crate::Request::Read).
+    Live(ObjectId, Live),
+    /// To [`Request::DryRun`](crate::Request::DryRun).
+    DryRun(ObjectId, WriteAnswer),
+    /// To [`Request::Try`](crate::Request::Try).
+    Tried(ObjectId, WriteAnswer),
+    /// To [`Request::Apply`](crate::Request::Apply).
+    Applied(ObjectId, WriteAnswer),
+    /// To [`Request::TakeOver`](crate::Request::TakeOver).
+    TakenOver(ObjectId, WriteAnswer),
+    /// To [`Request::Delete`](crate::Request::Delete).
+    Deleted(ObjectId, DeleteAnswer),
+}
+
+/// What an answer tells of an object besides: as what it is now to be looked at, until a watch tells something newer.
+pub type Told = Option<(ObjectId, Live)>;
 
 /// Whether the cluster serves a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

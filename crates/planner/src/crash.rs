@@ -4,20 +4,16 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::{ObjectMeta, reason};
 
 use crate::ending;
-use crate::plan::{Event, EventKind, EventPlace};
+use crate::plan::{Event, EventKind, EventPlace, Status};
 
-/// The conditions with what is to be said, and an event; `times` is how often in a row it happened.
+/// The status with what is to be said, and an event; `times` is how often in a row it happened.
 #[must_use]
-pub fn told(
-    metadata: &ObjectMeta,
-    mut conditions: Vec<Condition>,
-    now: Timestamp,
-    times: u32,
-) -> (Vec<Condition>, Event) {
+pub fn crashed_status<T: Status>(status: Option<&T>, metadata: &ObjectMeta, now: Timestamp, times: u32) -> (T, Event) {
+    let mut status = status.cloned().unwrap_or_default();
     // Without number or time in it: a condition that changes each time is written each time.
     let again = if times > 1 { "again and again" } else { "once" };
     let message = format!(
@@ -30,7 +26,7 @@ pub fn told(
         reason::INTERNAL_ERROR,
         message.as_str(),
     );
-    ending::set(&mut conditions, metadata, now, entry);
+    ending::set(status.conditions_mut(), metadata, now, entry);
     let event = Event {
         kind: EventKind::Warning,
         reason: reason::INTERNAL_ERROR.to_owned(),
@@ -38,5 +34,5 @@ pub fn told(
         annotations: BTreeMap::new(),
         place: EventPlace::Beside,
     };
-    (conditions, event)
+    (status, event)
 }

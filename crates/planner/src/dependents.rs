@@ -12,7 +12,7 @@ use serde_json::Value;
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectMeta};
 
-use crate::answer::{DeleteAnswer, Failure, Live, WriteAnswer};
+use crate::answer::{Answer, DeleteAnswer, Failure, Live, Told, WriteAnswer};
 use crate::confidential;
 use crate::digest;
 use crate::ending::later;
@@ -76,6 +76,24 @@ impl Attempt {
             requested_at: crate::ending::requested_at(metadata),
             applied: BTreeMap::new(),
             deleted: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the answer to a step of this attempt.
+    pub fn take(&mut self, answer: Answer) -> Told {
+        match answer {
+            Answer::Live(id, answer) => Some((id, answer)),
+            Answer::Applied(id, answer) => {
+                self.applied.insert(id.clone(), answer.clone());
+                let WriteAnswer::Done(object) = answer else { return None };
+                Some((id, Live::Present(object)))
+            }
+            Answer::Deleted(id, answer) => {
+                DeleteAnswer::put(&mut self.deleted, id, answer);
+                None
+            }
+            // Nothing of this is asked for.
+            Answer::Kind(..) | Answer::DryRun(..) | Answer::Tried(..) | Answer::TakenOver(..) => None,
         }
     }
 }

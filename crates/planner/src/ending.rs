@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
-use serde_json::Value;
 use tenure_api::condition::{self, Condition, ConditionStatus};
 use tenure_api::{ObjectMeta, Time};
 
-use crate::plan::{Event, EventKind, EventPlace};
+use crate::plan::{Event, EventKind, EventPlace, Status};
 
 /// A condition that is to be set: its type, its status, a reason and a message.
 pub(crate) type Entry<'a> = (&'a str, ConditionStatus, &'a str, &'a str);
@@ -30,11 +28,8 @@ pub(crate) fn set(conditions: &mut Vec<Condition>, metadata: &ObjectMeta, now: T
 }
 
 /// The status to write, if it differs from what is there.
-pub(crate) fn changed<S: PartialEq + Serialize>(old: Option<&S>, new: &S) -> Option<Value> {
-    if old == Some(new) {
-        return None;
-    }
-    serde_json::to_value(new).ok()
+pub(crate) fn changed<T: Status>(old: Option<&T>, new: &T) -> Option<T> {
+    (old != Some(new)).then(|| new.clone())
 }
 
 /// Whether a condition says just this already.

@@ -1,7 +1,7 @@
 //! What holds for every plan, whatever the snapshot. Run in all tests, over every plan that they make.
 
 use serde_json::Value;
-use tenure_api::ObjectId;
+use tenure_api::{KustomizationStatus, ObjectId};
 use tenure_tenancy::inventory;
 
 use crate::answer::{DeleteAnswer, Live, WriteAnswer};
@@ -10,7 +10,7 @@ use crate::plan::{Delete, FinalizerChange, Next, Plan, Request, Step};
 
 /// What every plan of any kind must hold to; one line a violation.
 #[must_use]
-pub fn of_any<S: Step, I, M>(plan: &Plan<S, I, M>) -> Vec<String> {
+pub fn of_any<S: Step, I, T, M>(plan: &Plan<S, I, T, M>) -> Vec<String> {
     let mut violations = Vec::new();
     for step in &plan.steps {
         if plan.identity.is_none() && !step.is_public() {
@@ -95,27 +95,14 @@ fn owner(snapshot: &kustomization::Snapshot) -> (&str, &str) {
     )
 }
 
-fn inventory_ids(status: &Value) -> Vec<String> {
-    status
-        .pointer("/inventory/entries")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.get("id")?.as_str().map(str::to_owned))
-        .collect()
+fn inventory_ids(status: &KustomizationStatus) -> Vec<String> {
+    let entries = status.inventory.iter().flat_map(|inventory| &inventory.entries);
+    entries.map(|entry| entry.id.clone()).collect()
 }
 
 fn old_inventory(snapshot: &kustomization::Snapshot) -> Vec<String> {
-    let inventory = snapshot
-        .kustomization
-        .status
-        .as_ref()
-        .and_then(|status| status.inventory.as_ref());
-    inventory
-        .into_iter()
-        .flat_map(|inventory| &inventory.entries)
-        .map(|entry| entry.id.clone())
-        .collect()
+    let status = snapshot.kustomization.status.as_ref();
+    status.map(inventory_ids).unwrap_or_default()
 }
 
 fn deletes_what_is_not_ours(

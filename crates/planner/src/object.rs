@@ -11,6 +11,18 @@ use serde_json::Value;
 pub struct Object(pub Value);
 
 impl Object {
+    /// Text at a path (RFC 6901); empty when there is none.
+    #[must_use]
+    pub fn text(&self, path: &str) -> &str {
+        self.0.pointer(path).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Its revision: revisions are numbers that grow (KEP-5504); one that is not a number counts as the oldest.
+    #[must_use]
+    pub fn revision(&self) -> u64 {
+        self.text("/metadata/resourceVersion").parse().unwrap_or(0)
+    }
+
     /// The object with a Secret's values replaced by their sizes.
     #[must_use]
     pub fn redacted(&self) -> Value {

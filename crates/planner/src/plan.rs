@@ -5,18 +5,18 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use tenure_api::ObjectId;
+use tenure_api::{Condition, GitRepositoryStatus, KustomizationStatus, ObjectId, SurfaceStatus, TenantStatus};
 
 use crate::object::{Object, Origin};
 
 /// A plan. What can be done, and as whom, differs by kind: so no plan for what a repository contains can hold the controller's identity,
 /// and none of a Kustomization fetches.
 ///
-/// `S` is a step, `I` who carries the steps out, and `M` what the shell carries from plan to plan for this object besides what can be
-/// observed; it may be lost.
+/// `S` is a step, `I` who carries the steps out, `T` the kind's status, and `M` what the shell carries from plan to plan for this object
+/// besides what can be observed; it may be lost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Plan<S, I, M> {
+pub struct Plan<S, I, T, M> {
     /// The object that the plan is for, as `Kind/namespace/name`.
     pub subject: String,
     /// Who executes the steps. Nothing is executed without one; a plan without steps may have none.
@@ -34,7 +34,7 @@ pub struct Plan<S, I, M> {
     pub finalizer: Option<FinalizerChange>,
     /// The object's new status, whole; nothing when it is as it should be. Written by the controller itself after the steps, unless
     /// [`Plan::status_first`].
-    pub status: Option<Value>,
+    pub status: Option<T>,
     /// The status is a condition of the steps: it is stored before them, and none of them is carried out, nor is anything remembered
     /// of this plan, unless the API server has acknowledged that.
     pub status_first: bool,
@@ -48,6 +48,55 @@ pub struct Plan<S, I, M> {
     pub next: Next,
     /// What to hand to the next plan.
     pub memory: M,
+}
+
+/// A status, which says by conditions how its object fares.
+pub trait Status: Clone + Default + PartialEq {
+    /// The conditions.
+    fn conditions(&self) -> &[Condition];
+
+    /// The conditions, to be changed.
+    fn conditions_mut(&mut self) -> &mut Vec<Condition>;
+}
+
+impl Status for GitRepositoryStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
+}
+
+impl Status for KustomizationStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
+}
+
+impl Status for SurfaceStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
+}
+
+impl Status for TenantStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
 }
 
 /// A step of a plan: something to do. Everything is decided: the shell chooses nothing.
@@ -262,7 +311,7 @@ pub enum Next {
     Forget,
 }
 
-impl<S, I, M> Plan<S, I, M> {
+impl<S, I, T, M> Plan<S, I, T, M> {
     /// A plan that does nothing.
     pub fn idle(subject: impl Into<String>, memory: M) -> Self {
         Self {
@@ -283,7 +332,7 @@ impl<S, I, M> Plan<S, I, M> {
     }
 }
 
-impl<S: fmt::Display, I: fmt::Display, M> fmt::Display for Plan<S, I, M> {
+impl<S: fmt::Display, I: fmt::Display, T: Status, M> fmt::Display for Plan<S, I, T, M> {
     /// The plan for people: never the contents of an object.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.identity {
@@ -311,15 +360,14 @@ impl<S: fmt::Display, I: fmt::Display, M> fmt::Display for Plan<S, I, M> {
             writeln!(formatter, "  not {}: {}", withheld.what, withheld.why)?;
         }
         if let Some(status) = &self.status {
-            for condition in status.get("conditions").and_then(Value::as_array).into_iter().flatten() {
-                let text = |key: &str| condition.get(key).and_then(Value::as_str).unwrap_or_default();
+            for condition in status.conditions() {
                 writeln!(
                     formatter,
                     "  {}={} {}: {}",
-                    text("type"),
-                    text("status"),
-                    text("reason"),
-                    text("message")
+                    condition.type_,
+                    condition.status.as_str(),
+                    condition.reason,
+                    condition.message
                 )?;
             }
         }

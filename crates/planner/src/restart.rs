@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
-use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::{ObjectMeta, reason};
 
 use crate::ending;
+use crate::plan::Status;
 
 /// The pause after the first time; four times as long each time.
 const FIRST: Duration = Duration::from_secs(1);
@@ -47,12 +47,12 @@ pub fn message(crashes: u32, until: Timestamp) -> String {
 
 /// The status while it waits: what was Ready stays so, since nothing of it is touched.
 #[must_use]
-pub fn waiting_status(status: &Value, metadata: &ObjectMeta, now: Timestamp, message: &str) -> Value {
-    let conditions = status.get("conditions").cloned().unwrap_or_else(|| json!([]));
-    let mut conditions: Vec<Condition> = serde_json::from_value(conditions).unwrap_or_default();
-    if !condition::is_true(&conditions, condition::READY) {
+pub fn waiting_status<T: Status>(status: Option<&T>, metadata: &ObjectMeta, now: Timestamp, message: &str) -> T {
+    let mut status = status.cloned().unwrap_or_default();
+    let conditions = status.conditions_mut();
+    if !condition::is_true(conditions, condition::READY) {
         let entry = (condition::READY, ConditionStatus::Unknown, reason::PROGRESSING, message);
-        ending::set(&mut conditions, metadata, now, entry);
+        ending::set(conditions, metadata, now, entry);
     }
     let entry = (
         condition::RECONCILING,
@@ -60,16 +60,15 @@ pub fn waiting_status(status: &Value, metadata: &ObjectMeta, now: Timestamp, mes
         reason::PROGRESSING_WITH_RETRY,
         message,
     );
-    ending::set(&mut conditions, metadata, now, entry);
-    let mut status = status.as_object().cloned().unwrap_or_default();
-    if let Ok(conditions) = serde_json::to_value(conditions) {
-        status.insert("conditions".to_owned(), conditions);
-    }
-    Value::Object(status)
+    ending::set(conditions, metadata, now, entry);
+    status
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use tenure_api::KustomizationStatus;
+
     use super::*;
 
     #[test]
@@ -94,9 +93,9 @@ mod tests {
             generation: Some(3),
             ..ObjectMeta::default()
         };
-        let fresh = waiting_status(&Value::Null, &metadata, now, &message);
-        assert_eq!(fresh["conditions"][0]["type"], "Ready");
-        assert_eq!(fresh["conditions"][0]["status"], "Unknown");
+        let fresh = waiting_status::<KustomizationStatus>(None, &metadata, now, &message);
+        assert_eq!(fresh.conditions[0].type_, "Ready");
+        assert_eq!(fresh.conditions[0].status, ConditionStatus::Unknown);
         let ready = json!({
             "observedGeneration": 3,
             "conditions": [{
@@ -104,12 +103,13 @@ mod tests {
                 "lastTransitionTime": "2025-01-01T00:00:00Z",
             }],
         });
-        let waiting = waiting_status(&ready, &metadata, now, &message);
-        assert_eq!(waiting["observedGeneration"], 3);
-        assert_eq!(waiting["conditions"][0]["message"], "Applied revision: x");
-        assert_eq!(waiting["conditions"][1]["type"], "Reconciling");
-        assert_eq!(waiting["conditions"][1]["message"], message.as_str());
+        let ready: KustomizationStatus = serde_json::from_value(ready).unwrap();
+        let waiting = waiting_status(Some(&ready), &metadata, now, &message);
+        assert_eq!(waiting.observed_generation, Some(3));
+        assert_eq!(waiting.conditions[0].message, "Applied revision: x");
+        assert_eq!(waiting.conditions[1].type_, "Reconciling");
+        assert_eq!(waiting.conditions[1].message, message);
         // Said once: the same wait writes nothing more.
-        assert_eq!(waiting_status(&waiting, &metadata, now, &message), waiting);
+        assert_eq!(waiting_status(Some(&waiting), &metadata, now, &message), waiting);
     }
 }

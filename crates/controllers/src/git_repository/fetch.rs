@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_cluster::{ClusterError, ServiceAccount};
-use tenure_planner::gitrepository::{FetchFailure, FetchOutcome, FetchRequest, StoredArtifact};
+use tenure_planner::git_repository::{FetchFailure, FetchOutcome, FetchRequest, StoredArtifact};
 use tenure_sources::{FetchError, Fetched, GitRequest, SecretData, SourceKey, fetch};
 
 use crate::artifacts::Record;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tenure_api::{GitRepository, ObjectId};
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::gitrepository::{Attempt, FetchOutcome, Memory, Snapshot, Step, plan};
-use tenure_planner::{Next, requested_at};
+use tenure_planner::Next;
+use tenure_planner::git_repository::{Attempt, FetchOutcome, Memory, Snapshot, Step, plan};
 use tenure_sources::SourceKey;
 use tokio::sync::Semaphore;
 
@@ -119,7 +119,7 @@ impl Reconciler for GitRepositoryReconciler {
             let outcome = fetch::perform(&self.shard, (&source, &lane), plan.identity.as_ref(), request).await;
             let new = matches!(outcome, FetchOutcome::Stored { .. });
             if let Some(snapshot) = &mut self.snapshot {
-                snapshot.attempt.fetched = Some(outcome);
+                snapshot.take(outcome);
             }
             if new {
                 self.shard.tell_dependents(&self.key);
@@ -149,12 +149,7 @@ impl Reconciler for GitRepositoryReconciler {
         let (Some(repository), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        let metadata = &repository.metadata;
-        snapshot.attempt.generation != metadata.generation
-            || snapshot.attempt.requested_at != requested_at(metadata)
-            || snapshot.repository.metadata.uid != metadata.uid
-            || snapshot.repository.metadata.deletion_timestamp != metadata.deletion_timestamp
-            || snapshot.placement != self.shard.place().await
+        snapshot.is_overtaken(&repository, &self.shard.place().await)
     }
 
     fn forget(&mut self) {

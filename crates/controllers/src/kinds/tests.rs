@@ -10,9 +10,9 @@ use kube::core::object::HasStatus;
 use kube::{Resource, ResourceExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tenure_api::{GitRepository, ObjectId, ObjectMeta};
+use tenure_api::{Condition, GitRepository, ObjectId, ObjectMeta};
 use tenure_cluster::{ClusterError, Connection, Token};
-use tenure_planner::Next;
+use tenure_planner::{Next, Status};
 use tenure_testkit::{Cluster, SOON, eventually};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,24 @@ const WIDGET: (&str, &str) = ("example.com/v1", "Widget");
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Widget {
     metadata: ObjectMeta,
-    status: Option<Value>,
+    status: Option<WidgetStatus>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WidgetStatus {
+    conditions: Vec<Condition>,
+    has_source: bool,
+}
+
+impl Status for WidgetStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
 }
 
 impl Resource for Widget {
@@ -65,13 +82,13 @@ impl Resource for Widget {
 }
 
 impl HasStatus for Widget {
-    type Status = Value;
+    type Status = WidgetStatus;
 
-    fn status(&self) -> Option<&Value> {
+    fn status(&self) -> Option<&WidgetStatus> {
         self.status.as_ref()
     }
 
-    fn status_mut(&mut self) -> &mut Option<Value> {
+    fn status_mut(&mut self) -> &mut Option<WidgetStatus> {
         &mut self.status
     }
 }
@@ -118,8 +135,11 @@ impl Reconciler for WidgetReconciler {
         };
         let source = self.shard.caches.of::<GitRepository>().get(namespace, name);
         let own = Own::of(widget.as_ref());
-        own.write_status(&self.shard, &json!({ "hasSource": source.is_some() }))
-            .await?;
+        let status = WidgetStatus {
+            has_source: source.is_some(),
+            ..WidgetStatus::default()
+        };
+        own.write_status(&self.shard, &status).await?;
         Ok(Some(Next::Done(None)))
     }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use tenure_api::ObjectId;
-use tenure_planner::{Live, digest};
+use tenure_planner::Live;
 
-use crate::live::{Known, revision_of};
+use crate::live::Known;
 use crate::looking::LookingRoom;
 
 /// What is known of objects, as text.
@@ -43,17 +43,6 @@ pub(super) fn read(
         (id.clone(), looking.admit_live(live))
     };
     now.iter().map(look).collect()
-}
-
-/// Whether an object became another one than the last plan saw; by its health, too, if that was asked for.
-pub(super) fn differs(before: &Known, now: &Known, health: bool) -> bool {
-    match (before.read(), now.read()) {
-        (Live::Present(before), Live::Present(now)) => {
-            digest::comparable(&before.0) != digest::comparable(&now.0)
-                || (health && revision_of(&before.0) != revision_of(&now.0))
-        }
-        _ => true,
-    }
 }
 
 #[cfg(test)]

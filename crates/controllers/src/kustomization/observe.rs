@@ -146,18 +146,3 @@ pub(super) fn endings(shard: &Shard, kustomization: &Kustomization) -> Endings {
         namespaces: named.into_iter().filter(is_ending).collect(),
     }
 }
-
-/// Whether a source changed so that another attempt could end otherwise: its conditions matter only while it has no artifact.
-pub(super) fn source_changed(before: &SourceFacts, now: &SourceFacts) -> bool {
-    match (before, now) {
-        (
-            SourceFacts::Found {
-                artifact: Some(before), ..
-            },
-            SourceFacts::Found {
-                artifact: Some(now), ..
-            },
-        ) => before != now,
-        (before, now) => before != now,
-    }
-}

@@ -7,12 +7,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::{Kustomization, ObjectId};
 use tenure_cluster::{Client, ClusterError, EventHistory, ServiceAccount, Turns};
-use tenure_planner::answer::{DeleteAnswer, KindAnswer};
 use tenure_planner::kustomization::{
-    Attempt, Endings, Memory, RenderFailure, RenderRequest, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, Step,
-    SurveyRequest, allowed_deletion, plan,
+    Attempt, Endings, Memory, Observed, RenderFailure, RenderRequest, Rendered, ServiceAccountFacts, Snapshot,
+    SourceFacts, Step, SurveyRequest, plan,
 };
-use tenure_planner::{FinalizerChange, Live, Next, WriteAnswer, requested_at};
+use tenure_planner::{Answer, FinalizerChange, Live, Next};
 use tenure_sources::Held as HeldBytes;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -22,7 +21,7 @@ use super::put_away::{self, PutAway};
 use super::{observe, owners};
 use crate::answers;
 use crate::drive::Reconciler;
-use crate::execute::{Answer, execute};
+use crate::execute::execute;
 use crate::key::Key;
 use crate::lane::{Lane, Shard};
 use crate::live::{Held, Known, revision_of};
@@ -167,13 +166,12 @@ impl KustomizationReconciler {
     async fn render(&mut self, request: &RenderRequest, kustomization: &Kustomization) {
         let Some(snapshot) = &mut self.snapshot else { return };
         // What was rendered before makes room first, whether it is taken or not.
-        if let Some(rendered) = self.rendered.take().filter(|rendered| is_of(rendered, request)) {
-            snapshot.attempt.rendered = Some(rendered);
-            snapshot.attempt.rendered_at.get_or_insert_with(Timestamp::now);
+        if let Some(rendered) = self.rendered.take().filter(|rendered| rendered.is_of(request)) {
+            snapshot.take_rendered(rendered, Timestamp::now());
             return;
         }
         self.room = None;
-        if let Some(begun) = self.begun.take().filter(|begun| !is_of(begun, request)) {
+        if let Some(begun) = self.begun.take().filter(|begun| !begun.is_of(request)) {
             // The attempt has applied something else already; the plan sees that and begins anew.
             snapshot.attempt.rendered = Some(begun);
             return;
@@ -185,8 +183,7 @@ impl KustomizationReconciler {
         let renderings = &self.shard.means.renderings;
         let Roomy { rendered, room } = renderings.render(artifacts, &source, request, &lane.bounds).await;
         self.room = room;
-        snapshot.attempt.rendered = Some(rendered);
-        snapshot.attempt.rendered_at.get_or_insert_with(Timestamp::now);
+        snapshot.take_rendered(rendered, Timestamp::now());
     }
 
     /// Keeps what was rendered while nobody works with it, if there is room for it; it is rendered again otherwise.
@@ -217,42 +214,9 @@ impl KustomizationReconciler {
     }
 
     fn take(&mut self, answer: Answer) {
-        let Some(snapshot) = &mut self.snapshot else { return };
-        match answer {
-            Answer::Kind(kind, answer) => {
-                snapshot.kinds.insert(kind, answer);
-            }
-            Answer::Live(id, answer) => {
-                DeleteAnswer::look_again(&mut snapshot.attempt.deleted, &id);
-                self.answered(id, answer);
-            }
-            Answer::DryRun(id, answer) => {
-                snapshot.attempt.dry_runs.insert(id, answer);
-            }
-            Answer::Tried(id, answer) => {
-                snapshot.attempt.tried.insert(id, answer);
-            }
-            Answer::Applied(id, answer) => {
-                snapshot.attempt.applied.insert(id.clone(), answer.clone());
-                if let WriteAnswer::Done(object) = answer {
-                    if id.kind == "CustomResourceDefinition" {
-                        // What was unknown may be served now.
-                        snapshot
-                            .kinds
-                            .retain(|_, answer| !matches!(answer, KindAnswer::Unknown));
-                    }
-                    self.answered(id, Live::Present(object));
-                }
-            }
-            Answer::TakenOver(id, answer) => {
-                snapshot.attempt.taken_over.insert(id.clone(), answer.clone());
-                if let WriteAnswer::Done(object) = answer {
-                    self.answered(id, Live::Present(object));
-                }
-            }
-            Answer::Deleted(id, answer) => {
-                DeleteAnswer::put(&mut snapshot.attempt.deleted, id, answer);
-            }
+        let told = self.snapshot.as_mut().and_then(|snapshot| snapshot.take(answer));
+        if let Some((id, live)) = told {
+            self.answered(id, live);
         }
     }
 
@@ -448,52 +412,40 @@ impl Reconciler for KustomizationReconciler {
         let (Some(kustomization), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        let metadata = &kustomization.metadata;
-        if snapshot.attempt.generation != metadata.generation
-            || snapshot.attempt.requested_at != requested_at(metadata)
-            || snapshot.attempt.allowed != allowed_deletion(metadata)
-            || snapshot.kustomization.metadata.uid != metadata.uid
-            || snapshot.kustomization.metadata.deletion_timestamp != metadata.deletion_timestamp
-            || observe::source_changed(&snapshot.source, &observe::source(&self.shard, &kustomization))
-            || snapshot.dependencies != observe::dependencies(&self.shard, &kustomization)
-            || snapshot.endings != observe::endings(&self.shard, &kustomization)
-            || snapshot.placement != self.shard.place().await
-        {
-            return true;
-        }
-        if let (Some(request), Some(_)) = (&self.asked, &snapshot.survey)
-            && snapshot.survey.as_ref() != Some(&observe::siblings(&self.shard, &kustomization, request))
-        {
+        let shard = &self.shard;
+        let asked = self.asked.as_ref().filter(|_| snapshot.survey.is_some());
+        let survey = asked.map(|request| observe::siblings(shard, &kustomization, request));
+        let now = Observed {
+            kustomization: &kustomization,
+            placement: &shard.place().await,
+            source: &observe::source(shard, &kustomization),
+            dependencies: &observe::dependencies(shard, &kustomization),
+            endings: &observe::endings(shard, &kustomization),
+            survey: survey.as_ref(),
+        };
+        if snapshot.is_overtaken(&now) {
             return true;
         }
         if !snapshot.owners.is_empty() {
-            let (owners, rivals) = owners::ask_owners(&self.shard, &self.key, &self.labelled).await;
-            if snapshot.owners != owners || snapshot.rivals != rivals {
+            let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled).await;
+            if snapshot.is_overtaken_by(&owners, &rivals) {
                 return true;
             }
         }
-        // Health is looked at only if it was asked for; otherwise a status that changes is nobody's drift.
-        let health = kustomization.spec.wait || !kustomization.spec.health_checks.is_empty();
         let mut compared = Vec::new();
         for id in changed {
             // What is told is compared with what the last plan was made of: that a watch was opened is no change, nor is an echo of
             // what was written here. A change counts that was told before its stream broke, too.
             let Some(now) = self.held.noticed(id) else { continue };
-            let Some(before) = self.looked.get(id) else {
-                // What the last plan did not look at can't have misled it, unless an earlier one had, and failed.
-                let retry = snapshot.memory.retry.as_ref();
-                if retry.is_some_and(|retry| retry.live.contains_key(id)) {
-                    return true;
-                }
-                continue;
-            };
-            if !before.is_same(&now) {
-                compared.push((before, now));
+            match self.looked.get(id) {
+                None if snapshot.counts_unseen(id) => return true,
+                Some(before) if !before.is_same(&now) => compared.push((before, now)),
+                _ => {}
             }
         }
         let turns = self.shard.lane().await.bounds.turns.clone();
         for (before, now) in compared {
-            let differs = || look::differs(before, &now, health);
+            let differs = || snapshot.is_another(&before.read(), &now.read());
             if turns.run(before.len().saturating_add(now.len()), differs).await {
                 return true;
             }
@@ -548,11 +500,4 @@ fn heard(key: &Key, snapshot: &Snapshot) -> BTreeSet<Key> {
             .chain(wanted)
     });
     rivals.chain(siblings.map(|name| named(&key.namespace, name))).collect()
-}
-
-/// Whether something was rendered from what is asked for.
-fn is_of(rendered: &Rendered, request: &RenderRequest) -> bool {
-    rendered.artifact_digest == request.artifact_digest
-        && rendered.path == request.path
-        && rendered.overlay == request.overlay
 }

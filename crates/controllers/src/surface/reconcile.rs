@@ -8,7 +8,7 @@ use tenure_api::metadata::SURFACE_LABEL;
 use tenure_api::{ObjectId, Surface};
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::surface::{Attempt, Memory, Snapshot, plan};
-use tenure_planner::{Live, Next, Object, requested_at};
+use tenure_planner::{Live, Next, Object};
 use tokio::sync::Semaphore;
 
 use crate::dependents::{Answered, carry_out};
@@ -107,12 +107,7 @@ impl Reconciler for SurfaceReconciler {
         let (Some(surface), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        let metadata = &surface.metadata;
-        snapshot.attempt.generation != metadata.generation
-            || snapshot.attempt.requested_at != requested_at(metadata)
-            || snapshot.surface.metadata.uid != metadata.uid
-            || snapshot.surface.metadata.deletion_timestamp != metadata.deletion_timestamp
-            || snapshot.placement != self.hub.place(&self.key.namespace).await
+        snapshot.is_overtaken(&surface, &self.hub.place(&self.key.namespace).await)
             || self.answered.has_news(&self.list_children())
     }
 

@@ -126,12 +126,7 @@ impl Reconciler for TenantReconciler {
         let Some(realm) = &self.realm else {
             return true;
         };
-        snapshot.attempt.generation != tenant.metadata.generation
-            || snapshot.tenant.metadata.uid != tenant.metadata.uid
-            || snapshot.tenant.metadata.annotations != tenant.metadata.annotations
-            || snapshot.tenant.metadata.deletion_timestamp != tenant.metadata.deletion_timestamp
-            || another(realm, &self.hub.realm())
-            || self.answered.has_news(&self.labelled())
+        snapshot.is_overtaken(&tenant) || another(realm, &self.hub.realm()) || self.answered.has_news(&self.labelled())
     }
 
     fn forget(&mut self) {

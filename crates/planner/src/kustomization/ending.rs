@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
 use tenure_api::condition::{self, Condition, ConditionStatus};
 use tenure_api::kustomization::KustomizationStatus;
 use tenure_api::metadata::EVENT_REVISION;
@@ -36,7 +35,7 @@ fn set(status: &mut KustomizationStatus, snapshot: &Snapshot, now: Timestamp, en
 }
 
 /// The status to write, if it differs from what is there.
-fn changed(snapshot: &Snapshot, status: &KustomizationStatus) -> Option<Value> {
+fn changed(snapshot: &Snapshot, status: &KustomizationStatus) -> Option<KustomizationStatus> {
     ending::changed(snapshot.kustomization.status.as_ref(), status)
 }
 
@@ -260,7 +259,7 @@ fn set_contested(status: &mut KustomizationStatus, context: &Context<'_>) {
 pub(super) fn status_before_apply<'w>(
     context: &Context<'_>,
     applied: impl Iterator<Item = &'w Watched>,
-) -> Option<Value> {
+) -> Option<KustomizationStatus> {
     let inventory = inventory_so_far(context, applied);
     let old = context.status();
     if inventory == old.inventory {

@@ -22,19 +22,23 @@ mod recreate;
 mod retry;
 mod siblings;
 mod step;
+mod take;
 mod takeover;
 mod tracking;
+mod trigger;
 mod types;
 mod watching;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tenure_api::KustomizationStatus;
 use tenure_tenancy::ServiceAccount;
 
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
 pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, applied, is_idle, survey};
 pub use step::{RenderRequest, Step, SurveyRequest};
+pub use trigger::Observed;
 pub use types::{
     ArtifactFacts, Asked, Attempt, BackOff, DependencyFacts, DriftedField, Endings, Memory, RenderFailure, Rendered,
     Retry, Reversal, ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, allowed_deletion,
@@ -55,7 +59,7 @@ pub use types::{
 ///     plan.identity = Some(tenure_tenancy::identity::of_bookkeeping());
 /// }
 /// ```
-pub type Plan = crate::plan::Plan<Step, ServiceAccount, Memory>;
+pub type Plan = crate::plan::Plan<Step, ServiceAccount, KustomizationStatus, Memory>;
 
 /// Ends a phase with a plan: there is something to do, or nothing more can be done.
 type Phase<T> = Result<T, Box<Plan>>;

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::metadata::SURFACE_LABEL;
-use tenure_api::{ObjectId, Surface, reason};
+use tenure_api::{ObjectId, Surface, SurfaceStatus, reason};
 use tenure_tenancy::surface::tier;
 use tenure_tenancy::{Controller, Placement, identity};
 
@@ -25,7 +25,7 @@ pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Request};
 
 /// A plan for a Surface.
-pub type Plan = crate::plan::Plan<Request, Controller, Memory>;
+pub type Plan = crate::plan::Plan<Request, Controller, SurfaceStatus, Memory>;
 
 /// How soon it is asked again who may act, when nothing told that it changed.
 const IDENTITY_INTERVAL: Duration = Duration::from_secs(30);
@@ -49,6 +49,19 @@ pub struct Snapshot {
     /// What the last plan left.
     #[serde(default)]
     pub memory: Memory,
+}
+
+impl Snapshot {
+    /// Whether something besides what it generates has changed so that another plan could say something else.
+    #[must_use]
+    pub fn is_overtaken(&self, surface: &Surface, placement: &Placement) -> bool {
+        let metadata = &surface.metadata;
+        self.attempt.generation != metadata.generation
+            || self.attempt.requested_at != crate::requested_at(metadata)
+            || self.surface.metadata.uid != metadata.uid
+            || self.surface.metadata.deletion_timestamp != metadata.deletion_timestamp
+            || self.placement != *placement
+    }
 }
 
 /// What to do about a Surface.

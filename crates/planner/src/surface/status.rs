@@ -21,7 +21,7 @@ fn set(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp, entry: E
     ending::set(&mut status.conditions, &snapshot.surface.metadata, now, entry);
 }
 
-fn changed(snapshot: &Snapshot, status: &SurfaceStatus) -> Option<Value> {
+fn changed(snapshot: &Snapshot, status: &SurfaceStatus) -> Option<SurfaceStatus> {
     ending::changed(snapshot.surface.status.as_ref(), status)
 }
 

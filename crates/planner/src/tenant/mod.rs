@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
-use tenure_api::{ObjectId, Tenant};
+use tenure_api::{ObjectId, Tenant, TenantStatus};
 use tenure_tenancy::{Controller, Realm, TenantFacts, identity};
 
 use crate::answer::Live;
@@ -26,7 +26,7 @@ pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Request};
 
 /// A plan for a Tenant.
-pub type Plan = crate::plan::Plan<Request, Controller, Memory>;
+pub type Plan = crate::plan::Plan<Request, Controller, TenantStatus, Memory>;
 
 /// The kind that wants them.
 const OWNER: &str = "Tenant";
@@ -50,6 +50,18 @@ pub struct Snapshot {
     /// What the last plan left.
     #[serde(default)]
     pub memory: Memory,
+}
+
+impl Snapshot {
+    /// Whether something about the Tenant itself has changed so that another plan could say something else.
+    #[must_use]
+    pub fn is_overtaken(&self, tenant: &Tenant) -> bool {
+        let metadata = &tenant.metadata;
+        self.attempt.generation != metadata.generation
+            || self.tenant.metadata.uid != metadata.uid
+            || self.tenant.metadata.annotations != metadata.annotations
+            || self.tenant.metadata.deletion_timestamp != metadata.deletion_timestamp
+    }
 }
 
 /// What to do about a Tenant.

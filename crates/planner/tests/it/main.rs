@@ -9,7 +9,7 @@
     reason = "tests may panic"
 )]
 
-mod gitrepository;
+mod git_repository;
 mod health;
 mod maxima;
 mod siblings;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_api::{Kustomization, KustomizationStatus, ObjectId, condition};
-use tenure_planner::answer::DeleteAnswer;
+use tenure_api::{Kustomization, ObjectId, condition};
+use tenure_planner::answer::Answer;
 use tenure_planner::kustomization::{
     ArtifactFacts, Attempt, DependencyFacts, Endings, Guards, Memory, Rendered, Rival, ServiceAccountFacts, Sibling,
     Snapshot, SourceFacts, Step, SurveyRequest, Turnover, applied, is_idle, plan, survey,
@@ -233,7 +233,6 @@ impl Play {
             party.snapshot.kustomization.metadata.finalizers = Some(vec![finalizer.clone()]);
         }
         let status = plan.status.clone();
-        let status: Option<KustomizationStatus> = status.map(|status| serde_json::from_value(status).unwrap());
         if plan.status_first {
             party.snapshot.kustomization.status.clone_from(&status);
         }
@@ -257,7 +256,7 @@ impl Play {
         match step {
             Step::Ask(Request::ResolveKinds(kinds)) => {
                 for kind in kinds {
-                    snapshot.kinds.insert(kind.clone(), self.world.kind(kind));
+                    snapshot.take(Answer::Kind(kind.clone(), self.world.kind(kind)));
                 }
             }
             Step::Render(request) => {
@@ -277,20 +276,20 @@ impl Play {
                 });
             }
             Step::Ask(Request::Read(target)) => {
-                snapshot.live.insert(target.id.clone(), self.world.read(&target.id));
-                DeleteAnswer::look_again(&mut snapshot.attempt.deleted, &target.id);
+                let told = snapshot.take(Answer::Live(target.id.clone(), self.world.read(&target.id)));
+                snapshot.live.extend(told);
             }
             Step::Ask(Request::DryRun(apply)) => {
                 let answer = self.world.dry_run(apply);
-                snapshot.attempt.dry_runs.insert(apply.id.clone(), answer);
+                snapshot.take(Answer::DryRun(apply.id.clone(), answer));
             }
             Step::Ask(Request::Apply(apply)) => {
                 let answer = self.world.apply(apply, self.now);
-                snapshot.attempt.applied.insert(apply.id.clone(), answer);
+                snapshot.take(Answer::Applied(apply.id.clone(), answer));
             }
             Step::Ask(Request::Delete(delete)) => {
                 let answer = self.world.delete(delete);
-                DeleteAnswer::put(&mut snapshot.attempt.deleted, delete.target.id.clone(), answer);
+                snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
             }
             Step::Survey(request) => party.survey = Some(request.clone()),
             Step::Ask(Request::Try(_) | Request::TakeOver(_)) => panic!("{step}"),

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_planner::answer::{Failure, Reason};
+use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
 use tenure_planner::surface::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 use tenure_tenancy::Realm;
@@ -61,17 +61,12 @@ fn settle(snapshot: &mut Snapshot) -> Plan {
                     object["metadata"]["uid"] = json!("child");
                     object["metadata"]["managedFields"] =
                         json!([{ "manager": "tenure-controller", "fieldsV1": { "f:spec": {} } }]);
-                    snapshot
-                        .attempt
-                        .applied
-                        .insert(apply.id.clone(), WriteAnswer::Done(Object(object.clone())));
-                    snapshot.live.insert(apply.id.clone(), Live::Present(Object(object)));
+                    let answer = Answer::Applied(apply.id.clone(), WriteAnswer::Done(Object(object)));
+                    snapshot.live.extend(snapshot.attempt.take(answer));
                 }
                 Request::Delete(delete) => {
-                    snapshot
-                        .attempt
-                        .deleted
-                        .insert(delete.target.id.clone(), tenure_planner::answer::DeleteAnswer::Absent);
+                    let answer = Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Absent);
+                    snapshot.attempt.take(answer);
                     snapshot.live.insert(delete.target.id.clone(), Live::Absent);
                 }
                 other => panic!("{other}"),
@@ -102,7 +97,7 @@ fn a_tenant_surface_acts_as_the_tenant_and_orphans() {
     insta::assert_snapshot!("surface_tenant_plan", plan.to_string());
 
     // Nothing more to write in a new attempt.
-    snapshot.surface.status = serde_json::from_value(plan.status.unwrap()).unwrap();
+    snapshot.surface.status = plan.status;
     snapshot.attempt = Attempt::begin(now(), &snapshot.surface.metadata);
     let again = planned(&snapshot);
     assert_eq!((again.steps.len(), again.status.as_ref()), (0, None), "{again}");
@@ -279,7 +274,7 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_surface() {
             snapshot.memory = plan.memory.clone();
             events += plan.events.len();
             if let Some(status) = plan.status {
-                snapshot.surface.status = serde_json::from_value(status).unwrap();
+                snapshot.surface.status = Some(status);
             }
             if plan.next != Next::Again {
                 break;

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_planner::answer::{DeleteAnswer, Failure, Reason};
+use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
 use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 
@@ -46,19 +46,14 @@ fn settle(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
                 Request::Apply(apply) => {
                     let mut object = apply.object.0.clone();
                     object["metadata"]["uid"] = json!(format!("uid-{}", apply.id.name));
-                    snapshot
-                        .attempt
-                        .applied
-                        .insert(apply.id.clone(), WriteAnswer::Done(Object(object.clone())));
-                    if apply.id.kind != "Namespace" {
-                        snapshot.live.insert(apply.id.clone(), Live::Present(Object(object)));
-                    }
+                    let answer = Answer::Applied(apply.id.clone(), WriteAnswer::Done(Object(object)));
+                    let told = snapshot.attempt.take(answer);
+                    // Namespaces are known by the realm.
+                    snapshot.live.extend(told.filter(|(id, _)| id.kind != "Namespace"));
                 }
                 Request::Delete(delete) => {
-                    snapshot
-                        .attempt
-                        .deleted
-                        .insert(delete.target.id.clone(), DeleteAnswer::Absent);
+                    let answer = Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Absent);
+                    snapshot.attempt.take(answer);
                     snapshot.live.insert(delete.target.id.clone(), Live::Absent);
                 }
                 other => panic!("{other}"),

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_api::condition::{self, Condition};
 use tenure_api::{Kustomization, KustomizationStatus, ObjectId};
-use tenure_planner::answer::DeleteAnswer;
+use tenure_planner::answer::Answer;
 use tenure_planner::kustomization::{
     ArtifactFacts, Attempt, DependencyFacts, Endings, Guards, Memory, RenderFailure, Rendered, Rival,
     ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, plan,
@@ -469,7 +469,7 @@ impl Player {
             writeln!(self.account, "# the status can't be written").unwrap();
             return false;
         }
-        let status: KustomizationStatus = serde_json::from_value(status.clone()).unwrap();
+        let status = status.clone();
         self.check_conditions(name, &status);
         self.account_status(&status);
         self.snapshot.kustomization.status = Some(status);
@@ -524,7 +524,7 @@ impl Player {
             Step::Ask(Request::ResolveKinds(kinds)) => {
                 for kind in kinds {
                     let answer = self.world.kind(kind);
-                    self.snapshot.kinds.insert(kind.clone(), answer);
+                    self.snapshot.take(Answer::Kind(kind.clone(), answer));
                 }
             }
             Step::Render(request) => {
@@ -549,20 +549,21 @@ impl Player {
             }
             Step::Ask(Request::Read(target)) => {
                 let live = self.world.read(&target.id);
-                self.snapshot.live.insert(target.id.clone(), live);
-                DeleteAnswer::look_again(&mut self.snapshot.attempt.deleted, &target.id);
+                let told = self.snapshot.take(Answer::Live(target.id.clone(), live));
+                self.snapshot.live.extend(told);
             }
             Step::Ask(Request::DryRun(apply)) => {
                 let answer = self.world.dry_run(apply);
-                self.snapshot.attempt.dry_runs.insert(apply.id.clone(), answer);
+                self.snapshot.take(Answer::DryRun(apply.id.clone(), answer));
             }
             Step::Ask(Request::Try(apply)) => {
                 let answer = self.world.try_creation(apply);
-                self.snapshot.attempt.tried.insert(apply.id.clone(), answer);
+                self.snapshot.take(Answer::Tried(apply.id.clone(), answer));
             }
             Step::Ask(Request::Apply(apply)) => {
                 let answer = self.world.apply(apply, self.now);
-                self.snapshot.attempt.applied.insert(apply.id.clone(), answer);
+                // By the attempt alone: here nobody looks up kinds again before the next one.
+                self.snapshot.attempt.take(Answer::Applied(apply.id.clone(), answer));
                 self.watch();
             }
             Step::Ask(Request::TakeOver(take_over)) => {
@@ -570,14 +571,12 @@ impl Player {
                     .world
                     .take_over(&take_over.target.id, &take_over.from, &take_over.patch, self.now);
                 self.snapshot
-                    .attempt
-                    .taken_over
-                    .insert(take_over.target.id.clone(), answer);
+                    .take(Answer::TakenOver(take_over.target.id.clone(), answer));
                 self.watch();
             }
             Step::Ask(Request::Delete(delete)) => {
                 let answer = self.world.delete(delete);
-                DeleteAnswer::put(&mut self.snapshot.attempt.deleted, delete.target.id.clone(), answer);
+                self.snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
                 self.watch();
             }
             Step::Survey(request) => {

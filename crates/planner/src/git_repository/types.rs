@@ -28,6 +28,24 @@ pub struct Snapshot {
     pub memory: Memory,
 }
 
+impl Snapshot {
+    /// Takes the answer to the step of this attempt.
+    pub fn take(&mut self, outcome: FetchOutcome) {
+        self.attempt.fetched = Some(outcome);
+    }
+
+    /// Whether something has changed so that another plan could say something else.
+    #[must_use]
+    pub fn is_overtaken(&self, repository: &GitRepository, placement: &Placement) -> bool {
+        let metadata = &repository.metadata;
+        self.attempt.generation != metadata.generation
+            || self.attempt.requested_at != crate::requested_at(metadata)
+            || self.repository.metadata.uid != metadata.uid
+            || self.repository.metadata.deletion_timestamp != metadata.deletion_timestamp
+            || self.placement != *placement
+    }
+}
+
 /// One attempt: from a trigger until [`crate::Next::Done`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -2,9 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_api::GitRepositoryStatus;
-use tenure_planner::gitrepository::Step;
-use tenure_planner::gitrepository::{
+use tenure_planner::git_repository::Step;
+use tenure_planner::git_repository::{
     Attempt, FetchFailure, FetchOutcome, Memory, Plan, Snapshot, StoredArtifact, plan,
 };
 use tenure_planner::{Next, invariants};
@@ -48,7 +47,7 @@ fn planned(snapshot: &Snapshot, now: Timestamp) -> Plan {
 fn carry(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) {
     snapshot.memory = plan.memory.clone();
     if let Some(status) = &plan.status {
-        snapshot.repository.status = Some(serde_json::from_value::<GitRepositoryStatus>(status.clone()).unwrap());
+        snapshot.repository.status = Some(status.clone());
     }
     if !matches!(plan.next, Next::Again) {
         snapshot.attempt = Attempt::begin(now, &snapshot.repository);

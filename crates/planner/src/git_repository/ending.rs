@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
 use tenure_api::artifact::Artifact;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::metadata::SOURCE_EVENT_REVISION;
@@ -26,7 +25,7 @@ fn set(status: &mut GitRepositoryStatus, snapshot: &Snapshot, now: Timestamp, en
     ending::set(&mut status.conditions, &snapshot.repository.metadata, now, entry);
 }
 
-fn changed(snapshot: &Snapshot, status: &GitRepositoryStatus) -> Option<Value> {
+fn changed(snapshot: &Snapshot, status: &GitRepositoryStatus) -> Option<GitRepositoryStatus> {
     ending::changed(snapshot.repository.status.as_ref(), status)
 }
 
@@ -46,7 +45,7 @@ fn handled(status: &mut GitRepositoryStatus, snapshot: &Snapshot) {
 
 /// The status while a fetch is under way: said only when there is nothing stored yet or the spec has changed, so that asking an
 /// unchanged upstream writes nothing.
-pub(super) fn reconciling(snapshot: &Snapshot, now: Timestamp) -> Option<Value> {
+pub(super) fn reconciling(snapshot: &Snapshot, now: Timestamp) -> Option<GitRepositoryStatus> {
     let mut status = snapshot.repository.status.clone().unwrap_or_default();
     let generation = snapshot.repository.metadata.generation;
     if status.observed_generation == generation && snapshot.stored.is_some() || snapshot.memory.failures > 0 {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::git_repository::GitRepositoryRef;
 use tenure_api::metadata::FLUX_FINALIZER;
-use tenure_api::{GitRepositorySpec, reason};
+use tenure_api::{GitRepositorySpec, GitRepositoryStatus, reason};
 use tenure_tenancy::{Placement, ServiceAccount, identity};
 
 pub use types::{Attempt, FetchFailure, FetchOutcome, FetchRequest, Memory, Snapshot, Step, StoredArtifact};
@@ -19,7 +19,7 @@ use crate::ending::later;
 use crate::plan::{FinalizerChange, Next, Withheld};
 
 /// A plan for a GitRepository.
-pub type Plan = crate::plan::Plan<Step, ServiceAccount, Memory>;
+pub type Plan = crate::plan::Plan<Step, ServiceAccount, GitRepositoryStatus, Memory>;
 
 /// How long a fetch may take when the spec does not say (Flux's).
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,0 +1,77 @@
+//! How the answers to a plan's steps become part of what the next plan is made of.
+
+use jiff::Timestamp;
+
+use super::step::RenderRequest;
+use super::types::{Attempt, Rendered, Snapshot};
+use crate::answer::{Answer, DeleteAnswer, KindAnswer, Live, Told, WriteAnswer};
+
+impl Snapshot {
+    /// Takes the answer to a step of this attempt.
+    pub fn take(&mut self, answer: Answer) -> Told {
+        if let Answer::Applied(id, WriteAnswer::Done(_)) = &answer
+            && id.kind == "CustomResourceDefinition"
+        {
+            // What was unknown may be served now.
+            self.kinds.retain(|_, answer| !matches!(answer, KindAnswer::Unknown));
+        }
+        match answer {
+            Answer::Kind(kind, answer) => {
+                self.kinds.insert(kind, answer);
+                None
+            }
+            other => self.attempt.take(other),
+        }
+    }
+
+    /// Takes what was rendered; when the first of it was there is kept.
+    pub fn take_rendered(&mut self, rendered: Rendered, now: Timestamp) {
+        self.attempt.rendered = Some(rendered);
+        self.attempt.rendered_at.get_or_insert(now);
+    }
+}
+
+impl Attempt {
+    /// Takes the answer to a step about one object.
+    pub fn take(&mut self, answer: Answer) -> Told {
+        let (id, answer) = match answer {
+            Answer::Kind(..) => return None,
+            Answer::Live(id, answer) => {
+                DeleteAnswer::look_again(&mut self.deleted, &id);
+                return Some((id, answer));
+            }
+            Answer::Deleted(id, answer) => {
+                DeleteAnswer::put(&mut self.deleted, id, answer);
+                return None;
+            }
+            Answer::DryRun(id, answer) => {
+                self.dry_runs.insert(id, answer);
+                return None;
+            }
+            Answer::Tried(id, answer) => {
+                self.tried.insert(id, answer);
+                return None;
+            }
+            Answer::Applied(id, answer) => {
+                self.applied.insert(id.clone(), answer.clone());
+                (id, answer)
+            }
+            Answer::TakenOver(id, answer) => {
+                self.taken_over.insert(id.clone(), answer.clone());
+                (id, answer)
+            }
+        };
+        match answer {
+            WriteAnswer::Done(object) => Some((id, Live::Present(object))),
+            WriteAnswer::Failed(_) => None,
+        }
+    }
+}
+
+impl Rendered {
+    /// Whether it was rendered from what is asked for.
+    #[must_use]
+    pub fn is_of(&self, request: &RenderRequest) -> bool {
+        self.artifact_digest == request.artifact_digest && self.path == request.path && self.overlay == request.overlay
+    }
+}

@@ -1,0 +1,91 @@
+//! What is a reason to begin a new attempt after the last one is done, or to plan again while one waits.
+
+use std::collections::BTreeMap;
+
+use tenure_api::{Kustomization, ObjectId};
+use tenure_tenancy::Placement;
+
+use super::siblings::{Rival, Survey};
+use super::types::{DependencyFacts, Endings, Snapshot, SourceFacts, allowed_deletion};
+use crate::answer::Live;
+use crate::digest;
+
+/// What is known now, to be compared with what the last plan was made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// The Kustomization.
+    pub kustomization: &'a Kustomization,
+    /// Whose its namespace is.
+    pub placement: &'a Placement,
+    /// The source that it names.
+    pub source: &'a SourceFacts,
+    /// The Kustomizations that it depends on.
+    pub dependencies: &'a BTreeMap<String, DependencyFacts>,
+    /// What is ending around it.
+    pub endings: &'a Endings,
+    /// The answer to the survey of this attempt, if one was asked for.
+    pub survey: Option<&'a Survey>,
+}
+
+impl Snapshot {
+    /// Whether something besides objects has changed so that another plan could say something else.
+    #[must_use]
+    pub fn is_overtaken(&self, now: &Observed<'_>) -> bool {
+        let metadata = &now.kustomization.metadata;
+        let surveyed = |before: &Survey| now.survey.is_some_and(|now| before != now);
+        self.attempt.generation != metadata.generation
+            || self.attempt.requested_at != crate::requested_at(metadata)
+            || self.attempt.allowed != allowed_deletion(metadata)
+            || self.kustomization.metadata.uid != metadata.uid
+            || self.kustomization.metadata.deletion_timestamp != metadata.deletion_timestamp
+            || is_source_another(&self.source, now.source)
+            || self.dependencies != *now.dependencies
+            || self.endings != *now.endings
+            || self.placement != *now.placement
+            || self.survey.as_ref().is_some_and(surveyed)
+    }
+
+    /// Whether those who own what is wanted are others than before, or say something else. Nobody is asked who was not before.
+    #[must_use]
+    pub fn is_overtaken_by(&self, owners: &BTreeMap<ObjectId, String>, rivals: &BTreeMap<String, Rival>) -> bool {
+        !self.owners.is_empty() && (self.owners != *owners || self.rivals != *rivals)
+    }
+
+    /// Whether it counts that an object has changed which the last plan did not look at. It can't have misled that plan, unless an earlier
+    /// one had, and failed.
+    #[must_use]
+    pub fn counts_unseen(&self, id: &ObjectId) -> bool {
+        let retry = self.memory.retry.as_ref();
+        retry.is_some_and(|retry| retry.live.contains_key(id))
+    }
+
+    /// Whether an object became another one than the last plan saw. Its health counts only if it was asked for; otherwise a status that
+    /// changes is nobody's drift.
+    #[must_use]
+    pub fn is_another(&self, before: &Live, now: &Live) -> bool {
+        let spec = &self.kustomization.spec;
+        let health = spec.wait || !spec.health_checks.is_empty();
+        match (before, now) {
+            (Live::Present(before), Live::Present(now)) => {
+                digest::comparable(&before.0) != digest::comparable(&now.0)
+                    || (health && before.revision() != now.revision())
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Whether a source changed so that another attempt could end otherwise: its conditions matter only while it has no artifact.
+fn is_source_another(before: &SourceFacts, now: &SourceFacts) -> bool {
+    match (before, now) {
+        (
+            SourceFacts::Found {
+                artifact: Some(before), ..
+            },
+            SourceFacts::Found {
+                artifact: Some(now), ..
+            },
+        ) => before != now,
+        (before, now) => before != now,
+    }
+}
