@@ -9,13 +9,11 @@ use tenure_access::identity::{Lookup, UserInfo};
 
 use crate::catalog::Resource;
 use crate::http::ApiError;
-use crate::registry::{DeleteOptions, ObjectExt, Operation, Registry};
+use crate::registry::{DeleteOptions, OWN_MANAGER, ObjectExt, Operation, Registry};
 
 const NAMESPACES: [&str; 4] = ["kube-system", "kube-public", "kube-node-lease", "default"];
 /// The name of the API server's own Service.
 const ADVERTISED: &str = "kubernetes";
-/// Who owns what the API server itself writes.
-pub(crate) const MANAGER: &str = "kube-apiserver";
 const SCHEDULING: &str = "scheduling.k8s.io";
 /// The priority classes of what a cluster can't do without.
 const PRIORITIES: [(&str, u32, &str); 2] = [
@@ -179,5 +177,5 @@ fn operation(
     let resource: &std::sync::Arc<Resource> = catalog
         .find(group, version, plural)
         .ok_or_else(|| ApiError::internal(format!("{plural} are not in the table of resources")))?;
-    Ok(Operation::new(resource.clone(), namespace, user.clone(), MANAGER))
+    Ok(Operation::new(resource.clone(), namespace, user.clone(), OWN_MANAGER))
 }

@@ -10,6 +10,7 @@
 
 mod admission;
 mod answers;
+mod asked;
 pub mod audit;
 pub mod authentication;
 mod bootstrap;
@@ -31,10 +32,12 @@ mod ledger;
 mod long_work;
 mod metrics;
 mod registry;
+mod rights;
 mod routes;
 mod serve;
 mod server;
 mod service;
+mod stored;
 mod streams;
 mod surroundings;
 mod webhook_client;

@@ -30,9 +30,9 @@ use crate::ledger::{Account, Charge, Ledger};
 use crate::long_work::{self, Deadline, Stopped, Within};
 use crate::metrics::{Counted, Metrics};
 use crate::registry::Warnings;
-use crate::routes;
 use crate::streams::StreamEnd;
 use crate::surroundings::Surroundings;
+use crate::{asked, routes};
 
 /// How long a request may take; watches have their own end.
 const REQUEST: Duration = Duration::from_secs(60);
@@ -411,7 +411,7 @@ impl ApiService {
         place: &Place<'_>,
     ) -> Result<Response<Body>, Refused> {
         let is_list = request.info.verb == "list";
-        let asked = long_work::look_at(&request.registry, &request.info, &request.headers, &taken.bytes);
+        let asked = asked::look_at(&request.registry, &request.info, &request.headers, &taken.bytes);
         let is_long = asked.is_long;
         let burden = Burden::new(taken, asked, &request.headers, &request.info.verb);
         let (objects, patience) = (place.account(Held::Objects).clone(), self.shared.fairness.patience());

@@ -4,8 +4,8 @@ use serde_json::Value;
 use tenure_access::authorization::{RbacKind, Write, check_escalation};
 
 use super::{Action, Attributes};
-use crate::gate::Rights;
 use crate::http::ApiError;
+use crate::rights::Rights;
 
 pub(super) fn check(rights: &Rights, attributes: &Attributes<'_>, object: &Value) -> Result<(), ApiError> {
     let op = attributes.op;

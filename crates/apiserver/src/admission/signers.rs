@@ -8,8 +8,8 @@ use tenure_access::identity::MASTERS;
 use tenure_kinds::certificates::{CLIENT_SIGNER, organizations};
 
 use super::{Action, Attributes};
-use crate::gate::Rights;
 use crate::http::ApiError;
+use crate::rights::Rights;
 
 const GROUP: &str = "certificates.k8s.io";
 

@@ -18,7 +18,8 @@ use super::queue::Queue;
 use super::tasks::{Done, TaskError, Worker, owner_of};
 use crate::authentication::ServiceAccountTokens;
 use crate::keys;
-use crate::registry::{Registry, decode_stored};
+use crate::registry::Registry;
+use crate::stored::decode_stored;
 
 /// How many tasks run at a time.
 const AT_ONCE: usize = 32;

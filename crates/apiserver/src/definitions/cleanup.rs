@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::ApiError;
 use crate::keys;
-use crate::registry::{DeleteOptions, ListOptions, ObjectExt, Operation, Registry, decode_stored, timestamp};
+use crate::registry::{DeleteOptions, ListOptions, OWN_MANAGER, ObjectExt, Operation, Registry, timestamp};
+use crate::stored::decode_stored;
 
 /// How long to wait before a failed attempt is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
-const MANAGER: &str = "kube-apiserver";
 
 /// Follows the definitions until `shutdown`; when the task has ended, nothing of it is left.
 pub(crate) fn start(registry: Registry, shutdown: CancellationToken) -> JoinHandle<()> {
@@ -85,7 +85,7 @@ fn defined(registry: &Registry, definition: &Value) -> Option<Operation> {
         .find_any_version(text("/spec/group"), text("/spec/names/plural"))
         .filter(|found| found.is_custom())
         .cloned()?;
-    Some(Operation::new(served, None, UserInfo::loopback(), MANAGER))
+    Some(Operation::new(served, None, UserInfo::loopback(), OWN_MANAGER))
 }
 
 /// An operation on definitions themselves.
@@ -95,7 +95,7 @@ fn on_definitions(registry: &Registry) -> Result<Operation, ApiError> {
         .find(GROUP, "v1", PLURAL)
         .cloned()
         .ok_or_else(|| ApiError::internal("definitions are not in the table of resources"))?;
-    Ok(Operation::new(resource, None, UserInfo::loopback(), MANAGER))
+    Ok(Operation::new(resource, None, UserInfo::loopback(), OWN_MANAGER))
 }
 
 /// Writes into the definition why it is not gone yet.

@@ -43,7 +43,7 @@ pub(crate) fn refresh(registry: &Registry) {
     });
     let hashes = hashes
         .into_iter()
-        .map(|(path, state)| (path, crate::routes::hash(state.as_bytes())))
+        .map(|(path, state)| (path, crate::http::etag::hash(state.as_bytes())))
         .collect();
     registry.set_catalog(Catalog::builtin_of(&old).with_custom(resources, hashes));
 }

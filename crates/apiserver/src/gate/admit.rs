@@ -8,11 +8,11 @@ use tenure_access::authorization::{Attributes, Authorizer, Refusal};
 use tenure_access::identity::UserInfo;
 use tenure_access::impersonation::{ImpersonationRequest, Impersonator};
 
-use super::Rights;
 use crate::audit::Trail;
 use crate::authentication::Authenticator;
 use crate::http::{ApiError, RequestInfo};
 use crate::registry::Registry;
+use crate::rights::Rights;
 
 /// Who is at the other end of a connection, before any header is read.
 #[derive(Debug, Clone, Default)]

@@ -3,7 +3,5 @@
 
 mod admit;
 mod reviews;
-mod rights;
 
 pub(crate) use admit::{Gate, Peer, attributes};
-pub(crate) use rights::Rights;

@@ -1,6 +1,7 @@
 //! HTTP as Kubernetes speaks it: what a URL asks for, what a body contains, which form the answer has, and how errors look.
 
 pub(crate) mod body;
+pub(crate) mod etag;
 pub(crate) mod negotiate;
 pub(crate) mod query;
 pub(crate) mod request_info;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tenure_kinds::schema::FieldError;
 use tenure_kinds::schema::{aggregate, go_quoted};
 
-use crate::catalog::Resource;
+use tenure_kinds::kind::Resource;
 
 /// A refused or failed request.
 #[derive(Debug, Clone, PartialEq)]

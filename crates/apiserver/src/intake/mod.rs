@@ -21,10 +21,10 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
 
+use crate::asked::Asked;
 use crate::http::ApiError;
 use crate::http::body::MAX_BODY;
 use crate::ledger::{Account, Charge, Growing};
-use crate::long_work::Asked;
 
 /// How long a body may take to arrive.
 const BODY: Duration = Duration::from_secs(30);

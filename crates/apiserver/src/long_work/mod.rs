@@ -1,8 +1,8 @@
 //! Requests that compute for long: away from the threads that answer all the others, each user within a share of the
 //! processors, and not beyond the request's time.
 //!
-//! Owns which requests are meant ([`look_at`]), where they are carried on ([`run`]) and how they end ([`tenure_checkpoint`]). Refuses to
-//! know what they do, and to number the places: those are [`crate::fairness`]'s.
+//! Owns where they are carried on ([`run`]) and how they end ([`tenure_checkpoint`]). Refuses to know which requests are meant, which is
+//! [`crate::asked`]'s, and what they do, and to number the places: those are [`crate::fairness`]'s.
 //!
 //! A request is a future, and each of its steps, from one wait to the next, is carried out by a thread of the pool for
 //! what blocks. Before every step it takes a place of its user's and one among all, and it gives both back after the step: who
@@ -10,7 +10,6 @@
 //! that somebody who hangs up and asks again gains nothing.
 
 mod deadline;
-mod size;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +22,6 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use deadline::{Deadline, Within};
-pub(crate) use size::{Asked, look_at};
 use tenure_checkpoint::Ended;
 
 /// One user's places for steps of long work.

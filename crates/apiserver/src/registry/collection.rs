@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tenure_store::Entry;
 
-use super::encode::decode_stored;
 use super::{DeleteOptions, ListOptions, Listing, ObjectExt, Operation, Registry};
 use crate::conversion::BATCH;
 use crate::http::ApiError;
+use crate::stored::decode_stored;
 
 /// Bytes of objects that are read at once.
 const READ: usize = 64 * 1024;

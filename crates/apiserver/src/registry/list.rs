@@ -6,12 +6,12 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tenure_store::{Entry, Snapshot};
 
-use super::encode::decode_stored;
 use super::held::{Slot, Source};
 use super::versions::{is_verbatim, stored_prefixes};
 use super::{ContinueToken, Operation, Registry, Selectors, revision};
 use crate::conversion::BATCH;
 use crate::http::ApiError;
+use crate::stored::decode_stored;
 
 /// How the resourceVersion of a list is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

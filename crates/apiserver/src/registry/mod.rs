@@ -10,7 +10,6 @@ mod continue_token;
 mod create;
 mod decode;
 mod delete;
-mod encode;
 mod get;
 mod held;
 mod label_selector;
@@ -31,7 +30,6 @@ pub(crate) use continue_token::ContinueToken;
 pub(crate) use create::generate_name;
 pub(crate) use decode::{BodyFormat, decode_object, internal_package, parse as parse_body, untyped};
 pub use delete::{DeleteOptions, Deleted};
-pub(crate) use encode::{decode_stored, kind_prefix, without_kind};
 pub(crate) use held::Held;
 pub(crate) use list::{Item, Items, ListOptions, Listing, RevisionMatch};
 pub(crate) use operation::Warnings;
@@ -48,6 +46,9 @@ pub(crate) use watch::{WatchFrame, WatchOptions, WatchStream};
 /// How often a request is computed anew when somebody else was faster. Each time a write of somebody's went through, so this is
 /// progress; Kubernetes tries until the request's time is up, and with so many attempts that comes first here too.
 const RACE_ATTEMPTS: usize = 10_000;
+
+/// Who owns the fields that this server writes by itself, as a real kube-apiserver calls itself.
+pub(crate) const OWN_MANAGER: &str = "kube-apiserver";
 
 /// What a write came to.
 #[derive(Debug, Clone)]

@@ -5,15 +5,14 @@ use serde_json::{Value, json};
 use tenure_access::identity::UserInfo;
 use tenure_store::{Change, Expect, Write, WriteError};
 
-use super::encode::encode;
 use super::scale::selector_text;
 use super::state::storage_error;
 use super::timestamp;
-use super::{DeleteOptions, ObjectExt, Operation, RACE_ATTEMPTS, Registry, Selectors};
+use super::{DeleteOptions, OWN_MANAGER, ObjectExt, Operation, RACE_ATTEMPTS, Registry, Selectors};
 use crate::admission::{self, Attributes};
-use crate::bootstrap;
 use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
+use crate::stored::encode;
 
 /// As many evictions may be under way below one budget.
 const DISRUPTED: usize = 2000;
@@ -142,7 +141,7 @@ impl Registry {
         let namespace = op.namespace.clone();
         let budgets = Operation {
             dry_run,
-            ..Operation::new(self.budgets()?, namespace, UserInfo::loopback(), bootstrap::MANAGER)
+            ..Operation::new(self.budgets()?, namespace, UserInfo::loopback(), OWN_MANAGER)
         };
         let budgets = budgets.subresource("status");
         let now = timestamp(self.now());

@@ -12,11 +12,11 @@ use tenure_kinds::kind::{Objects, ServiceRange, Shared};
 use tenure_store::{Entry, Snapshot, Store, Write, WriteError};
 
 use super::Held;
-use super::encode::decode_stored;
 use crate::catalog::{Catalog, Resource};
-use crate::gate::Rights;
 use crate::http::ApiError;
 use crate::long_work;
+use crate::rights::Rights;
+use crate::stored::decode_stored;
 use crate::{admission, definitions, keys};
 
 /// All objects of one server. Clones share them.

@@ -8,12 +8,12 @@ use serde_json::Value;
 use tenure_kinds::kind::{rename, version_of};
 use tenure_store::Entry;
 
-use super::encode::{decode_stored, prefix_of};
 use super::{Operation, Registry};
 use crate::catalog::{Origin, Resource};
 use crate::conversion::{BATCH, Failed};
 use crate::http::ApiError;
 use crate::kinds;
+use crate::stored::{decode_stored, prefix_of};
 
 /// How often something is computed anew with the objects that it missed: each owner's version needs a few.
 const CONVERSION_ROUNDS: usize = 256;

@@ -3,10 +3,9 @@
 use http::{HeaderMap, Response};
 use serde_json::{Map, Value, json};
 
-use super::etag;
 use crate::catalog::{Catalog, Resource};
 use crate::http::negotiate::accepted;
-use crate::http::{Body, respond};
+use crate::http::{Body, etag, respond};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 

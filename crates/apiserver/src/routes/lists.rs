@@ -25,7 +25,8 @@ use crate::http::{ApiError, Body, BoxError, body, respond};
 use crate::kinds;
 use crate::ledger::Account;
 use crate::long_work::Turns;
-use crate::registry::{Item, Items, Listing, Operation, decode_stored, kind_prefix, without_kind};
+use crate::registry::{Item, Items, Listing, Operation};
+use crate::stored::{decode_stored, kind_prefix, without_kind};
 
 /// How much is read for one piece at most, whatever comes of it.
 const READ: usize = 1024 * 1024;

@@ -2,7 +2,6 @@
 
 mod backup;
 mod discovery;
-mod etag;
 mod health;
 mod lists;
 mod object;
@@ -17,7 +16,6 @@ mod watch;
 pub use backup::PATH as BACKUP_PATH;
 pub(crate) use backup::serve as serve_backup;
 pub(crate) use discovery::serve as serve_discovery;
-pub(crate) use etag::hash;
 pub(crate) use health::serve as serve_health;
 pub(crate) use objects::{ObjectRequest, serve as serve_objects};
 pub(crate) use openapi::serve as serve_openapi;

@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use tenure_kinds::openapi_v2;
 use tenure_kinds::schema::openapi::{self, Document};
 
-use super::{etag, version};
+use super::version;
 
 use crate::catalog::Catalog;
 use crate::definitions;
 use crate::http::negotiate::accepted;
 use crate::http::query::Query;
-use crate::http::{ApiError, Body, respond};
+use crate::http::{ApiError, Body, etag, respond};
 use crate::registry::Registry;
 
 const ROOT: &str = "/openapi/v3";

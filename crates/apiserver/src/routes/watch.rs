@@ -12,7 +12,8 @@ use super::render::{Form, shaped};
 use crate::http::Body;
 use crate::http::body::BoxError;
 use crate::http::negotiate::View;
-use crate::registry::{Registry, WatchFrame, WatchStream, decode_stored};
+use crate::registry::{Registry, WatchFrame, WatchStream};
+use crate::stored::decode_stored;
 
 /// Bytes after which a piece is sent although more is ready.
 const PIECE: usize = 64 * 1024;

@@ -20,13 +20,11 @@ use tenure_kinds::schema::resources::Resources;
 use super::{Action, Attributes};
 use crate::http::ApiError;
 use crate::keys;
-use crate::registry::{ObjectExt, Operation, Registry, View};
+use crate::registry::{OWN_MANAGER, ObjectExt, Operation, Registry, View};
 
 use usage::Kind;
 pub(crate) use usage::recount;
 
-/// Under this name the charges are written.
-const MANAGER: &str = "kube-apiserver";
 /// How often a charge is written anew when the quota was changed meanwhile.
 const ATTEMPTS: usize = 8;
 
@@ -226,7 +224,7 @@ fn write<'a>(
             resource.clone(),
             Some(namespace.to_owned()),
             UserInfo::loopback(),
-            MANAGER,
+            OWN_MANAGER,
         )
         .subresource("status");
         let mut outcome = Ok(());

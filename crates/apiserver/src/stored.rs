@@ -1,9 +1,9 @@
-//! Objects as the store holds them: JSON with the revision spliced in.
+//! Objects as the store holds them: JSON with the revision spliced in. Owns that form; refuses to know why an object is written.
 
 use serde_json::{Map, Value};
+use tenure_kinds::kind::Resource;
 use tenure_store::{Entry, Payload};
 
-use crate::catalog::Resource;
 use crate::http::ApiError;
 use crate::http::body::MAX_BODY;
 
@@ -21,7 +21,7 @@ pub(crate) fn encode(object: &Value) -> Result<Payload, ApiError> {
 
 /// The same for what a request makes of an object that had so many `bytes` before: no more than a request may have, whatever
 /// defaults, owners, webhooks and former patches add up to. What is larger already may become smaller.
-pub(super) fn encode_within(object: &Value, bytes: usize) -> Result<Payload, ApiError> {
+pub(crate) fn encode_within(object: &Value, bytes: usize) -> Result<Payload, ApiError> {
     let (out, revision_at) = write(object)?;
     if out.len() > MAX_BODY && out.len() > bytes {
         return Err(ApiError::too_large(MAX_BODY));
@@ -74,7 +74,7 @@ pub(crate) fn kind_prefix(resource: &Resource) -> Vec<u8> {
 }
 
 /// What a stored object of this kind and version begins with.
-pub(super) fn prefix_of(kind: &str, api_version: &str) -> Vec<u8> {
+pub(crate) fn prefix_of(kind: &str, api_version: &str) -> Vec<u8> {
     format!("{{\"kind\":{kind:?},\"apiVersion\":{api_version:?},").into_bytes()
 }
 

@@ -10,7 +10,7 @@ use tenure_access::identity::UserInfo;
 use tenure_store::{Event, EventKind, Store};
 
 use crate::keys;
-use crate::registry::decode_stored;
+use crate::stored::decode_stored;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -5,7 +5,7 @@ use http::header::{ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Response, StatusCode};
 use sha2::{Digest, Sha512};
 
-use crate::http::{Body, body, respond};
+use super::{Body, body, respond};
 
 /// The hash that Kubernetes uses for ETags and OpenAPI URLs: SHA-512 in upper-case hex.
 pub(crate) fn hash(bytes: &[u8]) -> String {
