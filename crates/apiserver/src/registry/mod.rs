@@ -67,3 +67,6 @@ pub enum Answer {
     /// In the requested version.
     Object(serde_json::Value),
 }
+
+#[cfg(test)]
+mod tests;

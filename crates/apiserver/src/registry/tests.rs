@@ -1,0 +1,204 @@
+//! A kind that no file of `tenure_kinds` has, on its way into the store: its value alone says what it does differently.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tenure_access::identity::UserInfo;
+use tenure_kinds::kind::{self, Generation, Kind, Origin, ServiceRange, Subresource};
+use tenure_kinds::object::{ObjectExt as _, set_status};
+use tenure_store::{Limits, Store};
+
+use super::{Answer, DeleteOptions, Deleted, Operation, Outcome, Registry, decode_stored};
+use crate::catalog::{Catalog, Resource};
+use crate::kinds;
+
+static ASKED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+
+fn note(hook: &'static str) {
+    ASKED.lock().push(hook);
+}
+
+fn asked() -> Vec<&'static str> {
+    let mut asked = std::mem::take(&mut *ASKED.lock());
+    asked.dedup();
+    asked
+}
+
+/// Gadgets look like ConfigMaps, as their type has to be one that is known.
+static GADGET: Kind = Kind {
+    is_answered_when_deleted: true,
+    needs_resource_version: true,
+    generation: Generation::Counted,
+    initial_status: Some(|| json!({"phase": "New"})),
+    normalize: |_, _| note("normalize"),
+    defaults: |_, object| {
+        note("defaults");
+        object.insert("immutable".to_owned(), json!(false));
+    },
+    write_nulls: |_, _, _| note("write_nulls"),
+    drop_disabled: |_, _| note("drop_disabled"),
+    prepare_create: |request, object| {
+        note("prepare_create");
+        object.set_meta("annotations", json!({"by": request.user.name}));
+        (request.warn)("a gadget".to_owned());
+    },
+    complete_created: |_| note("complete_created"),
+    prepare_update: |_, _, _| note("prepare_update"),
+    prepare_delete: |object, _| {
+        note("prepare_delete");
+        set_status(object, json!({"phase": "Going"}));
+    },
+    reset: |_, _, _| {
+        note("reset");
+        None
+    },
+    keep_from_status: |_, _| note("keep_from_status"),
+    check_create: |request, _| {
+        note("check_create");
+        assert!(request.objects.list("", "gadgets", None).is_empty());
+        Vec::new()
+    },
+    check_update: |_, _, _| {
+        note("check_update");
+        Vec::new()
+    },
+    validate: |_, _| note("validate"),
+    validate_create: |_, _| note("validate_create"),
+    validate_update: |_, _, _| note("validate_update"),
+    validate_status: |_, _, _| note("validate_status"),
+    validate_part: |_, _, _| {
+        note("validate_part");
+        None
+    },
+    warnings: |_, _| {
+        note("warnings");
+        vec!["it is experimental".to_owned()]
+    },
+    cells: |object, _| vec![object.name().into(), "shown".into()],
+    ..Kind::named("", "ConfigMap", "gadgets")
+};
+
+fn gadgets() -> Resource {
+    let verbs = ["create", "delete", "get", "update"].map(str::to_owned).to_vec();
+    let status = Subresource {
+        name: "status".to_owned(),
+        group: String::new(),
+        version: String::new(),
+        kind: "ConfigMap".to_owned(),
+        verbs: verbs.clone(),
+    };
+    let served = kind::Resource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        plural: "gadgets".to_owned(),
+        singular: "gadget".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        list_kind: "GadgetList".to_owned(),
+        namespaced: false,
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        verbs,
+        subresources: vec![status],
+        stored_as: (String::new(), "gadgets".to_owned()),
+        storage_api_version: "v1".to_owned(),
+        behavior: &GADGET,
+        origin: Origin::Builtin,
+    };
+    Resource::new(served, None)
+}
+
+fn object_of(outcome: Outcome) -> Value {
+    match outcome.answer {
+        Answer::Stored(entry) => decode_stored(&entry).unwrap(),
+        Answer::Object(object) => object,
+    }
+}
+
+#[tokio::test]
+async fn a_kind_is_its_value() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path(), Limits::default()).unwrap();
+    let registry = Registry::new(store, Catalog::builtin(), ServiceRange::default());
+    let resource = Arc::new(gadgets());
+    let op = || Operation::new(resource.clone(), None, UserInfo::loopback(), "test");
+
+    let creating = op();
+    let sent = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "b"}});
+    let created = object_of(registry.create(&creating, sent).await.unwrap());
+    assert_eq!(
+        asked(),
+        [
+            "write_nulls",
+            "normalize",
+            "defaults",
+            "drop_disabled",
+            "prepare_create",
+            "write_nulls",
+            "check_create",
+            "validate",
+            "validate_create",
+            "warnings",
+            "complete_created",
+        ]
+    );
+    assert_eq!(created["immutable"], json!(false));
+    assert_eq!(created["status"], json!({"phase": "New"}));
+    assert_eq!(created["metadata"]["generation"], json!(1));
+    assert_eq!(
+        created["metadata"]["annotations"]["by"],
+        json!(UserInfo::loopback().name)
+    );
+    assert_eq!(*creating.warnings.lock(), ["a gadget", "it is experimental"]);
+
+    let mut changed = created.clone();
+    changed["data"]["a"] = json!("c");
+    changed["status"] = json!({"phase": "Old"});
+    let updated = object_of(registry.update(&op(), "one", changed).await.unwrap());
+    let during = asked();
+    for hook in [
+        "reset",
+        "prepare_update",
+        "check_update",
+        "validate_part",
+        "validate_update",
+    ] {
+        assert!(during.contains(&hook), "{hook} of {during:?}");
+    }
+    assert_eq!(updated["metadata"]["generation"], json!(2));
+    assert_eq!(
+        updated["status"],
+        json!({"phase": "New"}),
+        "status has an endpoint of its own"
+    );
+
+    let mut without_version = updated.clone();
+    without_version.remove_meta("resourceVersion");
+    let refused = registry.update(&op(), "one", without_version).await.unwrap_err();
+    assert_eq!(refused.code, 422, "{refused}");
+    asked();
+
+    let mut held = updated.clone();
+    held["status"] = json!({"phase": "Held"});
+    held.set_meta("finalizers", json!(["example.com/held"]));
+    let held = object_of(registry.update(&op().subresource("status"), "one", held).await.unwrap());
+    let during = asked();
+    for hook in ["keep_from_status", "validate_status"] {
+        assert!(during.contains(&hook), "{hook} of {during:?}");
+    }
+    assert_eq!(held["status"], json!({"phase": "Held"}));
+
+    let deleted = registry.delete(&op(), "one", &DeleteOptions::default()).await.unwrap();
+    assert!(asked().contains(&"prepare_delete"));
+    let Deleted::Waiting(going) = deleted else {
+        panic!("its finalizer holds it");
+    };
+    assert_eq!(going["status"], json!({"phase": "Going"}));
+
+    let columns = kinds::columns(&resource);
+    assert_eq!(
+        columns.cells(&going, Timestamp::UNIX_EPOCH),
+        [json!("one"), json!("shown")]
+    );
+}
