@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use tenure_access::identity::Lookup;
+use tenure_kinds::core::class_of_claim;
 use tenure_kinds::schema::resources::Resources;
 
 use super::{Action, Attributes};
@@ -75,13 +76,6 @@ fn default_ingress(view: &View) -> Option<String> {
     newest(classes.filter(|class| annotation(class, INGRESS_DEFAULT) == Some("true")))
 }
 
-/// The class that a claim names.
-pub(super) fn of_claim(claim: &Value) -> &str {
-    annotation(claim, STORAGE_CLASS)
-        .or_else(|| claim.pointer("/spec/storageClassName").and_then(Value::as_str))
-        .unwrap_or_default()
-}
-
 /// Refuses the growth of a claim that is not bound, or whose class does not allow it.
 pub(super) fn validate_growth(attributes: &Attributes<'_>, view: &View, claim: &Value) -> Result<(), ApiError> {
     let Some(old) = attributes
@@ -97,9 +91,9 @@ pub(super) fn validate_growth(attributes: &Attributes<'_>, view: &View, claim: &
     if old.pointer("/status/phase").and_then(Value::as_str) != Some("Bound") {
         return Err(attributes.denied(Some(claim), "Only bound persistent volume claims can be expanded"));
     }
-    let class = of_claim(claim);
+    let class = class_of_claim(claim);
     let allows = !class.is_empty()
-        && class == of_claim(old)
+        && class == class_of_claim(old)
         && view
             .get("storage.k8s.io", "storageclasses", None, class)
             .is_some_and(|class| class.get("allowVolumeExpansion").and_then(Value::as_bool) == Some(true));

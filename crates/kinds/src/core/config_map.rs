@@ -12,6 +12,7 @@ pub(super) static CONFIG_MAP: Kind = Kind {
     validate: |value, errors| data::data("ConfigMap", value, errors),
     validate_update: |value, old, errors| data::immutable_data("ConfigMap", value, old, errors),
     cells: show,
+    is_counted_by_plural: true,
     ..Kind::named("", "ConfigMap", "configmaps")
 };
 

@@ -20,7 +20,7 @@ mod service;
 mod service_account;
 
 use crate::kind::Kind;
-pub use pod::quality_of_service;
+pub use persistent_volume_claim::class_of_claim;
 
 /// The kinds of this group.
 pub(crate) static KINDS: &[&Kind] = &[

@@ -53,6 +53,7 @@ pub(super) static REPLICATION_CONTROLLER: Kind = Kind {
         template::warnings(live.unwrap_or(object))
     },
     cells: show_replicas,
+    is_counted_by_plural: true,
     ..Kind::named("", "ReplicationController", "replicationcontrollers")
 };
 

@@ -21,6 +21,7 @@ pub(super) static SECRET: Kind = Kind {
     validate: |value, errors| data::data("Secret", value, errors),
     validate_update: |value, old, errors| data::immutable_data("Secret", value, old, errors),
     cells: show,
+    is_counted_by_plural: true,
     ..Kind::named("", "Secret", "secrets")
 };
 

@@ -9,6 +9,7 @@ mod request;
 mod resource;
 mod schema;
 mod service_range;
+mod usage;
 mod versions;
 mod writing;
 
@@ -20,6 +21,7 @@ pub use request::{Objects, Request};
 pub use resource::{CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use schema::KindSchema;
 pub use service_range::{InvalidRange, ServiceRange};
+pub use usage::Usage;
 pub use versions::{BuiltinVersions, Renaming, Types, rename, version_of};
 
 use crate::schema::FieldError;
@@ -116,6 +118,11 @@ pub struct Kind {
     /// Where the spec of its pods is.
     pub pod_spec: Option<&'static str>,
 
+    /// Whether quotas may name the number of objects by the plural alone.
+    pub is_counted_by_plural: bool,
+    /// What quotas count beside the number.
+    pub usage: Option<Usage>,
+
     /// Fills in, at the group's version given first, what objects get beyond their structs' own defaults.
     pub defaults: fn(&str, &mut Map<String, Value>),
     /// Brings what may be written in two ways into the one that is stored, before owners are settled.
@@ -197,6 +204,8 @@ impl Kind {
             status_writes_metadata: true,
             kept_from_status: &[],
             pod_spec: None,
+            is_counted_by_plural: false,
+            usage: None,
             defaults: |_, _| {},
             normalize: |_, _| {},
             unify: |_| {},

@@ -1,6 +1,7 @@
 //! RuntimeClasses.
 
 use crate::core::pod::validation as pods;
+use crate::core::pod::warnings::deprecated;
 use crate::kind::Kind;
 use crate::schema::FieldError;
 use crate::schema::FieldErrorKind;
@@ -10,7 +11,6 @@ use crate::schema::validation::metadata;
 use crate::schema::validation::names;
 use crate::schema::validation::text;
 use crate::schema::validation::{immutable, items, named};
-use crate::schema::warnings;
 use crate::table::cells;
 use serde_json::Value;
 use serde_json::json;
@@ -22,7 +22,7 @@ pub(super) static RUNTIME_CLASS: Kind = Kind {
     needs_resource_version: true,
     validate,
     validate_update,
-    warnings: |object, _| warnings::runtime_class(object),
+    warnings: |object, _| warnings(object),
     cells: |object, now| {
         let handler = cells::text(object, "/handler");
         vec![cells::name(object), handler.into(), cells::age(object, now)]
@@ -70,4 +70,16 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
 /// A class stays with what runs it.
 fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     immutable(value, old, "handler", &FieldPath::default(), errors);
+}
+
+/// Labels of nodes by which a RuntimeClass finds its nodes.
+fn warnings(class: &Value) -> Vec<String> {
+    let selector = class.pointer("/scheduling/nodeSelector").and_then(Value::as_object);
+    let labels = selector
+        .into_iter()
+        .flatten()
+        .filter_map(|(label, _)| deprecated(label));
+    labels
+        .map(|message| format!("scheduling.nodeSelector: {message}"))
+        .collect()
 }

@@ -22,7 +22,6 @@ pub mod resources;
 pub mod strict;
 mod time;
 pub mod validation;
-pub mod warnings;
 
 use serde_json::Value;
 

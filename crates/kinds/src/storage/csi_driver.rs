@@ -13,7 +13,6 @@ use std::collections::BTreeSet;
 
 use crate::kind::{Generation, Kind};
 use crate::schema::defaults;
-use crate::schema::warnings;
 use crate::table::cells;
 
 /// CSIDrivers.
@@ -24,7 +23,7 @@ pub(super) static CSI_DRIVER: Kind = Kind {
     defaults: |_, object| defaults::with_spec(object, fill_in),
     validate,
     validate_update,
-    warnings: warnings::driver,
+    warnings,
     cells: show,
     ..Kind::named("storage.k8s.io", "CSIDriver", "csidrivers")
 };
@@ -137,4 +136,19 @@ fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         ));
     }
     immutable(spec, before, "volumeLifecycleModes", &at, errors);
+}
+
+/// A driver that gets tokens in another place than in Secrets.
+fn warnings(driver: &Value, live: Option<&Value>) -> Vec<String> {
+    let requests = |driver: &Value| driver.pointer("/spec/tokenRequests").cloned();
+    let asked = requests(driver);
+    let some = asked
+        .as_ref()
+        .and_then(Value::as_array)
+        .is_some_and(|all| !all.is_empty());
+    let unsaid = driver.pointer("/spec/serviceAccountTokenInSecrets").is_none();
+    if !some || !unsaid || live.is_some_and(|live| requests(live) == asked) {
+        return Vec::new();
+    }
+    vec!["spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes".to_owned()]
 }

@@ -1,6 +1,7 @@
 //! CSIStorageCapacities.
 
 use super::drivers::selector;
+use crate::core::pod::warnings::deprecated;
 use crate::kind::Kind;
 use crate::schema::FieldError;
 use crate::schema::FieldPath;
@@ -10,7 +11,6 @@ use crate::schema::validation::metadata::label_selector;
 use crate::schema::validation::named;
 use crate::schema::validation::names;
 use crate::schema::validation::text;
-use crate::schema::warnings;
 use serde_json::Value;
 
 /// CSIStorageCapacities.
@@ -18,7 +18,7 @@ pub(super) static CSI_STORAGE_CAPACITY: Kind = Kind {
     needs_resource_version: true,
     validate,
     validate_update,
-    warnings: |object, _| warnings::storage_capacity(object),
+    warnings: |object, _| warnings(object),
     ..Kind::named("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities")
 };
 
@@ -48,4 +48,29 @@ fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         ));
     }
     immutable(value, old, "storageClassName", &root, errors);
+}
+
+/// Labels of nodes that are said to have room.
+fn warnings(capacity: &Value) -> Vec<String> {
+    let Some(topology) = capacity.get("nodeTopology") else {
+        return Vec::new();
+    };
+    let expressions = topology.get("matchExpressions").and_then(Value::as_array);
+    let expressions = expressions
+        .into_iter()
+        .flatten()
+        .enumerate()
+        .filter_map(|(index, expression)| {
+            let label = text(expression, "key");
+            let message = deprecated(label)?;
+            Some(format!(
+                "nodeTopology.matchExpressions[{index}].key: {label} is {message}"
+            ))
+        });
+    let labels = topology.get("matchLabels").and_then(Value::as_object);
+    let labels = labels.into_iter().flatten().filter_map(|(label, _)| {
+        let message = deprecated(label)?;
+        Some(format!("nodeTopology.matchLabels.{label}: {message}"))
+    });
+    expressions.chain(labels).collect()
 }

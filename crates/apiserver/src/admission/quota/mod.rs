@@ -22,7 +22,7 @@ use crate::http::ApiError;
 use crate::keys;
 use crate::registry::{OWN_MANAGER, ObjectExt, Operation, Registry, View};
 
-use usage::Kind;
+use usage::Counted;
 pub(crate) use usage::recount;
 
 /// How often a charge is written anew when the quota was changed meanwhile.
@@ -85,7 +85,7 @@ pub(super) fn may_charge(registry: &Registry, attributes: &Attributes<'_>) -> bo
     attributes.action != Action::Delete
         && attributes.resource().namespaced
         && !namespace.is_empty()
-        && Kind::of(attributes).is_some()
+        && Counted::of(attributes).is_some()
         && registry.view().entries(&prefix(namespace)).next().is_some()
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn charge(
     attributes: &Attributes<'_>,
     object: &Value,
 ) -> Result<Option<Charge>, ApiError> {
-    let Some(kind) = Kind::of(attributes).filter(|_| may_charge(registry, attributes)) else {
+    let Some(kind) = Counted::of(attributes).filter(|_| may_charge(registry, attributes)) else {
         return Ok(None);
     };
     let namespace = attributes.namespace().to_owned();
@@ -136,14 +136,13 @@ pub(super) async fn charge(
 /// What a request owes to one quota; nothing if that does not cover it.
 fn owed(
     attributes: &Attributes<'_>,
-    kind: &Kind,
+    kind: &Counted,
     quota: &Value,
     object: &Value,
 ) -> Result<Option<Resources>, ApiError> {
     if let Some(old) = attributes.old
-        && *kind == Kind::Pods
-        && attributes.subresource().is_empty()
-        && scopes::is_terminating(old) == scopes::is_terminating(object)
+        && let Some(usage) = kind.behavior.usage
+        && !(usage.is_charged_anew)(attributes.op.subresource.as_deref(), old, object)
     {
         return Ok(None);
     }
@@ -155,7 +154,7 @@ fn owed(
     }
     let name = quota.name();
     let refuse = |why: String| attributes.denied(Some(object), &why);
-    usage::constraints(kind, &restricted, object)
+    usage::check(kind, &restricted, object)
         .map_err(|missing| refuse(format!("failed quota: {name}: must specify {missing}")))?;
     let uncounted: Vec<&str> = restricted
         .0

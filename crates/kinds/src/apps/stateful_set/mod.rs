@@ -1,6 +1,7 @@
 //! StatefulSets.
 
 mod validation;
+mod warnings;
 
 use crate::core::pod::counts::Counts;
 use crate::core::pod::counts::counted;
@@ -11,7 +12,6 @@ use crate::core::pod::template::{self, TEMPLATE};
 use crate::kind::{Generation, Kind};
 use crate::schema::defaults;
 use crate::schema::validation::names::NameRule;
-use crate::schema::warnings;
 use crate::table::cells;
 
 /// The counts in a status.
@@ -47,7 +47,7 @@ pub(super) static STATEFUL_SET: Kind = Kind {
     validate_status: |value, old, errors| counted(&COUNTS, value, old, errors),
     warnings: |object, live| {
         let mut found = template::warnings_of_changed_generation(object, live);
-        found.extend(warnings::stateful_set(object, live.is_none()));
+        found.extend(warnings::warnings(object, live.is_none()));
         found
     },
     cells: show,

@@ -1,6 +1,7 @@
 //! PersistentVolumes.
 
 mod validation;
+mod warnings;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,7 +9,6 @@ use serde_json::{Value, json};
 use crate::kind::Kind;
 use crate::object::{set_status, timestamp};
 use crate::schema::defaults;
-use crate::schema::warnings;
 use crate::table::cells;
 
 /// PersistentVolumes.
@@ -29,7 +29,7 @@ pub(super) static PERSISTENT_VOLUME: Kind = Kind {
     },
     validate: validation::volume,
     validate_update: validation::volume_update,
-    warnings: |object, _| warnings::volume(object),
+    warnings: |object, _| warnings::warnings(object),
     cells: show,
     ..Kind::named("", "PersistentVolume", "persistentvolumes")
 };

@@ -1,5 +1,6 @@
 //! PersistentVolumeClaims.
 
+mod usage;
 pub(crate) mod validation;
 
 use jiff::Timestamp;
@@ -19,6 +20,8 @@ pub(super) static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
     validate_update: validation::claim_update,
     validate_status: |value, _, errors| validation::claim_status(value, errors),
     cells: show,
+    is_counted_by_plural: true,
+    usage: Some(usage::USAGE),
     ..Kind::named("", "PersistentVolumeClaim", "persistentvolumeclaims")
 };
 
@@ -102,4 +105,13 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         cells::age(object, now),
         cells::unset(object, "/spec/volumeMode"),
     ]
+}
+
+/// The class that a claim names, in the older way or in the newer one.
+pub fn class_of_claim(claim: &Value) -> &str {
+    let older = claim.pointer("/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
+    older
+        .and_then(Value::as_str)
+        .or_else(|| claim.pointer("/spec/storageClassName").and_then(Value::as_str))
+        .unwrap_or_default()
 }

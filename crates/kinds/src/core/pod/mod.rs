@@ -7,16 +7,17 @@ pub(crate) mod owners;
 mod parts;
 mod quality;
 pub(crate) mod template;
+mod usage;
 pub(crate) mod validation;
+pub(crate) mod warnings;
 
 use serde_json::{Value, json};
 
 use crate::kind::{Generation, Kind, OwnersFirst, Request};
 use crate::object::{set_status, timestamp};
 use crate::schema::defaults;
-use crate::schema::warnings;
 
-pub use quality::quality_of_service;
+use quality::quality_of_service;
 
 /// Pods.
 pub(super) static POD: Kind = Kind {
@@ -59,6 +60,8 @@ pub(super) static POD: Kind = Kind {
     },
     cells: cells::show,
     row_condition: cells::row_condition,
+    is_counted_by_plural: true,
+    usage: Some(usage::USAGE),
     ..Kind::named("", "Pod", "pods")
 };
 

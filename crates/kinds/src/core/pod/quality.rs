@@ -6,7 +6,7 @@ use crate::schema::quantity::Quantity;
 
 /// The class of a Pod: `Guaranteed` if every container is limited to what it asks for, `BestEffort` if none asks for
 /// anything, else `Burstable`. A Pod that says what it needs as a whole is judged by that.
-pub fn quality_of_service(pod: &Value) -> &'static str {
+pub(super) fn quality_of_service(pod: &Value) -> &'static str {
     // Also one that says it needs nothing.
     let whole = pod
         .pointer("/spec")

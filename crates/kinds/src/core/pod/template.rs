@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::schema::{FieldPath, warnings as told};
+use super::warnings as told;
+use crate::schema::FieldPath;
 
 /// Where most kinds have the pods that they make.
 pub(crate) const AT: &str = "/spec/template";

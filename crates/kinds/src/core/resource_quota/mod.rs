@@ -16,6 +16,7 @@ pub(super) static RESOURCE_QUOTA: Kind = Kind {
     validate_update: validation::quota_update,
     validate_status: |value, _, errors| validation::quota_status(value, errors),
     cells: show,
+    is_counted_by_plural: true,
     ..Kind::named("", "ResourceQuota", "resourcequotas")
 };
 

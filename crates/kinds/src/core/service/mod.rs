@@ -5,7 +5,9 @@ mod cells;
 mod defaulting;
 mod node_ports;
 mod status;
+mod usage;
 mod validation;
+mod warnings;
 
 use serde_json::Value;
 
@@ -14,7 +16,6 @@ use crate::object::ObjectExt;
 use crate::schema::FieldError;
 use crate::schema::defaults;
 use crate::schema::validation::names::NameRule;
-use crate::schema::warnings;
 
 use addresses::{check, nobodys_address};
 
@@ -40,8 +41,10 @@ pub(super) static SERVICE: Kind = Kind {
     validate_create: |value, errors| validation::service(value, None, errors),
     validate_update: validation::service_update,
     validate_status: status::validate_status,
-    warnings: |object, _| warnings::service(object),
+    warnings: |object, _| warnings::warnings(object),
     cells: cells::show,
+    is_counted_by_plural: true,
+    usage: Some(usage::USAGE),
     ..Kind::named("", "Service", "services")
 };
 

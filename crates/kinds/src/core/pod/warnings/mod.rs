@@ -1,22 +1,19 @@
-//! What the writer of a Service, a pod or a pod template is told though it is taken, in the words of the real server.
+//! What the writer of a pod or a pod template is told though it is taken, in the words of the real server.
 
 mod files;
 mod ports;
-mod volume;
 
 use std::collections::HashSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::FieldPath;
-use super::field_error::go_quoted;
-use super::quantity::Quantity;
-use super::validation::{items, label_value, names};
+use crate::schema::quantity::Quantity;
+use crate::schema::validation::{items, label_value, names, text};
+use crate::schema::{FieldPath, go_quoted};
 
 use files::files;
 use ports::ports;
-pub use volume::volume;
 
 /// More texts than are ever sent (the API server cuts them off): where one thing can be said of each pair of items, no more
 /// are made.
@@ -105,75 +102,21 @@ const DEAD_VOLUMES: [(&str, &str, &str); 9] = [
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-fn deprecated(label: &str) -> Option<&'static str> {
+/// What is said about a label of nodes that has another name by now.
+pub(crate) fn deprecated(label: &str) -> Option<&'static str> {
     DEPRECATED_LABELS
         .iter()
         .find(|(known, _)| *known == label)
         .map(|(_, message)| *message)
 }
 
-/// Labels of nodes by which a RuntimeClass finds its nodes.
-pub fn runtime_class(class: &Value) -> Vec<String> {
-    let selector = class.pointer("/scheduling/nodeSelector").and_then(Value::as_object);
-    let labels = selector
-        .into_iter()
-        .flatten()
-        .filter_map(|(label, _)| deprecated(label));
-    labels
-        .map(|message| format!("scheduling.nodeSelector: {message}"))
-        .collect()
-}
-
-/// Labels of nodes that are said to have room.
-pub fn storage_capacity(capacity: &Value) -> Vec<String> {
-    let Some(topology) = capacity.get("nodeTopology") else {
-        return Vec::new();
-    };
-    let expressions = topology.get("matchExpressions").and_then(Value::as_array);
-    let expressions = expressions
-        .into_iter()
-        .flatten()
-        .enumerate()
-        .filter_map(|(index, expression)| {
-            let label = text(expression, "key");
-            let message = deprecated(label)?;
-            Some(format!(
-                "nodeTopology.matchExpressions[{index}].key: {label} is {message}"
-            ))
-        });
-    let labels = topology.get("matchLabels").and_then(Value::as_object);
-    let labels = labels.into_iter().flatten().filter_map(|(label, _)| {
-        let message = deprecated(label)?;
-        Some(format!("nodeTopology.matchLabels.{label}: {message}"))
-    });
-    expressions.chain(labels).collect()
-}
-
-/// A driver that gets tokens in another place than in Secrets.
-pub fn driver(driver: &Value, live: Option<&Value>) -> Vec<String> {
-    let requests = |driver: &Value| driver.pointer("/spec/tokenRequests").cloned();
-    let asked = requests(driver);
-    let some = asked
-        .as_ref()
-        .and_then(Value::as_array)
-        .is_some_and(|all| !all.is_empty());
-    let unsaid = driver.pointer("/spec/serviceAccountTokenInSecrets").is_none();
-    if !some || !unsaid || live.is_some_and(|live| requests(live) == asked) {
-        return Vec::new();
-    }
-    vec!["spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes".to_owned()]
-}
-
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn number(value: &Value, field: &str) -> i64 {
+/// A field's number; none when absent.
+pub(crate) fn number(value: &Value, field: &str) -> i64 {
     value.get(field).and_then(Value::as_i64).unwrap_or(0)
 }
 
 /// About a new pod.
-pub fn pod(pod: &Value) -> Vec<String> {
+pub(super) fn pod(pod: &Value) -> Vec<String> {
     let name = pod
         .pointer("/metadata/name")
         .and_then(Value::as_str)
@@ -191,7 +134,7 @@ pub fn pod(pod: &Value) -> Vec<String> {
 }
 
 /// About a pod template at a path; a pod's is no path at all.
-pub fn template(template: &Value, path: &FieldPath) -> Vec<String> {
+pub(crate) fn template(template: &Value, path: &FieldPath) -> Vec<String> {
     let spec = template.get("spec").unwrap_or(&NOTHING);
     let at = path.child("spec");
     let annotations = template.pointer("/metadata/annotations").unwrap_or(&NOTHING);
@@ -280,7 +223,8 @@ fn placement(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
     }
 }
 
-fn node_term(term: &Value, values: bool, at: &FieldPath, found: &mut Vec<String>) {
+/// About a term that selects nodes.
+pub(crate) fn node_term(term: &Value, values: bool, at: &FieldPath, found: &mut Vec<String>) {
     for (expression, at) in items(term, "matchExpressions", at) {
         let key = text(expression, "key");
         if let Some(message) = deprecated(key) {
@@ -335,7 +279,8 @@ fn volumes(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
     }
 }
 
-fn claim_sizes(resources: &Value, at: &FieldPath, found: &mut Vec<String>) {
+/// About sizes of claims that are no whole bytes.
+pub(crate) fn claim_sizes(resources: &Value, at: &FieldPath, found: &mut Vec<String>) {
     for side in ["requests", "limits"] {
         let sizes = resources.get(side).unwrap_or(&NOTHING);
         fraction(sizes, "storage", &at.child(side), found);
@@ -389,7 +334,7 @@ fn environment(container: &Value, at: &FieldPath, found: &mut Vec<String>) {
 }
 
 /// An address that could be written more plainly.
-fn address(address: &str, at: &FieldPath, found: &mut Vec<String>) {
+pub(crate) fn address(address: &str, at: &FieldPath, found: &mut Vec<String>) {
     if let Ok(parsed @ IpAddr::V6(_)) = address.parse::<IpAddr>()
         && parsed.to_string() != address
     {
@@ -399,68 +344,4 @@ fn address(address: &str, at: &FieldPath, found: &mut Vec<String>) {
             go_quoted(&parsed.to_string())
         ));
     }
-}
-
-/// About a StatefulSet, beside its template.
-pub fn stateful_set(set: &Value, is_new: bool) -> Vec<String> {
-    let spec = set.get("spec").unwrap_or(&NOTHING);
-    let mut found = Vec::new();
-    for (claim, at) in items(spec, "volumeClaimTemplates", &FieldPath::new("spec")).filter(|_| is_new) {
-        let resources = claim.pointer("/spec/resources").unwrap_or(&NOTHING);
-        claim_sizes(resources, &at.child("resources"), &mut found);
-    }
-    if number(spec, "revisionHistoryLimit") < 0 {
-        found.push(
-            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
-                .to_owned(),
-        );
-    }
-    found
-}
-
-/// About a Service.
-pub fn service(service: &Value) -> Vec<String> {
-    let spec = service.get("spec").unwrap_or(&NOTHING);
-    let at = FieldPath::new("spec");
-    let mut found = Vec::new();
-    const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
-    let annotations = service.pointer("/metadata/annotations").unwrap_or(&NOTHING);
-    if annotations.get(HINTS).is_some() {
-        found.push(format!(
-            "annotation {HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"
-        ));
-    }
-    let kind = text(spec, "type");
-    let external = kind == "ExternalName";
-    for (one, at) in items(spec, "clusterIPs", &at) {
-        address(one.as_str().unwrap_or_default(), &at, &mut found);
-    }
-    let headless = kind == "ClusterIP" && text(spec, "clusterIP") == "None";
-    let addresses = items(spec, "externalIPs", &at).next().is_some();
-    for (applies, field) in [
-        (!text(spec, "loadBalancerIP").is_empty(), "loadBalancerIP"),
-        (addresses, "externalIPs"),
-        (text(spec, "sessionAffinity") != "None", "SessionAffinity"),
-    ] {
-        if headless && applies {
-            found.push(format!("spec.{field} is ignored for headless services"));
-        }
-    }
-    for (one, at) in items(spec, "externalIPs", &at) {
-        address(one.as_str().unwrap_or_default(), &at, &mut found);
-    }
-    if addresses && !headless && !external {
-        found.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
-    }
-    address(text(spec, "loadBalancerIP"), &at.child("loadBalancerIP"), &mut found);
-    if addresses && external {
-        found.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
-    }
-    if !external && !text(spec, "externalName").is_empty() {
-        found.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
-    }
-    if text(spec, "trafficDistribution") == "PreferClose" {
-        found.push(r#"spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone""#.to_owned());
-    }
-    found
 }

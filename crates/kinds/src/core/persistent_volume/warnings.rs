@@ -1,12 +1,15 @@
-//! What is told about PersistentVolumes: sources, annotations and policies of old.
+//! What the writer of a volume is told.
 
+use crate::core::pod::warnings::node_term;
+use crate::schema::FieldPath;
+use crate::schema::validation::items;
+use crate::schema::validation::text;
 use serde_json::Value;
 
-use super::{NOTHING, items, node_term, text};
-use crate::schema::FieldPath;
+static NOTHING: Value = Value::Null;
 
 /// About a PersistentVolume.
-pub fn volume(volume: &Value) -> Vec<String> {
+pub(super) fn warnings(volume: &Value) -> Vec<String> {
     let spec = volume.get("spec").unwrap_or(&NOTHING);
     let annotations = volume.pointer("/metadata/annotations").unwrap_or(&NOTHING);
     let mut found = Vec::new();

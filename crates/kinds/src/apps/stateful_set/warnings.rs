@@ -1,0 +1,26 @@
+//! What the writer of a StatefulSet is told, beside what is said of its template.
+
+use crate::core::pod::warnings::claim_sizes;
+use crate::core::pod::warnings::number;
+use crate::schema::FieldPath;
+use crate::schema::validation::items;
+use serde_json::Value;
+
+static NOTHING: Value = Value::Null;
+
+/// About a StatefulSet, beside its template.
+pub(super) fn warnings(set: &Value, is_new: bool) -> Vec<String> {
+    let spec = set.get("spec").unwrap_or(&NOTHING);
+    let mut found = Vec::new();
+    for (claim, at) in items(spec, "volumeClaimTemplates", &FieldPath::new("spec")).filter(|_| is_new) {
+        let resources = claim.pointer("/spec/resources").unwrap_or(&NOTHING);
+        claim_sizes(resources, &at.child("resources"), &mut found);
+    }
+    if number(spec, "revisionHistoryLimit") < 0 {
+        found.push(
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+                .to_owned(),
+        );
+    }
+    found
+}
