@@ -1,11 +1,12 @@
 //! MutatingWebhookConfigurations.
 
+use serde_json::Value;
+
 use super::webhooks;
 use crate::kind::{Generation, Kind};
 use crate::schema::validation::one_of;
 use crate::schema::{FieldError, FieldPath};
 use crate::table::cells;
-use serde_json::Value;
 
 /// MutatingWebhookConfigurations.
 pub(super) static MUTATING_WEBHOOK_CONFIGURATION: Kind = Kind {

@@ -1,6 +1,5 @@
 //! ValidatingAdmissionPolicies and their bindings: what must be there, what may be said, and whether expressions compile.
 
-use crate::schema::validation::conditions::conditions;
 use std::collections::BTreeSet;
 
 use kubernetes_cel::{Program, Type};
@@ -8,6 +7,7 @@ use serde_json::Value;
 
 use super::webhooks::{expression_error, match_conditions, operations, rule, selectors};
 use crate::expressions::{Compiler, Scope};
+use crate::schema::validation::conditions::conditions;
 use crate::schema::validation::metadata::{label_selector, qualified_name};
 use crate::schema::validation::{empty, internal, items, names, one_of, text};
 use crate::schema::{FieldError, FieldPath, Shown};

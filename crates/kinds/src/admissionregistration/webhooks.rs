@@ -1,6 +1,5 @@
 //! Webhook configurations, and what admission policies say of the requests that they are about.
 
-use crate::schema::validation::{webhook_service as service, webhook_url as url};
 use std::collections::BTreeSet;
 
 use kubernetes_cel::Type;
@@ -8,7 +7,7 @@ use serde_json::Value;
 
 use crate::expressions::{Compiler, Problem, Scope};
 use crate::schema::validation::metadata::{label_selector, qualified_name};
-use crate::schema::validation::{empty, items, names, one_of, text};
+use crate::schema::validation::{empty, items, names, one_of, text, webhook_service as service, webhook_url as url};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];

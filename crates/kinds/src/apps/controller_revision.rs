@@ -1,13 +1,11 @@
 //! ControllerRevisions.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::immutable;
-use crate::schema::validation::non_negative;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kind::Kind;
+use crate::schema::validation::{immutable, non_negative};
+use crate::schema::{FieldError, FieldPath};
 use crate::table::cells;
 
 /// ControllerRevisions.

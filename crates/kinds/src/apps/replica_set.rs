@@ -1,20 +1,14 @@
 //! ReplicaSets.
 
-use crate::core::pod::counts::Counts;
-use crate::core::pod::counts::counted;
-use crate::core::pod::owners::fixed_selector;
-use crate::core::pod::owners::numbers;
-use crate::core::pod::owners::selected_template;
-use crate::core::pod::validation::ExtraVolumes;
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::core::pod::counts::{Counts, counted};
+use crate::core::pod::owners::{fixed_selector, numbers, selected_template};
 use crate::core::pod::template::{self, TEMPLATE};
+use crate::core::pod::validation::ExtraVolumes;
 use crate::core::replication_controller::show_replicas;
 use crate::kind::{Generation, Kind};
-use crate::schema::defaults;
+use crate::schema::{FieldError, FieldPath, defaults};
 
 /// The counts in a status.
 const COUNTS: Counts = Counts {

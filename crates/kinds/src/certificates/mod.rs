@@ -3,6 +3,7 @@
 mod certificate_signing_request;
 
 use crate::kind::Kind;
+
 pub use certificate_signing_request::{CLIENT_SIGNER, organizations};
 
 /// The kinds of this group.

@@ -1,11 +1,10 @@
 //! Leases.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::non_negative;
 use serde_json::Value;
 
 use crate::kind::Kind;
+use crate::schema::validation::non_negative;
+use crate::schema::{FieldError, FieldPath};
 use crate::table::cells;
 
 /// Leases.

@@ -1,11 +1,12 @@
 //! The names and amounts of resources, as quotas and limits say them.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 use crate::schema::quantity::Quantity;
 use crate::schema::validation::metadata::qualified_name;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use crate::schema::{FieldError, FieldPath};
 
 /// What a quota can count without a prefix that says whose name it is.
 pub(super) const COUNTED: [&str; 19] = [

@@ -1,19 +1,12 @@
 //! Endpoints.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::addresses;
-use crate::schema::validation::empty;
-use crate::schema::validation::items;
-use crate::schema::validation::named;
-use crate::schema::validation::names;
-use crate::schema::validation::ports::protocol;
-use crate::schema::validation::text;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::kind::Kind;
-use crate::schema::defaults;
+use crate::schema::validation::ports::protocol;
+use crate::schema::validation::{addresses, empty, items, named, names, text};
+use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
 /// Endpoints.

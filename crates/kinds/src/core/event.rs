@@ -1,18 +1,15 @@
 //! Events: one store for the kinds of two groups, which differ in the names of fields.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::named;
-use crate::schema::validation::text;
 use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kind::{Kind, rename};
-use crate::table::cells;
-use crate::table::duration;
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::{named, text};
+use crate::schema::{FieldError, FieldPath};
+use crate::table::{cells, duration};
 
 /// Events of the core group, which has the fields that old clients read.
 pub(super) static EVENT: Kind = Kind {

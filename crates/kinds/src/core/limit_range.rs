@@ -1,19 +1,16 @@
 //! LimitRanges.
 
-use super::amounts::{amounts, is_extended, is_huge, resource_name};
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::quantity::Quantity;
-use crate::schema::validation::items;
-use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::text;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::{Value, json};
+
+use super::amounts::{amounts, is_extended, is_huge, resource_name};
 use crate::kind::{Kind, Request};
 use crate::object::ObjectExt;
-use crate::schema::defaults;
+use crate::schema::quantity::Quantity;
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::{items, text};
+use crate::schema::{FieldError, FieldPath, defaults};
 
 /// LimitRanges.
 pub(super) static LIMIT_RANGE: Kind = Kind {

@@ -20,6 +20,7 @@ mod service;
 mod service_account;
 
 use crate::kind::Kind;
+
 pub use persistent_volume_claim::class_of_claim;
 
 /// The kinds of this group.

@@ -1,19 +1,14 @@
 //! Namespaces: the finalizer in their spec, their phase, and the label with their name.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::items;
-use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::named;
-use crate::schema::validation::text;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::kind::Kind;
 use crate::object::ObjectExt;
-use crate::schema::defaults;
-use crate::schema::validation::metadata;
+use crate::schema::validation::metadata::{self, qualified_name};
 use crate::schema::validation::names::NameRule;
+use crate::schema::validation::{items, named, text};
+use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
 /// Namespaces.

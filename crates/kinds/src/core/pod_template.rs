@@ -1,13 +1,11 @@
 //! PodTemplates.
 
-use crate::core::pod::validation as pods;
-use crate::core::pod::validation::ExtraVolumes;
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
 use serde_json::Value;
 
-use crate::core::pod::template;
+use crate::core::pod::validation::ExtraVolumes;
+use crate::core::pod::{template, validation as pods};
 use crate::kind::{Generation, Kind};
+use crate::schema::{FieldError, FieldPath};
 use crate::table::cells;
 
 /// PodTemplates.

@@ -1,22 +1,16 @@
 //! ReplicationControllers.
 
-use crate::core::pod::counts::Counts;
-use crate::core::pod::counts::counted;
-use crate::core::pod::owners::have;
-use crate::core::pod::owners::lasting;
-use crate::core::pod::owners::mismatch;
-use crate::core::pod::validation as pods;
-use crate::core::pod::validation::ExtraVolumes;
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::empty;
-use crate::schema::validation::non_negative;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::core::pod::counts::{Counts, counted};
+use crate::core::pod::owners::{have, lasting, mismatch};
 use crate::core::pod::template::{self, TEMPLATE};
+use crate::core::pod::validation as pods;
+use crate::core::pod::validation::ExtraVolumes;
 use crate::kind::{Generation, Kind};
-use crate::schema::defaults;
+use crate::schema::validation::{empty, non_negative};
+use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
 /// The counts in a status.

@@ -1,11 +1,11 @@
 //! Events as their own group has them. They are the core group's Events under other names, and kept as those.
 
-use crate::core::event;
-use crate::core::event::{reporter, required, validate_namespace};
+use serde_json::Value;
+
+use crate::core::event::{self, reporter, required, validate_namespace};
 use crate::kind::Kind;
 use crate::schema::FieldError;
 use crate::schema::validation::text;
-use serde_json::Value;
 
 /// Events of the group `events.k8s.io`.
 pub(super) static EVENT: Kind = Kind {

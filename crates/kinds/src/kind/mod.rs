@@ -16,17 +16,17 @@ mod writing;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use crate::schema::FieldError;
+use crate::schema::validation::names::NameRule;
+use crate::table::plain_cells;
+
 pub use generation::Generation;
 pub use request::{Objects, Request};
 pub use resource::{CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use schema::KindSchema;
 pub use service_range::{InvalidRange, ServiceRange};
-pub use usage::Usage;
+pub use usage::{IsNamed, Usage};
 pub use versions::{BuiltinVersions, Renaming, Types, rename, version_of};
-
-use crate::schema::FieldError;
-use crate::schema::validation::names::NameRule;
-use crate::table::plain_cells;
 
 /// What creates and updates of a kind share that is finite, so that they run one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

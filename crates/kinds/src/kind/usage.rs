@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use crate::schema::resources::Resources;
 
+/// Whether a quota's scope names what an object names.
+pub type IsNamed<'a> = &'a dyn Fn(&str) -> bool;
+
 /// What quotas know of a kind of whose objects more than the number counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
@@ -18,6 +21,6 @@ pub struct Usage {
     pub add: fn(&Value, &mut Resources),
     /// What an object does not say although a quota with these resources counts it.
     pub check: fn(&Resources, &Value) -> Result<(), String>,
-    /// Whether an object is in a quota's scope; the last argument tells whether the scope names what the object names.
-    pub is_in_scope: fn(&Value, &str, &dyn Fn(&str) -> bool) -> bool,
+    /// Whether an object is in a quota's scope.
+    pub is_in_scope: fn(&Value, &str, IsNamed<'_>) -> bool,
 }

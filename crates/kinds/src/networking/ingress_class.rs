@@ -1,18 +1,12 @@
 //! IngressClasses.
 
-use crate::schema::FieldError;
-use crate::schema::FieldErrorKind;
-use crate::schema::FieldPath;
-use crate::schema::validation::named;
-use crate::schema::validation::names;
-use crate::schema::validation::names::prefixed_path;
-use crate::schema::validation::one_of;
-use crate::schema::validation::text;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kind::{Generation, Kind};
-use crate::schema::defaults;
+use crate::schema::validation::names::{self, prefixed_path};
+use crate::schema::validation::{named, one_of, text};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath, defaults};
 use crate::table::cells;
 
 /// IngressClasses.

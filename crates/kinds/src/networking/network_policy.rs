@@ -1,19 +1,12 @@
 //! NetworkPolicies.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::addresses;
-use crate::schema::validation::items;
-use crate::schema::validation::metadata::label_selector;
-use crate::schema::validation::names;
-use crate::schema::validation::one_of;
-use crate::schema::validation::ports::port_or_name;
-use crate::schema::validation::text;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::kind::{Generation, Kind};
-use crate::schema::defaults;
+use crate::schema::validation::metadata::label_selector;
+use crate::schema::validation::ports::port_or_name;
+use crate::schema::validation::{addresses, items, names, one_of, text};
+use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
 /// NetworkPolicies.

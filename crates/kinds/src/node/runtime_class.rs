@@ -1,20 +1,15 @@
 //! RuntimeClasses.
 
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
 use crate::core::pod::validation as pods;
 use crate::core::pod::warnings::deprecated;
 use crate::kind::Kind;
-use crate::schema::FieldError;
-use crate::schema::FieldErrorKind;
-use crate::schema::FieldPath;
-use crate::schema::validation::internal;
-use crate::schema::validation::metadata;
-use crate::schema::validation::names;
-use crate::schema::validation::text;
-use crate::schema::validation::{immutable, items, named};
+use crate::schema::validation::{immutable, internal, items, metadata, named, names, text};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 use crate::table::cells;
-use serde_json::Value;
-use serde_json::json;
-use std::collections::BTreeSet;
 
 /// RuntimeClasses.
 pub(super) static RUNTIME_CLASS: Kind = Kind {

@@ -1,20 +1,15 @@
 //! PodDisruptionBudgets.
 
-use crate::core::pod::owners::at_most_all;
-use crate::core::pod::owners::int_or_percent;
-use crate::schema::FieldError;
-use crate::schema::FieldErrorKind;
-use crate::schema::FieldPath;
-use crate::schema::validation::conditions::conditions;
-use crate::schema::validation::internal;
-use crate::schema::validation::metadata::label_selector;
-use crate::schema::validation::non_negative;
-use crate::schema::validation::one_of;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::core::pod::owners::{at_most_all, int_or_percent};
 use crate::kind::{Generation, Kind};
+use crate::schema::validation::conditions::conditions;
+use crate::schema::validation::metadata::label_selector;
 use crate::schema::validation::names::NameRule;
+use crate::schema::validation::{internal, non_negative, one_of};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 use crate::table::cells;
 
 /// PodDisruptionBudgets.

@@ -1,16 +1,11 @@
 //! What both kinds of bindings have in common.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::items;
-use crate::schema::validation::names;
-use crate::schema::validation::names::NameRule;
-use crate::schema::validation::text;
 use jiff::Timestamp;
-use serde_json::json;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::schema::defaults;
+use crate::schema::validation::names::{self, NameRule};
+use crate::schema::validation::{items, text};
+use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
 /// The group of the role that is bound.

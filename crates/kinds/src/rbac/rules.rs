@@ -1,11 +1,10 @@
 //! The rules of both kinds of roles.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::empty;
-use crate::schema::validation::items;
-use crate::schema::validation::metadata::label_selector;
 use serde_json::Value;
+
+use crate::schema::validation::metadata::label_selector;
+use crate::schema::validation::{empty, items};
+use crate::schema::{FieldError, FieldPath};
 
 /// Checks the rules of a role.
 pub(super) fn validate(value: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {

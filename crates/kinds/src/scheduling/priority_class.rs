@@ -1,14 +1,11 @@
 //! PriorityClasses.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::immutable;
-use crate::schema::validation::one_of;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kind::{Generation, Kind};
-use crate::schema::defaults;
+use crate::schema::validation::{immutable, one_of};
+use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
 /// PriorityClasses.

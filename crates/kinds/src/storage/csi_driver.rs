@@ -1,18 +1,13 @@
 //! CSIDrivers.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::empty;
-use crate::schema::validation::immutable;
-use crate::schema::validation::items;
-use crate::schema::validation::one_of;
-use crate::schema::validation::text;
-use jiff::Timestamp;
-use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
 use crate::kind::{Generation, Kind};
-use crate::schema::defaults;
+use crate::schema::validation::{empty, immutable, items, one_of, text};
+use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
 /// CSIDrivers.

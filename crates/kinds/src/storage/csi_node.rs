@@ -1,19 +1,14 @@
 //! CSINodes.
 
-use super::drivers::driver_name;
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::internal;
-use crate::schema::validation::items;
-use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::named;
-use crate::schema::validation::non_negative;
-use crate::schema::validation::text;
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
+use serde_json::{Value, json};
+
+use super::drivers::driver_name;
 use crate::kind::Kind;
-use crate::schema::defaults;
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::{internal, items, named, non_negative, text};
+use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
 /// CSINodes.

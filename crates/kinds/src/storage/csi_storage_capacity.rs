@@ -1,17 +1,14 @@
 //! CSIStorageCapacities.
 
+use serde_json::Value;
+
 use super::drivers::selector;
 use crate::core::pod::warnings::deprecated;
 use crate::kind::Kind;
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
 use crate::schema::quantity::Quantity;
-use crate::schema::validation::immutable;
 use crate::schema::validation::metadata::label_selector;
-use crate::schema::validation::named;
-use crate::schema::validation::names;
-use crate::schema::validation::text;
-use serde_json::Value;
+use crate::schema::validation::{immutable, named, names, text};
+use crate::schema::{FieldError, FieldPath};
 
 /// CSIStorageCapacities.
 pub(super) static CSI_STORAGE_CAPACITY: Kind = Kind {

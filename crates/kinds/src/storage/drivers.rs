@@ -1,12 +1,9 @@
 //! The names of drivers, and selectors as the real server shows them.
 
-use crate::schema::FieldError;
-use crate::schema::FieldErrorKind;
-use crate::schema::FieldPath;
-use crate::schema::Shown;
-use crate::schema::validation::internal;
-use crate::schema::validation::names;
 use serde_json::Value;
+
+use crate::schema::validation::{internal, names};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 /// How long the names of drivers and the identifiers that they give nodes may be.
 const DRIVER_NAME: usize = 63;

@@ -1,21 +1,14 @@
 //! StorageClasses.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::empty;
-use crate::schema::validation::immutable;
-use crate::schema::validation::items;
-use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::named;
-use crate::schema::validation::one_of;
-use crate::schema::validation::text;
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::Timestamp;
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 
 use crate::kind::Kind;
-use crate::schema::defaults;
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::{empty, immutable, items, named, one_of, text};
+use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
 /// StorageClasses.

@@ -1,17 +1,12 @@
 //! VolumeAttachments.
 
-use super::drivers::{driver_name, too_long};
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::Shown;
-use crate::schema::validation::internal;
-use crate::schema::validation::named;
-use crate::schema::validation::names;
-use crate::schema::validation::text;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::drivers::{driver_name, too_long};
 use crate::kind::Kind;
+use crate::schema::validation::{internal, named, names, text};
+use crate::schema::{FieldError, FieldPath, Shown};
 use crate::table::cells;
 
 /// VolumeAttachments.

@@ -1,14 +1,13 @@
 //! VolumeAttributesClasses.
 
+use serde_json::Value;
+
 use super::drivers::too_long;
 use crate::kind::Kind;
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
 use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::named;
-use crate::schema::validation::text;
+use crate::schema::validation::{named, text};
+use crate::schema::{FieldError, FieldPath};
 use crate::table::cells;
-use serde_json::Value;
 
 /// VolumeAttributesClasses.
 pub(super) static VOLUME_ATTRIBUTES_CLASS: Kind = Kind {

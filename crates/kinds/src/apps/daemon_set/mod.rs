@@ -2,11 +2,10 @@
 
 mod validation;
 
-use crate::core::pod::counts::Counts;
-use crate::core::pod::counts::counted;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::core::pod::counts::{Counts, counted};
 use crate::core::pod::template::{self, TEMPLATE};
 use crate::kind::{Generation, Kind};
 use crate::object::ObjectExt;

@@ -1,23 +1,16 @@
 //! What a DaemonSet has to be.
 
-use crate::core::pod::owners::at_most_all;
-use crate::core::pod::owners::empty_selector;
-use crate::core::pod::owners::fixed_selector;
-use crate::core::pod::owners::in_numbers;
-use crate::core::pod::owners::int_or_percent;
-use crate::core::pod::owners::is_none;
-use crate::core::pod::owners::lasting;
-use crate::core::pod::owners::mismatch;
-use crate::core::pod::owners::selects;
-use crate::core::pod::owners::shown_strategy;
+use serde_json::Value;
+
+use crate::core::pod::owners::{
+    at_most_all, empty_selector, fixed_selector, in_numbers, int_or_percent, is_none, lasting, mismatch, selects,
+    shown_strategy,
+};
 use crate::core::pod::validation as pods;
 use crate::core::pod::validation::ExtraVolumes;
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
 use crate::schema::validation::metadata::label_selector;
-use crate::schema::validation::non_negative;
-use crate::schema::validation::text;
-use serde_json::Value;
+use crate::schema::validation::{non_negative, text};
+use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 

@@ -1,19 +1,13 @@
 //! What a Deployment has to be.
 
-use crate::core::pod::owners::at_most_all;
-use crate::core::pod::owners::fixed_selector;
-use crate::core::pod::owners::in_numbers;
-use crate::core::pod::owners::int_or_percent;
-use crate::core::pod::owners::is_none;
-use crate::core::pod::owners::numbers;
-use crate::core::pod::owners::selected_template;
-use crate::core::pod::owners::shown_strategy;
-use crate::core::pod::validation::ExtraVolumes;
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::non_negative;
-use crate::schema::validation::text;
 use serde_json::Value;
+
+use crate::core::pod::owners::{
+    at_most_all, fixed_selector, in_numbers, int_or_percent, is_none, numbers, selected_template, shown_strategy,
+};
+use crate::core::pod::validation::ExtraVolumes;
+use crate::schema::validation::{non_negative, text};
+use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 

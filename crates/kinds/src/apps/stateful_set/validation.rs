@@ -1,20 +1,12 @@
 //! What a StatefulSet has to be, and what of it may change.
 
+use serde_json::{Map, Value, json};
+
 use crate::core::persistent_volume_claim::validation as claims;
-use crate::core::pod::owners::numbers;
-use crate::core::pod::owners::selected_template;
-use crate::core::pod::owners::shown_strategy;
-use crate::core::pod::owners::shown_update;
+use crate::core::pod::owners::{numbers, selected_template, shown_strategy, shown_update};
 use crate::core::pod::validation::ExtraVolumes;
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::items;
-use crate::schema::validation::names;
-use crate::schema::validation::non_negative;
-use crate::schema::validation::text;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use crate::schema::validation::{items, names, non_negative, text};
+use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 

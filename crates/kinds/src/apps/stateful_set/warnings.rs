@@ -1,10 +1,10 @@
 //! What the writer of a StatefulSet is told, beside what is said of its template.
 
-use crate::core::pod::warnings::claim_sizes;
-use crate::core::pod::warnings::number;
+use serde_json::Value;
+
+use crate::core::pod::warnings::{claim_sizes, number};
 use crate::schema::FieldPath;
 use crate::schema::validation::items;
-use serde_json::Value;
 
 static NOTHING: Value = Value::Null;
 

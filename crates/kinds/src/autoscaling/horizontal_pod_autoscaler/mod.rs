@@ -8,9 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::kind::{Kind, OwnersFirst, Request, Resource};
 use crate::object::set_status;
-use crate::schema::FieldPath;
-use crate::schema::defaults;
 use crate::schema::validation::non_negative;
+use crate::schema::{FieldPath, defaults};
 
 use versions::{OLD, STORED, convert, round_trip};
 

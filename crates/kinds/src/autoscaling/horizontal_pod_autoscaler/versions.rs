@@ -8,9 +8,9 @@ mod fields;
 
 use serde_json::{Map, Value, json};
 
-use fields::{Field, Form, OBSERVED, Source, WANTED};
-
 use crate::schema::quantity::Quantity;
+
+use fields::{Field, Form, OBSERVED, Source, WANTED};
 
 /// The version that says everything, and in which objects are kept.
 pub(super) const STORED: &str = "autoscaling/v2";

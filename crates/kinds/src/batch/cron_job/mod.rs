@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use crate::core::pod::template;
 use crate::kind::{Generation, Kind};
 use crate::schema::defaults;
-use crate::table::cells;
-use crate::table::duration;
+use crate::table::{cells, duration};
 
 const TEMPLATE: &str = "/spec/jobTemplate/spec/template";
 

@@ -1,14 +1,12 @@
 //! What a CronJob has to be.
 
+use serde_json::Value;
+
 use super::schedule;
 use crate::batch::job::validation::job_spec;
 use crate::core::pod::owners::numbers;
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::non_negative;
-use crate::schema::validation::one_of;
-use crate::schema::validation::text;
-use serde_json::Value;
+use crate::schema::validation::{non_negative, one_of, text};
+use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 

@@ -10,8 +10,7 @@ use crate::core::replication_controller::fill_in_labels;
 use crate::kind::{Generation, Kind};
 use crate::object::ObjectExt;
 use crate::schema::defaults;
-use crate::table::cells;
-use crate::table::duration;
+use crate::table::{cells, duration};
 
 /// Jobs.
 pub(super) static JOB: Kind = Kind {

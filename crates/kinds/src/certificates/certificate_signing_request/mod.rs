@@ -9,8 +9,7 @@ use tenure_access::identity::UserInfo;
 use crate::kind::Kind;
 use crate::object::timestamp;
 use crate::schema::validation::names::NameRule;
-use crate::table::cells;
-use crate::table::duration;
+use crate::table::{cells, duration};
 
 pub use validation::{CLIENT_SIGNER, organizations};
 

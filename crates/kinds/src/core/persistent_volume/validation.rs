@@ -1,21 +1,12 @@
 //! What a volume has to be, and what of it may change.
 
+use serde_json::Value;
+
 use crate::core::persistent_volume_claim::validation::{access_modes, attributes_class};
 use crate::core::pod::validation::HOST_PATH_KINDS;
-use crate::schema::FieldError;
-use crate::schema::FieldErrorKind;
-use crate::schema::FieldPath;
-use crate::schema::Shown;
 use crate::schema::quantity::Quantity;
-use crate::schema::validation::empty;
-use crate::schema::validation::immutable;
-use crate::schema::validation::internal;
-use crate::schema::validation::named;
-use crate::schema::validation::names;
-use crate::schema::validation::node_selectors;
-use crate::schema::validation::one_of;
-use crate::schema::validation::text;
-use serde_json::Value;
+use crate::schema::validation::{empty, immutable, internal, named, names, node_selectors, one_of, text};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 static NOTHING: Value = Value::Null;
 

@@ -1,18 +1,11 @@
 //! What a claim has to be, what of it may change, and its status.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
+use serde_json::{Value, json};
+
 use crate::schema::quantity::Quantity;
-use crate::schema::validation::empty;
-use crate::schema::validation::immutable;
-use crate::schema::validation::metadata::label_selector;
-use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::named;
-use crate::schema::validation::names;
-use crate::schema::validation::one_of;
-use crate::schema::validation::text;
-use serde_json::Value;
-use serde_json::json;
+use crate::schema::validation::metadata::{label_selector, qualified_name};
+use crate::schema::validation::{empty, immutable, named, names, one_of, text};
+use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 

@@ -3,8 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::table::cells;
-use crate::table::duration;
+use crate::table::{cells, duration};
 
 /// What is shown of a Pod.
 pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -1,9 +1,9 @@
 //! Counts of pods in the status of what makes them, which agree with each other.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::non_negative;
 use serde_json::Value;
+
+use crate::schema::validation::non_negative;
+use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 

@@ -1,19 +1,12 @@
 //! What kinds have in common that make pods: selectors and the templates that they must match, numbers and shares of pods.
 
+use serde_json::{Map, Value, json};
+
 use crate::core::pod::validation as pods;
 use crate::core::pod::validation::ExtraVolumes;
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::Shown;
-use crate::schema::validation::empty;
-use crate::schema::validation::internal;
-use crate::schema::validation::items;
 use crate::schema::validation::metadata::label_selector;
-use crate::schema::validation::non_negative;
-use crate::schema::validation::text;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use crate::schema::validation::{empty, internal, items, non_negative, text};
+use crate::schema::{FieldError, FieldPath, Shown};
 
 static NOTHING: Value = Value::Null;
 

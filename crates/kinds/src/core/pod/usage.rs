@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::quality_of_service;
-use crate::kind::Usage;
+use crate::kind::{IsNamed, Usage};
 use crate::schema::quantity::Quantity;
 use crate::schema::resources::{Resources, list, of_pod};
 
@@ -110,7 +110,7 @@ fn check(restricted: &Resources, pod: &Value) -> Result<(), String> {
     Err(parts.join("; "))
 }
 
-fn is_in_scope(pod: &Value, scope: &str, is_named: &dyn Fn(&str) -> bool) -> bool {
+fn is_in_scope(pod: &Value, scope: &str, is_named: IsNamed<'_>) -> bool {
     match scope {
         "Terminating" => is_terminating(pod),
         "NotTerminating" => !is_terminating(pod),

@@ -1,14 +1,13 @@
 //! What a quota has to be, and its status.
 
-use crate::core::amounts::{amounts, is_counted, is_extended, resource_name};
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::quantity::Quantity;
-use crate::schema::validation::items;
-use crate::schema::validation::text;
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+
+use crate::core::amounts::{amounts, is_counted, is_extended, resource_name};
+use crate::schema::quantity::Quantity;
+use crate::schema::validation::{items, text};
+use crate::schema::{FieldError, FieldPath};
 
 /// Of these there is no half.
 const WHOLE: [&str; 9] = [

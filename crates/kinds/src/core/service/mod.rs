@@ -13,9 +13,8 @@ use serde_json::Value;
 
 use crate::kind::{Kind, Request, Shared};
 use crate::object::ObjectExt;
-use crate::schema::FieldError;
-use crate::schema::defaults;
 use crate::schema::validation::names::NameRule;
+use crate::schema::{FieldError, defaults};
 
 use addresses::{check, nobodys_address};
 

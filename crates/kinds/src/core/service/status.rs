@@ -1,12 +1,10 @@
 //! Where a balancer takes the traffic of a Service.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::balancers::known_addresses;
-use crate::schema::validation::balancers::reached_at;
-use crate::schema::validation::items;
-use crate::schema::validation::text;
 use serde_json::Value;
+
+use crate::schema::validation::balancers::{known_addresses, reached_at};
+use crate::schema::validation::{items, text};
+use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 

@@ -1,10 +1,10 @@
 //! What the writer of a Service is told.
 
+use serde_json::Value;
+
 use crate::core::pod::warnings::address;
 use crate::schema::FieldPath;
-use crate::schema::validation::items;
-use crate::schema::validation::text;
-use serde_json::Value;
+use crate::schema::validation::{items, text};
 
 static NOTHING: Value = Value::Null;
 

@@ -1,20 +1,14 @@
 //! What a slice has to be, and what of it may change.
 
-use crate::schema::FieldError;
-use crate::schema::FieldErrorKind;
-use crate::schema::FieldPath;
-use crate::schema::validation::addresses;
-use crate::schema::validation::immutable;
-use crate::schema::validation::items;
-use crate::schema::validation::metadata::label_value;
-use crate::schema::validation::named;
-use crate::schema::validation::names;
-use crate::schema::validation::one_of;
-use crate::schema::validation::ports::protocol;
-use crate::schema::validation::text;
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+
+use serde_json::Value;
+
+use crate::schema::validation::metadata::label_value;
+use crate::schema::validation::ports::protocol;
+use crate::schema::validation::{addresses, immutable, items, named, names, one_of, text};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 const MOST_ENDPOINTS: usize = 1000;
 const MOST_ADDRESSES: usize = 100;

@@ -1,16 +1,12 @@
 //! What an Ingress has to be, and its status.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::balancers::known_addresses;
-use crate::schema::validation::balancers::reached_at;
-use crate::schema::validation::empty;
-use crate::schema::validation::items;
-use crate::schema::validation::named;
-use crate::schema::validation::names;
-use crate::schema::validation::text;
-use serde_json::Value;
 use std::net::IpAddr;
+
+use serde_json::Value;
+
+use crate::schema::validation::balancers::{known_addresses, reached_at};
+use crate::schema::validation::{empty, items, named, names, text};
+use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 

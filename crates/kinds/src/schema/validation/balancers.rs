@@ -1,13 +1,11 @@
 //! Where a balancer takes the traffic of a Service or an Ingress.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::addresses;
-use crate::schema::validation::items;
-use crate::schema::validation::names;
-use crate::schema::validation::text;
-use serde_json::Value;
 use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::schema::validation::{addresses, items, names, text};
+use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 

@@ -1,13 +1,12 @@
 //! Conditions as every kind has them that follows the conventions.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::empty;
-use crate::schema::validation::items;
-use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::text;
-use serde_json::Value;
 use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::{empty, items, text};
+use crate::schema::{FieldError, FieldPath};
 
 /// Checks conditions as every kind has them that follows the conventions.
 pub(crate) fn conditions(status: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {

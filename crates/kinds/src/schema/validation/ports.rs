@@ -1,13 +1,10 @@
 //! Ports of Services and of what leads to them.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::named;
-use crate::schema::validation::names;
-use crate::schema::validation::one_of;
-use crate::schema::validation::text;
 use serde_json::Value;
+
+use crate::schema::validation::metadata::qualified_name;
+use crate::schema::validation::{named, names, one_of, text};
+use crate::schema::{FieldError, FieldPath};
 
 /// The protocols of ports.
 pub(crate) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];

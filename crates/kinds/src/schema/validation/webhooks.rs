@@ -1,11 +1,9 @@
 //! How a webhook is reached.
 
-use crate::schema::FieldError;
-use crate::schema::FieldPath;
-use crate::schema::validation::empty;
-use crate::schema::validation::names;
-use crate::schema::validation::text;
 use serde_json::Value;
+
+use crate::schema::validation::{empty, names, text};
+use crate::schema::{FieldError, FieldPath};
 
 const URL_FORM: &str = "; desired format: https://host[/path]";
 

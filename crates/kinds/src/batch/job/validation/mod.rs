@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::core::pod::owners::{mismatch, numbers, selects};
 use crate::core::pod::validation::{self as pods, ExtraVolumes};
 use crate::schema::validation::metadata::label_selector;
-use crate::schema::validation::names::prefixed_path;
-use crate::schema::validation::{immutable, names, one_of, text};
+use crate::schema::validation::names::{self, prefixed_path};
+use crate::schema::validation::{immutable, one_of, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 pub(crate) use status::job_status;

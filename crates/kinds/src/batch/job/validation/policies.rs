@@ -6,10 +6,9 @@ use serde_json::Value;
 use tenure_checkpoint::checkpoint;
 
 use super::{NOTHING, is_indexed, number};
-use crate::schema::Shown;
 use crate::schema::validation::metadata::qualified_name;
 use crate::schema::validation::{empty, internal, items, non_negative, one_of, text};
-use crate::schema::{FieldError, FieldErrorKind, FieldPath};
+use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 const MOST_RULES: usize = 20;
 const MOST_EXIT_CODES: usize = 255;

@@ -6,9 +6,8 @@ use serde_json::Value;
 
 use super::policies::{indexes, interval};
 use super::{NOTHING, is_indexed, number};
-use crate::schema::Shown;
 use crate::schema::validation::{empty, internal, items, non_negative, text};
-use crate::schema::{FieldError, FieldPath};
+use crate::schema::{FieldError, FieldPath, Shown};
 
 /// Whether a condition holds.
 pub(super) fn is_true(status: &Value, kind: &str) -> bool {

@@ -10,8 +10,6 @@ mod security;
 mod status;
 mod systems;
 mod volumes;
-
-pub(crate) use volumes::HOST_PATH_KINDS;
 mod windows;
 
 use std::collections::{BTreeSet, HashSet};
@@ -27,6 +25,7 @@ pub(crate) use placement::tolerations;
 pub(crate) use resources::overhead;
 pub(crate) use security::of_annotation as app_armor_of_annotation;
 pub(crate) use status::status;
+pub(crate) use volumes::HOST_PATH_KINDS;
 
 static NOTHING: Value = Value::Null;
 
