@@ -16,7 +16,7 @@ mod batch;
 pub mod built_in;
 pub mod certificates;
 mod coordination;
-pub mod core;
+pub mod core_group;
 pub mod customresources;
 mod discovery;
 mod events;

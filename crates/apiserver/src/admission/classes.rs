@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use tenure_access::identity::Lookup;
-use tenure_kinds::core::class_of_claim;
+use tenure_kinds::core_group::class_of_claim;
 use tenure_kinds::schema::resources::Resources;
 
 use super::{Action, Attributes};

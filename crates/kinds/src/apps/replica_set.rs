@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::core::pod::counts::{Counts, counted};
-use crate::core::pod::owners::{fixed_selector, numbers, selected_template};
-use crate::core::pod::template::{self, TEMPLATE};
-use crate::core::pod::validation::ExtraVolumes;
-use crate::core::replication_controller::show_replicas;
+use crate::core_group::pod::counts::{Counts, counted};
+use crate::core_group::pod::owners::{fixed_selector, numbers, selected_template};
+use crate::core_group::pod::template::{self, TEMPLATE};
+use crate::core_group::pod::validation::ExtraVolumes;
+use crate::core_group::replication_controller::show_replicas;
 use crate::kind::{Generation, Kind};
 use crate::schema::{FieldError, FieldPath, defaults};
 

@@ -23,7 +23,7 @@ static GROUPS: &[&[&Kind]] = &[
     crate::batch::KINDS,
     crate::certificates::KINDS,
     crate::coordination::KINDS,
-    crate::core::KINDS,
+    crate::core_group::KINDS,
     crate::discovery::KINDS,
     crate::events::KINDS,
     crate::networking::KINDS,

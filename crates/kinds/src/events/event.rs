@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::core::event::{self, reporter, required, validate_namespace};
+use crate::core_group::event::{self, reporter, required, validate_namespace};
 use crate::kind::Kind;
 use crate::schema::FieldError;
 use crate::schema::validation::text;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::core::pod::validation as pods;
-use crate::core::pod::warnings::deprecated;
+use crate::core_group::pod::validation as pods;
+use crate::core_group::pod::warnings::deprecated;
 use crate::kind::Kind;
 use crate::schema::validation::{immutable, internal, items, metadata, named, names, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};

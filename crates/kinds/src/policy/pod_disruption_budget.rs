@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::core::pod::owners::{at_most_all, int_or_percent};
+use crate::core_group::pod::owners::{at_most_all, int_or_percent};
 use crate::kind::{Generation, Kind};
 use crate::schema::validation::conditions::conditions;
 use crate::schema::validation::metadata::label_selector;

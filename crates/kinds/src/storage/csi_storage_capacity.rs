@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::drivers::selector;
-use crate::core::pod::warnings::deprecated;
+use crate::core_group::pod::warnings::deprecated;
 use crate::kind::Kind;
 use crate::schema::quantity::Quantity;
 use crate::schema::validation::metadata::label_selector;

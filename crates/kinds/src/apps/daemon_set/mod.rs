@@ -5,8 +5,8 @@ mod validation;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::core::pod::counts::{Counts, counted};
-use crate::core::pod::template::{self, TEMPLATE};
+use crate::core_group::pod::counts::{Counts, counted};
+use crate::core_group::pod::template::{self, TEMPLATE};
 use crate::kind::{Generation, Kind};
 use crate::object::ObjectExt;
 use crate::schema::defaults;

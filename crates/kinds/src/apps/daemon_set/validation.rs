@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::core::pod::owners::{
+use crate::core_group::pod::owners::{
     at_most_all, empty_selector, fixed_selector, in_numbers, int_or_percent, is_none, lasting, mismatch, selects,
     shown_strategy,
 };
-use crate::core::pod::validation as pods;
-use crate::core::pod::validation::ExtraVolumes;
+use crate::core_group::pod::validation as pods;
+use crate::core_group::pod::validation::ExtraVolumes;
 use crate::schema::validation::metadata::label_selector;
 use crate::schema::validation::{non_negative, text};
 use crate::schema::{FieldError, FieldPath};

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::core::pod::owners::{
+use crate::core_group::pod::owners::{
     at_most_all, fixed_selector, in_numbers, int_or_percent, is_none, numbers, selected_template, shown_strategy,
 };
-use crate::core::pod::validation::ExtraVolumes;
+use crate::core_group::pod::validation::ExtraVolumes;
 use crate::schema::validation::{non_negative, text};
 use crate::schema::{FieldError, FieldPath};
 

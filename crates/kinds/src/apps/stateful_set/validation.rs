@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::core::persistent_volume_claim::validation as claims;
-use crate::core::pod::owners::{numbers, selected_template, shown_strategy, shown_update};
-use crate::core::pod::validation::ExtraVolumes;
+use crate::core_group::persistent_volume_claim::validation as claims;
+use crate::core_group::pod::owners::{numbers, selected_template, shown_strategy, shown_update};
+use crate::core_group::pod::validation::ExtraVolumes;
 use crate::schema::validation::{items, names, non_negative, text};
 use crate::schema::{FieldError, FieldPath};
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::core::pod::warnings::{claim_sizes, number};
+use crate::core_group::pod::warnings::{claim_sizes, number};
 use crate::schema::FieldPath;
 use crate::schema::validation::items;
 

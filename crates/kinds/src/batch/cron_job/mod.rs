@@ -6,7 +6,7 @@ mod validation;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::core::pod::template;
+use crate::core_group::pod::template;
 use crate::kind::{Generation, Kind};
 use crate::schema::defaults;
 use crate::table::{cells, duration};

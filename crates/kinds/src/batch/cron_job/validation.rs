@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::schedule;
 use crate::batch::job::validation::job_spec;
-use crate::core::pod::owners::numbers;
+use crate::core_group::pod::owners::numbers;
 use crate::schema::validation::{non_negative, one_of, text};
 use crate::schema::{FieldError, FieldPath};
 

@@ -5,8 +5,8 @@ pub(super) mod validation;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::core::pod::template::{self, TEMPLATE};
-use crate::core::replication_controller::fill_in_labels;
+use crate::core_group::pod::template::{self, TEMPLATE};
+use crate::core_group::replication_controller::fill_in_labels;
 use crate::kind::{Generation, Kind};
 use crate::object::ObjectExt;
 use crate::schema::defaults;

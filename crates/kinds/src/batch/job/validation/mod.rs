@@ -5,8 +5,8 @@ mod status;
 
 use serde_json::Value;
 
-use crate::core::pod::owners::{mismatch, numbers, selects};
-use crate::core::pod::validation::{self as pods, ExtraVolumes};
+use crate::core_group::pod::owners::{mismatch, numbers, selects};
+use crate::core_group::pod::validation::{self as pods, ExtraVolumes};
 use crate::schema::validation::metadata::label_selector;
 use crate::schema::validation::names::{self, prefixed_path};
 use crate::schema::validation::{immutable, one_of, text};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::environment::{FILE_FIELDS, field_of_pod, resource_of_container};
 use super::{ExtraVolumes, Pod, named_field, number, required};
-use crate::core::persistent_volume_claim::validation as storage;
+use crate::core_group::persistent_volume_claim::validation as storage;
 use crate::schema::quantity::Quantity;
 use crate::schema::validation::metadata::{annotations, labels};
 use crate::schema::validation::{items, names, one_of, text};

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::core::pod::validation::ExtraVolumes;
-use crate::core::pod::{template, validation as pods};
+use crate::core_group::pod::validation::ExtraVolumes;
+use crate::core_group::pod::{template, validation as pods};
 use crate::kind::{Generation, Kind};
 use crate::schema::{FieldError, FieldPath};
 use crate::table::cells;

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::core::pod::validation as pods;
-use crate::core::pod::validation::ExtraVolumes;
+use crate::core_group::pod::validation as pods;
+use crate::core_group::pod::validation::ExtraVolumes;
 use crate::schema::validation::metadata::label_selector;
 use crate::schema::validation::{empty, internal, items, non_negative, text};
 use crate::schema::{FieldError, FieldPath, Shown};

@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::core::pod::counts::{Counts, counted};
-use crate::core::pod::owners::{have, lasting, mismatch};
-use crate::core::pod::template::{self, TEMPLATE};
-use crate::core::pod::validation as pods;
-use crate::core::pod::validation::ExtraVolumes;
+use crate::core_group::pod::counts::{Counts, counted};
+use crate::core_group::pod::owners::{have, lasting, mismatch};
+use crate::core_group::pod::template::{self, TEMPLATE};
+use crate::core_group::pod::validation as pods;
+use crate::core_group::pod::validation::ExtraVolumes;
 use crate::kind::{Generation, Kind};
 use crate::schema::validation::{empty, non_negative};
 use crate::schema::{FieldError, FieldPath, defaults};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::core::amounts::{amounts, is_counted, is_extended, resource_name};
+use crate::core_group::amounts::{amounts, is_counted, is_extended, resource_name};
 use crate::schema::quantity::Quantity;
 use crate::schema::validation::{items, text};
 use crate::schema::{FieldError, FieldPath};

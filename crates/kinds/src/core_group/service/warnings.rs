@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::core::pod::warnings::address;
+use crate::core_group::pod::warnings::address;
 use crate::schema::FieldPath;
 use crate::schema::validation::{items, text};
 

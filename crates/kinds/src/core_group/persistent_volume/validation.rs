@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::core::persistent_volume_claim::validation::{access_modes, attributes_class};
-use crate::core::pod::validation::HOST_PATH_KINDS;
+use crate::core_group::persistent_volume_claim::validation::{access_modes, attributes_class};
+use crate::core_group::pod::validation::HOST_PATH_KINDS;
 use crate::schema::quantity::Quantity;
 use crate::schema::validation::{empty, immutable, internal, named, names, node_selectors, one_of, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};

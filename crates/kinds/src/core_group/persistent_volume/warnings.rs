@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::core::pod::warnings::node_term;
+use crate::core_group::pod::warnings::node_term;
 use crate::schema::FieldPath;
 use crate::schema::validation::{items, text};
 
