@@ -63,6 +63,17 @@ impl Serialize for Controller {
     }
 }
 
+/// Who puts an installation in place: the administrator with whose rights the program writes what an installation consists of, before
+/// anybody else acts. It stands for no tenant and for no repository. Only this module makes one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installer(());
+
+impl fmt::Display for Installer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the installation")
+    }
+}
+
 /// Who acts. Serialised as the user name that the cluster sees.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Identity {
@@ -115,6 +126,12 @@ impl Serialize for Identity {
 #[must_use]
 pub fn of_bookkeeping() -> Controller {
     Controller(())
+}
+
+/// Whoever puts in place what an installation consists of; nothing of that comes out of a repository.
+#[must_use]
+pub fn of_installation() -> Installer {
+    Installer(())
 }
 
 /// The identity of a Kustomization: its `serviceAccountName`, else the default of its own namespace.

@@ -24,5 +24,5 @@ pub mod surface;
 
 pub use denial::Denial;
 pub use ending::Ending;
-pub use identity::{Controller, Identity, ServiceAccount};
+pub use identity::{Controller, Identity, Installer, ServiceAccount};
 pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, takeable};

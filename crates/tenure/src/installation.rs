@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tenure_apiserver::Server;
-use tenure_cluster::{Connection, Token};
+use tenure_cluster::{Connection, Installation, Token};
 use tenure_controllers::{Budgets, Guards, RenderLimits};
 use tenure_sources::Endpoint;
 use tokio::task::JoinHandle;
@@ -55,7 +55,7 @@ pub(crate) fn default_service_accounts(texts: &[String]) -> Result<BTreeMap<Stri
 
 /// Applies everything that an installation consists of; what is as it should be is not written again. What is in a
 /// namespace comes after the namespaces; beyond that there is no order, and what is written together is on disk together.
-pub(crate) async fn apply(admin: &kube::Client) -> Result<(), Failure> {
+pub(crate) async fn apply(installation: &Installation) -> Result<(), Failure> {
     let objects = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
     let (inside, outside): (Vec<Value>, Vec<Value>) = objects
         .into_iter()
@@ -63,8 +63,8 @@ pub(crate) async fn apply(admin: &kube::Client) -> Result<(), Failure> {
     for objects in [outside, inside] {
         // Tasks of their own: a start is work for every core.
         let tasks = objects.into_iter().map(|object| {
-            let admin = admin.clone();
-            tokio::spawn(async move { apply_one(&admin, &object).await })
+            let installation = installation.clone();
+            tokio::spawn(async move { apply_one(&installation, &object).await })
         });
         for task in tasks.collect::<Vec<_>>() {
             task.await.map_err(|error| Failure::internal(error.to_string()))??;
@@ -73,16 +73,12 @@ pub(crate) async fn apply(admin: &kube::Client) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn apply_one(admin: &kube::Client, object: &Value) -> Result<(), Failure> {
-    let request = http::Request::patch(path(object)?)
-        .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
-        .body(object.to_string().into_bytes())
-        .map_err(|error| Failure::internal(error.to_string()))?;
-    admin.request::<Value>(request).await.map_err(|error| {
+async fn apply_one(installation: &Installation, object: &Value) -> Result<(), Failure> {
+    let applied = installation.apply(&path(object)?, FIELD_MANAGER, object).await;
+    applied.map_err(|error| {
         let failure = Failure::from(error);
         Failure::internal(format!("{} can't be installed: {}", name(object), failure.message))
-    })?;
-    Ok(())
+    })
 }
 
 fn name(object: &Value) -> String {
@@ -101,10 +97,7 @@ fn path(object: &Value) -> Result<String, Failure> {
         "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".to_owned(),
         other => return Err(Failure::internal(format!("an installation has no {other}"))),
     };
-    Ok(format!(
-        "{collection}/{}?fieldManager={FIELD_MANAGER}&force=true",
-        text("/metadata/name")
-    ))
+    Ok(format!("{collection}/{}", text("/metadata/name")))
 }
 
 /// Starts the controllers as their own ServiceAccount, through the server's service in this process.

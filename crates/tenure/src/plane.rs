@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tenure_apiserver::{Config, Counter, Server, ServerError};
+use tenure_cluster::Installation;
 use tenure_controllers::{Guards, RenderLimits};
+use tenure_tenancy::identity;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -94,7 +96,8 @@ impl Plane {
         });
         if !options.bare {
             let admin = kube::Client::new(server.admin_service(), "default");
-            installation::apply(&admin).await?;
+            let installation = Installation::new(admin, identity::of_installation());
+            installation::apply(&installation).await?;
         }
         if let Some(kubeconfig) = &kubeconfig {
             server

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
-use kube::api::{Api, DynamicObject};
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kustomize::BuiltResource;
 use serde_json::Value;
 use structured_merge::{FieldPath, PathElement};
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
-use tenure_api::{Kustomization, ObjectId};
+use tenure_api::{Kustomization, ObjectId, Tenant};
+use tenure_tenancy::{NamespaceFacts, Placement, Realm, Settings, TenantFacts, identity};
 
 /// What is known of an object's origin.
 #[derive(Default)]
@@ -54,7 +55,7 @@ impl Provenance {
         let mut summary = vec![
             format!(
                 "Applied by Kustomization {namespace}/{name} as {}.",
-                describe_identity(&applied.kustomization, namespace)
+                describe_identity(client, &applied.kustomization, namespace).await
             ),
             format!("From {url} at {revision}."),
         ];
@@ -165,14 +166,48 @@ async fn get(
     }
 }
 
-/// Who a Kustomization acts as. Who acts by default in a namespace is a setting of the controllers, which nobody tells here.
-fn describe_identity(kustomization: &Value, namespace: &str) -> String {
-    match text(kustomization, "/spec/serviceAccountName") {
-        "" => format!(
-            "the ServiceAccount that acts by default in {namespace} (`default`, unless an administrator has set another)"
-        ),
-        name => format!("system:serviceaccount:{namespace}:{name}"),
+/// Who a Kustomization acts as, as tenancy decides by what can be read here. Who acts by default in a namespace is a setting of the
+/// controllers, which nobody tells here.
+async fn describe_identity(client: &kube::Client, kustomization: &Value, namespace: &str) -> String {
+    let placement = match place(client, namespace).await {
+        Ok(placement) => placement,
+        Err(why) => return format!("somebody who can't be told here, as whose {namespace} is can't be read: {why}"),
+    };
+    let named = Some(text(kustomization, "/spec/serviceAccountName")).filter(|name| !name.is_empty());
+    match identity::of_kustomization(&placement, namespace, named) {
+        Ok(account) if named.is_some() => account.to_string(),
+        Ok(account) => format!("{account}, unless an administrator has set another default for {namespace}"),
+        Err(denial) => format!("nobody: {denial}"),
     }
+}
+
+/// Whose a namespace is.
+async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, String> {
+    let resource = ApiResource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        api_version: "v1".to_owned(),
+        kind: "Namespace".to_owned(),
+        plural: "namespaces".to_owned(),
+    };
+    let namespaces: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let found = match namespaces.get(namespace).await {
+        Ok(found) => found,
+        Err(kube::Error::Api(status)) => return Err(status.message.clone()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let tenants: Vec<Tenant> = match Api::all(client.clone()).list(&ListParams::default()).await {
+        Ok(tenants) => tenants.items,
+        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+        Err(kube::Error::Api(status)) => return Err(status.message.clone()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let realm = Realm {
+        settings: Settings::default(),
+        tenants: tenants.iter().map(TenantFacts::from).collect(),
+        namespaces: vec![NamespaceFacts::from(&found.metadata)],
+    };
+    Ok(realm.place(namespace))
 }
 
 /// Builds again what was applied, and picks the object.

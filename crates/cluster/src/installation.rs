@@ -1,0 +1,36 @@
+//! Puts in place what an installation consists of. Refuses to be used without the identity that tenancy gives for that, and to write
+//! anything in another way than by server-side apply.
+
+use serde_json::Value;
+use tenure_tenancy::Installer;
+
+/// The API server, as the one who installs.
+#[derive(Clone)]
+pub struct Installation {
+    administrator: kube::Client,
+    installer: Installer,
+}
+
+impl Installation {
+    /// Writes with an administrator's client, as this identity.
+    #[must_use]
+    pub fn new(administrator: kube::Client, installer: Installer) -> Self {
+        Self {
+            administrator,
+            installer,
+        }
+    }
+
+    /// Applies an object at its path, and overrules whoever else has its fields.
+    ///
+    /// # Errors
+    /// Whatever the API server, or the way to it, refuses with.
+    pub async fn apply(&self, path: &str, manager: &str, object: &Value) -> Result<(), kube::Error> {
+        tracing::debug!(path, identity = %self.installer, "installing");
+        let request = http::Request::patch(format!("{path}?fieldManager={manager}&force=true"))
+            .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
+            .body(object.to_string().into_bytes())
+            .map_err(kube::Error::HttpError)?;
+        self.administrator.request::<Value>(request).await.map(drop)
+    }
+}
