@@ -27,7 +27,6 @@ mod http;
 mod intake;
 mod json_patch;
 mod keys;
-mod kinds;
 mod ledger;
 mod long_work;
 mod metrics;

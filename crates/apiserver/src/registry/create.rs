@@ -6,13 +6,14 @@ use tenure_access::authorization::{Attributes as Right, Authorizer as _, Refusal
 use tenure_kinds::kind::Shared;
 use tenure_store::{Change, Expect, Write, WriteError};
 
+use super::kinds;
 use super::owners::{self, Moment};
 use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, Registry, timestamp};
+use crate::admission;
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
 use crate::stored::{decode_stored, encode_within};
-use crate::{admission, kinds};
 
 /// How often a generated name that is taken is replaced by another.
 const NAME_ATTEMPTS: usize = 8;

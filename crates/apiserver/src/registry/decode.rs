@@ -10,8 +10,8 @@ use tenure_kinds::schema::strict::{self, MOST_FAULTS, Twice};
 
 use super::{FieldValidation, ObjectExt, Operation};
 
+use super::kinds;
 use crate::http::ApiError;
-use crate::kinds;
 
 /// The form of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

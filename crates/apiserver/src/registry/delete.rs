@@ -4,14 +4,15 @@ use serde_json::{Value, json};
 use tenure_kinds::schema::found;
 use tenure_store::{Change, Expect, Write, WriteError};
 
+use super::kinds;
 use super::state::storage_error;
 use super::timestamp;
 use super::{ObjectExt, Operation, RACE_ATTEMPTS, Registry};
+use crate::admission;
 use crate::admission::Attributes;
 use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
 use crate::stored::{decode_stored, encode};
-use crate::{admission, kinds};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";

@@ -12,6 +12,7 @@ mod decode;
 mod delete;
 mod get;
 mod held;
+pub(crate) mod kinds;
 mod label_selector;
 mod list;
 mod operation;

@@ -6,11 +6,11 @@ use tenure_kinds::schema::found;
 use tenure_kinds::schema::strict::{self, Twice};
 
 use super::decode::{self, BodyFormat, check_fields};
+use super::kinds;
 use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::http::body::MAX_BODY;
 use crate::http::{ApiError, FieldError};
 use crate::json_patch::Why;
-use crate::kinds;
 
 /// Kubernetes' limit on the operations of one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;

@@ -5,12 +5,12 @@ use structured_merge::{FieldPath, Managed, scale};
 use tenure_kinds::schema::found;
 
 use super::apply::refused;
+use super::kinds;
 use super::patch::unpatchable;
 use super::update::check_name;
 use super::{ObjectExt, Operation, Patch, PatchKind, Registry, apply_patch};
 use crate::catalog::{Origin, ScalePaths};
 use crate::http::{ApiError, FieldError};
-use crate::kinds;
 
 fn paths(op: &Operation) -> ScalePaths {
     if let Origin::Custom(custom) = &op.resource.origin

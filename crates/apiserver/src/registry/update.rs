@@ -8,14 +8,15 @@ use tenure_kinds::kind::Shared;
 use tenure_store::{Change, Entry, Expect, Write, WriteError};
 
 use super::create::{Verb, refuse};
+use super::kinds;
 use super::owners::{self, Moment};
 use super::state::storage_error;
 use super::versions::is_verbatim;
 use super::{Answer, ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
+use crate::admission;
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
 use crate::stored::{encode, encode_within};
-use crate::{admission, kinds};
 
 impl Registry {
     /// Replaces an object by what a client sent.

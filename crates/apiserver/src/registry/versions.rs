@@ -8,11 +8,11 @@ use serde_json::Value;
 use tenure_kinds::kind::{rename, version_of};
 use tenure_store::Entry;
 
+use super::kinds;
 use super::{Operation, Registry};
 use crate::catalog::{Origin, Resource};
 use crate::conversion::{BATCH, Failed};
 use crate::http::ApiError;
-use crate::kinds;
 use crate::stored::{decode_stored, prefix_of};
 
 /// How often something is computed anew with the objects that it missed: each owner's version needs a few.

@@ -14,7 +14,7 @@ use crate::authentication::default_lifetime;
 use crate::catalog::Resource;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
-use crate::kinds;
+use crate::registry::kinds;
 use crate::registry::{
     BodyFormat, DeleteOptions, Deleted, ObjectExt, Operation, Patch, PatchKind, decode_object, parse_body, untyped,
 };

@@ -7,7 +7,7 @@ use tenure_kinds::table::{IncludeObject, partial_metadata};
 use crate::http::negotiate::View;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
-use crate::kinds;
+use crate::registry::kinds;
 use crate::registry::{Operation, Registry};
 
 /// How to answer.

@@ -7,7 +7,7 @@ use super::hook::Hook;
 use crate::catalog::Resource;
 use crate::http::ApiError;
 use crate::json_patch::{self, Fault, Why};
-use crate::kinds;
+use crate::registry::kinds;
 use crate::registry::{ObjectExt, Registry};
 
 /// The operations of a patch.

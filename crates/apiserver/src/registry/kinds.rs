@@ -13,10 +13,10 @@ use tenure_kinds::schema::{BuiltinSchemas, Decoded, ObjectSchema};
 use tenure_kinds::table::Columns;
 use tenure_kinds::{built_in, customresources, protobuf, strategic};
 
+use super::Operation;
 use crate::catalog::{Origin, Resource};
 use crate::conversion::Owners;
 use crate::http::{ApiError, FieldError};
-use crate::registry::Operation;
 
 fn builtin(resource: &Resource) -> Option<KindSchema> {
     built_in::schema_of(resource.behavior, &resource.api_version(), &resource.kind)
