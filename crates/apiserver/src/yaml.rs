@@ -1,7 +1,12 @@
-//! YAML request bodies, read as Kubernetes reads them: YAML 1.1 scalars, one document, JSON's types.
+//! YAML request bodies, read as Kubernetes reads them (sigs.k8s.io/yaml): YAML 1.1 scalars, one document, JSON's types.
 
-use granit_parser::{Event, Parser, ScalarStyle};
-use serde_json::{Map, Number, Value};
+use std::collections::HashMap;
+
+use go_yaml::events::{Event, Events, What};
+use go_yaml::node::{Node, Tag};
+use go_yaml::scalar::Dialect;
+use go_yaml::{json, read};
+use serde_json::{Map, Value};
 use tenure_checkpoint::checkpoint;
 use tenure_kinds::schema::strict::Twice;
 
@@ -20,12 +25,14 @@ pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
         return Ok((value, repeated));
     }
     let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+    let mut events = Events::new(text.strip_prefix('\u{feff}').unwrap_or(text), Dialect::V2);
     let mut builder = Builder::default();
-    for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| error.to_string())?;
-        builder.line = span.start.line();
-        if matches!(event, Event::DocumentEnd) {
-            // What is behind the first document is not read.
+    loop {
+        let event = events
+            .next()
+            .map_err(|problem| format!("line {}: {}", problem.line, problem.message))?;
+        // What is behind the first document is not read.
+        if matches!(event.what, What::DocumentEnd | What::StreamEnd) {
             break;
         }
         builder.take(event)?;
@@ -34,65 +41,115 @@ pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
 }
 
 #[derive(Default)]
-struct Builder {
+struct Builder<'text> {
     document: Option<Value>,
-    open: Vec<Open>,
-    anchors: std::collections::HashMap<usize, Value>,
+    open: Vec<Open<'text>>,
+    /// What each anchor stands for; nothing while it is being read.
+    anchors: HashMap<&'text str, Option<Value>>,
     repeated: Vec<String>,
-    line: usize,
     nodes: usize,
     copied: usize,
 }
 
-enum Open {
-    List {
-        items: Vec<Value>,
-        anchor: usize,
-    },
-    Map {
-        map: Map<String, Value>,
-        key: Option<String>,
-        anchor: usize,
-    },
+/// A collection as far as it is read.
+struct Open<'text> {
+    held: Held,
+    anchor: Option<&'text str>,
+    line: usize,
 }
 
-impl Builder {
-    fn take(&mut self, event: Event<'_>) -> Result<(), String> {
-        match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                let tag = tag.map(|tag| tag.to_string());
-                let value = scalar(&text, style, tag.as_deref());
-                self.finish(value, anchor)
+enum Held {
+    List(Vec<Value>),
+    Map(Map<String, Value>, Option<Key>),
+}
+
+/// A key whose value is read next.
+enum Key {
+    Name(String),
+    /// `<<`, unless it is quoted.
+    Merge,
+}
+
+impl<'text> Builder<'text> {
+    fn take(&mut self, event: Event<'text>) -> Result<(), String> {
+        let line = event.start.line + 1;
+        match event.what {
+            What::Scalar(text, form, properties) => {
+                let node = read::scalar(&text, form, properties.tag.as_deref())
+                    .map_err(|problem| format!("line {line}: {problem}"))?;
+                if self.expects_key() {
+                    return self.take_key(&node, properties.anchor);
+                }
+                let value = json::patch_value(&node).map_err(|problem| problem.message)?;
+                self.finish(value, properties.anchor, line)
             }
-            Event::SequenceStart(_, anchor, _) => self.start(Open::List {
-                items: Vec::new(),
-                anchor,
-            }),
-            Event::MappingStart(_, anchor, _) => self.start(Open::Map {
-                map: Map::new(),
-                key: None,
-                anchor,
-            }),
-            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
-                Some(Open::List { items, anchor }) => self.finish(Value::Array(items), anchor),
-                Some(Open::Map { map, anchor, .. }) => self.finish(Value::Object(map), anchor),
+            What::SequenceStart(_, properties) => self.start(Held::List(Vec::new()), properties.anchor, line),
+            What::MappingStart(_, properties) => self.start(Held::Map(Map::new(), None), properties.anchor, line),
+            What::SequenceEnd | What::MappingEnd => match self.open.pop() {
+                Some(Open { held, anchor, line }) => {
+                    let value = match held {
+                        Held::List(items) => Value::Array(items),
+                        Held::Map(map, _) => Value::Object(map),
+                    };
+                    self.finish(value, anchor, line)
+                }
                 None => Ok(()),
             },
-            Event::Alias(anchor) => {
-                let (nodes, bytes) = extent(self.anchors.get(&anchor).ok_or("an alias has no anchor")?);
+            What::Alias(name) => {
+                let value = match self.anchors.get(name) {
+                    Some(Some(value)) => value,
+                    Some(None) => return Err(format!("anchor '{name}' value contains itself")),
+                    None => return Err(format!("unknown anchor '{name}' referenced")),
+                };
+                let (nodes, bytes) = extent(value);
                 self.charge(nodes, bytes)?;
-                let value = self.anchors.get(&anchor).cloned().unwrap_or_default();
-                self.finish(value, 0)
+                let value = self.anchors.get(name).cloned().flatten().unwrap_or_default();
+                self.finish(value, None, line)
             }
             _ => Ok(()),
         }
     }
 
-    fn start(&mut self, open: Open) -> Result<(), String> {
+    /// Whether what comes next is a key.
+    fn expects_key(&self) -> bool {
+        matches!(
+            self.open.last(),
+            Some(Open {
+                held: Held::Map(_, None),
+                ..
+            })
+        )
+    }
+
+    fn take_key(&mut self, node: &Node, anchor: Option<&'text str>) -> Result<(), String> {
+        checkpoint();
+        self.charge(1, 0)?;
+        let value = json::patch_value(node).map_err(|problem| problem.message)?;
+        if let Some(anchor) = anchor {
+            self.keep(value.clone(), anchor)?;
+        }
+        let read = match node.tag {
+            Tag::Merge => Key::Merge,
+            _ => Key::Name(key_text(value)?),
+        };
+        if let Some(Open {
+            held: Held::Map(_, key),
+            ..
+        }) = self.open.last_mut()
+        {
+            *key = Some(read);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, held: Held, anchor: Option<&'text str>, line: usize) -> Result<(), String> {
         if self.open.len() >= DEEPEST {
             return Err(format!("nested deeper than {DEEPEST} levels"));
         }
-        self.open.push(open);
+        if let Some(anchor) = anchor {
+            self.anchors.insert(anchor, None);
+        }
+        self.open.push(Open { held, anchor, line });
         Ok(())
     }
 
@@ -109,24 +166,32 @@ impl Builder {
         Ok(())
     }
 
-    fn finish(&mut self, value: Value, anchor: usize) -> Result<(), String> {
+    /// Keeps a copy for the aliases of an anchor.
+    fn keep(&mut self, value: Value, anchor: &'text str) -> Result<(), String> {
+        let (nodes, bytes) = extent(&value);
+        self.charge(nodes, bytes)?;
+        self.anchors.insert(anchor, Some(value));
+        Ok(())
+    }
+
+    fn finish(&mut self, value: Value, anchor: Option<&'text str>, line: usize) -> Result<(), String> {
         checkpoint();
         self.charge(1, 0)?;
-        if anchor != 0 {
+        if let Some(anchor) = anchor {
             let (nodes, bytes) = extent(&value);
             self.charge(nodes, bytes)?;
-            self.anchors.insert(anchor, value.clone());
+            self.anchors.insert(anchor, Some(value.clone()));
         }
-        match self.open.last_mut() {
+        match self.open.last_mut().map(|open| &mut open.held) {
             None => self.document = Some(value),
-            Some(Open::List { items, .. }) => items.push(value),
-            Some(Open::Map { map, key, .. }) => match key.take() {
-                None => *key = Some(key_text(value)?),
-                Some(name) if name == "<<" => merge(map, value),
-                Some(name) => {
+            Some(Held::List(items)) => items.push(value),
+            Some(Held::Map(map, key)) => match key.take() {
+                None => *key = Some(Key::Name(key_text(value)?)),
+                Some(Key::Merge) => merge(map, value)?,
+                Some(Key::Name(name)) => {
                     if map.insert(name.clone(), value).is_some() {
                         self.repeated
-                            .push(format!("line {}: key {name:?} already set in map", self.line));
+                            .push(format!("line {line}: key {name:?} already set in map"));
                     }
                 }
             },
@@ -149,18 +214,19 @@ fn extent(value: &Value) -> (usize, usize) {
     }
 }
 
-fn merge(map: &mut Map<String, Value>, value: Value) {
+/// Puts the entries of maps into one, over those that are there already; of several maps the first wins.
+fn merge(map: &mut Map<String, Value>, value: Value) -> Result<(), String> {
     match value {
         Value::Object(other) => {
-            for (key, value) in other {
-                map.entry(key).or_insert(value);
-            }
+            map.extend(other);
+            Ok(())
         }
-        Value::Array(items) => items.into_iter().for_each(|item| merge(map, item)),
-        _ => {}
+        Value::Array(items) => items.into_iter().rev().try_for_each(|item| merge(map, item)),
+        _ => Err("map merge requires map or sequence of maps as the value".to_owned()),
     }
 }
 
+/// The name that a key has in JSON.
 fn key_text(value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),
@@ -168,67 +234,6 @@ fn key_text(value: Value) -> Result<String, String> {
         Value::Null => Ok("null".to_owned()),
         _ => Err("a key is a list or a map".to_owned()),
     }
-}
-
-fn scalar(text: &str, style: ScalarStyle, tag: Option<&str>) -> Value {
-    if style != ScalarStyle::Plain || tag.is_some_and(|tag| tag.ends_with("str") || tag == "!") {
-        return Value::from(text);
-    }
-    match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "true" | "True" | "TRUE" => return Value::Bool(true),
-        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "false" | "False" | "FALSE" => {
-            return Value::Bool(false);
-        }
-        _ => {}
-    }
-    number(text).map_or_else(|| Value::from(text), Value::Number)
-}
-
-fn number(text: &str) -> Option<Number> {
-    let plain = text.replace('_', "");
-    let (negative, digits) = match plain.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, plain.strip_prefix('+').unwrap_or(&plain)),
-    };
-    if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
-        return None;
-    }
-    let radix = |digits: &str, radix: u32| {
-        let value = i64::from_str_radix(digits, radix).ok()?;
-        Some(Number::from(if negative { -value } else { value }))
-    };
-    if let Some(hex) = digits.strip_prefix("0x") {
-        return radix(hex, 16);
-    }
-    if let Some(octal) = digits.strip_prefix("0o") {
-        return radix(octal, 8);
-    }
-    if let Some(binary) = digits.strip_prefix("0b") {
-        return radix(binary, 2);
-    }
-    if digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|byte| matches!(byte, b'0'..=b'7')) {
-        return radix(digits, 8);
-    }
-    if let Ok(integer) = plain.parse::<i64>() {
-        return Some(Number::from(integer));
-    }
-    if let Ok(integer) = plain.parse::<u64>() {
-        return Some(Number::from(integer));
-    }
-    let shaped = digits
-        .bytes()
-        .all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
-    if !shaped || digits == "." {
-        return None;
-    }
-    let float: f64 = plain.parse().ok()?;
-    // JSON has one kind of number: 1e3 and 5.0 are integers to its readers.
-    if float.fract() == 0.0 && float.abs() < 9e15 && !plain.contains('.') {
-        #[expect(clippy::cast_possible_truncation, reason = "bounded above, and without a fraction")]
-        return Some(Number::from(float as i64));
-    }
-    Number::from_f64(float)
 }
 
 #[cfg(test)]
@@ -266,5 +271,40 @@ mod tests {
         assert!(parse(b"a: [").is_err());
         assert_eq!(parse(b"a: 1\n---\nb: [").unwrap().0, json!({"a": 1}));
         assert!(parse("[".repeat(500).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn what_is_hostile_is_refused_before_it_is_large() {
+        // Twelve levels of ten aliases each: a million million nodes.
+        let levels: String = (1..12)
+            .map(|level| format!("a{level}: &a{level} [{}]\n", format!("*a{},", level - 1).repeat(10)))
+            .collect();
+        let bomb = format!("a0: &a0 [x]\n{levels}");
+        assert!(parse(bomb.as_bytes()).unwrap_err().contains("nodes"));
+        let many = "- a\n".repeat(MOST_NODES);
+        assert!(parse(many.as_bytes()).unwrap_err().contains("nodes"));
+        for open in ["[", "{a: ", "- ", "? ", "[[a]: "] {
+            let deep = parse(open.repeat(200_000).as_bytes()).unwrap_err();
+            assert!(
+                deep.contains("nested deeper") || deep.contains("line") || deep.contains("a key is"),
+                "{open}: {deep}"
+            );
+        }
+        assert!(parse(b"a: &a [*a]\n").unwrap_err().contains("contains itself"));
+        assert!(parse(b"a: *b\n").unwrap_err().contains("unknown anchor"));
+        // Text that isn't read to its end: quotes, flows and anchors by the hundred thousand.
+        for part in ["'", "\"", "&a ", "*a ", "!a ", "{", "[", "|\n", "a: {b: ", "? ? "] {
+            let _ = parse(part.repeat(300_000).as_bytes());
+        }
+    }
+
+    #[test]
+    fn scalars_and_keys_are_those_of_gos_library() {
+        let text = "a: 1e3\nb: 0o17\nc: 2001-12-14\nd: !!str 5\ne: 017\nf: \"<<\"\n1: x\ntrue: z\n~: z\n";
+        let want = json!({"a": 1000, "b": 15, "c": "2001-12-14", "d": "5", "e": 15, "f": "<<", "1": "x", "true": "z", "null": "z"});
+        assert_eq!(parse(text.as_bytes()).unwrap().0, want);
+        for refused in ["[a]: b\n", "a: .inf\n", "a: !!int x\n", "<<: a\n"] {
+            assert!(parse(refused.as_bytes()).is_err(), "{refused}");
+        }
     }
 }

@@ -71,6 +71,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-access",
             "tenure-kinds",
             "go-words",
+            "go-yaml",
             "structured-merge",
             "kubernetes-cel",
         ],
