@@ -11,8 +11,9 @@ use tenure_kinds::object::{ObjectExt as _, set_status};
 use tenure_store::{Limits, Store};
 
 use super::kinds;
-use super::{Answer, DeleteOptions, Deleted, Operation, Outcome, Registry, decode_stored};
+use super::{Answer, DeleteOptions, Deleted, Operation, Outcome, Registry};
 use crate::catalog::{Catalog, Resource};
+use crate::stored::decode_stored;
 
 static ASKED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
 
