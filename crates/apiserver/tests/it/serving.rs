@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObjec
 use serde_json::{Value, json};
 use tenure_apiserver::{ApiService, Body, Config, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::cluster::Cluster;
 
@@ -81,7 +81,10 @@ impl Listening {
             builder.with_no_client_auth()
         };
         tls.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-        let stream = TcpStream::connect(self.address).await?;
+        let socket = TcpSocket::new_v4()?;
+        // Else some systems keep all of a large answer for a client that reads none of it.
+        socket.set_recv_buffer_size(256 * 1024)?;
+        let stream = socket.connect(self.address).await?;
         let name = ServerName::try_from("127.0.0.1").unwrap();
         tokio_rustls::TlsConnector::from(Arc::new(tls))
             .connect(name, stream)
