@@ -52,10 +52,11 @@ impl Provenance {
         };
         let revision = text(&applied.kustomization, "/status/lastAppliedRevision").to_owned();
         let url = text(&applied.source, "/spec/url");
+        let placement = place(client, namespace).await;
         let mut summary = vec![
             format!(
                 "Applied by Kustomization {namespace}/{name} as {}.",
-                describe_identity(client, &applied.kustomization, namespace).await
+                describe_identity(&placement, &applied.kustomization, namespace)
             ),
             format!("From {url} at {revision}."),
         ];
@@ -166,15 +167,24 @@ async fn get(
     }
 }
 
-/// Who a Kustomization acts as, as tenancy decides by what can be read here. Who acts by default in a namespace is a setting of the
-/// controllers, which nobody tells here.
-async fn describe_identity(client: &kube::Client, kustomization: &Value, namespace: &str) -> String {
-    let placement = match place(client, namespace).await {
-        Ok(placement) => placement,
-        Err(why) => return format!("somebody who can't be told here, as whose {namespace} is can't be read: {why}"),
-    };
+/// Who a Kustomization acts as, as tenancy decides. Who acts by default in a namespace is a setting of the controllers, which nobody tells
+/// here; and whose a namespace is not everybody may read.
+fn describe_identity(placement: &Result<Placement, String>, kustomization: &Value, namespace: &str) -> String {
     let named = Some(text(kustomization, "/spec/serviceAccountName")).filter(|name| !name.is_empty());
-    match identity::of_kustomization(&placement, namespace, named) {
+    let placement = match (placement, named) {
+        (Ok(placement), _) => placement,
+        (Err(why), Some(name)) => {
+            return format!(
+                "the ServiceAccount {name} of its namespace, which it names (whether that may act can't be told, as whose {namespace} is can't be read: {why})"
+            );
+        }
+        (Err(why), None) => {
+            return format!(
+                "the ServiceAccount that acts by default in {namespace} (which can't be told, as whose {namespace} is can't be read: {why})"
+            );
+        }
+    };
+    match identity::of_kustomization(placement, namespace, named) {
         Ok(account) if named.is_some() => account.to_string(),
         Ok(account) => format!("{account}, unless an administrator has set another default for {namespace}"),
         Err(denial) => format!("nobody: {denial}"),
@@ -233,6 +243,41 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_a_kustomization_acts_as_is_what_tenancy_says() {
+        let named = serde_json::json!({"spec": {"serviceAccountName": "deployer"}});
+        let unnamed = serde_json::json!({"spec": {}});
+        let placement = Ok(Placement::Unclaimed {
+            default_service_account: "default".to_owned(),
+        });
+        assert_eq!(
+            describe_identity(&placement, &named, "shop"),
+            "system:serviceaccount:shop:deployer"
+        );
+        let told = describe_identity(&placement, &unnamed, "shop");
+        assert!(told.starts_with("system:serviceaccount:shop:default, unless"), "{told}");
+        let disputed = Ok(Placement::Disputed {
+            message: "two tenants claim it".to_owned(),
+        });
+        let told = describe_identity(&disputed, &named, "shop");
+        assert!(
+            told.starts_with("nobody: ") && told.contains("two tenants claim it"),
+            "{told}"
+        );
+        // Who may not read Tenants, as most of their owners, is told what the Kustomization says of itself.
+        let unread = Err("tenants is forbidden".to_owned());
+        let told = describe_identity(&unread, &named, "shop");
+        assert!(
+            told.contains("deployer") && told.contains("tenants is forbidden"),
+            "{told}"
+        );
+        let told = describe_identity(&unread, &unnamed, "shop");
+        assert!(
+            told.contains("by default in shop") && told.contains("tenants is forbidden"),
+            "{told}"
+        );
+    }
 
     #[test]
     fn keyed_items_become_indices() {
