@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod advertised;
+mod allocator;
 mod columns;
 mod commands;
 mod connect;
@@ -22,10 +23,6 @@ mod targets;
 
 use failure::Failure;
 use logging::LogFormat;
-
-/// Gives memory back to the system soon after it is free, from every thread, with glibc and with musl (docs/decisions).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What is logged when nothing else is asked for.
 const DEFAULT_LOG: &str = "warn";

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::advertised::{Advertised, advertised, interface_addresses, nearest};
+use crate::allocator;
 use crate::commands::kube_apiserver::Meaning;
 use crate::failure::{Failure, chain};
 use crate::installation::{self, Allowed};
@@ -106,6 +107,10 @@ impl Plane {
         }
         let ready = started.elapsed();
         let shutdown = CancellationToken::new();
+        tokio::spawn({
+            let ended = shutdown.clone();
+            async move { ended.run_until_cancelled(allocator::give_back_freed_memory()).await }
+        });
         let controlling = if options.bare {
             None
         } else {

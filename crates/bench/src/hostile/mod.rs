@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How long the memory may take to become what it was.
 const RECOVERY: Duration = Duration::from_secs(60);
 
-/// What a process that is at rest again may hold, or what it held when the load was prepared: its objects stay.
+/// What a process that is at rest again may hold.
 const AT_REST: u64 = 120 << 20;
 
 /// Samples of one side: at rest, or under load.
@@ -90,7 +90,7 @@ async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut R
     let peak = memory.peak();
     let running = stage.is_running();
     let after = if running {
-        recover(stage.process_id(), before).await
+        recover(stage.process_id()).await
     } else {
         "the process ended".to_owned()
     };
@@ -121,7 +121,7 @@ async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut R
         format!("{name}: memory when it was prepared → afterwards"),
         format!("{} → {after}", megabytes(before)),
         None,
-        "120 MB, or what was, in 60 s",
+        "120 MB in 60 s",
     );
     Ok(())
 }
@@ -179,11 +179,11 @@ async fn settle(stage: &Stage) {
 }
 
 /// Waits until the memory is what a process at rest may hold, and says how it came out.
-async fn recover(id: u32, before: u64) -> String {
+async fn recover(id: u32) -> String {
     let started = Instant::now();
     loop {
         let resident = memory_of(id).map_or(0, |(resident, _)| resident);
-        if resident < AT_REST.max(before + before / 10) || started.elapsed() > RECOVERY {
+        if resident < AT_REST || started.elapsed() > RECOVERY {
             return format!("{} after {}", megabytes(resident), time(started.elapsed()));
         }
         tokio::time::sleep(Duration::from_millis(250)).await;

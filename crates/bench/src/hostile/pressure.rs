@@ -62,16 +62,7 @@ impl Prepared {
         let kustomizations = self.kustomizations.iter().map(|name| kustomization_path(HOSTILE, name));
         let reconciled: Vec<String> = sources.chain(kustomizations).collect();
         if !reconciled.is_empty() {
-            let admin = stage.admin.clone();
-            tasks.spawn(async move {
-                loop {
-                    for path in &reconciled {
-                        // A server that has ended is what the figures tell.
-                        let _told_by_the_figures = request_reconcile(&admin, path).await;
-                    }
-                    tokio::time::sleep(AGAIN).await;
-                }
-            });
+            tasks.spawn(ask_again(stage.hostile.clone(), reconciled));
         }
         Pressure { prepared: self, tasks }
     }
@@ -90,6 +81,26 @@ impl Pressure<'_> {
     pub(super) async fn end(mut self, stage: &Stage) {
         self.tasks.shutdown().await;
         self.prepared.suspend(stage, true).await;
+    }
+}
+
+/// Asks for these objects to be reconciled, over and over, as the tenant that they belong to: whoever sends as another spends that one's
+/// share.
+async fn ask_again(target: Target, reconciled: Vec<String>) {
+    loop {
+        if let Ok(connection) = target.connect().await {
+            loop {
+                let mut failed = false;
+                for path in &reconciled {
+                    failed |= request_reconcile(&connection, path).await.is_err();
+                }
+                tokio::time::sleep(AGAIN).await;
+                if failed {
+                    break;
+                }
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
     }
 }
 

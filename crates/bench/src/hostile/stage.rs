@@ -1,5 +1,6 @@
 //! Three tenants on one control plane: one that is hostile, one whose commits are timed, one that only reads. Owns their objects
-//! and repositories; refuses to give the hostile one more than any tenant's GitOps account has.
+//! and repositories; refuses to give the hostile one more than any tenant's GitOps account has, and what an administrator binds for a
+//! tenant that may write its own Kustomizations and sources.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,6 +57,7 @@ impl Stage {
         for tenant in [HOSTILE, NEIGHBOUR, THIRD] {
             make_tenant(&admin, tenant).await?;
         }
+        let_write_surfaces(&admin, HOSTILE).await?;
         let stage = Self {
             hostile: target.bearing(&token(&admin, HOSTILE).await?)?,
             third: target.bearing(&token(&admin, THIRD).await?)?,
@@ -222,6 +224,21 @@ async fn make_tenant(admin: &Connection, name: &str) -> anyhow::Result<()> {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Lets a tenant's GitOps account change the Kustomizations and sources of its namespace.
+async fn let_write_surfaces(admin: &Connection, tenant: &str) -> anyhow::Result<()> {
+    let rules = json!([{"apiGroups": ["kustomize.toolkit.fluxcd.io", "source.toolkit.fluxcd.io"],
+        "resources": ["kustomizations", "gitrepositories"], "verbs": ["get", "patch"]}]);
+    let metadata = json!({"name": "surfaces", "namespace": tenant});
+    let role =
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "surfaces"},
+        "subjects": [{"kind": "ServiceAccount", "name": format!("{tenant}-gitops"), "namespace": tenant}]});
+    let folder = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{tenant}");
+    apply(admin, &format!("{folder}/roles/surfaces"), &role).await?;
+    apply(admin, &format!("{folder}/rolebindings/surfaces"), &binding).await
 }
 
 async fn token(admin: &Connection, tenant: &str) -> anyhow::Result<String> {
