@@ -39,6 +39,8 @@ pub const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
 pub const GIT_OPERATION_FAILED: &str = "GitOperationFailed";
 /// A Git operation succeeded.
 pub const GIT_OPERATION_SUCCEEDED: &str = "GitOperationSucceeded";
+/// What was fetched could not be stored.
+pub const ARCHIVE_OPERATION_FAILED: &str = "ArchiveOperationFailed";
 /// An artifact was fetched and stored.
 pub const SUCCEEDED: &str = "Succeeded";
 /// A new artifact was stored (events).

@@ -8,19 +8,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
-use tenure_planner::git_repository::StoredArtifact;
-use tenure_sources::{Account, Artifact, ArtifactStore, ByteBudget, Limits, SourceKey, StorageError, remove_leftovers};
+use serde::Deserialize;
+use tenure_planner::artifact::StoredArtifact;
+use tenure_sources::{Account, ArtifactStore, ByteBudget, Limits, SourceKey, StorageError, remove_leftovers};
 
 use crate::budgets::{self, Budgets};
 use crate::trees::{TreeInUse, Trees};
-
-/// A record: what to tell the planner, and what to hand to the next fetch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Record {
-    pub(crate) stored: StoredArtifact,
-    pub(crate) artifact: Artifact,
-}
 
 /// The disk and the memory that all artifacts share: the store and its records, the trees, and what bounds them.
 #[derive(Debug)]
@@ -92,7 +85,7 @@ impl Depot {
 #[derive(Debug)]
 pub(crate) struct Artifacts {
     pub(crate) depot: Arc<Depot>,
-    known: Mutex<HashMap<SourceKey, Option<Record>>>,
+    known: Mutex<HashMap<SourceKey, Option<StoredArtifact>>>,
 }
 
 impl Artifacts {
@@ -104,7 +97,7 @@ impl Artifacts {
     }
 
     /// What is stored for a source; nothing when its archive is gone.
-    pub(crate) fn record(&self, source: &SourceKey) -> Option<Record> {
+    pub(crate) fn record(&self, source: &SourceKey) -> Option<StoredArtifact> {
         let record = {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known
@@ -112,11 +105,11 @@ impl Artifacts {
                 .or_insert_with(|| read(&self.depot.file(source)))
                 .clone()
         };
-        record.filter(|record| self.depot.store.contains(source, &record.artifact.digest))
+        record.filter(|record| self.depot.store.contains(source, &record.facts.digest))
     }
 
     /// Remembers what was stored for a source.
-    pub(crate) fn remember(&self, source: &SourceKey, record: &Record) -> std::io::Result<()> {
+    pub(crate) fn remember(&self, source: &SourceKey, record: &StoredArtifact) -> std::io::Result<()> {
         let file = self.depot.file(source);
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder)?;
@@ -155,14 +148,35 @@ impl Artifacts {
     /// Charges what is stored for a source from before to a lane; what there is no room for is fetched again when it is wanted.
     pub(crate) fn adopt(&self, source: &SourceKey, lane: &str) -> Result<(), StorageError> {
         match self.record(source) {
-            Some(record) => self.depot.store.adopt(source, &record.artifact.digest, lane),
+            Some(record) => self.depot.store.adopt(source, &record.facts.digest, lane),
             None => Ok(()),
         }
     }
 }
 
-fn read(file: &Path) -> Option<Record> {
-    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+fn read(file: &Path) -> Option<StoredArtifact> {
+    read_record(&std::fs::read(file).ok()?)
+}
+
+/// Reads a record, also one of the form of before, with the fingerprint apart: what is stored by then need not be fetched again.
+fn read_record(bytes: &[u8]) -> Option<StoredArtifact> {
+    #[derive(Deserialize)]
+    struct Halves {
+        stored: StoredArtifact,
+        artifact: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        metadata: HashMap<String, String>,
+    }
+    if let Ok(record) = serde_json::from_slice(bytes) {
+        return Some(record);
+    }
+    let Halves { stored, mut artifact } = serde_json::from_slice(bytes).ok()?;
+    Some(StoredArtifact {
+        fingerprint: artifact.metadata.remove("tenure.dev/request").unwrap_or_default(),
+        ..stored
+    })
 }
 
 /// The key of a source in the artifact store: another object of the same name has another.
@@ -170,4 +184,21 @@ pub(crate) fn key_of_source(kind: &str, metadata: &tenure_api::ObjectMeta) -> Re
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));
     SourceKey::new(kind, &namespace, &name, &text(&metadata.uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_record;
+
+    #[test]
+    fn a_record_of_before_is_read_whole() {
+        let now = r#"{"revision":"main@sha1:1","digest":"sha256:2","size":3,"path":"p","storedAt":"2026-01-01T00:00:00Z","ignore":null,
+            "fingerprint":"sha256:4"}"#;
+        let before = r#"{"stored":{"revision":"main@sha1:1","digest":"sha256:2","size":3,"path":"p","storedAt":"2026-01-01T00:00:00Z","ignore":null},
+            "artifact":{"path":"p","revision":"main@sha1:1","digest":"sha256:2","size":3,"metadata":{"tenure.dev/request":"sha256:4"}}}"#;
+        let read = read_record(now.as_bytes());
+        assert!(read.is_some());
+        assert_eq!(read_record(before.as_bytes()), read);
+        assert_eq!(read_record(b"{}"), None);
+    }
 }

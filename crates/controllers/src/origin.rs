@@ -57,13 +57,13 @@ pub fn built_object(
     let depot = Arc::new(Depot::look_into(artifacts, Limits::default()));
     let artifacts = Artifacts::new(Arc::clone(&depot));
     let record = artifacts.record(&source).ok_or_else(nothing)?;
-    if record.stored.revision != applied {
+    if record.facts.revision != applied {
         return Err(OriginError::MovedOn {
             applied,
-            stored: record.stored.revision,
+            stored: record.facts.revision,
         });
     }
-    let tree = depot.store.load(&source, &record.stored.digest, &depot.limits)?;
+    let tree = depot.store.load(&source, &record.facts.digest, &depot.limits)?;
     let path = kustomization.spec.path.as_deref().unwrap_or_default();
     let path = path.trim_start_matches("./");
     let overlay = Overlay::of(&kustomization.spec).map_err(OriginError::NotBuilt)?;

@@ -183,7 +183,8 @@ mod tests {
     use tenure_api::SourceUrl;
     use tenure_api::git_repository::GitRepositoryRef;
     use tenure_git_server::{Content, GitServer, Options, Repository};
-    use tenure_sources::{Account, Fetched, GitRequest, Policy, Room, fetch};
+    use tenure_planner::git_repository::{FetchRequest, Fetched};
+    use tenure_sources::{Account, GitRequest, Policy, Room, fetch};
 
     use super::*;
 
@@ -225,22 +226,29 @@ mod tests {
 
         async fn source(&self, name: &str) -> (SourceKey, String) {
             let source = SourceKey::new("GitRepository", "team", name, "1").unwrap();
-            let url = SourceUrl::new(self.server.http_url("app"));
-            let main = GitRepositoryRef {
-                branch: Some("main".to_owned()),
-                ..GitRepositoryRef::default()
+            let asked = FetchRequest {
+                url: SourceUrl::new(self.server.http_url("app")),
+                reference: GitRepositoryRef {
+                    branch: Some("main".to_owned()),
+                    ..GitRepositoryRef::default()
+                },
+                secret: None,
+                ignore: None,
+                timeout: Duration::from_secs(60),
+                known: None,
+                platform: false,
             };
-            let request = GitRequest::new(source.clone(), &url, &main, None).unwrap();
+            let request = GitRequest::read(source.clone(), asked, None).unwrap();
             let policy = Policy {
                 allow: vec![request.url.endpoint().clone()],
                 cluster: Vec::new(),
             };
             let (limits, account) = (Limits::default(), Account::unlimited());
-            let fetched = fetch(&request, &policy, &limits, &self.trees.store, None, &account).await;
-            let Fetched::New { artifact, .. } = fetched.unwrap() else {
+            let fetched = fetch(&request, &policy, &limits, &self.trees.store, &account).await;
+            let Fetched::Stored { artifact, .. } = fetched.unwrap() else {
                 panic!("nothing new");
             };
-            (source, artifact.digest)
+            (source, artifact.facts.digest)
         }
 
         async fn load(&self, (source, digest): &(SourceKey, String), lane: &str) -> Result<TreeInUse, StorageError> {

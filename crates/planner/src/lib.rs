@@ -16,6 +16,7 @@
 //! the printed nor the serialised form of anything here.
 
 pub mod answer;
+pub mod artifact;
 pub mod confidential;
 pub mod crash;
 pub mod dependents;

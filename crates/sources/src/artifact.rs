@@ -5,7 +5,7 @@
 //! object can make the store give out another source's content, nor can a source that bears the name of one that is gone. What is on
 //! disk is counted against a budget; older revisions make room for newer ones. It serves nothing over a network.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::account::{Growing, no_room};
@@ -97,26 +96,6 @@ impl SourceKey {
             .join(&self.uid)
     }
 }
-
-/// What `status.artifact` says about a stored artifact; the reconciler adds `url` and `lastUpdateTime`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Artifact {
-    /// Path inside the store, `gitrepository/<namespace>/<name>/<uid>/<sha256>.tar.gz`; for people, never used to read.
-    pub path: String,
-    /// The revision in Flux's form, `main@sha1:…` or `sha1:…`.
-    pub revision: String,
-    /// `sha256:…` of the archive.
-    pub digest: String,
-    /// Bytes of the archive.
-    pub size: u64,
-    /// Further facts; [`FINGERPRINT`] says which request made it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: BTreeMap<String, String>,
-}
-
-/// The key of [`Artifact::metadata`] that holds a digest of what, besides the commit, decided its content.
-pub const FINGERPRINT: &str = "tenure.dev/request";
 
 /// A folder of artifacts. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -6,6 +6,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tenure_planner::git_repository::{FetchFailure, FetchReason};
+
 use crate::budget::OverBudget;
 use crate::policy::Denied;
 
@@ -181,6 +183,17 @@ pub enum FetchError {
     Storage(#[from] StorageError),
 }
 
+impl From<&FetchError> for FetchFailure {
+    /// What the planner is told of it.
+    fn from(error: &FetchError) -> Self {
+        Self {
+            reason: error.reason(),
+            message: error.to_string(),
+            terminal: error.stalled(),
+        }
+    }
+}
+
 /// Why an artifact could not be stored or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
@@ -242,11 +255,13 @@ pub enum StorageError {
 
 impl FetchError {
     /// The reason of the condition `FetchFailed` (or `StorageOperationFailed`), as Flux's source-controller names it.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> FetchReason {
         match self {
-            Self::InvalidUrl { .. } => "URLInvalid",
-            Self::InvalidSecret { .. } | Self::Unauthorized { .. } | Self::HostKey { .. } => "AuthenticationFailed",
-            Self::Storage(_) => "ArchiveOperationFailed",
+            Self::InvalidUrl { .. } => FetchReason::UrlInvalid,
+            Self::InvalidSecret { .. } | Self::Unauthorized { .. } | Self::HostKey { .. } => {
+                FetchReason::AuthenticationFailed
+            }
+            Self::Storage(_) => FetchReason::ArchiveOperationFailed,
             Self::InvalidField { .. }
             | Self::AddressDenied(_)
             | Self::Resolve { .. }
@@ -262,7 +277,7 @@ impl FetchError {
             | Self::OverBudget(_)
             | Self::InvalidPack { .. }
             | Self::InvalidTree { .. }
-            | Self::Timeout { .. } => "GitOperationFailed",
+            | Self::Timeout { .. } => FetchReason::GitOperationFailed,
         }
     }
 

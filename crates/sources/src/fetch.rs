@@ -3,17 +3,19 @@
 //! Owns the order of these phases and what each failure is called. What decides is elsewhere (`policy`, `select`,
 //! `ignore`); what reads outside bytes is in `git`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
+use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
+use tenure_planner::git_repository::Fetched;
 use tokio::time::Instant;
 
 use crate::account::{self, Account, Growing};
 use crate::archive::{self, ArchiveError};
-use crate::artifact::{Artifact, ArtifactStore, FINGERPRINT, Incoming};
+use crate::artifact::{ArtifactStore, Incoming};
 use crate::budget::{Held, Room};
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
@@ -21,7 +23,7 @@ use crate::git::measure::Measure;
 use crate::git::object;
 use crate::git::oid::{Algorithm, Oid};
 use crate::git::pack::{ObjectKind, Pack, PackError};
-use crate::git::wire::{self, Advertisement, FetchRequest, PackWriter, RemoteReference};
+use crate::git::wire::{self, Advertisement, PackRequest, PackWriter, RemoteReference};
 use crate::limits::Limits;
 use crate::policy::Policy;
 use crate::request::{GitRequest, Reference};
@@ -33,37 +35,7 @@ const CONNECTION_BYTES: u64 = 512 << 10;
 /// Bytes that are left to the list of a commit's files where there is room for it beside its objects.
 const LIST_BYTES: u64 = 16 << 20;
 
-/// What a fetch found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fetched {
-    /// The remote revision and everything else that decides the content are those of the previous artifact.
-    Unchanged {
-        /// The revision, as in the previous artifact.
-        revision: String,
-    },
-    /// A new artifact was stored.
-    New {
-        /// What to write into `status.artifact`.
-        artifact: Artifact,
-        /// The commit it was made from.
-        commit: Commit,
-    },
-}
-
-/// What people want to know about a commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Commit {
-    /// The id in hex.
-    pub id: String,
-    /// The author's name and address, `Name <address>`.
-    pub author: String,
-    /// The first line of the message.
-    pub subject: String,
-    /// When it was committed, in seconds since 1970 (UTC).
-    pub time: i64,
-}
-
-/// Fetches what the request names, if it isn't the previous artifact already.
+/// Fetches what the request names, if it isn't the known artifact already.
 ///
 /// Cancel it by dropping the future: connections close and work on other threads stops. What it holds, in memory and on disk, is
 /// charged to the account and to the store; for memory it waits.
@@ -76,28 +48,26 @@ pub async fn fetch(
     policy: &Policy,
     limits: &Limits,
     store: &ArtifactStore,
-    previous: Option<&Artifact>,
     account: &Account,
 ) -> Result<Fetched, FetchError> {
     // Whoever waits for room to the end is told so, instead of that the time is over.
-    let spare = Duration::from_secs(1).min(request.timeout / 10);
+    let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
     let dialer = Dialer::new(policy, limits);
     let fetching = Fetch {
         request,
         dialer: &dialer,
         limits,
         store,
-        previous,
         account,
-        deadline: Instant::now() + request.timeout.saturating_sub(spare),
+        deadline: Instant::now() + request.asked.timeout.saturating_sub(spare),
         fingerprint: fingerprint(request),
     };
-    let result = match tokio::time::timeout(request.timeout, fetching.run()).await {
+    let result = match tokio::time::timeout(request.asked.timeout, fetching.run()).await {
         Ok(result) => result,
         Err(_) => {
             return Err(FetchError::Timeout {
                 url: request.url.to_string(),
-                timeout: request.timeout,
+                timeout: request.asked.timeout,
             });
         }
     };
@@ -111,7 +81,7 @@ fn fingerprint(request: &GitRequest) -> String {
     hash.update(b"1\0");
     hash.update(request.url.to_string().as_bytes());
     hash.update(b"\0");
-    if let Some(ignore) = &request.ignore {
+    if let Some(ignore) = &request.asked.ignore {
         hash.update(b"ignore\0");
         hash.update(ignore.as_bytes());
     }
@@ -123,7 +93,6 @@ struct Fetch<'a> {
     dialer: &'a Dialer,
     limits: &'a Limits,
     store: &'a ArtifactStore,
-    previous: Option<&'a Artifact>,
     account: &'a Account,
     deadline: Instant,
     fingerprint: String,
@@ -160,7 +129,7 @@ impl Fetch<'_> {
         if let Some(unchanged) = self.unchanged(&selected) {
             return Ok(unchanged);
         }
-        let ask = FetchRequest::new(&advertisement, &[selected.want], true);
+        let ask = PackRequest::new(&advertisement, &[selected.want], true);
         let pack = self
             .receive(&mut transport, ask)
             .await
@@ -200,7 +169,7 @@ impl Fetch<'_> {
             }
         };
         if direct {
-            let ask = FetchRequest::new(&advertisement, &[selected.want], true);
+            let ask = PackRequest::new(&advertisement, &[selected.want], true);
             match self.receive(&mut transport, ask).await {
                 Ok(pack) => {
                     drop((transport, advertisement));
@@ -233,7 +202,7 @@ impl Fetch<'_> {
         if wants.is_empty() {
             return Err(self.not_found(Vec::new()));
         }
-        let ask = FetchRequest::new(&advertisement, &wants, false);
+        let ask = PackRequest::new(&advertisement, &wants, false);
         let pack = self
             .receive(&mut transport, ask)
             .await
@@ -272,7 +241,7 @@ impl Fetch<'_> {
     async fn receive(
         &self,
         transport: &mut Transport,
-        ask: FetchRequest,
+        ask: PackRequest,
     ) -> Result<Result<Incoming, FetchError>, wire::WireError> {
         let mut ask = ask;
         let mut incoming = match self.store.incoming_file(&self.account.lane) {
@@ -348,11 +317,11 @@ impl Fetch<'_> {
     }
 
     fn unchanged(&self, selected: &Selected) -> Option<Fetched> {
-        let previous = self.previous?;
+        let known = self.request.asked.known.as_ref()?;
         let revision = select::revision(&self.request.reference, selected.name.as_deref(), &selected.commit);
-        let same = previous.revision == revision
-            && previous.metadata.get(FINGERPRINT) == Some(&self.fingerprint)
-            && self.store.contains(&self.request.source, &previous.digest);
+        let same = known.facts.revision == revision
+            && known.fingerprint == self.fingerprint
+            && self.store.contains(&self.request.source, &known.facts.digest);
         same.then_some(Fetched::Unchanged { revision })
     }
 
@@ -416,27 +385,28 @@ impl Work {
         let written = archive::write(
             &mut pack,
             commit.tree,
-            self.request.ignore.as_deref(),
+            self.request.asked.ignore.as_deref(),
             &self.limits,
             (&self.trees, &mut memory),
             target.writer(&self.store),
         )
         .map_err(|error| self.archive_error(error, &commit_id, target.path()))?;
         let path = self.store.keep(&self.request.source, target, &written.digest)?;
-        let artifact = Artifact {
-            path,
-            revision: select::revision(&self.request.reference, selected.name.as_deref(), &commit_id),
-            digest: written.digest,
+        let artifact = StoredArtifact {
+            facts: ArtifactFacts {
+                revision: select::revision(&self.request.reference, selected.name.as_deref(), &commit_id),
+                digest: written.digest,
+            },
             size: written.size,
-            metadata: BTreeMap::from([(FINGERPRINT.to_owned(), self.fingerprint.clone())]),
+            path,
+            stored_at: Some(Timestamp::now()),
+            ignore: self.request.asked.ignore.clone(),
+            fingerprint: self.fingerprint.clone(),
         };
-        let commit = Commit {
-            id: commit_id.to_string(),
-            author: commit.author,
-            subject: commit.subject,
-            time: commit.time,
-        };
-        Ok(Fetched::New { artifact, commit })
+        Ok(Fetched::Stored {
+            artifact,
+            subject: Some(commit.subject),
+        })
     }
 
     /// Follows tag objects to the commit.
@@ -470,7 +440,7 @@ impl Work {
             // Nobody waits for this any more; it is only seen if the clock and the fetch end together.
             PackError::Cancelled => FetchError::Timeout {
                 url,
-                timeout: self.request.timeout,
+                timeout: self.request.asked.timeout,
             },
         }
     }

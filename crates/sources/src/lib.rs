@@ -30,10 +30,10 @@ mod tree;
 mod url;
 
 pub use account::Account;
-pub use artifact::{Artifact, ArtifactStore, FINGERPRINT, SourceKey};
+pub use artifact::{ArtifactStore, SourceKey};
 pub use budget::{ByteBudget, Held, OverBudget, Room};
 pub use error::{FetchError, StorageError};
-pub use fetch::{Commit, Fetched, fetch};
+pub use fetch::fetch;
 pub use leftovers::remove_leftovers;
 pub use limits::Limits;
 pub use policy::{Cidr, Denied, Endpoint, InvalidCidr, InvalidEndpoint, Policy, Scheme};

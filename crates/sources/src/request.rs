@@ -1,13 +1,11 @@
-//! What to fetch: what an admitted GitRepository names, checked and complete, before anything is connected to.
+//! What to fetch: what the planner asks for, read and complete, before anything is connected to.
 //!
 //! Owns the precedence of references, and refuses names that git, or a server, could read as something else. Which fields may be set is
 //! the planner's.
 
-use std::time::Duration;
-
 use go_words::version::Range;
-use tenure_api::SourceUrl;
 use tenure_api::git_repository::GitRepositoryRef;
+use tenure_planner::git_repository::FetchRequest;
 
 use crate::artifact::SourceKey;
 use crate::error::FetchError;
@@ -15,14 +13,14 @@ use crate::secret::{self, Credentials, SecretData, TlsOptions};
 
 use crate::url::RemoteUrl;
 
-/// How long a fetch may take if nothing else is said.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Everything that decides a fetch. Its `Debug` shows no credential.
+/// What the planner asks for, and what was read of it and of its Secret: everything that decides a fetch. It is not the planner's, since it
+/// holds credentials. Its `Debug` shows none.
 #[derive(Debug, Clone)]
 pub struct GitRequest {
     /// The object that the artifact belongs to.
     pub source: SourceKey,
+    /// What is asked for.
+    pub asked: FetchRequest,
     /// Where the repository is.
     pub url: RemoteUrl,
     /// Which commit of it.
@@ -31,10 +29,6 @@ pub struct GitRequest {
     pub credentials: Credentials,
     /// What TLS believes and shows.
     pub tls: TlsOptions,
-    /// `spec.ignore`: patterns in `.gitignore` form, applied after those of `.sourceignore` files.
-    pub ignore: Option<String>,
-    /// How long the whole fetch may take.
-    pub timeout: Duration,
 }
 
 /// Which commit of a repository is meant: `spec.ref`, with Flux's precedence commit > name > semver > tag > branch.
@@ -58,26 +52,20 @@ pub enum Reference {
 }
 
 impl GitRequest {
-    /// A request for what an admitted GitRepository names, with the data of its Secret: all files, within a minute.
+    /// Reads what is asked for, with the data of the Secret that it names.
     ///
     /// # Errors
     /// A [`FetchError`] that names the field, or the key of the Secret, that can't be used. No credential is in it.
-    pub fn new(
-        source: SourceKey,
-        url: &SourceUrl,
-        reference: &GitRepositoryRef,
-        secret: Option<&SecretData>,
-    ) -> Result<Self, FetchError> {
-        let url = RemoteUrl::parse(url.reveal())?;
+    pub fn read(source: SourceKey, asked: FetchRequest, secret: Option<&SecretData>) -> Result<Self, FetchError> {
+        let url = RemoteUrl::parse(asked.url.reveal())?;
         let (credentials, tls) = secret::read(&url, secret)?;
         Ok(Self {
             source,
             url,
-            reference: read_reference(reference)?,
+            reference: read_reference(&asked.reference)?,
+            asked,
             credentials,
             tls,
-            ignore: None,
-            timeout: DEFAULT_TIMEOUT,
         })
     }
 }

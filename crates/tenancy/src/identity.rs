@@ -7,9 +7,8 @@ use std::fmt;
 
 use serde::Serialize;
 use tenure_api::names::{NamespaceName, ServiceAccountName};
-use tenure_api::reason;
 
-use crate::denial::Denial;
+use crate::denial::{Denial, DenialReason};
 use crate::realm::Placement;
 
 /// A ServiceAccount whose name has been checked and whose use here has been allowed. Only this module makes one.
@@ -188,7 +187,7 @@ pub fn of_surface(
         crate::surface::Tier::Platform => match service_account_name {
             Some(name) => service_account(namespace, name, "spec.serviceAccountName"),
             None => Err(Denial::because(
-                reason::IDENTITY_MISSING,
+                DenialReason::IdentityMissing,
                 format!(
                     "a platform surface must name who it acts as: set spec.serviceAccountName to a ServiceAccount in namespace {namespace}"
                 ),
@@ -212,7 +211,7 @@ pub fn of_surface(
 }
 
 fn nobody_acts(message: &str) -> Denial {
-    Denial::because(reason::IDENTITY_MISSING, format!("nobody may act here: {message}"))
+    Denial::because(DenialReason::IdentityMissing, format!("nobody may act here: {message}"))
 }
 
 fn service_account(namespace: &str, name: &str, field: &str) -> Result<ServiceAccount, Denial> {

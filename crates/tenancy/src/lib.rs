@@ -22,7 +22,7 @@ pub mod realm;
 pub mod reference;
 pub mod surface;
 
-pub use denial::Denial;
+pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
 pub use identity::{Controller, Identity, Installer, ServiceAccount};
 pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, takeable};

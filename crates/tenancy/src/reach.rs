@@ -1,6 +1,6 @@
 //! Which objects may be written from a namespace. Kubernetes' RBAC bounds it again; this is what holds even where RBAC was given too wide.
 
-use crate::denial::Denial;
+use crate::denial::{Denial, DenialReason};
 use crate::realm::Placement;
 
 /// Whether an object is in a namespace or belongs to the cluster.
@@ -26,7 +26,7 @@ pub fn object(
 ) -> Result<(), Denial> {
     match placement {
         Placement::Disputed { message } => Err(Denial::because(
-            tenure_api::reason::IDENTITY_MISSING,
+            DenialReason::IdentityMissing,
             format!("nobody may act here: {message}"),
         )),
         Placement::Platform { .. } | Placement::Unclaimed { .. } => match (scope, namespace) {
@@ -87,7 +87,7 @@ pub fn target_namespace(placement: &Placement, target: &str) -> Result<(), Denia
 
 fn unspecified(kind: &str, name: &str) -> Denial {
     Denial::because(
-        tenure_api::reason::RECONCILIATION_FAILED,
+        DenialReason::ReconciliationFailed,
         format!("{kind}/{name} namespace not specified: set spec.targetNamespace, or metadata.namespace in the file"),
     )
 }

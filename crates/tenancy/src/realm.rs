@@ -11,7 +11,7 @@ use tenure_api::metadata::{HOME_NAMESPACE, PLATFORM_NAMESPACE, TENANT_GITOPS_SUF
 use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
 use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 
-use crate::denial::Denial;
+use crate::denial::{Denial, DenialReason};
 
 /// What an administrator sets for the whole installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -383,7 +383,7 @@ pub fn gitops_service_account(tenant: &TenantFacts, home: &NamespaceName) -> Res
         _ if named.contains(generated.as_str()) => generated.as_str(),
         _ => {
             return Err(Denial::because(
-                tenure_api::reason::IDENTITY_MISSING,
+                DenialReason::IdentityMissing,
                 format!(
                     "tenant {} has several ServiceAccount owners in its home namespace {home} ({}): an administrator must leave one, \
                      or add {prefix}{generated}",
@@ -395,7 +395,7 @@ pub fn gitops_service_account(tenant: &TenantFacts, home: &NamespaceName) -> Res
     };
     ServiceAccountName::new(chosen).map_err(|error| {
         Denial::because(
-            tenure_api::reason::IDENTITY_MISSING,
+            DenialReason::IdentityMissing,
             format!("tenant {}: {error}", tenant.name),
         )
     })

@@ -1,8 +1,6 @@
 //! Which tier a Surface is of. It follows from the namespace that it lives in; nothing in the Surface can claim it.
 
-use tenure_api::reason;
-
-use crate::denial::Denial;
+use crate::denial::{Denial, DenialReason};
 use crate::realm::{Placement, TenantPlacement};
 
 /// The tier of a Surface.
@@ -34,20 +32,20 @@ pub fn tier<'a>(placement: &'a Placement, namespace: &str) -> Result<Tier<'a>, D
         Placement::Platform { .. } => Ok(Tier::Platform),
         Placement::Tenant(tenant) if tenant.home.as_str() == namespace => Ok(Tier::Tenant(tenant)),
         Placement::Tenant(tenant) => Err(Denial::because(
-            reason::WRONG_NAMESPACE,
+            DenialReason::WrongNamespace,
             format!(
                 "namespace {namespace} belongs to tenant {}, whose surfaces live in its home namespace {}: create the Surface there",
                 tenant.tenant, tenant.home
             ),
         )),
         Placement::Unclaimed { .. } => Err(Denial::because(
-            reason::WRONG_NAMESPACE,
+            DenialReason::WrongNamespace,
             format!(
                 "namespace {namespace} is neither the platform namespace nor a tenant's home namespace: a Surface here acts as nobody"
             ),
         )),
         Placement::Disputed { message } => Err(Denial::because(
-            reason::WRONG_NAMESPACE,
+            DenialReason::WrongNamespace,
             format!("a Surface here acts as nobody: {message}"),
         )),
     }

@@ -44,7 +44,11 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("tenure-store", "crates/store", &["tenure-api"]),
-    ("tenure-sources", "crates/sources", &["tenure-api", "go-words"]),
+    (
+        "tenure-sources",
+        "crates/sources",
+        &["tenure-api", "tenure-planner", "go-words"],
+    ),
     (
         "tenure-cluster",
         "crates/cluster",

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tenure_api::{GitRepository, ObjectId};
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::Next;
-use tenure_planner::git_repository::{Attempt, FetchOutcome, Memory, Snapshot, Step, plan};
+use tenure_planner::git_repository::{Attempt, Fetched, Memory, Snapshot, Step, plan};
 use tenure_sources::SourceKey;
 use tokio::sync::Semaphore;
 
@@ -54,10 +54,7 @@ impl GitRepositoryReconciler {
 
     async fn observe(&mut self, repository: &GitRepository) -> &mut Snapshot {
         let placement = self.shard.place().await;
-        let stored = self
-            .source()
-            .and_then(|source| self.shard.artifacts.record(&source))
-            .map(|record| record.stored);
+        let stored = self.source().and_then(|source| self.shard.artifacts.record(&source));
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             repository: repository.clone(),
             placement: placement.clone(),
@@ -116,10 +113,10 @@ impl Reconciler for GitRepositoryReconciler {
             own.write_status(&self.shard, status).await?;
         }
         for Step::Fetch(request) in &plan.steps {
-            let outcome = fetch::perform(&self.shard, (&source, &lane), plan.identity.as_ref(), request).await;
-            let new = matches!(outcome, FetchOutcome::Stored { .. });
+            let answer = fetch::perform(&self.shard, (&source, &lane), plan.identity.as_ref(), request).await;
+            let new = matches!(answer, Ok(Fetched::Stored { .. }));
             if let Some(snapshot) = &mut self.snapshot {
-                snapshot.take(outcome);
+                snapshot.take(answer);
             }
             if new {
                 self.shard.tell_dependents(&self.key);

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use tenure_api::{GitRepository, Kustomization, ObjectId};
 use tenure_planner::kustomization::SurveyRequest;
-use tenure_planner::kustomization::{
-    ArtifactFacts, DependencyFacts, Endings, Sibling, SourceFacts, Survey, Turnover, survey,
-};
+use tenure_planner::kustomization::{DependencyFacts, Endings, Sibling, SourceFacts, Survey, Turnover, survey};
 use tenure_planner::maxima;
 use tenure_sources::SourceKey;
 
@@ -36,10 +34,7 @@ pub(super) fn source(shard: &Shard, kustomization: &Kustomization) -> SourceFact
     let Some(repository) = shard.caches.of::<GitRepository>().get(key.namespace(), key.name()) else {
         return SourceFacts::NotFound;
     };
-    let artifact = shard.artifacts.record(&key).map(|record| ArtifactFacts {
-        revision: record.stored.revision,
-        digest: record.stored.digest,
-    });
+    let artifact = shard.artifacts.record(&key).map(|stored| stored.facts);
     let conditions = repository
         .status
         .as_ref()

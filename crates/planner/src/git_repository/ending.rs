@@ -8,9 +8,11 @@ use tenure_api::artifact::Artifact;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::metadata::SOURCE_EVENT_REVISION;
 use tenure_api::{GitRepositoryStatus, reason};
+use tenure_tenancy::DenialReason;
 
-use super::types::{FetchFailure, Snapshot, StoredArtifact};
-use super::{Plan, pause};
+use super::types::{FetchFailure, FetchReason, Snapshot};
+use super::{Plan, Refusal, RefusalReason, pause};
+use crate::artifact::StoredArtifact;
 use crate::ending::{self, Entry, later, whole_seconds};
 use crate::plan::{Event, EventKind, EventPlace, Next, Withheld};
 
@@ -76,7 +78,8 @@ pub(super) fn reconciling(snapshot: &Snapshot, now: Timestamp) -> Option<GitRepo
 }
 
 /// Nothing will happen until somebody changes the object.
-pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, reason: &str, message: String) -> Plan {
+pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal) -> Plan {
+    let (reason, message) = (refusal.reason.as_str(), refusal.message.as_str());
     let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
     let mut status = snapshot.repository.status.clone().unwrap_or_default();
     condition::remove(&mut status.conditions, condition::RECONCILING);
@@ -84,38 +87,34 @@ pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, reason: &str, message
         &mut status,
         snapshot,
         now,
-        (condition::READY, ConditionStatus::False, reason, &message),
+        (condition::READY, ConditionStatus::False, reason, message),
     );
     set(
         &mut status,
         snapshot,
         now,
-        (condition::STALLED, ConditionStatus::True, reason, &message),
+        (condition::STALLED, ConditionStatus::True, reason, message),
     );
     status.observed_generation = snapshot.repository.metadata.generation;
     handled(&mut status, snapshot);
-    warning(snapshot, &mut plan, reason, &message);
+    warning(snapshot, &mut plan, reason, message);
     plan.status = changed(snapshot, &status);
-    if reason == reason::IDENTITY_MISSING {
+    if refusal.reason == RefusalReason::Denied(DenialReason::IdentityMissing) {
         // Whose a namespace is may become known without this object changing.
         plan.next = Next::Done(Some(later(now, Duration::from_secs(30))));
     }
     plan.withheld.push(Withheld {
         what: "fetch".to_owned(),
-        why: message,
+        why: message.to_owned(),
     });
     plan
 }
 
 /// The fetch failed. The artifact that is stored stays, and stays usable.
 pub(super) fn failed(snapshot: &Snapshot, now: Timestamp, failure: &FetchFailure, interval: Duration) -> Plan {
-    let reason = if failure.reason.is_empty() {
-        reason::GIT_OPERATION_FAILED
-    } else {
-        failure.reason.as_str()
-    };
+    let reason = failure.reason.as_str();
     let mut status = snapshot.repository.status.clone().unwrap_or_default();
-    let (bad, other) = if failure.storage {
+    let (bad, other) = if failure.reason == FetchReason::ArchiveOperationFailed {
         (condition::STORAGE_OPERATION_FAILED, condition::FETCH_FAILED)
     } else {
         (condition::FETCH_FAILED, condition::STORAGE_OPERATION_FAILED)
@@ -176,7 +175,7 @@ pub(super) fn succeeded(
     interval: Duration,
 ) -> Plan {
     let mut status = snapshot.repository.status.clone().unwrap_or_default();
-    let message = format!("stored artifact for revision '{}'", stored.revision);
+    let message = format!("stored artifact for revision '{}'", stored.facts.revision);
     for type_ in [
         condition::RECONCILING,
         condition::STALLED,
@@ -203,17 +202,16 @@ pub(super) fn succeeded(
             &message,
         ),
     );
-    let as_before = status
-        .artifact
-        .as_ref()
-        .is_some_and(|old| old.revision == stored.revision && old.digest.as_deref() == Some(stored.digest.as_str()));
+    let as_before = status.artifact.as_ref().is_some_and(|old| {
+        old.revision == stored.facts.revision && old.digest.as_deref() == Some(stored.facts.digest.as_str())
+    });
     if !as_before {
         status.artifact = Some(Artifact {
-            digest: Some(stored.digest.clone()),
+            digest: Some(stored.facts.digest.clone()),
             last_update_time: whole_seconds(stored.stored_at.unwrap_or(now)),
             metadata: None,
             path: stored.path.clone(),
-            revision: stored.revision.clone(),
+            revision: stored.facts.revision.clone(),
             size: i64::try_from(stored.size).ok(),
             url: String::new(),
         });
@@ -226,7 +224,7 @@ pub(super) fn succeeded(
     plan.memory.failed_generation = None;
     if let Some(commit) = new {
         let message = if commit.is_empty() {
-            format!("stored artifact for revision '{}'", stored.revision)
+            format!("stored artifact for revision '{}'", stored.facts.revision)
         } else {
             format!("stored artifact for commit '{commit}'")
         };
@@ -235,8 +233,8 @@ pub(super) fn succeeded(
             reason: reason::NEW_ARTIFACT.to_owned(),
             message,
             annotations: BTreeMap::from([
-                (SOURCE_EVENT_REVISION.to_owned(), stored.revision.clone()),
-                (EVENT_DIGEST.to_owned(), stored.digest.clone()),
+                (SOURCE_EVENT_REVISION.to_owned(), stored.facts.revision.clone()),
+                (EVENT_DIGEST.to_owned(), stored.facts.digest.clone()),
             ]),
             place: EventPlace::default(),
         });

@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use tenure_api::git_repository::GitRepositoryRef;
 use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{GitRepositorySpec, GitRepositoryStatus, reason};
-use tenure_tenancy::{Placement, ServiceAccount, identity};
+use tenure_tenancy::{DenialReason, Placement, ServiceAccount, identity};
 
-pub use types::{Attempt, FetchFailure, FetchOutcome, FetchRequest, Memory, Snapshot, Step, StoredArtifact};
+pub use types::{Attempt, FetchFailure, FetchReason, FetchRequest, Fetched, Memory, Snapshot, Step};
 
 use crate::ending::later;
 use crate::plan::{FinalizerChange, Next, Withheld};
@@ -62,7 +62,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     let admitted = match admit(snapshot) {
         Ok(admitted) => admitted,
-        Err((reason, message)) => return ending::stalled(snapshot, now, &reason, message),
+        Err(refusal) => return ending::stalled(snapshot, now, &refusal),
     };
     let attempt = &snapshot.attempt;
     if attempt.generation != metadata.generation || attempt.requested_at != crate::requested_at(metadata) {
@@ -70,8 +70,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     match &attempt.fetched {
-        Some(FetchOutcome::Failed(failure)) => ending::failed(snapshot, now, failure, admitted.interval),
-        Some(FetchOutcome::Unchanged { .. }) => match &snapshot.stored {
+        Some(Err(failure)) => ending::failed(snapshot, now, failure, admitted.interval),
+        Some(Ok(Fetched::Unchanged { .. })) => match &snapshot.stored {
             Some(stored) => ending::succeeded(snapshot, now, stored, None, admitted.interval),
             None => {
                 // What the upstream was compared with is no longer in the store: fetched in full, at once.
@@ -79,7 +79,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
                 plan
             }
         },
-        Some(FetchOutcome::Stored { artifact, subject }) => ending::succeeded(
+        Some(Ok(Fetched::Stored { artifact, subject })) => ending::succeeded(
             snapshot,
             now,
             artifact,
@@ -116,12 +116,8 @@ fn fetch(snapshot: &Snapshot, now: Timestamp, admitted: Admitted, mut plan: Plan
         },
         secret: spec.secret_ref.as_ref().map(|secret| secret.name.clone()),
         ignore: spec.ignore.clone(),
-        timeout_milliseconds: u64::try_from(admitted.timeout.as_millis()).unwrap_or(u64::MAX),
-        known_revision: snapshot
-            .stored
-            .as_ref()
-            .filter(|stored| stored.ignore == spec.ignore)
-            .map(|stored| stored.revision.clone()),
+        timeout: admitted.timeout,
+        known: snapshot.stored.clone().filter(|stored| stored.ignore == spec.ignore),
         platform: matches!(snapshot.placement, Placement::Platform { .. }),
     };
     plan.identity = admitted.identity;
@@ -172,39 +168,72 @@ fn pause(failures: u32, interval: Duration) -> Duration {
         .min(interval)
 }
 
+/// Why it may not be fetched.
+struct Refusal {
+    reason: RefusalReason,
+    message: String,
+}
+
+/// What kind of refusal it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RefusalReason {
+    UnsupportedField,
+    InvalidSpec,
+    UrlInvalid,
+    Denied(DenialReason),
+}
+
+impl RefusalReason {
+    /// The word as it stands in conditions and events.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::UnsupportedField => reason::UNSUPPORTED_FIELD,
+            Self::InvalidSpec => reason::INVALID_SPEC,
+            Self::UrlInvalid => reason::URL_INVALID,
+            Self::Denied(denial) => denial.as_str(),
+        }
+    }
+}
+
 /// Whether it may be fetched: as whom its Secret is read, with fields that are implemented and valid.
-fn admit(snapshot: &Snapshot) -> Result<Admitted, (String, String)> {
+fn admit(snapshot: &Snapshot) -> Result<Admitted, Refusal> {
     let spec = &snapshot.repository.spec;
     let fields = unimplemented(spec);
     if !fields.is_empty() {
-        return Err((
-            reason::UNSUPPORTED_FIELD.to_owned(),
-            format!(
+        return Err(Refusal {
+            reason: RefusalReason::UnsupportedField,
+            message: format!(
                 "{} is set, which is not supported yet: remove the field",
                 fields.join(", ")
             ),
-        ));
+        });
     }
-    let invalid = |field: &str, error: tenure_api::duration::DurationError| {
-        (reason::INVALID_SPEC.to_owned(), format!("{field}: {error}"))
+    let invalid = |message: String| Refusal {
+        reason: RefusalReason::InvalidSpec,
+        message,
     };
-    let interval = spec.interval.parse().map_err(|error| invalid("spec.interval", error))?;
+    let interval = spec
+        .interval
+        .parse()
+        .map_err(|error| invalid(format!("spec.interval: {error}")))?;
     let timeout = match &spec.timeout {
-        Some(timeout) => timeout.parse().map_err(|error| invalid("spec.timeout", error))?,
+        Some(timeout) => timeout
+            .parse()
+            .map_err(|error| invalid(format!("spec.timeout: {error}")))?,
         None => DEFAULT_TIMEOUT,
     };
     if timeout > LONGEST_TIMEOUT {
         let message = "spec.timeout: it is longer than an hour; write a duration such as 60s or 1m30s";
-        return Err((reason::INVALID_SPEC.to_owned(), message.to_owned()));
+        return Err(invalid(message.to_owned()));
     }
     let known_scheme = ["http://", "https://", "ssh://"]
         .iter()
         .any(|scheme| spec.url.reveal().starts_with(scheme));
     if !known_scheme {
-        return Err((
-            reason::URL_INVALID.to_owned(),
-            "spec.url must begin with http://, https:// or ssh://".to_owned(),
-        ));
+        return Err(Refusal {
+            reason: RefusalReason::UrlInvalid,
+            message: "spec.url must begin with http://, https:// or ssh://".to_owned(),
+        });
     }
     let namespace = snapshot.repository.metadata.namespace.as_deref().unwrap_or_default();
     let identity = match (identity::of_source(&snapshot.placement, namespace), &spec.secret_ref) {
@@ -212,15 +241,15 @@ fn admit(snapshot: &Snapshot) -> Result<Admitted, (String, String)> {
         // What is public needs no identity.
         (Err(_), None) => None,
         (Err(denial), Some(secret)) => {
-            return Err((
-                denial.reason,
-                format!("Secret {namespace}/{} can't be read: {}", secret.name, denial.message),
-            ));
+            return Err(Refusal {
+                reason: RefusalReason::Denied(denial.reason),
+                message: format!("Secret {namespace}/{} can't be read: {}", secret.name, denial.message),
+            });
         }
     };
     if let Some(secret) = &spec.secret_ref {
         tenure_api::names::ObjectName::new(secret.name.clone())
-            .map_err(|error| (reason::INVALID_SPEC.to_owned(), format!("spec.secretRef.name: {error}")))?;
+            .map_err(|error| invalid(format!("spec.secretRef.name: {error}")))?;
     }
     Ok(Admitted {
         identity,

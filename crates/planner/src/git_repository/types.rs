@@ -1,13 +1,15 @@
 //! The Snapshot of a GitRepository: everything that its plan may depend on.
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tenure_api::git_repository::GitRepositoryRef;
-use tenure_api::{GitRepository, SourceUrl};
+use tenure_api::{GitRepository, SourceUrl, reason};
 use tenure_tenancy::Placement;
 
+use crate::artifact::StoredArtifact;
 use crate::plan;
 
 /// What is known when a plan is made.
@@ -30,8 +32,8 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Takes the answer to the step of this attempt.
-    pub fn take(&mut self, outcome: FetchOutcome) {
-        self.attempt.fetched = Some(outcome);
+    pub fn take(&mut self, answer: Result<Fetched, FetchFailure>) {
+        self.attempt.fetched = Some(answer);
     }
 
     /// Whether something has changed so that another plan could say something else.
@@ -60,7 +62,7 @@ pub struct Attempt {
     pub requested_at: Option<String>,
     /// Answer to the fetch.
     #[serde(default)]
-    pub fetched: Option<FetchOutcome>,
+    pub fetched: Option<Result<Fetched, FetchFailure>>,
 }
 
 impl Attempt {
@@ -76,7 +78,8 @@ impl Attempt {
     }
 }
 
-/// What to fetch.
+/// What to fetch: the one form of it, from the plan to the connection. `sources` reads its address and its reference, and the Secret's
+/// data beside it, and keeps what it read to itself, because that holds credentials.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
@@ -89,10 +92,10 @@ pub struct FetchRequest {
     pub secret: Option<String>,
     /// Patterns of files to leave out.
     pub ignore: Option<String>,
-    /// How long it may take, in milliseconds.
-    pub timeout_milliseconds: u64,
-    /// Revision that is stored already and was made the same way: nothing is fetched when the upstream still has it.
-    pub known_revision: Option<String>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// What is stored already and was made the same way: nothing is fetched when the upstream still has its revision.
+    pub known: Option<StoredArtifact>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,
 }
@@ -119,11 +122,11 @@ impl fmt::Display for Step {
     }
 }
 
-/// How a fetch ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What a fetch found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum FetchOutcome {
-    /// The upstream still has the known revision.
+pub enum Fetched {
+    /// The upstream still has the known artifact's revision, and everything else that decides the content is as it was.
     Unchanged {
         /// The revision.
         revision: String,
@@ -136,40 +139,46 @@ pub enum FetchOutcome {
         #[serde(default)]
         subject: Option<String>,
     },
-    /// It failed.
-    Failed(FetchFailure),
-}
-
-/// What is in the artifact store.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct StoredArtifact {
-    /// Revision in Flux's form.
-    pub revision: String,
-    /// Digest, `sha256:<hex>`.
-    pub digest: String,
-    /// Size in bytes.
-    pub size: u64,
-    /// Path within the store.
-    pub path: String,
-    /// When it was stored.
-    pub stored_at: Option<Timestamp>,
-    /// `spec.ignore` that it was made with.
-    pub ignore: Option<String>,
 }
 
 /// Why a fetch failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FetchFailure {
-    /// Flux's reason: `GitOperationFailed`, `AuthenticationFailed`, `URLInvalid`, …
-    pub reason: String,
+    /// What failed.
+    pub reason: FetchReason,
     /// What went wrong, without credentials.
     pub message: String,
     /// Whether trying again is pointless until somebody changes the object.
     pub terminal: bool,
-    /// Whether storing failed, not fetching.
-    pub storage: bool,
+}
+
+/// What failed of a fetch: Flux's reasons, all that occur.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FetchReason {
+    /// The URL can't be fetched from.
+    #[serde(rename = "URLInvalid")]
+    UrlInvalid,
+    /// The Secret could not be read or used, or the server does not accept what is in it.
+    AuthenticationFailed,
+    /// Anything else between the upstream and the archive.
+    #[default]
+    GitOperationFailed,
+    /// It was fetched and could not be stored.
+    ArchiveOperationFailed,
+}
+
+impl FetchReason {
+    /// The word as it stands in conditions and events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UrlInvalid => reason::URL_INVALID,
+            Self::AuthenticationFailed => reason::AUTHENTICATION_FAILED,
+            Self::GitOperationFailed => reason::GIT_OPERATION_FAILED,
+            Self::ArchiveOperationFailed => reason::ARCHIVE_OPERATION_FAILED,
+        }
+    }
 }
 
 /// What the shell carries from plan to plan.

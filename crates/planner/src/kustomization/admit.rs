@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{KustomizationSpec, reason};
-use tenure_tenancy::{identity, reach, reference};
+use tenure_tenancy::{DenialReason, identity, reach, reference};
 
 use super::context::{Context, subject};
 use super::types::{ServiceAccountFacts, Snapshot};
@@ -42,8 +42,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     let stalled =
         |reason: &str, message: String| Box::new(ending::stalled_before_admission(snapshot, now, reason, message));
     let denied = |denial: tenure_tenancy::Denial| {
-        let mut plan = stalled(&denial.reason, denial.message);
-        if denial.reason == reason::IDENTITY_MISSING {
+        let mut plan = stalled(denial.reason.as_str(), denial.message);
+        if denial.reason == DenialReason::IdentityMissing {
             // Whose a namespace is may become known without this object changing.
             plan.next = Next::Done(Some(crate::ending::later(now, IDENTITY_INTERVAL)));
         }

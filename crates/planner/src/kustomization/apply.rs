@@ -447,8 +447,8 @@ fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) ->
     } else {
         "dry-run"
     };
-    let reason = match failure.reason.as_str() {
-        "" => String::new(),
+    let reason = match &failure.reason {
+        Reason::Unknown => String::new(),
         reason => format!(" ({reason})"),
     };
     let hint = if immutable::is_all_there_is(failure) && !attempt.tried.contains_key(id) {

@@ -68,7 +68,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let identity =
         match identity::of_kustomization(&snapshot.placement, namespace, spec.service_account_name.as_deref()) {
             Ok(identity) => identity,
-            Err(denial) => return blocked(snapshot, now, memory, &denial.reason, &denial.message),
+            Err(denial) => return blocked(snapshot, now, memory, denial.reason.as_str(), &denial.message),
         };
     match &snapshot.service_account {
         ServiceAccountFacts::Usable | ServiceAccountFacts::NotLooked => {}

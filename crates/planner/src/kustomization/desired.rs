@@ -10,9 +10,9 @@ use tenure_tenancy::reach::{self, Scope};
 
 use super::context::Context;
 use super::order::{self, Stage};
-use super::types::ArtifactFacts;
 use super::{Phase, ending, watching};
 use crate::answer::KindAnswer;
+use crate::artifact::ArtifactFacts;
 use crate::confidential;
 use crate::object::{Object, Origin, RenderedObject};
 use crate::plan::{KindReference, Request, Watched};
@@ -114,7 +114,7 @@ pub(super) fn desired(
         });
     }
     if let Some((first, _)) = denials.first() {
-        let reason = first.reason.clone();
+        let reason = first.reason.as_str();
         let lines: Vec<String> = denials
             .iter()
             .map(|(denial, origin)| format!("{} ({origin})", denial.message))
@@ -123,7 +123,7 @@ pub(super) fn desired(
             context.withhold(origin.to_string(), denial.message.clone());
         }
         // Nothing of the revision is applied: a commit is applied within the tenant's bounds, or not at all.
-        return Err(ending::failed(context.fork(), &reason, lines.join("\n")));
+        return Err(ending::failed(context.fork(), reason, lines.join("\n")));
     }
     desired
         .objects

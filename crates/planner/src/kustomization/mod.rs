@@ -40,8 +40,8 @@ pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, applied, is_idle,
 pub use step::{RenderRequest, Step, SurveyRequest};
 pub use trigger::Observed;
 pub use types::{
-    ArtifactFacts, Asked, Attempt, BackOff, DependencyFacts, DriftedField, Endings, Memory, RenderFailure, Rendered,
-    Retry, Reversal, ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, allowed_deletion,
+    Asked, Attempt, BackOff, DependencyFacts, DriftedField, Endings, Memory, RenderFailure, Rendered, Retry, Reversal,
+    ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, allowed_deletion,
 };
 
 /// A plan for a Kustomization: carried out by a ServiceAccount,

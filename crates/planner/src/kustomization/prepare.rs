@@ -6,8 +6,9 @@ use tenure_api::{condition, reason};
 
 use super::context::Context;
 use super::step::{RenderRequest, Step};
-use super::types::{ArtifactFacts, DependencyFacts, SourceFacts};
+use super::types::{DependencyFacts, SourceFacts};
 use super::{Phase, ending};
+use crate::artifact::ArtifactFacts;
 use crate::object::RenderedObject;
 use crate::plan::Next;
 

@@ -12,6 +12,7 @@ use tenure_tenancy::{Ending, Placement};
 use super::guard::{Allowed, Guards};
 use super::siblings::{Rival, Survey, Turnover};
 use crate::answer::{DeleteAnswer, KindAnswer, Live, WriteAnswer};
+use crate::artifact::ArtifactFacts;
 use crate::object::RenderedObject;
 use crate::overlay::Overlay;
 use crate::plan::{KindReference, Watched};
@@ -141,16 +142,6 @@ pub enum SourceFacts {
         #[serde(default)]
         conditions: Vec<Condition>,
     },
-}
-
-/// An artifact in the store.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ArtifactFacts {
-    /// Revision, such as `main@sha1:<commit>`.
-    pub revision: String,
-    /// Digest, `sha256:<hex>`.
-    pub digest: String,
 }
 
 /// What is known of a dependency.

@@ -15,9 +15,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::metadata::SURFACE_LABEL;
-use tenure_api::{ObjectId, Surface, SurfaceStatus, reason};
+use tenure_api::{ObjectId, Surface, SurfaceStatus};
 use tenure_tenancy::surface::tier;
-use tenure_tenancy::{Controller, Placement, identity};
+use tenure_tenancy::{Controller, DenialReason, Placement, identity};
 
 use crate::answer::Live;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
@@ -83,7 +83,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
                 snapshot,
                 now,
                 None,
-                &denial.reason,
+                denial.reason.as_str(),
                 denial.message,
                 Some(IDENTITY_INTERVAL),
             );
@@ -92,12 +92,12 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let account = match identity::of_surface(&snapshot.placement, namespace, spec.service_account_name.as_deref()) {
         Ok(account) => account,
         Err(denial) => {
-            let again = (denial.reason == reason::IDENTITY_MISSING).then_some(IDENTITY_INTERVAL);
-            return status::refused(snapshot, now, Some(tier), &denial.reason, denial.message, again);
+            let again = (denial.reason == DenialReason::IdentityMissing).then_some(IDENTITY_INTERVAL);
+            return status::refused(snapshot, now, Some(tier), denial.reason.as_str(), denial.message, again);
         }
     };
     if let Err(denial) = validate::validate(&snapshot.surface, &snapshot.placement) {
-        return status::refused(snapshot, now, Some(tier), &denial.reason, denial.message, None);
+        return status::refused(snapshot, now, Some(tier), denial.reason.as_str(), denial.message, None);
     }
     if snapshot.attempt.generation != metadata.generation
         || snapshot.attempt.requested_at != crate::requested_at(metadata)

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tenure_api::Surface;
 use tenure_api::names::{ObjectName, is_dns_label};
 use tenure_api::surface::SurfaceSource;
-use tenure_api::{Surface, reason};
-use tenure_tenancy::{Denial, Placement, reach};
+use tenure_tenancy::{Denial, DenialReason, Placement, reach};
 
 use super::children::kustomization_names;
 use crate::maxima;
 
 /// Checks the spec.
 pub(super) fn validate(surface: &Surface, placement: &Placement) -> Result<(), Denial> {
-    let invalid = |message: String| Denial::because(reason::INVALID_SPEC, message);
+    let invalid = |message: String| Denial::because(DenialReason::InvalidSpec, message);
     let sources = &surface.spec.sources;
     maxima::of_surface(surface).map_err(invalid)?;
     if sources.is_empty() {

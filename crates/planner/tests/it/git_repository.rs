@@ -2,10 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_planner::git_repository::Step;
-use tenure_planner::git_repository::{
-    Attempt, FetchFailure, FetchOutcome, Memory, Plan, Snapshot, StoredArtifact, plan,
-};
+use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
+use tenure_planner::git_repository::{Attempt, FetchFailure, FetchReason, Fetched, Memory, Plan, Snapshot, Step, plan};
 use tenure_planner::{Next, invariants};
 use tenure_tenancy::{NamespaceFacts, Realm};
 
@@ -56,12 +54,15 @@ fn carry(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) {
 
 fn stored(revision: &str) -> StoredArtifact {
     StoredArtifact {
-        revision: revision.to_owned(),
-        digest: "sha256:1".to_owned(),
+        facts: ArtifactFacts {
+            revision: revision.to_owned(),
+            digest: "sha256:1".to_owned(),
+        },
         size: 10,
         path: "x".to_owned(),
         stored_at: Some(start()),
         ignore: None,
+        fingerprint: String::new(),
     }
 }
 
@@ -82,10 +83,10 @@ fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_not
     );
     carry(&mut snapshot, &first, start());
 
-    snapshot.attempt.fetched = Some(FetchOutcome::Stored {
+    snapshot.attempt.fetched = Some(Ok(Fetched::Stored {
         artifact: stored("master@sha1:1"),
         subject: Some("first".to_owned()),
-    });
+    }));
     snapshot.stored = Some(stored("master@sha1:1"));
     let done = planned(&snapshot, start());
     insta::assert_snapshot!("git_repository_stored", done.to_string());
@@ -104,12 +105,12 @@ fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_not
     let [Step::Fetch(request)] = asked.steps.as_slice() else {
         panic!("{asked}")
     };
-    assert_eq!(request.known_revision.as_deref(), Some("master@sha1:1"));
+    assert_eq!(request.known, snapshot.stored);
     assert_eq!(asked.status, None);
     carry(&mut snapshot, &asked, due);
-    snapshot.attempt.fetched = Some(FetchOutcome::Unchanged {
+    snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
         revision: "master@sha1:1".to_owned(),
-    });
+    }));
     let unchanged = planned(&snapshot, due);
     assert_eq!(
         (unchanged.status.as_ref(), unchanged.events.len()),
@@ -134,8 +135,8 @@ fn failures_are_said_once_tried_again_later_and_later_and_keep_the_artifact() {
         let fetch = planned(&snapshot, now);
         assert!(matches!(fetch.steps.as_slice(), [Step::Fetch(_)]), "{fetch}");
         carry(&mut snapshot, &fetch, now);
-        snapshot.attempt.fetched = Some(FetchOutcome::Failed(FetchFailure {
-            reason: "GitOperationFailed".to_owned(),
+        snapshot.attempt.fetched = Some(Err(FetchFailure {
+            reason: FetchReason::GitOperationFailed,
             message: "branch gone does not exist".to_owned(),
             ..FetchFailure::default()
         }));

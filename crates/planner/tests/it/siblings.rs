@@ -9,9 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::{Kustomization, ObjectId, condition};
 use tenure_planner::answer::Answer;
+use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
-    ArtifactFacts, Attempt, DependencyFacts, Endings, Guards, Memory, Rendered, Rival, ServiceAccountFacts, Sibling,
-    Snapshot, SourceFacts, Step, SurveyRequest, Turnover, applied, is_idle, plan, survey,
+    Attempt, DependencyFacts, Endings, Guards, Memory, Rendered, Rival, ServiceAccountFacts, Sibling, Snapshot,
+    SourceFacts, Step, SurveyRequest, Turnover, applied, is_idle, plan, survey,
 };
 use tenure_planner::object::RenderedObject;
 use tenure_planner::{FinalizerChange, Next, Origin, Request, invariants};

@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use tenure_api::condition::{self, Condition};
 use tenure_api::{Kustomization, KustomizationStatus, ObjectId};
 use tenure_planner::answer::Answer;
+use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
-    ArtifactFacts, Attempt, DependencyFacts, Endings, Guards, Memory, RenderFailure, Rendered, Rival,
-    ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, plan,
+    Attempt, DependencyFacts, Endings, Guards, Memory, RenderFailure, Rendered, Rival, ServiceAccountFacts, Snapshot,
+    SourceFacts, Step, Survey, plan,
 };
 use tenure_planner::{FinalizerChange, Live, Next, Request, invariants};
 use tenure_tenancy::{Placement, Realm};

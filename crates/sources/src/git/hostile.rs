@@ -16,7 +16,7 @@ use super::object;
 use super::oid::{Algorithm, Oid};
 use super::pack::{ObjectKind, Pack, PackError};
 use super::pktline::PacketReader;
-use super::wire::{Advertisement, FetchRequest, PackWriter, read_list};
+use super::wire::{Advertisement, PackRequest, PackWriter, read_list};
 use crate::account::Growing;
 use crate::archive;
 use crate::budget::{ByteBudget, Room};
@@ -136,7 +136,7 @@ async fn converse(bytes: &[u8]) -> bool {
     };
     let Ok(references) = references else { return false };
     let wants: Vec<Oid> = references.iter().map(|reference| reference.oid).collect();
-    let request = FetchRequest::new(&advertisement, &wants, true);
+    let request = PackRequest::new(&advertisement, &wants, true);
     let mut out = Vec::new();
     let mut writer = PackWriter::new(&mut out, &limits);
     request.read(&mut reader, &mut writer).await.is_ok() && out == b"PACK\0\0\0\x02\0\0\0\0more"

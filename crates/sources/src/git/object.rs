@@ -6,8 +6,6 @@ use super::oid::{Algorithm, Oid};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommitObject {
     pub(crate) tree: Oid,
-    pub(crate) author: String,
-    pub(crate) time: i64,
     pub(crate) subject: String,
 }
 
@@ -21,27 +19,10 @@ pub(crate) fn commit(content: &[u8]) -> Option<CommitObject> {
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
     };
     let tree = Oid::from_hex(header("tree")?.as_bytes())?;
-    // `Name <address> seconds zone`
-    let person = |line: &str| {
-        line.rfind('>')
-            .and_then(|end| line.get(..=end))
-            .unwrap_or(line)
-            .to_owned()
-    };
-    let author = header("author").map(person).unwrap_or_default();
-    let committer = header("committer").unwrap_or_default();
-    let time = committer
-        .rsplit(' ')
-        .nth(1)
-        .and_then(|seconds| seconds.parse().ok())
-        .unwrap_or(0);
-    let clean = |text: &str| text.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
-    let subject = message.trim_start().lines().next().unwrap_or_default();
+    let subject = message.trim_start().lines().next().unwrap_or_default().trim();
     Some(CommitObject {
         tree,
-        author: clean(&author),
-        time,
-        subject: clean(subject.trim()),
+        subject: subject.chars().filter(|c| !c.is_control()).take(200).collect(),
     })
 }
 

@@ -202,14 +202,14 @@ where
 }
 
 /// The request for a pack, and what its answer holds before the pack.
-pub(crate) struct FetchRequest {
+pub(crate) struct PackRequest {
     pub(crate) body: Vec<u8>,
     shallow: bool,
     version_two: bool,
     side_band: bool,
 }
 
-impl FetchRequest {
+impl PackRequest {
     /// Asks for these objects, without history if `shallow` and the server can.
     pub(crate) fn new(advertisement: &Advertisement, wants: &[Oid], shallow: bool) -> Self {
         let mut body = Vec::new();

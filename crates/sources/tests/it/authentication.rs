@@ -26,7 +26,10 @@ async fn basic_and_bearer() {
 
     let (error, message) = bed.refuse(main.clone()).await;
     assert!(message.contains("without credentials; name a Secret"), "{message}");
-    assert_eq!((error.reason(), error.transient()), ("AuthenticationFailed", false));
+    assert_eq!(
+        (error.reason().as_str(), error.transient()),
+        ("AuthenticationFailed", false)
+    );
 
     bed.secret = secret(&[("username", "robot"), ("password", "hunter2")]);
     let (error, message) = bed.refuse(main.clone()).await;
@@ -104,7 +107,7 @@ fn secrets_that_are_half_are_refused() {
         let error = read_spec(json!({"url": url}), secret(pairs).as_ref()).unwrap_err();
         assert!(matches!(error, FetchError::InvalidSecret { .. }), "{error}");
         assert!(error.to_string().contains(words), "{url} {pairs:?}: {error}");
-        assert_eq!(error.reason(), "AuthenticationFailed");
+        assert_eq!(error.reason().as_str(), "AuthenticationFailed");
     }
     read_spec(json!({"url": "https://h/r"}), secret(&[("ca.crt", "x")]).as_ref()).unwrap();
 }

@@ -1,14 +1,17 @@
 //! A git server, a store and a policy that allows exactly that server.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_api::GitRepositorySpec;
 use tenure_git_server::{GitServer, Options, Repository};
+use tenure_planner::artifact::StoredArtifact;
+use tenure_planner::git_repository::{FetchRequest, Fetched};
 use tenure_sources::{
-    Account, Artifact, ArtifactStore, ByteBudget, Commit, FetchError, Fetched, GitRequest, Limits, Policy, Room,
-    SecretData, SourceKey, Tree, fetch,
+    Account, ArtifactStore, ByteBudget, FetchError, GitRequest, Limits, Policy, Room, SecretData, SourceKey, Tree,
+    fetch,
 };
 
 pub(crate) struct Bed {
@@ -61,26 +64,24 @@ impl Bed {
         read_spec(spec, self.secret.as_ref()).unwrap()
     }
 
-    pub(crate) async fn fetch(&self, request: &GitRequest, previous: Option<&Artifact>) -> Result<Fetched, FetchError> {
-        fetch(
-            request,
-            &self.policy,
-            &self.limits,
-            &self.store,
-            previous,
-            &self.account,
-        )
-        .await
+    pub(crate) async fn fetch(
+        &self,
+        request: &GitRequest,
+        known: Option<&StoredArtifact>,
+    ) -> Result<Fetched, FetchError> {
+        let mut request = request.clone();
+        request.asked.known = known.cloned();
+        fetch(&request, &self.policy, &self.limits, &self.store, &self.account).await
     }
 
     /// Fetches a reference that must be there.
-    pub(crate) async fn get(&self, reference: Value) -> (Artifact, Commit) {
+    pub(crate) async fn get(&self, reference: Value) -> (StoredArtifact, String) {
         self.get_request(&self.request(reference)).await
     }
 
-    pub(crate) async fn get_request(&self, request: &GitRequest) -> (Artifact, Commit) {
+    pub(crate) async fn get_request(&self, request: &GitRequest) -> (StoredArtifact, String) {
         match self.fetch(request, None).await.unwrap() {
-            Fetched::New { artifact, commit } => (artifact, commit),
+            Fetched::Stored { artifact, subject } => (artifact, subject.unwrap_or_default()),
             other => panic!("{other:?}"),
         }
     }
@@ -96,9 +97,9 @@ impl Bed {
         (error, message)
     }
 
-    pub(crate) fn load(&self, artifact: &Artifact) -> Tree {
+    pub(crate) fn load(&self, artifact: &StoredArtifact) -> Tree {
         self.store
-            .load(&source(), &artifact.digest, &Limits::default())
+            .load(&source(), &artifact.facts.digest, &Limits::default())
             .unwrap()
     }
 
@@ -156,9 +157,14 @@ pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
 pub(crate) fn read_spec(mut spec: Value, secret: Option<&SecretData>) -> Result<GitRequest, FetchError> {
     spec["interval"] = json!("1m");
     let spec: GitRepositorySpec = serde_json::from_value(spec).unwrap();
-    let request = GitRequest::new(source(), &spec.url, &spec.reference.unwrap_or_default(), secret)?;
-    Ok(GitRequest {
+    let asked = FetchRequest {
+        url: spec.url,
+        reference: spec.reference.unwrap_or_default(),
+        secret: None,
         ignore: spec.ignore,
-        ..request
-    })
+        timeout: Duration::from_secs(60),
+        known: None,
+        platform: false,
+    };
+    GitRequest::read(source(), asked, secret)
 }

@@ -74,7 +74,10 @@ async fn every_bound_holds_and_is_named() {
             let named = matches!(&error, FetchError::TooLarge { what: w, limit, .. } if *w == what && limit == shown);
             assert!(named, "{versions:?} {what}: {error:?}");
             assert!(message.starts_with("repository over the size limit: "), "{message}");
-            assert_eq!((error.reason(), error.transient()), ("GitOperationFailed", false));
+            assert_eq!(
+                (error.reason().as_str(), error.transient()),
+                ("GitOperationFailed", false)
+            );
             bed.assert_tidy();
         }
         bed.limits = Limits {
@@ -298,7 +301,7 @@ async fn a_silent_server_costs_the_timeout_only() {
     let url = answering(Vec::new(), false).await;
     bed.policy.allow = vec![endpoint(&url)];
     let mut request = bed.request_spec(json!({"url": url}));
-    request.timeout = Duration::from_millis(200);
+    request.asked.timeout = Duration::from_millis(200);
     let (error, message) = bed.refuse_request(&request).await;
     assert!(
         matches!(error, FetchError::Timeout { .. }) && error.transient(),

@@ -37,14 +37,14 @@ async fn a_fetch_waits_for_memory_and_gives_it_back() {
     let others = bed.account.memory.acquire("a", 4 << 20, later()).await.unwrap();
     let more = bed.account.memory.acquire("b", 4 << 20, later()).await.unwrap();
     let mut request = bed.request(main.clone());
-    request.timeout = Duration::from_millis(100);
+    request.asked.timeout = Duration::from_millis(100);
     let (error, message) = bed.refuse_request(&request).await;
     assert!(
         error.transient() && message.contains("--things allows 8 MiB"),
         "{message}"
     );
     // It waits: room that is given back while it does is its own.
-    request.timeout = Duration::from_secs(60);
+    request.asked.timeout = Duration::from_secs(60);
     let (fetched, ()) = tokio::join!(bed.fetch(&request, None), async {
         while !bed.account.memory.is_wanted() {
             tokio::task::yield_now().await;
@@ -83,7 +83,7 @@ async fn a_repository_beyond_its_tenants_budget_is_refused_with_the_setting() {
         message.contains("2 MiB is what --things-per-tenant allows"),
         "{message}"
     );
-    assert_eq!(error.reason(), "GitOperationFailed");
+    assert_eq!(error.reason().as_str(), "GitOperationFailed");
     bed.account.memory = budget(64 << 20, 64 << 20);
     bed.account.trees = budget(1 << 20, 2 << 20).room();
     let (error, message) = bed.refuse(main.clone()).await;
@@ -139,7 +139,7 @@ async fn archives_are_charged_and_old_revisions_make_room() {
         // The pack, the archive that is written, the current one and the one before it are more than there is room for.
         let (artifact, _) = bed.get(main.clone()).await;
         assert_eq!(disk.held(), on_disk(&folder));
-        assert!(bed.store.contains(&source(), &artifact.digest));
+        assert!(bed.store.contains(&source(), &artifact.facts.digest));
         last = Some(artifact);
     }
     let last = last.unwrap();
@@ -150,7 +150,7 @@ async fn archives_are_charged_and_old_revisions_make_room() {
     let (error, message) = bed.refuse(main.clone()).await;
     assert!(message.contains("--things-per-tenant"), "{error:?}: {message}");
     assert!(
-        bed.store.contains(&source(), &last.digest),
+        bed.store.contains(&source(), &last.facts.digest),
         "what is in use is not given up for it"
     );
     assert_eq!(disk.held(), on_disk(&folder));
@@ -159,7 +159,7 @@ async fn archives_are_charged_and_old_revisions_make_room() {
     // Opened anew, what is there is charged to whom it belongs, and what doesn't fit is removed.
     let disk = budget(1 << 20, 2 << 20);
     let store = ArtifactStore::open(&folder, disk.clone()).unwrap();
-    store.adopt(&source(), &last.digest, "tenant/a").unwrap();
+    store.adopt(&source(), &last.facts.digest, "tenant/a").unwrap();
     assert_eq!(disk.held_by("tenant/a"), last.size);
     assert_eq!(on_disk(&folder), last.size);
     store.remove(&source()).unwrap();
@@ -175,9 +175,9 @@ async fn an_archive_that_no_longer_fits_is_removed_when_it_is_found() {
         .unwrap();
     let (artifact, _) = bed.get(json!({"branch": "main"})).await;
     let store = ArtifactStore::open(bed.folder.path().join("artifacts"), budget(1000, 1000)).unwrap();
-    let refused = store.adopt(&source(), &artifact.digest, "a").unwrap_err();
+    let refused = store.adopt(&source(), &artifact.facts.digest, "a").unwrap_err();
     assert!(matches!(refused, StorageError::OverBudget(_)), "{refused}");
-    assert!(!store.contains(&source(), &artifact.digest));
+    assert!(!store.contains(&source(), &artifact.facts.digest));
 }
 
 #[test]

@@ -66,10 +66,10 @@ async fn equal_content_gives_equal_bytes() {
     }
     let request = bed.request_spec(json!({"url": bed.server.http_url("other"), "ref": {"branch": "main"}}));
     let (second, _) = bed.get_request(&request).await;
-    assert_ne!(first.revision, second.revision);
-    assert_eq!((&first.digest, first.size), (&second.digest, second.size));
-    assert!(first.digest.starts_with("sha256:") && first.digest.len() == 71);
-    let hex = first.digest.trim_start_matches("sha256:");
+    assert_ne!(first.facts.revision, second.facts.revision);
+    assert_eq!((&first.facts.digest, first.size), (&second.facts.digest, second.size));
+    assert!(first.facts.digest.starts_with("sha256:") && first.facts.digest.len() == 71);
+    let hex = first.facts.digest.trim_start_matches("sha256:");
     assert_eq!(first.path, format!("gitrepository/team/app/1/{hex}.tar.gz"));
 }
 

@@ -202,7 +202,6 @@ async fn nothing_is_connected_to_that_is_denied() {
                 &Policy::default(),
                 &Limits::default(),
                 &bed.store,
-                None,
                 &bed.account,
             )
             .await
@@ -211,7 +210,10 @@ async fn nothing_is_connected_to_that_is_denied() {
                 matches!(&error, FetchError::AddressDenied(denied) if denied.class == class),
                 "{url}: {error}"
             );
-            assert_eq!((error.reason(), error.transient()), ("GitOperationFailed", false));
+            assert_eq!(
+                (error.reason().as_str(), error.transient()),
+                ("GitOperationFailed", false)
+            );
         }
     }
     // An exception for the address is none for a name of it.

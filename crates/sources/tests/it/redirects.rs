@@ -56,7 +56,7 @@ async fn a_redirect_to_an_allowed_server_is_followed() {
         bed.policy.allow.push(endpoint(&format!("{url}/x")));
         let request = bed.request_spec(json!({"url": format!("{url}/old"), "ref": {"branch": "main"}}));
         let (artifact, _) = bed.get_request(&request).await;
-        assert!(artifact.revision.starts_with("main@sha1:"));
+        assert!(artifact.facts.revision.starts_with("main@sha1:"));
     }
 }
 
@@ -117,7 +117,7 @@ async fn redirects_that_are_no_repository_are_refused() {
         let (error, message) = bed.refuse_request(&request).await;
         assert!(matches!(error, FetchError::Redirect { .. }), "{shown}: {message}");
         assert!(message.contains(words), "{shown}: {message}");
-        assert_eq!(error.reason(), "GitOperationFailed");
+        assert_eq!(error.reason().as_str(), "GitOperationFailed");
     }
 }
 

@@ -102,7 +102,7 @@ fn urls_are_read_strictly() {
         let error = RemoteUrl::parse(text).unwrap_err();
         assert!(matches!(error, FetchError::InvalidUrl { .. }), "{text}");
         assert_eq!(
-            (error.reason(), error.stalled(), error.transient()),
+            (error.reason().as_str(), error.stalled(), error.transient()),
             ("URLInvalid", true, false)
         );
         assert!(!error.to_string().contains("secret"), "{error}");

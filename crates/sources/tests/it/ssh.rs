@@ -61,7 +61,7 @@ async fn branches_tags_and_commits_over_both_versions() {
         ] {
             let request = bed.request_spec(json!({"url": url, "ref": reference}));
             let (artifact, _) = bed.get_request(&request).await;
-            assert_eq!(artifact.revision, revision);
+            assert_eq!(artifact.facts.revision, revision);
             assert_eq!(bed.load(&artifact).len(), files);
         }
         let (error, _) = bed.refuse_request(&bed.request_spec(json!({"url": url}))).await;
@@ -200,7 +200,10 @@ async fn strangers_are_told_apart() {
             message.contains(words) && message.contains("SHA256:") && !message.contains(&print),
             "{message}"
         );
-        assert_eq!((error.reason(), error.transient()), ("AuthenticationFailed", false));
+        assert_eq!(
+            (error.reason().as_str(), error.transient()),
+            ("AuthenticationFailed", false)
+        );
     }
     // Several lines about the host, one of them right.
     let lines = format!("{host} {other}\n*,!x {}", known.split_once(' ').unwrap().1);

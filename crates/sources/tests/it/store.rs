@@ -18,7 +18,7 @@ async fn the_current_artifact_and_the_one_before_are_kept() {
     for n in 0..4 {
         bed.repository.commit([("a", n.to_string())], "next").await.unwrap();
         let (artifact, _) = bed.get(json!({"branch": "main"})).await;
-        digests.push(artifact.digest);
+        digests.push(artifact.facts.digest);
     }
     let kept = bed.archives();
     assert_eq!(kept.len(), 2);
@@ -50,12 +50,15 @@ async fn a_changed_archive_is_refused_and_fetched_again() {
     file.write_all(b"x").unwrap();
     let error = bed
         .store
-        .load(&source(), &artifact.digest, &Limits::default())
+        .load(&source(), &artifact.facts.digest, &Limits::default())
         .unwrap_err();
     assert!(matches!(error, StorageError::DigestMismatch { .. }), "{error}");
-    let (again, _) = bed.get_request(&request).await;
-    assert_eq!(again, artifact);
+    let (mut again, _) = bed.get_request(&request).await;
     bed.load(&again);
+    // All the same but the time.
+    assert_ne!(again.stored_at, artifact.stored_at);
+    again.stored_at = artifact.stored_at;
+    assert_eq!(again, artifact);
 }
 
 #[test]

@@ -1,0 +1,38 @@
+//! What the artifact store holds for a source, whatever its kind.
+//!
+//! There are two other shapes of an artifact, each for a reader of its own: `tenure_api::artifact::Artifact` is what a status tells people
+//! and other tools in Flux's words, and is never read back, since a status can be forged; the record beside the archive on the disk is
+//! [`StoredArtifact`] as it stands.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Which content an artifact has: all that matters to whoever renders from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ArtifactFacts {
+    /// Revision in Flux's form, such as `main@sha1:<commit>`.
+    pub revision: String,
+    /// Digest of the archive, `sha256:<hex>`.
+    pub digest: String,
+}
+
+/// What is in the artifact store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredArtifact {
+    /// Which content it is.
+    #[serde(flatten)]
+    pub facts: ArtifactFacts,
+    /// Size of the archive in bytes.
+    pub size: u64,
+    /// Path within the store, for people: it is never used to read.
+    pub path: String,
+    /// When it was stored.
+    pub stored_at: Option<Timestamp>,
+    /// `spec.ignore` that it was made with.
+    pub ignore: Option<String>,
+    /// Digest of what, besides the revision, decided its content: another request makes another artifact of the same revision.
+    #[serde(default)]
+    pub fingerprint: String,
+}
