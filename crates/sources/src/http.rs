@@ -1,15 +1,17 @@
-//! HTTP/1.1 requests of the Git protocol, over connections of the dialer.
+//! A client for HTTP/1.1 over connections of the dialer, for whatever protocol goes above it.
 //!
-//! Owns redirects and where credentials may go. A redirect is followed for the first request only, as git does, never
-//! from https to http, and credentials stay with the scheme, host and port of the URL in the object: a server can't send
-//! them elsewhere. It refuses bodies that are encoded.
+//! Owns the connection and its TLS, where credentials may go, and what of a redirect holds for everybody: credentials and the client
+//! certificate stay with one scheme, host and port, so that a server can't send them elsewhere, nothing leads from https to http, and
+//! there is an end to redirects in a row. Bytes are counted by the dialer on every connection, and time by whoever awaits: dropping a
+//! client, or an answer, closes what it uses. It refuses a proxy, bodies that are encoded, and to follow a redirect unasked. One
+//! connection is kept, for one request at a time: no pool of hyper-util's is needed for that, nor would it say why the dialer refused.
 
 use std::pin::Pin;
 
 use base64::Engine as _;
 use bytes::Bytes;
 use futures::TryStreamExt as _;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, LOCATION, USER_AGENT};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -18,30 +20,26 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncRead;
 use tokio::task::AbortHandle;
 use tokio_util::io::StreamReader;
+use url::Url;
 
 use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::policy::{Endpoint, Scheme};
 use crate::secret::{Credentials, TlsOptions};
 use crate::tls;
-use crate::url::RemoteUrl;
-
-/// Servers look for "git/" in front of it.
-const AGENT: &str = concat!("git/2.39 (tenure/", env!("CARGO_PKG_VERSION"), ")");
-const SERVICE: &str = "git-upload-pack";
 
 /// A body as it arrives.
 pub(crate) type Body = Pin<Box<dyn AsyncRead + Send>>;
 
-/// The HTTP side of one fetch.
-pub(crate) struct HttpTransport {
+/// A client, and what it shows to whom.
+pub(crate) struct HttpClient {
     dialer: Dialer,
-    /// The URL of the object: what credentials belong to.
-    original: RemoteUrl,
-    /// Where requests go: the same, or where the first request was redirected to.
-    base: RemoteUrl,
+    /// What credentials belong to.
+    home: Endpoint,
     credentials: Credentials,
     tls: TlsOptions,
+    /// What it calls itself.
+    agent: &'static str,
     connection: Option<Connection>,
 }
 
@@ -57,128 +55,123 @@ impl Drop for Connection {
     }
 }
 
-impl HttpTransport {
-    pub(crate) fn new(dialer: Dialer, url: &RemoteUrl, credentials: &Credentials, tls: &TlsOptions) -> Self {
+/// What is asked for, and where.
+pub(crate) struct HttpRequest {
+    pub(crate) method: Method,
+    /// Who is asked; `http` or `https`.
+    pub(crate) endpoint: Endpoint,
+    /// The path, and the query if there is one, as they are written.
+    pub(crate) target: String,
+    /// The headers besides those that every request has.
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    /// What messages call the address; without credentials.
+    pub(crate) shown: String,
+}
+
+/// The head of an answer; its body is still to come.
+pub(crate) struct HttpAnswer {
+    response: Response<Incoming>,
+    /// Who answered.
+    endpoint: Endpoint,
+    shown: String,
+}
+
+/// Where a redirect points.
+pub(crate) struct Location {
+    /// Without a user, a password and a fragment: what they say is not ours to send.
+    pub(crate) url: Url,
+    /// The path and the query that were asked for there.
+    pub(crate) path: String,
+    pub(crate) query: String,
+}
+
+impl HttpClient {
+    /// A client whose credentials, and client certificate, are for one endpoint.
+    pub(crate) fn new(
+        dialer: Dialer,
+        home: &Endpoint,
+        credentials: &Credentials,
+        tls: &TlsOptions,
+        agent: &'static str,
+    ) -> Self {
         Self {
             dialer,
-            original: url.clone(),
-            base: url.clone(),
+            home: home.clone(),
             credentials: credentials.clone(),
             tls: tls.clone(),
+            agent,
             connection: None,
         }
     }
 
-    /// Asks what the server offers, following redirects.
-    pub(crate) async fn advertisement(&mut self) -> Result<Body, FetchError> {
+    /// Sends a request and follows redirects: `redirect` makes of where an answer points what is asked for there, or refuses.
+    pub(crate) async fn send_and_follow(
+        &mut self,
+        request: HttpRequest,
+        mut redirect: impl FnMut(&HttpRequest, Location) -> Result<HttpRequest, FetchError>,
+    ) -> Result<HttpAnswer, FetchError> {
+        let mut request = request;
         let mut redirects = 0_usize;
         loop {
-            let url = self.base.clone();
-            let target = format!("{}/info/refs?service={SERVICE}", url.path().trim_end_matches('/'));
-            let request = self.request(Method::GET, &target).header(ACCEPT, "*/*");
-            let response = self.send(request, Bytes::new()).await?;
-            if !response.status().is_redirection() {
-                return self.body(&url, response, "application/x-git-upload-pack-advertisement");
+            let answer = self.send(&request).await?;
+            if !answer.is_redirect() {
+                return Ok(answer);
             }
-            let next = redirected(&url, &response)?;
+            let next = redirect(&request, Location::read(&request, &answer)?)?;
+            let refuse = |problem| FetchError::Redirect {
+                from: request.shown.clone(),
+                to: next.shown.clone(),
+                problem,
+            };
+            if request.endpoint.scheme == Scheme::Https && next.endpoint.scheme == Scheme::Http {
+                return Err(refuse("it leads from https to http"));
+            }
             redirects += 1;
             if redirects > self.dialer.limits().redirects {
-                return Err(FetchError::Redirect {
-                    from: url.to_string(),
-                    to: next.to_string(),
-                    problem: "there were too many in a row",
-                });
+                return Err(refuse("there were too many in a row"));
             }
-            self.base = next;
+            request = next;
         }
     }
 
-    /// Sends a request of the Git protocol and returns the answer's body.
-    pub(crate) async fn post(&mut self, body: Vec<u8>) -> Result<Body, FetchError> {
-        let url = self.base.clone();
-        let target = format!("{}/{SERVICE}", url.path().trim_end_matches('/'));
-        let request = self
-            .request(Method::POST, &target)
-            .header(CONTENT_TYPE, "application/x-git-upload-pack-request")
-            .header(ACCEPT, "application/x-git-upload-pack-result");
-        let response = self.send(request, body.into()).await?;
-        if response.status().is_redirection() {
-            return Err(FetchError::Redirect {
-                from: url.to_string(),
-                to: "elsewhere".to_owned(),
-                problem: "only the first request of a fetch may be redirected",
-            });
-        }
-        self.body(&url, response, "application/x-git-upload-pack-result")
-    }
-
-    fn request(&self, method: Method, target: &str) -> http::request::Builder {
-        let endpoint = self.base.endpoint();
-        let host = if endpoint.host.contains(':') {
-            format!("[{}]", endpoint.host)
-        } else {
-            endpoint.host.clone()
-        };
-        let host = if endpoint.port == endpoint.scheme.default_port() {
-            host
-        } else {
-            format!("{host}:{}", endpoint.port)
-        };
-        let mut request = Request::builder()
-            .method(method)
-            .uri(target)
-            .header(HOST, host)
-            .header(USER_AGENT, AGENT)
-            .header("Git-Protocol", "version=2");
-        if self.at_home()
-            && let Some(value) = authorization(&self.credentials)
-        {
-            request = request.header(AUTHORIZATION, value);
-        }
-        request
-    }
-
-    /// Whether requests go where the credentials belong.
-    fn at_home(&self) -> bool {
-        self.base.endpoint() == self.original.endpoint()
-    }
-
-    async fn send(&mut self, request: http::request::Builder, body: Bytes) -> Result<Response<Incoming>, FetchError> {
-        let url = self.base.clone();
+    /// Sends a request, on the connection that is there if it goes to the same endpoint.
+    pub(crate) async fn send(&mut self, request: &HttpRequest) -> Result<HttpAnswer, FetchError> {
         let broken = |problem: String| FetchError::Broken {
-            url: url.to_string(),
+            url: request.shown.clone(),
             problem,
         };
-        let request = request
-            .body(Full::new(body))
-            .map_err(|error| broken(error.to_string()))?;
+        let message = self.complete(request).map_err(|error| broken(error.to_string()))?;
         if let Some(connection) = &mut self.connection
-            && connection.endpoint == *url.endpoint()
+            && connection.endpoint == request.endpoint
             && connection.sender.ready().await.is_ok()
         {
-            match connection.sender.try_send_request(request).await {
-                Ok(response) => return Ok(response),
+            match connection.sender.try_send_request(message).await {
+                Ok(response) => return Ok(HttpAnswer::of(request, response)),
                 // The server closed the idle connection before it saw the request: the one case to try again.
                 Err(mut error) => match error.take_message() {
-                    Some(request) => return self.send_anew(request).await,
-                    None => return Err(broken(chain(&error.into_error()))),
+                    Some(message) => return self.send_anew(request, message).await,
+                    None => return Err(broken(describe_chain(&error.into_error()))),
                 },
             }
         }
-        self.send_anew(request).await
+        self.send_anew(request, message).await
     }
 
-    async fn send_anew(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, FetchError> {
+    async fn send_anew(
+        &mut self,
+        request: &HttpRequest,
+        message: Request<Full<Bytes>>,
+    ) -> Result<HttpAnswer, FetchError> {
         self.connection = None;
-        let url = self.base.clone();
         let broken = |error: hyper::Error| FetchError::Broken {
-            url: url.to_string(),
-            problem: chain(&error),
+            url: request.shown.clone(),
+            problem: describe_chain(&error),
         };
-        let endpoint = url.endpoint();
+        let endpoint = &request.endpoint;
         let stream = self.dialer.connect(endpoint).await?;
         let (mut sender, driver) = if endpoint.scheme == Scheme::Https {
-            let connector = tls::connector(&self.tls, self.at_home())?;
+            let connector = tls::connector(&self.tls, self.is_home(endpoint))?;
             let stream = tls::handshake(&connector, endpoint, stream).await?;
             let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
             (sender, tokio::spawn(connection).abort_handle())
@@ -186,7 +179,7 @@ impl HttpTransport {
             let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
             (sender, tokio::spawn(connection).abort_handle())
         };
-        let sent = sender.send_request(request);
+        let sent = sender.send_request(message);
         let connection = Connection {
             endpoint: endpoint.clone(),
             sender,
@@ -194,80 +187,157 @@ impl HttpTransport {
         };
         let response = sent.await.map_err(broken)?;
         self.connection = Some(connection);
-        Ok(response)
+        Ok(HttpAnswer::of(request, response))
     }
 
-    fn body(&self, url: &RemoteUrl, response: Response<Incoming>, expected: &str) -> Result<Body, FetchError> {
-        let status = response.status();
-        let shown = url.to_string();
-        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            return Err(FetchError::Unauthorized {
-                url: shown,
-                problem: self.why_unauthorized(status),
-            });
+    /// The request with what every one has, and with credentials where they belong.
+    fn complete(&self, request: &HttpRequest) -> Result<Request<Full<Bytes>>, http::Error> {
+        let mut message = Request::builder()
+            .method(request.method.clone())
+            .uri(&request.target)
+            .header(HOST, write_host(&request.endpoint))
+            .header(USER_AGENT, self.agent);
+        if self.is_home(&request.endpoint)
+            && let Some(value) = write_authorization(&self.credentials)
+        {
+            message = message.header(AUTHORIZATION, value);
         }
-        if !status.is_success() {
-            let problem = match status {
-                StatusCode::NOT_FOUND => {
-                    "there is no such repository, or it is hidden from whoever shows no (or other) credentials"
-                }
-                StatusCode::TOO_MANY_REQUESTS => "it wants fewer requests",
-                status if status.is_server_error() => "the server has a problem",
-                _ => "that is no answer of a Git server",
-            };
-            return Err(FetchError::HttpStatus {
-                url: shown,
-                status: status.as_u16(),
-                problem,
-            });
+        for (name, value) in &request.headers {
+            message = message.header(name, value);
         }
-        if response.headers().contains_key(CONTENT_ENCODING) {
-            return Err(FetchError::Protocol {
-                url: shown,
-                problem: "its answer is encoded, which nobody asked for".to_owned(),
-            });
-        }
-        let content_type = response
-            .headers()
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or("");
-        if content_type.split(';').next().map(str::trim) != Some(expected) {
-            return Err(FetchError::Protocol {
-                url: shown,
-                problem: format!(
-                    "its answer is of type {content_type:?}, not {expected}; is this the URL that git clone takes?"
-                ),
-            });
-        }
-        let stream = response
-            .into_body()
-            .into_data_stream()
-            .map_err(|error| std::io::Error::other(chain(&error)));
-        Ok(Box::pin(StreamReader::new(stream)))
+        message.body(Full::new(request.body.clone()))
     }
 
-    fn why_unauthorized(&self, status: StatusCode) -> String {
+    /// Whether that is what the credentials belong to.
+    fn is_home(&self, endpoint: &Endpoint) -> bool {
+        *endpoint == self.home
+    }
+
+    /// Refuses an answer that asks for credentials, or for others, and says which.
+    pub(crate) fn refuse_unauthorized(&self, answer: &HttpAnswer) -> Result<(), FetchError> {
+        let status = answer.status();
+        if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return Ok(());
+        }
         let code = status.as_u16();
-        if !self.at_home() && self.credentials != Credentials::Anonymous {
-            return format!(
+        let problem = if !self.is_home(&answer.endpoint) && self.credentials != Credentials::Anonymous {
+            format!(
                 "HTTP {code} after a redirect to another host; credentials are only sent to the host of spec.url: use the final URL"
-            );
-        }
-        match &self.credentials {
-            Credentials::Anonymous => format!(
-                "HTTP {code} without credentials; name a Secret with username and password, or bearerToken, in spec.secretRef"
-            ),
-            Credentials::Basic { .. } => {
-                format!("HTTP {code}: the server does not accept the Secret's username and password")
+            )
+        } else {
+            match &self.credentials {
+                Credentials::Anonymous => format!(
+                    "HTTP {code} without credentials; name a Secret with username and password, or bearerToken, in spec.secretRef"
+                ),
+                Credentials::Basic { .. } => {
+                    format!("HTTP {code}: the server does not accept the Secret's username and password")
+                }
+                Credentials::Bearer(_) => format!("HTTP {code}: the server does not accept the Secret's bearerToken"),
+                Credentials::SshKey { .. } => format!("HTTP {code}: an ssh key does not help with HTTP"),
             }
-            Credentials::Bearer(_) => format!("HTTP {code}: the server does not accept the Secret's bearerToken"),
-            Credentials::SshKey { .. } => format!("HTTP {code}: an ssh key does not help with HTTP"),
-        }
+        };
+        Err(FetchError::Unauthorized {
+            url: answer.shown.clone(),
+            problem,
+        })
     }
 }
 
-fn authorization(credentials: &Credentials) -> Option<HeaderValue> {
+impl HttpAnswer {
+    fn of(request: &HttpRequest, response: Response<Incoming>) -> Self {
+        Self {
+            response,
+            endpoint: request.endpoint.clone(),
+            shown: request.shown.clone(),
+        }
+    }
+
+    /// The status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// Whether it only says where else to ask.
+    pub(crate) fn is_redirect(&self) -> bool {
+        self.status().is_redirection()
+    }
+
+    /// What messages call the address that it came from.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// What it says that its body is; empty when it says nothing.
+    pub(crate) fn content_type(&self) -> &str {
+        let value = self.response.headers().get(CONTENT_TYPE);
+        value.and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// Refuses a body that is encoded: it could grow without bounds when it is decoded.
+    pub(crate) fn refuse_encoding(&self) -> Result<(), FetchError> {
+        if self.response.headers().contains_key(CONTENT_ENCODING) {
+            return Err(FetchError::Protocol {
+                url: self.shown.clone(),
+                problem: "its answer is encoded, which nobody asked for".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The body, to be read as it arrives.
+    pub(crate) fn into_body(self) -> Body {
+        let stream = self
+            .response
+            .into_body()
+            .into_data_stream()
+            .map_err(|error| std::io::Error::other(describe_chain(&error)));
+        Box::pin(StreamReader::new(stream))
+    }
+}
+
+impl Location {
+    /// Reads where an answer points.
+    fn read(from: &HttpRequest, answer: &HttpAnswer) -> Result<Self, FetchError> {
+        let refuse = |to: &str, problem| FetchError::Redirect {
+            from: from.shown.clone(),
+            to: to.to_owned(),
+            problem,
+        };
+        let location = answer
+            .response
+            .headers()
+            .get(LOCATION)
+            .and_then(|value| value.to_str().ok())
+            .ok_or_else(|| refuse("nowhere", "it names no location"))?;
+        let asked = from.target.split('?').next().unwrap_or_default();
+        let base =
+            Url::parse(&format!("{}{asked}", from.endpoint)).map_err(|_| refuse("nowhere", "it starts at no URL"))?;
+        let mut url = base
+            .join(location)
+            .map_err(|_| refuse("an unreadable location", "it is no URL"))?;
+        let (path, query) = (url.path().to_owned(), url.query().unwrap_or_default().to_owned());
+        url.set_query(None);
+        url.set_fragment(None);
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        Ok(Self { url, path, query })
+    }
+}
+
+fn write_host(endpoint: &Endpoint) -> String {
+    let host = if endpoint.host.contains(':') {
+        format!("[{}]", endpoint.host)
+    } else {
+        endpoint.host.clone()
+    };
+    if endpoint.port == endpoint.scheme.default_port() {
+        host
+    } else {
+        format!("{host}:{}", endpoint.port)
+    }
+}
+
+fn write_authorization(credentials: &Credentials) -> Option<HeaderValue> {
     let text = match credentials {
         Credentials::Basic { username, password } => {
             let pair = format!("{username}:{}", password.reveal());
@@ -281,54 +351,8 @@ fn authorization(credentials: &Credentials) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Where a redirect of the first request leads: the location must end as the request did, the rest is the new base.
-fn redirected(from: &RemoteUrl, response: &Response<Incoming>) -> Result<RemoteUrl, FetchError> {
-    let refuse = |to: String, problem| FetchError::Redirect {
-        from: from.to_string(),
-        to,
-        problem,
-    };
-    let location = response
-        .headers()
-        .get(LOCATION)
-        .and_then(|value| value.to_str().ok())
-        .ok_or_else(|| refuse("nowhere".to_owned(), "it names no location"))?;
-    let base = url::Url::parse(&format!(
-        "{}{}/info/refs",
-        from.endpoint(),
-        from.path().trim_end_matches('/')
-    ))
-    .map_err(|_| refuse("nowhere".to_owned(), "it starts at no URL"))?;
-    let target = base
-        .join(location)
-        .map_err(|_| refuse("an unreadable location".to_owned(), "it is no URL"))?;
-    let (path, query) = (target.path().to_owned(), target.query().unwrap_or_default().to_owned());
-    let mut bare = target;
-    bare.set_query(None);
-    bare.set_fragment(None);
-    // What the location says about a user is not ours to send.
-    let _ = bare.set_username("");
-    let _ = bare.set_password(None);
-    let shown = bare.to_string();
-    let Some(path) = path.strip_suffix("/info/refs").filter(|path| !path.is_empty()) else {
-        return Err(refuse(shown, "it leads to something else than a Git repository"));
-    };
-    if query != format!("service={SERVICE}") {
-        return Err(refuse(shown, "it leads to something else than a Git repository"));
-    }
-    bare.set_path(path);
-    let next = match RemoteUrl::parse(bare.as_str()) {
-        Ok(next) if next.endpoint().scheme != Scheme::Ssh => next,
-        _ => return Err(refuse(shown, "it is not an http or https URL of a repository")),
-    };
-    if from.endpoint().scheme == Scheme::Https && next.endpoint().scheme == Scheme::Http {
-        return Err(refuse(next.to_string(), "it leads from https to http"));
-    }
-    Ok(next)
-}
-
 /// An error with its causes, in a line.
-fn chain(error: &dyn std::error::Error) -> String {
+fn describe_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

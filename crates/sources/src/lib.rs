@@ -23,6 +23,7 @@ mod policy;
 mod request;
 mod secret;
 mod select;
+mod smart_http;
 mod ssh;
 mod tls;
 mod transport;

@@ -9,9 +9,9 @@ use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::git::pktline::PacketReader;
 use crate::git::wire::WireError;
-use crate::http::HttpTransport;
 use crate::policy::Scheme;
 use crate::request::GitRequest;
+use crate::smart_http::SmartHttp;
 use crate::ssh::SshTransport;
 
 /// What arrives from a server.
@@ -21,7 +21,7 @@ pub(crate) type Input = std::pin::Pin<Box<dyn AsyncRead + Send>>;
 pub(crate) enum Transport {
     /// A request and an answer each time.
     Http {
-        client: Box<HttpTransport>,
+        client: Box<SmartHttp>,
         reader: PacketReader<Input>,
     },
     /// One conversation.
@@ -41,13 +41,13 @@ impl Transport {
                 reader: PacketReader::new(input),
             });
         }
-        let mut client = Box::new(HttpTransport::new(
+        let mut client = Box::new(SmartHttp::new(
             dialer.clone(),
             &request.url,
             &request.credentials,
             &request.tls,
         ));
-        let reader = PacketReader::new(client.advertisement().await?);
+        let reader = PacketReader::new(client.read_advertisement().await?);
         Ok(Self::Http { client, reader })
     }
 
