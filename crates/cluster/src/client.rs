@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use http::Method;
 use serde_json::{Value, json};
+use tenure_api::ObjectView;
 use tenure_api::inventory::split_api_version;
 
 use crate::discovery::{Resource, Sought};
@@ -126,7 +127,8 @@ impl Client {
     /// # Errors
     /// [`ClusterError::Request`] when it has no `apiVersion` or `kind`, else as [`Client::resource`].
     pub async fn resource_of(&self, object: &Value) -> Result<Resource, ClusterError> {
-        self.resource(text(object, "apiVersion")?, text(object, "kind")?).await
+        self.resource(require_text(object, "/apiVersion")?, require_text(object, "/kind")?)
+            .await
     }
 
     async fn look_up(&self, group: &str, version: Option<&str>, kind: &str) -> Result<Resource, ClusterError> {
@@ -387,29 +389,21 @@ fn set(body: &mut Value, key: &str, value: Value) {
     }
 }
 
-fn text<'a>(object: &'a Value, key: &str) -> Result<&'a str, ClusterError> {
-    object
-        .get(key)
-        .and_then(Value::as_str)
+/// The text of a field that every object must have.
+fn require_text<'a>(object: &'a Value, path: &str) -> Result<&'a str, ClusterError> {
+    let field = || path.trim_start_matches('/').replace('/', ".");
+    ObjectView::of(object)
+        .find_text(path)
         .ok_or_else(|| ClusterError::Request {
             what: "an object".to_owned(),
-            problem: format!("it has no {key}"),
+            problem: format!("it has no {}", field()),
         })
 }
 
 pub(crate) fn name_of(object: &Value) -> Result<&str, ClusterError> {
-    object
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .ok_or_else(|| ClusterError::Request {
-            what: "an object".to_owned(),
-            problem: "it has no metadata.name".to_owned(),
-        })
+    require_text(object, "/metadata/name")
 }
 
 pub(crate) fn namespace_of(object: &Value) -> &str {
-    object
-        .pointer("/metadata/namespace")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    ObjectView::of(object).read_text("/metadata/namespace")
 }

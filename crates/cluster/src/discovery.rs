@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
+use tenure_api::ObjectView;
 
 use crate::error::ClusterError;
 
@@ -97,7 +98,7 @@ impl Discovery {
                     problem: "it is not an APIGroupDiscoveryList; Kubernetes 1.30 or newer is needed".to_owned(),
                 });
             };
-            groups.iter().for_each(|group| discovery.add(group));
+            groups.iter().for_each(|group| discovery.add(ObjectView::of(group)));
         }
         Ok(discovery)
     }
@@ -133,50 +134,37 @@ impl Discovery {
         rest
     }
 
-    fn add(&mut self, group: &Value) {
-        let name = text(group, "/metadata/name");
-        for version in items(group, "versions") {
-            if text(version, "/freshness") == "Stale" {
+    fn add(&mut self, group: ObjectView<'_>) {
+        let name = group.read_text("/metadata/name").to_owned();
+        for version in group.list_views("/versions") {
+            if version.read_text("/freshness") == "Stale" {
                 self.stale.insert(name.clone());
             }
-            for resource in items(version, "resources") {
+            for resource in version.list_views("/resources") {
                 // A resource can answer with a kind of another group (Scale); as a top-level resource none does.
-                let kind = text(resource, "/responseKind/kind");
-                let plural = text(resource, "/resource");
+                let kind = resource.read_text("/responseKind/kind").to_owned();
+                let plural = resource.read_text("/resource").to_owned();
                 if kind.is_empty() || plural.is_empty() {
                     continue;
                 }
-                let strings = |key: &str| items(resource, key).iter().filter_map(Value::as_str);
-                let verb = |verb: &str| strings("verbs").any(|known| known == verb);
+                let has_verb = |verb: &str| resource.list_texts("/verbs").any(|known| known == verb);
                 let place = self.resources.len();
                 self.kinds.entry((name.clone(), kind.clone())).or_default().push(place);
                 self.resources.push(Named {
                     resource: Resource {
                         group: name.clone(),
-                        version: text(version, "/version"),
+                        version: version.read_text("/version").to_owned(),
                         kind,
                         plural,
-                        namespaced: text(resource, "/scope") == "Namespaced",
-                        watchable: verb("watch") && verb("list"),
+                        namespaced: resource.read_text("/scope") == "Namespaced",
+                        watchable: has_verb("watch") && has_verb("list"),
                     },
-                    singular: text(resource, "/singularResource"),
-                    short_names: strings("shortNames").map(str::to_owned).collect(),
+                    singular: resource.read_text("/singularResource").to_owned(),
+                    short_names: resource.list_texts("/shortNames").map(str::to_owned).collect(),
                 });
             }
         }
     }
-}
-
-fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn text(value: &Value, pointer: &str) -> String {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
 }
 
 #[cfg(test)]

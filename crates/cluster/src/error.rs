@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tenure_api::ObjectView;
 
 use tenure_planner::refusal::{Cause, CauseKind, Failure, Reason};
 use tenure_tenancy::Identity;
@@ -253,7 +254,8 @@ impl ClusterError {
     /// Maps an answer with a status code of 400 or more.
     pub(crate) fn from_answer(identity: &Identity, code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let status: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-        let text = |pointer: &str| status.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let status = ObjectView::of(&status);
+        let text = |path: &str| status.read_text(path);
         let mut message = text("/message").to_owned();
         if message.is_empty() {
             message = String::from_utf8_lossy(body).trim().chars().take(500).collect();
@@ -262,12 +264,8 @@ impl ClusterError {
             message = format!("the API server answered {code}");
         }
         let reason = Reason::from(text("/reason"));
-        let causes: Vec<Cause> = status
-            .pointer("/details/causes")
-            .and_then(Value::as_array)
-            .map(|causes| causes.iter().map(cause).collect())
-            .unwrap_or_default();
-        let seconds = status.pointer("/details/retryAfterSeconds").and_then(Value::as_u64);
+        let causes: Vec<Cause> = status.list_views("/details/causes").map(read_cause).collect();
+        let seconds = status.find("/details/retryAfterSeconds").and_then(Value::as_u64);
         let retry_after = retry_after.or(seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs));
         match code {
             401 => Self::Unauthorized {
@@ -308,12 +306,11 @@ impl From<&ClusterError> for Failure {
     }
 }
 
-fn cause(cause: &Value) -> Cause {
-    let text = |key: &str| cause.get(key).and_then(Value::as_str).unwrap_or_default();
+fn read_cause(cause: ObjectView<'_>) -> Cause {
     Cause {
-        kind: CauseKind::from(text("reason")),
-        message: text("message").to_owned(),
-        field: text("field").to_owned(),
+        kind: CauseKind::from(cause.read_text("/reason")),
+        message: cause.read_text("/message").to_owned(),
+        field: cause.read_text("/field").to_owned(),
     }
 }
 

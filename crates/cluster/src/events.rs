@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tenure_api::ObjectView;
 
 use crate::client::{Client, name_of, namespace_of};
 use crate::error::ClusterError;
@@ -202,7 +203,8 @@ impl EventRecorder {
         let now = SystemTime::now();
         let message = tenure_api::text::visible(&event.message);
         let message = cut(&message);
-        let uid = text(object, "/metadata/uid");
+        let view = ObjectView::of(object);
+        let uid = view.read_text("/metadata/uid");
         let verdict = history.judge(uid, event, message, now);
         if verdict == Verdict::Count {
             return Ok(());
@@ -240,12 +242,12 @@ impl EventRecorder {
             "kind": "Event",
             "metadata": { "name": name, "namespace": namespace, "annotations": event.annotations },
             "involvedObject": {
-                "apiVersion": text(object, "/apiVersion"),
-                "kind": text(object, "/kind"),
+                "apiVersion": view.read_text("/apiVersion"),
+                "kind": view.read_text("/kind"),
                 "namespace": namespace_of(object),
                 "name": name_of(object)?,
                 "uid": uid,
-                "resourceVersion": text(object, "/metadata/resourceVersion"),
+                "resourceVersion": view.read_text("/metadata/resourceVersion"),
             },
             "type": event.kind.as_str(),
             "reason": event.reason,
@@ -279,10 +281,6 @@ fn timestamp(time: SystemTime) -> String {
         |_| "1970-01-01T00:00:00Z".to_owned(),
         |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     )
-}
-
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]

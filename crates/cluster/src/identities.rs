@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
+use tenure_api::ObjectView;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
 
 use crate::client::Client;
@@ -326,7 +327,7 @@ impl Shared {
             other => other,
         })?;
         let answer = answer.read(&call)?;
-        let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str);
+        let text = |path: &str| ObjectView::of(&answer).find_text(path);
         // The answer itself must not be quoted: it holds the token.
         let Some(token) = text("/status/token").filter(|token| !token.is_empty()) else {
             return Err(ClusterError::Decode {

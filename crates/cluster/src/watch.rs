@@ -11,6 +11,7 @@ use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use serde_json::Value;
+use tenure_api::ObjectView;
 
 use crate::client::Client;
 use crate::discovery::Resource;
@@ -282,14 +283,14 @@ fn tell(
 
 /// Why the server ended a watch: its last event is a Status.
 fn ended(status: &Value) -> ClusterError {
-    let text = |key: &str| status.get(key).and_then(Value::as_str).unwrap_or_default();
-    let code = status.get("code").and_then(Value::as_u64);
-    let message = text("message").to_owned();
+    let status = ObjectView::of(status);
+    let code = status.find("/code").and_then(Value::as_u64);
+    let message = status.read_text("/message").to_owned();
     match code.and_then(|code| u16::try_from(code).ok()) {
         Some(410) => ClusterError::Expired { message },
         code => ClusterError::Refused {
             code: code.unwrap_or(500),
-            reason: text("reason").into(),
+            reason: status.read_text("/reason").into(),
             message,
             causes: Vec::new(),
             retry_after: None,

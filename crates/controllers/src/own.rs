@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use jiff::Timestamp;
 use kube::Resource as _;
 use serde_json::{Map, Value, json};
-use tenure_api::Kustomization;
+use tenure_api::{Kustomization, ObjectView};
 use tenure_cluster::{ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource};
 use tenure_planner::{Event, EventPlace, FinalizerChange, crash, restart};
 
@@ -97,9 +97,9 @@ impl<R: Reconciled> Own<R> {
                     let Some(fresh) = self.fresh(home, &resource).await? else {
                         return Ok(Written::Gone);
                     };
-                    let text = fresh.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-                    version = text.unwrap_or_default().to_owned();
-                    finalizers = strings(fresh.pointer("/metadata/finalizers"));
+                    let view = ObjectView::of(&fresh);
+                    version = view.read_text("/metadata/resourceVersion").to_owned();
+                    finalizers = view.list_texts("/metadata/finalizers").map(str::to_owned).collect();
                 }
                 Err(error) => return Err(error),
             }
@@ -149,7 +149,7 @@ impl<R: Reconciled> Own<R> {
             .get(resource, &self.key.namespace, &self.key.name)
             .await
         {
-            Ok(fresh) if fresh.pointer("/metadata/uid").and_then(Value::as_str) == Some(self.uid.as_str()) => {
+            Ok(fresh) if ObjectView::of(&fresh).find_text("/metadata/uid") == Some(self.uid.as_str()) => {
                 Ok(Some(fresh))
             }
             Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(None),
@@ -237,11 +237,6 @@ pub(crate) async fn tell_of_wait<R: Reconciled>(home: &R::Home, key: &Key, crash
     if let Err(error) = own.write_status(home, &waiting).await {
         tracing::debug!(object = %key, %error, "that it waits could not be said");
     }
-}
-
-fn strings(value: Option<&Value>) -> Vec<String> {
-    let items = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// The JSON merge patch (RFC 7386) that turns one value into another; nothing when they are equal. Lists are replaced whole.

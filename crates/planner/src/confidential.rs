@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use tenure_api::ObjectId;
+use tenure_api::{ObjectId, ObjectView};
 use tenure_tenancy::Identity;
 
 use crate::answer::{Cause, CauseKind, Failure, Reason};
@@ -230,7 +230,7 @@ fn faults(secret: &Value) -> Vec<String> {
         }
     }
     for field in ["labels", "annotations"] {
-        let Some(value) = secret.get("metadata").and_then(|metadata| metadata.get(field)) else {
+        let Some(value) = secret.pointer(&format!("/metadata/{field}")) else {
             continue;
         };
         expect(format!("metadata.{field}"), value, "object");
@@ -238,7 +238,7 @@ fn faults(secret: &Value) -> Vec<String> {
             expect(format!("metadata.{field}.{key}"), value, "string");
         }
     }
-    for (key, value) in secret.get("data").and_then(Value::as_object).into_iter().flatten() {
+    for (key, value) in ObjectView::of(secret).find_map("/data").into_iter().flatten() {
         if value.as_str().is_some_and(|text| !is_base64(text)) {
             faults.push(format!("data.{key} must be base64; stringData takes plain text"));
         }

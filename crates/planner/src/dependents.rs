@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::metadata::TENURE_CONTROLLER;
-use tenure_api::{ObjectId, ObjectMeta};
+use tenure_api::{ObjectId, ObjectMeta, ObjectView};
 
 use crate::answer::{Answer, DeleteAnswer, Failure, Live, Told, WriteAnswer};
 use crate::confidential;
@@ -226,7 +226,7 @@ impl Dependents<'_> {
                 (Some(Live::Failed(failure)), None) => problems.push(failed(&wanted.id, "read", failure)),
                 (Some(Live::Present(live)), None) => match judge(&live.0, wanted) {
                     Verdict::Foreign(why) => problems.push(format!("{} exists and {why}", wanted.id.subject())),
-                    _ if is_ending(&live.0) => withheld.push(Withheld {
+                    _ if live.view().is_being_deleted() => withheld.push(Withheld {
                         what: wanted.id.subject(),
                         why: "it is being deleted: made again when it is gone".to_owned(),
                     }),
@@ -255,7 +255,7 @@ impl Dependents<'_> {
         let mut deletions = Vec::new();
         for (id, live) in self.live {
             let Live::Present(Object(live)) = live else { continue };
-            if is_wanted(id) || !is_ours(live) || is_ending(live) {
+            if is_wanted(id) || !is_ours(live) || ObjectView::of(live).is_being_deleted() {
                 continue;
             }
             let asked = self.asked("delete");
@@ -276,7 +276,7 @@ impl Dependents<'_> {
                         id: id.clone(),
                         version: "v1".to_owned(),
                     },
-                    uid: live.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned),
+                    uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
                     // Whose it is says an ownerReference with a uid, which doesn't change hands; its status changes often.
                     resource_version: None,
                     propagation: "Background".to_owned(),
@@ -311,21 +311,12 @@ pub(crate) enum Writes {
 
 /// Whether an ownerReference names this owner, with its uid.
 pub(crate) fn is_owned_by(object: &Value, kind: &str, owner: &ObjectMeta) -> bool {
-    object
-        .pointer("/metadata/ownerReferences")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .any(|reference| {
-            reference.get("kind").and_then(Value::as_str) == Some(kind)
-                && owner.uid.is_some()
-                && reference.get("uid").and_then(Value::as_str) == owner.uid.as_deref()
-        })
-}
-
-/// A label's value.
-pub(crate) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    object.pointer("/metadata/labels")?.get(key)?.as_str()
+    let mut references = ObjectView::of(object).list_views("/metadata/ownerReferences");
+    references.any(|reference| {
+        reference.find_text("/kind") == Some(kind)
+            && owner.uid.is_some()
+            && reference.find_text("/uid") == owner.uid.as_deref()
+    })
 }
 
 /// A failed request to a dependent, for a message.
@@ -336,8 +327,4 @@ pub(crate) fn failed(id: &ObjectId, verb: &str, failure: &Failure) -> String {
         failure.reason,
         failure.message
     )
-}
-
-fn is_ending(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some()
 }

@@ -3,6 +3,7 @@
 //! Elements of lists are matched by `name` where they have one, else by position: enough to name the field that two writers fight for.
 
 use serde_json::Value;
+use tenure_api::ObjectView;
 
 /// The most differences that are looked for in one object.
 const MOST_DIFFERENCES: usize = 16;
@@ -55,7 +56,7 @@ fn compare(one: &Value, other: &Value, segments: &mut Vec<Segment>, path: &mut S
             }
         }
         (Value::Array(left), Value::Array(right)) => {
-            let name = |element: &Value| element.get("name").and_then(Value::as_str).map(str::to_owned);
+            let name = |element: &Value| ObjectView::of(element).find_text("/name").map(str::to_owned);
             let named = !left.is_empty() && left.iter().chain(right).all(|element| name(element).is_some());
             if named {
                 let added = right
@@ -104,29 +105,29 @@ fn compare(one: &Value, other: &Value, segments: &mut Vec<Segment>, path: &mut S
 /// removed), the one that wrote last; nothing when there is no other manager at all.
 #[must_use]
 pub fn other_manager(live: &Value, difference: &Difference, ours: &str) -> Option<String> {
-    let entries = live.pointer("/metadata/managedFields").and_then(Value::as_array)?;
-    let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut others: Vec<&Value> = entries
-        .iter()
-        .filter(|entry| text(entry, "manager") != ours && text(entry, "subresource").is_empty())
+    let mut others: Vec<ObjectView<'_>> = ObjectView::of(live)
+        .list_views("/metadata/managedFields")
+        .filter(|entry| entry.read_text("/manager") != ours && entry.read_text("/subresource").is_empty())
         .collect();
-    others.sort_by_key(|entry| text(entry, "time"));
+    others.sort_by_key(|entry| entry.read_text("/time"));
     let owner = others.iter().rev().find(|entry| {
         entry
-            .get("fieldsV1")
+            .find("/fieldsV1")
             .is_some_and(|fields| owns(fields, &difference.segments))
     });
-    owner.or(others.last()).map(|entry| text(entry, "manager"))
+    let owner = owner.or(others.last())?;
+    Some(owner.read_text("/manager").to_owned())
 }
 
 /// The manager of the last of these entries of managedFields that names a path.
 #[must_use]
 pub fn manager_among(entries: &[Value], difference: &Difference) -> Option<String> {
-    let owner = entries.iter().rev().find(|entry| {
-        let fields = entry.get("fieldsV1");
+    let mut entries = entries.iter().rev().map(ObjectView::of);
+    let owner = entries.find(|entry| {
+        let fields = entry.find("/fieldsV1");
         fields.is_some_and(|fields| owns(fields, &difference.segments))
     })?;
-    owner.get("manager").and_then(Value::as_str).map(str::to_owned)
+    owner.find_text("/manager").map(str::to_owned)
 }
 
 /// Whether a FieldsV1 tree names the path, something above it as a whole, or something below it.

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tenure_api::ObjectView;
 
 use crate::answer::Live;
 
@@ -63,29 +64,30 @@ pub fn of_live(live: &Live) -> Health {
 /// The health of an object.
 #[must_use]
 pub fn of(object: &Value) -> Health {
-    if object.pointer("/metadata/deletionTimestamp").is_some() {
+    let object = ObjectView::of(object);
+    if object.is_being_deleted() {
         return Health::Terminating;
     }
-    let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
-    let observed = object.pointer("/status/observedGeneration").and_then(Value::as_i64);
+    let generation = object.find_number("/metadata/generation");
+    let observed = object.find_number("/status/observedGeneration");
     if let (Some(generation), Some(observed)) = (generation, observed)
         && generation != observed
     {
         return Health::InProgress(format!("generation {generation} is not observed yet ({observed} is)"));
     }
-    if let Some((status, message)) = condition(object, "Reconciling")
-        && status == "True"
+    if let Some(condition) = object.find_condition("Reconciling")
+        && condition.status == "True"
     {
-        return Health::InProgress(message);
+        return Health::InProgress(condition.message.to_owned());
     }
-    if let Some((status, message)) = condition(object, "Stalled")
-        && status == "True"
+    if let Some(condition) = object.find_condition("Stalled")
+        && condition.status == "True"
     {
-        return Health::Failed(message);
+        return Health::Failed(condition.message.to_owned());
     }
-    let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let api_version = object.read_text("/apiVersion");
     let (group, _) = tenure_api::inventory::split_api_version(api_version);
-    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let kind = object.read_text("/kind");
     match (group, kind) {
         ("apps" | "extensions", "Deployment") => deployment(object),
         ("apps", "StatefulSet") => stateful_set(object),
@@ -102,52 +104,16 @@ pub fn of(object: &Value) -> Health {
     }
 }
 
-/// A condition as an object of any kind states it; what it leaves out is empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StatedCondition<'a> {
-    pub(crate) status: &'a str,
-    pub(crate) reason: &'a str,
-    pub(crate) message: &'a str,
-}
-
-impl<'a> StatedCondition<'a> {
-    /// The first condition of that type in the object's status.
-    pub(crate) fn of(object: &'a Value, type_: &str) -> Option<Self> {
-        fn text<'a>(condition: &'a Value, key: &str) -> &'a str {
-            condition.get(key).and_then(Value::as_str).unwrap_or_default()
-        }
-        let conditions = object.pointer("/status/conditions")?.as_array()?;
-        let condition = conditions.iter().find(|condition| text(condition, "type") == type_)?;
-        Some(Self {
-            status: text(condition, "status"),
-            reason: text(condition, "reason"),
-            message: text(condition, "message"),
-        })
-    }
-}
-
-fn condition(object: &Value, type_: &str) -> Option<(String, String)> {
-    StatedCondition::of(object, type_).map(|condition| (condition.status.to_owned(), condition.message.to_owned()))
-}
-
-fn number(object: &Value, pointer: &str, default: i64) -> i64 {
-    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(default)
-}
-
-fn ready_condition(object: &Value) -> Health {
-    match condition(object, "Ready") {
+fn ready_condition(object: ObjectView<'_>) -> Health {
+    let in_progress = |message: &str, otherwise: &str| {
+        let message = if message.is_empty() { otherwise } else { message };
+        Health::InProgress(message.to_owned())
+    };
+    match object.find_condition("Ready") {
         None => Health::Current,
-        Some((status, _)) if status == "True" => Health::Current,
-        Some((status, message)) if status == "False" => Health::InProgress(if message.is_empty() {
-            "Ready is False".to_owned()
-        } else {
-            message
-        }),
-        Some((_, message)) => Health::InProgress(if message.is_empty() {
-            "Ready is Unknown".to_owned()
-        } else {
-            message
-        }),
+        Some(ready) if ready.status == "True" => Health::Current,
+        Some(ready) if ready.status == "False" => in_progress(ready.message, "Ready is False"),
+        Some(ready) => in_progress(ready.message, "Ready is Unknown"),
     }
 }
 
@@ -155,35 +121,30 @@ fn in_progress(done: i64, wanted: i64, word: &str) -> Option<Health> {
     (done < wanted).then(|| Health::InProgress(format!("{word}: {done}/{wanted}")))
 }
 
-fn unobserved(object: &Value) -> Option<Health> {
-    let observed = object.pointer("/status/observedGeneration").and_then(Value::as_i64);
-    (observed.is_none() && object.pointer("/metadata/generation").is_some())
+fn unobserved(object: ObjectView<'_>) -> Option<Health> {
+    let observed = object.find_number("/status/observedGeneration");
+    (observed.is_none() && object.has("/metadata/generation"))
         .then(|| Health::InProgress("generation is not observed yet".to_owned()))
 }
 
-fn deployment(object: &Value) -> Health {
-    let deadline_exceeded = object
-        .pointer("/status/conditions")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .find(|condition| condition.get("reason").and_then(Value::as_str) == Some("ProgressDeadlineExceeded"));
-    if deadline_exceeded.is_some() {
+fn deployment(object: ObjectView<'_>) -> Health {
+    let is_over = |reason: &str| reason == "ProgressDeadlineExceeded";
+    if object.list_conditions().any(|condition| is_over(condition.reason)) {
         return Health::Failed("progress deadline exceeded".to_owned());
     }
-    if let Some((status, message)) = condition(object, "ReplicaFailure")
-        && status == "True"
+    if let Some(condition) = object.find_condition("ReplicaFailure")
+        && condition.status == "True"
     {
-        return Health::InProgress(message);
+        return Health::InProgress(condition.message.to_owned());
     }
     if let Some(health) = unobserved(object) {
         return health;
     }
-    let wanted = number(object, "/spec/replicas", 1);
-    let replicas = number(object, "/status/replicas", 0);
-    let updated = number(object, "/status/updatedReplicas", 0);
-    let ready = number(object, "/status/readyReplicas", 0);
-    let available = number(object, "/status/availableReplicas", 0);
+    let wanted = object.find_number("/spec/replicas").unwrap_or(1);
+    let replicas = object.find_number("/status/replicas").unwrap_or(0);
+    let updated = object.find_number("/status/updatedReplicas").unwrap_or(0);
+    let ready = object.find_number("/status/readyReplicas").unwrap_or(0);
+    let available = object.find_number("/status/availableReplicas").unwrap_or(0);
     in_progress(updated, wanted, "updated replicas")
         .or_else(|| {
             (replicas > wanted)
@@ -191,29 +152,31 @@ fn deployment(object: &Value) -> Health {
         })
         .or_else(|| in_progress(available, updated, "available replicas"))
         .or_else(|| in_progress(ready, wanted, "ready replicas"))
-        .or_else(|| match condition(object, "Available") {
-            Some((status, _)) if status == "True" => None,
+        .or_else(|| match object.find_condition("Available") {
+            Some(available) if available.status == "True" => None,
             // A Deployment of no replicas has nothing that could become available.
             None if wanted == 0 => None,
-            Some((_, message)) => Some(Health::InProgress(message)),
+            Some(available) => Some(Health::InProgress(available.message.to_owned())),
             None => Some(Health::InProgress("not available yet".to_owned())),
         })
         .unwrap_or(Health::Current)
 }
 
-fn stateful_set(object: &Value) -> Health {
-    if object.pointer("/spec/updateStrategy/type").and_then(Value::as_str) == Some("OnDelete") {
+fn stateful_set(object: ObjectView<'_>) -> Health {
+    if object.find_text("/spec/updateStrategy/type") == Some("OnDelete") {
         return Health::Current;
     }
     if let Some(health) = unobserved(object) {
         return health;
     }
-    let wanted = number(object, "/spec/replicas", 1);
-    let partition = number(object, "/spec/updateStrategy/rollingUpdate/partition", 0);
-    let replicas = number(object, "/status/replicas", 0);
-    let ready = number(object, "/status/readyReplicas", 0);
-    let current = number(object, "/status/currentReplicas", 0);
-    let updated = number(object, "/status/updatedReplicas", 0);
+    let wanted = object.find_number("/spec/replicas").unwrap_or(1);
+    let partition = object
+        .find_number("/spec/updateStrategy/rollingUpdate/partition")
+        .unwrap_or(0);
+    let replicas = object.find_number("/status/replicas").unwrap_or(0);
+    let ready = object.find_number("/status/readyReplicas").unwrap_or(0);
+    let current = object.find_number("/status/currentReplicas").unwrap_or(0);
+    let updated = object.find_number("/status/updatedReplicas").unwrap_or(0);
     if let Some(health) =
         in_progress(replicas, wanted, "replicas").or_else(|| in_progress(ready, wanted, "ready replicas"))
     {
@@ -225,138 +188,145 @@ fn stateful_set(object: &Value) -> Health {
     if partition > 0 {
         return in_progress(updated, wanted - partition, "updated replicas").unwrap_or(Health::Current);
     }
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    if text("/status/currentRevision") != text("/status/updateRevision") {
+    if object.read_text("/status/currentRevision") != object.read_text("/status/updateRevision") {
         return in_progress(updated, wanted, "updated replicas")
             .unwrap_or_else(|| Health::InProgress("the revision is being updated".to_owned()));
     }
     in_progress(current, wanted, "current replicas").unwrap_or(Health::Current)
 }
 
-fn daemon_set(object: &Value) -> Health {
+fn daemon_set(object: ObjectView<'_>) -> Health {
     if let Some(health) = unobserved(object) {
         return health;
     }
-    let Some(wanted) = object.pointer("/status/desiredNumberScheduled").and_then(Value::as_i64) else {
+    let Some(wanted) = object.find_number("/status/desiredNumberScheduled") else {
         return Health::InProgress("not scheduled yet".to_owned());
     };
-    in_progress(number(object, "/status/currentNumberScheduled", 0), wanted, "scheduled")
-        .or_else(|| in_progress(number(object, "/status/updatedNumberScheduled", 0), wanted, "updated"))
-        .or_else(|| in_progress(number(object, "/status/numberAvailable", 0), wanted, "available"))
-        .or_else(|| in_progress(number(object, "/status/numberReady", 0), wanted, "ready"))
-        .unwrap_or(Health::Current)
+    in_progress(
+        object.find_number("/status/currentNumberScheduled").unwrap_or(0),
+        wanted,
+        "scheduled",
+    )
+    .or_else(|| {
+        in_progress(
+            object.find_number("/status/updatedNumberScheduled").unwrap_or(0),
+            wanted,
+            "updated",
+        )
+    })
+    .or_else(|| {
+        in_progress(
+            object.find_number("/status/numberAvailable").unwrap_or(0),
+            wanted,
+            "available",
+        )
+    })
+    .or_else(|| in_progress(object.find_number("/status/numberReady").unwrap_or(0), wanted, "ready"))
+    .unwrap_or(Health::Current)
 }
 
-fn replica_set(object: &Value) -> Health {
+fn replica_set(object: ObjectView<'_>) -> Health {
     if let Some(health) = unobserved(object) {
         return health;
     }
-    if let Some((status, message)) = condition(object, "ReplicaFailure")
-        && status == "True"
+    if let Some(condition) = object.find_condition("ReplicaFailure")
+        && condition.status == "True"
     {
-        return Health::InProgress(message);
+        return Health::InProgress(condition.message.to_owned());
     }
-    let wanted = number(object, "/spec/replicas", 1);
-    let replicas = number(object, "/status/replicas", 0);
+    let wanted = object.find_number("/spec/replicas").unwrap_or(1);
+    let replicas = object.find_number("/status/replicas").unwrap_or(0);
     in_progress(
-        number(object, "/status/fullyLabeledReplicas", 0),
+        object.find_number("/status/fullyLabeledReplicas").unwrap_or(0),
         wanted,
         "labelled replicas",
     )
     .or_else(|| {
         in_progress(
-            number(object, "/status/availableReplicas", 0),
+            object.find_number("/status/availableReplicas").unwrap_or(0),
             wanted,
             "available replicas",
         )
     })
-    .or_else(|| in_progress(number(object, "/status/readyReplicas", 0), wanted, "ready replicas"))
+    .or_else(|| {
+        in_progress(
+            object.find_number("/status/readyReplicas").unwrap_or(0),
+            wanted,
+            "ready replicas",
+        )
+    })
     .or_else(|| (replicas > wanted).then(|| Health::InProgress(format!("{} replicas too many", replicas - wanted))))
     .unwrap_or(Health::Current)
 }
 
-fn pod(object: &Value) -> Health {
-    match object
-        .pointer("/status/phase")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-    {
+fn pod(object: ObjectView<'_>) -> Health {
+    match object.read_text("/status/phase") {
         "Succeeded" => Health::Current,
         "Failed" => Health::Failed("the Pod has failed".to_owned()),
-        "Running" => match condition(object, "Ready") {
-            Some((status, _)) if status == "True" => Health::Current,
-            _ => match waiting_reason(object) {
+        "Running" => match object.find_condition("Ready") {
+            Some(ready) if ready.status == "True" => Health::Current,
+            _ => match find_waiting_reason(object) {
                 Some("CrashLoopBackOff") => Health::Failed("a container keeps crashing".to_owned()),
                 _ => Health::InProgress("the Pod is running, but not ready".to_owned()),
             },
         },
-        _ => match condition(object, "PodScheduled") {
-            Some((status, message)) if status == "False" => {
-                Health::InProgress(format!("the Pod is not scheduled: {message}"))
+        _ => match object.find_condition("PodScheduled") {
+            Some(scheduled) if scheduled.status == "False" => {
+                Health::InProgress(format!("the Pod is not scheduled: {}", scheduled.message))
             }
             _ => Health::InProgress("the Pod is pending".to_owned()),
         },
     }
 }
 
-fn waiting_reason(pod: &Value) -> Option<&str> {
-    let statuses = pod.pointer("/status/containerStatuses")?.as_array()?;
-    statuses
-        .iter()
-        .find_map(|status| status.pointer("/state/waiting/reason")?.as_str())
+fn find_waiting_reason(pod: ObjectView<'_>) -> Option<&str> {
+    pod.list_views("/status/containerStatuses")
+        .find_map(|status| status.find_text("/state/waiting/reason"))
 }
 
-fn persistent_volume_claim(object: &Value) -> Health {
-    match object
-        .pointer("/status/phase")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-    {
+fn persistent_volume_claim(object: ObjectView<'_>) -> Health {
+    match object.read_text("/status/phase") {
         "Bound" => Health::Current,
         phase => Health::InProgress(format!("the claim is not bound (phase {phase:?})")),
     }
 }
 
-fn service(object: &Value) -> Health {
-    if object.pointer("/spec/type").and_then(Value::as_str) != Some("LoadBalancer") {
+fn service(object: ObjectView<'_>) -> Health {
+    if object.find_text("/spec/type") != Some("LoadBalancer") {
         return Health::Current;
     }
-    let ip = object
-        .pointer("/spec/clusterIP")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let ingress = object.pointer("/status/loadBalancer/ingress").and_then(Value::as_array);
-    if ip.is_empty() || ingress.is_none_or(Vec::is_empty) {
+    let ip = object.read_text("/spec/clusterIP");
+    if ip.is_empty() || object.list("/status/loadBalancer/ingress").is_empty() {
         return Health::InProgress("the load balancer has no address yet".to_owned());
     }
     Health::Current
 }
 
 /// A Job must complete, or be suspended. (A started Job is not enough: Flux's own rule, stricter than kstatus'.)
-fn job(object: &Value) -> Health {
-    if object.pointer("/spec/suspend").and_then(Value::as_bool) == Some(true) {
+fn job(object: ObjectView<'_>) -> Health {
+    if object.is_true("/spec/suspend") {
         return Health::Current;
     }
-    if let Some((status, message)) = condition(object, "Failed")
-        && status == "True"
+    if let Some(condition) = object.find_condition("Failed")
+        && condition.status == "True"
     {
-        return Health::Failed(message);
+        return Health::Failed(condition.message.to_owned());
     }
-    match condition(object, "Complete") {
-        Some((status, _)) if status == "True" => Health::Current,
+    match object.find_condition("Complete") {
+        Some(complete) if complete.status == "True" => Health::Current,
         _ => Health::InProgress("the Job has not completed".to_owned()),
     }
 }
 
-fn custom_resource_definition(object: &Value) -> Health {
-    if let Some((status, message)) = condition(object, "NamesAccepted")
-        && status == "False"
+fn custom_resource_definition(object: ObjectView<'_>) -> Health {
+    if let Some(condition) = object.find_condition("NamesAccepted")
+        && condition.status == "False"
     {
-        return Health::Failed(message);
+        return Health::Failed(condition.message.to_owned());
     }
-    match condition(object, "Established") {
-        Some((status, _)) if status == "True" => Health::Current,
-        Some((_, message)) => Health::InProgress(message),
+    match object.find_condition("Established") {
+        Some(established) if established.status == "True" => Health::Current,
+        Some(established) => Health::InProgress(established.message.to_owned()),
         None => Health::InProgress("not established yet".to_owned()),
     }
 }

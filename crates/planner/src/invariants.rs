@@ -1,6 +1,5 @@
 //! What holds for every plan, whatever the snapshot. Run in all tests, over every plan that they make.
 
-use serde_json::Value;
 use tenure_api::{KustomizationStatus, ObjectId};
 use tenure_tenancy::inventory;
 
@@ -69,7 +68,7 @@ pub fn of_kustomization(snapshot: &kustomization::Snapshot, plan: &kustomization
             }
         }
         if let Request::Try(apply) = step
-            && apply.object.0.pointer("/metadata/name").and_then(Value::as_str) == Some(apply.id.name.as_str())
+            && apply.object.view().find_text("/metadata/name") == Some(apply.id.name.as_str())
         {
             violations.push(format!("tries a creation under the name of what is there: {step}"));
         }
@@ -119,7 +118,7 @@ fn deletes_what_is_not_ours(
     if !inventory::is_owned(&live.0, namespace, name) {
         violations.push(format!("deletes what does not say that it is ours: {}", id.subject()));
     }
-    let text = |pointer: &str| live.0.pointer(pointer).and_then(Value::as_str);
+    let text = |path: &str| live.view().find_text(path);
     if text("/metadata/uid") != delete.uid.as_deref()
         || text("/metadata/resourceVersion") != delete.resource_version.as_deref()
     {
@@ -180,13 +179,7 @@ fn loses_inventory(snapshot: &kustomization::Snapshot, plan: &kustomization::Pla
         let gone = match (snapshot.live.get(&id), snapshot.attempt.deleted.get(&id)) {
             (_, Some(DeleteAnswer::Absent)) | (Some(Live::Absent | Live::Unserved), _) => true,
             (Some(Live::Present(live)), _) => {
-                let says = |key: &str, value: &str| {
-                    let annotation = live
-                        .0
-                        .pointer("/metadata/annotations")
-                        .and_then(|all| all.get(key)?.as_str());
-                    annotation.is_some_and(|found| found.eq_ignore_ascii_case(value))
-                };
+                let says = |key: &str, value: &str| live.view().has_annotation(key, value);
                 !inventory::is_owned(&live.0, namespace, name)
                     || says(tenure_api::metadata::PRUNE, "disabled")
                     || says(tenure_api::metadata::RECONCILE, "disabled")

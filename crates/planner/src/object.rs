@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tenure_api::ObjectView;
 
 /// A Kubernetes object. [`fmt::Debug`] and [`Serialize`] hide a Secret's values.
 #[derive(Clone, PartialEq, Deserialize)]
@@ -11,24 +12,23 @@ use serde_json::Value;
 pub struct Object(pub Value);
 
 impl Object {
-    /// Text at a path (RFC 6901); empty when there is none.
+    /// A look at its fields.
     #[must_use]
-    pub fn text(&self, path: &str) -> &str {
-        self.0.pointer(path).and_then(Value::as_str).unwrap_or_default()
+    pub fn view(&self) -> ObjectView<'_> {
+        ObjectView::of(&self.0)
     }
 
     /// Its revision: revisions are numbers that grow (KEP-5504); one that is not a number counts as the oldest.
     #[must_use]
     pub fn revision(&self) -> u64 {
-        self.text("/metadata/resourceVersion").parse().unwrap_or(0)
+        self.view().read_text("/metadata/resourceVersion").parse().unwrap_or(0)
     }
 
     /// The object with a Secret's values replaced by their sizes.
     #[must_use]
     pub fn redacted(&self) -> Value {
         let mut value = self.0.clone();
-        let is_secret = value.get("kind").and_then(Value::as_str) == Some("Secret")
-            && value.get("apiVersion").and_then(Value::as_str) == Some("v1");
+        let is_secret = self.view().read_text("/kind") == "Secret" && self.view().read_text("/apiVersion") == "v1";
         if is_secret {
             for field in ["data", "stringData"] {
                 for value in value

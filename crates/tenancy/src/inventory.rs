@@ -1,8 +1,8 @@
 //! Which entries of a status's inventory are believed. A status can be forged by whoever may write the status subresource, so an
 //! entry gives no right: it is a hint of what may be pruned, checked like everything else.
 
-use tenure_api::ObjectId;
 use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
+use tenure_api::{ObjectId, ObjectView};
 
 use crate::denial::Denial;
 use crate::reach::{self, Scope};
@@ -24,11 +24,7 @@ pub fn entry(placement: &Placement, id: &ObjectId) -> Result<(), Denial> {
 /// Whether a live object says of itself that this Kustomization owns it: both owner labels, exactly.
 #[must_use]
 pub fn is_owned(object: &serde_json::Value, kustomization_namespace: &str, kustomization_name: &str) -> bool {
-    let label = |key: &str| {
-        object
-            .pointer("/metadata/labels")
-            .and_then(|labels| labels.get(key))
-            .and_then(serde_json::Value::as_str)
-    };
-    label(OWNER_NAME) == Some(kustomization_name) && label(OWNER_NAMESPACE) == Some(kustomization_namespace)
+    let object = ObjectView::of(object);
+    object.find_label(OWNER_NAME) == Some(kustomization_name)
+        && object.find_label(OWNER_NAMESPACE) == Some(kustomization_namespace)
 }

@@ -4,8 +4,8 @@
 //! the object, and would lock others out; an inventory alone can be forged. The platform precedes everybody else; among equals the
 //! first keeps it. It refuses to tell a tenant who else there is: names are for those who share them.
 
-use tenure_api::ObjectId;
 use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
+use tenure_api::{ObjectId, ObjectView};
 
 use crate::inventory;
 use crate::realm::Placement;
@@ -24,11 +24,8 @@ pub enum Precedence {
 /// The Kustomization, namespace and name, that an object's labels name.
 #[must_use]
 pub fn labelled(object: &serde_json::Value) -> Option<(&str, &str)> {
-    let labels = object.pointer("/metadata/labels")?;
-    Some((
-        labels.get(OWNER_NAMESPACE)?.as_str()?,
-        labels.get(OWNER_NAME)?.as_str()?,
-    ))
+    let object = ObjectView::of(object);
+    Some((object.find_label(OWNER_NAMESPACE)?, object.find_label(OWNER_NAME)?))
 }
 
 /// Whether an inventory's entry is believed of a Kustomization that lives there: it must be within its reach. A placement in dispute

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
+use tenure_api::ObjectView;
 use tenure_apiserver::Server;
 use tenure_cluster::{Connection, Installation, Token};
 use tenure_controllers::{Budgets, Guards, RenderLimits};
@@ -59,7 +60,7 @@ pub(crate) async fn apply(installation: &Installation) -> Result<(), Failure> {
     let objects = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
     let (inside, outside): (Vec<Value>, Vec<Value>) = objects
         .into_iter()
-        .partition(|object| object.pointer("/metadata/namespace").is_some());
+        .partition(|object| ObjectView::of(object).has("/metadata/namespace"));
     for objects in [outside, inside] {
         // Tasks of their own: a start is work for every core.
         let tasks = objects.into_iter().map(|object| {
@@ -82,13 +83,13 @@ async fn apply_one(installation: &Installation, object: &Value) -> Result<(), Fa
 }
 
 fn name(object: &Value) -> String {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let text = |path: &str| ObjectView::of(object).read_text(path);
     format!("{} {}", text("/kind"), text("/metadata/name"))
 }
 
 /// Where an object of the installation is written to. The kinds are few and known, so nothing has to be discovered.
 fn path(object: &Value) -> Result<String, Failure> {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let text = |path: &str| ObjectView::of(object).read_text(path);
     let collection = match text("/kind") {
         "CustomResourceDefinition" => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
         "Namespace" => "/api/v1/namespaces".to_owned(),

@@ -6,6 +6,7 @@ use std::io::Write;
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use serde_json::Value;
+use tenure_api::ObjectView;
 use tenure_api::text::{visible, visible_line};
 
 use crate::columns::Columns;
@@ -110,17 +111,11 @@ pub(crate) fn objects(objects: &[Value], format: Format, single: bool) -> Result
         Format::Yaml => written(|out| out.write_all(kustomize::to_yaml(whole).as_bytes())),
         Format::Name => {
             for object in objects {
-                let kind = object
-                    .get("kind")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    .to_lowercase();
-                let name = object
-                    .pointer("/metadata/name")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default();
-                let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-                let group = api_version
+                let object = ObjectView::of(object);
+                let kind = object.read_text("/kind").to_lowercase();
+                let name = object.read_text("/metadata/name");
+                let group = object
+                    .read_text("/apiVersion")
                     .split_once('/')
                     .map(|(group, _)| format!(".{group}"))
                     .unwrap_or_default();

@@ -9,7 +9,7 @@ use kustomize::BuiltResource;
 use serde_json::Value;
 use structured_merge::{FieldPath, PathElement};
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
-use tenure_api::{Kustomization, ObjectId, Tenant};
+use tenure_api::{Kustomization, ObjectId, ObjectView, Tenant};
 use tenure_tenancy::{NamespaceFacts, Placement, Realm, Settings, TenantFacts, identity};
 
 /// What is known of an object's origin.
@@ -29,13 +29,8 @@ impl Provenance {
     /// Finds out where an object came from. What can't be found out is said in the summary, and is no error: who owns a
     /// field is known without it.
     pub(crate) async fn of(client: &kube::Client, object: &Value, artifacts: Option<&Path>) -> Self {
-        let label = |name: &str| {
-            object
-                .pointer("/metadata/labels")
-                .and_then(|labels| labels.get(name))
-                .and_then(Value::as_str)
-        };
-        let (Some(name), Some(namespace)) = (label(OWNER_NAME), label(OWNER_NAMESPACE)) else {
+        let view = ObjectView::of(object);
+        let (Some(name), Some(namespace)) = (view.find_label(OWNER_NAME), view.find_label(OWNER_NAMESPACE)) else {
             return Self {
                 summary: vec!["No Kustomization applied this object.".to_owned()],
                 built: None,
@@ -50,8 +45,10 @@ impl Provenance {
                 };
             }
         };
-        let revision = text(&applied.kustomization, "/status/lastAppliedRevision").to_owned();
-        let url = text(&applied.source, "/spec/url");
+        let revision = ObjectView::of(&applied.kustomization)
+            .read_text("/status/lastAppliedRevision")
+            .to_owned();
+        let url = ObjectView::of(&applied.source).read_text("/spec/url");
         let placement = place(client, namespace).await;
         let mut summary = vec![
             format!(
@@ -122,14 +119,14 @@ async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<A
         name,
     )
     .await?;
-    let kind = text(&kustomization, "/spec/sourceRef/kind");
+    let kind = ObjectView::of(&kustomization).read_text("/spec/sourceRef/kind");
     if kind != "GitRepository" {
         return Err(format!("its source is a {kind}"));
     }
-    let source_namespace = Some(text(&kustomization, "/spec/sourceRef/namespace"))
+    let source_namespace = Some(ObjectView::of(&kustomization).read_text("/spec/sourceRef/namespace"))
         .filter(|name| !name.is_empty())
         .unwrap_or(namespace);
-    let source_name = text(&kustomization, "/spec/sourceRef/name");
+    let source_name = ObjectView::of(&kustomization).read_text("/spec/sourceRef/name");
     let source = get(
         client,
         "source.toolkit.fluxcd.io",
@@ -170,7 +167,8 @@ async fn get(
 /// Who a Kustomization acts as, as tenancy decides. Who acts by default in a namespace is a setting of the controllers, which nobody tells
 /// here; and whose a namespace is not everybody may read.
 fn describe_identity(placement: &Result<Placement, String>, kustomization: &Value, namespace: &str) -> String {
-    let named = Some(text(kustomization, "/spec/serviceAccountName")).filter(|name| !name.is_empty());
+    let named =
+        Some(ObjectView::of(kustomization).read_text("/spec/serviceAccountName")).filter(|name| !name.is_empty());
     let placement = match (placement, named) {
         (Ok(placement), _) => placement,
         (Err(why), Some(name)) => {
@@ -234,10 +232,6 @@ fn build(artifacts: &Path, applied: &Applied, object: &Value) -> Result<BuiltRes
     let metadata = applied.source.get("metadata").cloned().unwrap_or_default();
     let source = serde_json::from_value(metadata).map_err(|error| error.to_string())?;
     tenure_controllers::built_object(artifacts, (&kustomization, &source), &id).map_err(|error| error.to_string())
-}
-
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! The Secret is read with no other rights, and its values go nowhere but into the connection.
 
 use serde_json::{Value, json};
+use tenure_api::ObjectView;
 use tenure_cluster::{ClusterError, ServiceAccount};
 use tenure_planner::git_repository::{FetchFailure, FetchReason, FetchRequest, Fetched};
 use tenure_sources::{FetchError, GitRequest, SecretData, SourceKey, fetch};
@@ -67,10 +68,9 @@ async fn read_secret(
 }
 
 fn data(secret: &Value) -> Option<SecretData> {
-    let Some(data) = secret.get("data").and_then(Value::as_object) else {
-        return Some(SecretData::new());
-    };
-    data.iter()
+    let data = ObjectView::of(secret).find_map("/data");
+    data.into_iter()
+        .flatten()
         .map(|(key, value)| Some((key.clone(), decode_base64(value.as_str()?)?)))
         .collect()
 }

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use tenure_api::ObjectId;
 use tenure_api::metadata::OWNER_NAME;
+use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::{Seen, WatchEvent, WatchKey};
 use tenure_planner::answer::Reason;
 use tenure_planner::{Failure, Live, Object};
@@ -53,7 +53,7 @@ impl Known {
     /// Keeps what an answer told of an object.
     pub(crate) fn keep(live: Live) -> Self {
         match live.object() {
-            Some(object) => Self::Object(text(object)),
+            Some(object) => Self::Object(write_json(object)),
             None => Self::Told(live),
         }
     }
@@ -223,18 +223,13 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
     }
 }
 
-fn text(object: &Value) -> Arc<[u8]> {
+fn write_json(object: &Value) -> Arc<[u8]> {
     object.to_string().into_bytes().into()
 }
 
 /// The revision of an object.
 pub(crate) fn revision_of(object: &Value) -> u64 {
-    number(
-        object
-            .pointer("/metadata/resourceVersion")
-            .and_then(Value::as_str)
-            .unwrap_or_default(),
-    )
+    number(ObjectView::of(object).read_text("/metadata/resourceVersion"))
 }
 
 pub(super) fn lock(stream: &Mutex<Stream>) -> std::sync::MutexGuard<'_, Stream> {
@@ -297,7 +292,7 @@ mod tests {
                 name: "a".to_owned(),
                 revision: revision.to_string(),
                 labels: BTreeMap::new(),
-                text: text(&json!({ "value": value })),
+                text: write_json(&json!({ "value": value })),
             }));
         }
 
@@ -323,7 +318,7 @@ mod tests {
 
         /// An answer to a request told of it.
         fn answered_to(&self, key: &Key, revision: u64, value: &str) {
-            let json = text(&json!({ "value": value }));
+            let json = write_json(&json!({ "value": value }));
             let others = lock(&self.stream).answered("a", revision, json, key);
             for other in others {
                 self.mailboxes.object_changed(&other, &id());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, RECONCILE, SSA};
-use tenure_api::reason;
+use tenure_api::{ObjectView, reason};
 
 use super::contest;
 use super::context::Context;
@@ -85,7 +85,7 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
 
 /// Whether an object can't be applied without another: it lives in that Namespace, or is of the kind which that defines.
 fn needs(object: &DesiredObject, other: &DesiredObject) -> bool {
-    let text = |pointer: &str| other.object.0.pointer(pointer).and_then(Value::as_str);
+    let text = |path: &str| other.object.view().find_text(path);
     match other.target.id.kind.as_str() {
         "Namespace" => object.target.id.namespace == other.target.id.name,
         "CustomResourceDefinition" => {
@@ -298,7 +298,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         Some(DeleteAnswer::Absent) => None,
         _ => live.object(),
     };
-    if live_object.is_some_and(|live| live.pointer("/metadata/deletionTimestamp").is_some()) {
+    if live_object.is_some_and(|live| ObjectView::of(live).is_being_deleted()) {
         return Todo::WaitGone;
     }
     if live_object.is_some() {
@@ -386,7 +386,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
 
 /// The take-over that a live object needs, and the entries of managedFields that it takes.
 fn take_over(object: &DesiredObject, live: &Value) -> Option<(crate::plan::TakeOver, Vec<Value>)> {
-    let merge = annotation(&object.object.0, SSA).is_some_and(|value| value.eq_ignore_ascii_case("Merge"));
+    let merge = object.object.view().has_annotation(SSA, "Merge");
     if merge {
         return None;
     }
@@ -395,7 +395,7 @@ fn take_over(object: &DesiredObject, live: &Value) -> Option<(crate::plan::TakeO
 
 /// The version of a live object.
 pub(super) fn version(live: &Value) -> Option<String> {
-    let version = live.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    let version = ObjectView::of(live).find_text("/metadata/resourceVersion");
     version.map(str::to_owned)
 }
 
@@ -415,14 +415,10 @@ fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
     context.memory.settled.insert(object.target.id.clone(), settled);
 }
 
-pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
-    object.pointer("/metadata/annotations")?.get(key)?.as_str()
-}
-
 /// Whether an annotation takes the object out of the apply; honoured on the desired and on the live object.
 pub(super) fn skipped(desired: &Value, live: Option<&Value>) -> Option<String> {
     let says = |key: &str, value: &str| {
-        let on = |object: &Value| annotation(object, key).is_some_and(|found| found.eq_ignore_ascii_case(value));
+        let on = |object: &Value| ObjectView::of(object).has_annotation(key, value);
         on(desired) || live.is_some_and(on)
     };
     if says(SSA, "Ignore") {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde_json::{Value, json};
 use tenure_api::inventory::split_api_version;
 use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
-use tenure_api::{ObjectId, reason};
+use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::reach::{self, Scope};
 
 use super::context::Context;
@@ -98,7 +98,7 @@ pub(super) fn desired(
             let message = format!("{} is defined twice: {first} and {origin}", id.subject());
             return Err(ending::failed(context.fork(), reason::BUILD_FAILED, message));
         }
-        label(&mut object, context.namespace, context.name);
+        write_owner_labels(&mut object, context.namespace, context.name);
         desired.ids.insert(id.clone());
         let (_, version) = split_api_version(&kind.api_version);
         desired.objects.push(DesiredObject {
@@ -142,13 +142,8 @@ fn identify<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -> Phase<
         let object = &rendered.object.0;
         match ObjectId::of(object) {
             Ok(id) => {
-                let api_version = object
-                    .get("apiVersion")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    .to_owned();
                 let kind = KindReference {
-                    api_version,
+                    api_version: ObjectView::of(object).read_text("/apiVersion").to_owned(),
                     kind: id.kind.clone(),
                 };
                 identified.push(Identified { id, kind, rendered });
@@ -213,29 +208,23 @@ fn scopes(
 
 /// The kinds that CustomResourceDefinitions in the build define, by group and kind.
 fn defined_kinds(rendered: &[RenderedObject]) -> BTreeMap<(String, String), Scope> {
-    let text = |object: &Value, pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
     rendered
         .iter()
-        .map(|rendered| &rendered.object.0)
-        .filter(|object| object.get("kind").and_then(Value::as_str) == Some("CustomResourceDefinition"))
+        .map(|rendered| rendered.object.view())
+        .filter(|object| object.read_text("/kind") == "CustomResourceDefinition")
         .map(|object| {
-            let scope = if text(object, "/spec/scope") == "Cluster" {
+            let scope = if object.read_text("/spec/scope") == "Cluster" {
                 Scope::Cluster
             } else {
                 Scope::Namespaced
             };
-            ((text(object, "/spec/group"), text(object, "/spec/names/kind")), scope)
+            let text = |path: &str| object.read_text(path).to_owned();
+            ((text("/spec/group"), text("/spec/names/kind")), scope)
         })
         .collect()
 }
 
-fn label(object: &mut Value, namespace: &str, name: &str) {
+fn write_owner_labels(object: &mut Value, namespace: &str, name: &str) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };

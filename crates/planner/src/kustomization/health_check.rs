@@ -3,7 +3,7 @@
 
 use tenure_api::inventory::split_api_version;
 use tenure_api::reference::NamespacedObjectKindReference;
-use tenure_api::{ObjectId, condition, reason};
+use tenure_api::{ObjectId, ObjectView, condition, reason};
 
 use super::context::Context;
 use super::desired::Desired;
@@ -192,9 +192,6 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
 
 /// The resourceVersion as a number: the two servers that there are count with it. Without one, nothing is newer.
 fn version(object: &serde_json::Value) -> u64 {
-    object
-        .pointer("/metadata/resourceVersion")
-        .and_then(serde_json::Value::as_str)
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0)
+    let version = ObjectView::of(object).read_text("/metadata/resourceVersion");
+    version.parse().unwrap_or(0)
 }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
 use tenure_api::inventory::{ResourceInventory, ResourceRef};
 use tenure_api::metadata::{PRUNE, RECONCILE, SSA};
-use tenure_api::{ObjectId, reason};
+use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::inventory;
 
-use super::apply::{annotation, version};
+use super::apply::version;
 use super::context::Context;
 use super::desired::Desired;
 use super::order;
@@ -264,18 +263,18 @@ pub(super) fn verdict(context: &mut Context<'_>, target: &Watched, why: &str) ->
         }
         return Verdict::Released("its owner labels do not name this Kustomization: it is left".to_owned());
     }
-    let says = |key: &str, value: &str| annotation(live, key).is_some_and(|found| found.eq_ignore_ascii_case(value));
+    let says = |key: &str, value: &str| ObjectView::of(live).has_annotation(key, value);
     for (key, value) in [(PRUNE, "disabled"), (RECONCILE, "disabled"), (SSA, "Ignore")] {
         if says(key, value) {
             return Verdict::Released(format!("annotation {key} says {value}: it is left"));
         }
     }
-    if live.pointer("/metadata/deletionTimestamp").is_some() {
+    if ObjectView::of(live).is_being_deleted() {
         return Verdict::Terminating;
     }
     Verdict::Delete(Delete {
         target: target.clone(),
-        uid: live.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned),
+        uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
         resource_version: version(live),
         propagation: "Background".to_owned(),
         why: why.to_owned(),

@@ -4,10 +4,10 @@
 //! object that is there, as a dry-run. Owns what that trial is made of; refuses to try what is bound to its name or to one incarnation.
 
 use serde_json::Value;
-use tenure_api::ObjectId;
 use tenure_api::metadata::FORCE;
+use tenure_api::{ObjectId, ObjectView};
 
-use super::apply::{annotation, version};
+use super::apply::version;
 use super::context::Context;
 use super::desired::DesiredObject;
 use crate::answer::{Failure, WriteAnswer};
@@ -41,7 +41,7 @@ pub(super) fn judge(context: &Context<'_>, object: &DesiredObject, live: &Value,
         Some(WriteAnswer::Failed(failure)) => Recreation::Fails(failure.clone()),
         Some(WriteAnswer::Done(_)) => Recreation::Delete(Delete {
             target: object.target.clone(),
-            uid: live.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned),
+            uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
             resource_version: version(live),
             propagation: "Background".to_owned(),
             why: format!("recreated, because these can't be changed: {}", fields(failure)),
@@ -52,12 +52,11 @@ pub(super) fn judge(context: &Context<'_>, object: &DesiredObject, live: &Value,
 /// Recreating deletes, so it needs what pruning needs: that it was asked for, and that the live object is not somebody else's. What names
 /// one incarnation of an object can't become another.
 fn is_asked_for(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
-    let asked = |object: &Value| annotation(object, FORCE).is_some_and(|value| value.eq_ignore_ascii_case("enabled"));
+    let asked = |object: &Value| ObjectView::of(object).has_annotation(FORCE, "enabled");
     let owned = tenure_tenancy::inventory::is_owned(live, context.namespace, context.name);
-    let metadata = object.object.0.get("metadata");
-    let bound = ["uid", "resourceVersion"]
+    let bound = ["/metadata/uid", "/metadata/resourceVersion"]
         .iter()
-        .any(|field| metadata.is_some_and(|metadata| metadata.get(field).is_some()));
+        .any(|path| object.object.view().has(path));
     (context.spec().force || asked(&object.object.0) || asked(live)) && owned && !bound
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 use tenure_api::ObjectId;
 
 use super::Phase;
@@ -152,15 +152,15 @@ fn met_another(retry: &Retry, snapshot: &Snapshot) -> bool {
 
 /// Which state of an object was seen; nothing when it could not be read.
 fn version(live: &Live) -> Option<String> {
-    let text = |object: &Value, pointer: &str| {
-        let text = object.pointer(pointer).and_then(Value::as_str);
-        text.unwrap_or_default().to_owned()
-    };
     match live {
         Live::Absent | Live::Unserved => Some(String::new()),
         Live::Present(object) => {
-            let uid = text(&object.0, "/metadata/uid");
-            Some(format!("{uid} {}", text(&object.0, "/metadata/resourceVersion")))
+            let text = |path: &str| object.view().read_text(path);
+            Some(format!(
+                "{} {}",
+                text("/metadata/uid"),
+                text("/metadata/resourceVersion")
+            ))
         }
         Live::Failed(_) => None,
     }

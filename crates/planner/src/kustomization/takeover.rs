@@ -3,6 +3,7 @@
 //! while Git is silent about it; taking that back would restart them once more.
 
 use serde_json::{Map, Value, json};
+use tenure_api::ObjectView;
 use tenure_api::metadata::{BEFORE_FIRST_APPLY, KUBECTL_PREFIX, KUSTOMIZE_CONTROLLER};
 
 use crate::plan::{TakeOver, Watched};
@@ -20,18 +21,19 @@ const RESTARTED_AT: [&str; 5] = [
 
 /// The take-over that a live object needs, if it needs one, and the entries of managedFields that it takes.
 pub(super) fn needed(target: Watched, live: &Value, desired: &Value) -> Option<(TakeOver, Vec<Value>)> {
-    let entries = live.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let git_says = desired
-        .pointer("/spec/template/metadata/annotations")
-        .is_some_and(|annotations| annotations.get("kubectl.kubernetes.io/restartedAt").is_some());
-    let last_applied = live
-        .pointer("/metadata/annotations")
-        .is_some_and(|annotations| annotations.get(LAST_APPLIED).is_some());
-    if !last_applied && !entries.into_iter().flatten().any(is_taken_over) {
+    let entries = ObjectView::of(live).list("/metadata/managedFields");
+    let has_key = |object: &Value, path: &str, key: &str| {
+        let map = ObjectView::of(object).find_map(path);
+        map.is_some_and(|map| map.contains_key(key))
+    };
+    let restart = "kubectl.kubernetes.io/restartedAt";
+    let git_says = has_key(desired, "/spec/template/metadata/annotations", restart);
+    let last_applied = has_key(live, "/metadata/annotations", LAST_APPLIED);
+    if !last_applied && !entries.iter().any(is_taken_over) {
         return None;
     }
     let (mut theirs, mut kept) = (Vec::new(), Vec::new());
-    for entry in entries.into_iter().flatten() {
+    for entry in entries {
         if !is_taken_over(entry) {
             kept.push(entry.clone());
             continue;
@@ -58,35 +60,38 @@ pub(super) fn needed(target: Watched, live: &Value, desired: &Value) -> Option<(
         return None;
     }
     let mut patch = Vec::new();
-    let mut from: Vec<String> = theirs.iter().map(|entry| text(entry, "manager").to_owned()).collect();
+    let mut from: Vec<String> = theirs
+        .iter()
+        .map(|entry| ObjectView::of(entry).read_text("/manager").to_owned())
+        .collect();
     from.sort();
     from.dedup();
     if !theirs.is_empty() {
-        let ours = kept.iter().position(|entry| {
-            text(entry, "manager") == KUSTOMIZE_CONTROLLER
-                && text(entry, "operation") == "Apply"
-                && text(entry, "subresource").is_empty()
+        let ours = kept.iter().map(ObjectView::of).position(|entry| {
+            entry.read_text("/manager") == KUSTOMIZE_CONTROLLER
+                && entry.read_text("/operation") == "Apply"
+                && entry.read_text("/subresource").is_empty()
         });
         let mut entry = match ours {
             Some(index) => kept.remove(index),
             None => json!({
                 "manager": KUSTOMIZE_CONTROLLER,
                 "operation": "Apply",
-                "apiVersion": theirs.first().map(|entry| text(entry, "apiVersion")).unwrap_or_default(),
+                "apiVersion": theirs.first().map(|entry| ObjectView::of(entry).read_text("/apiVersion")).unwrap_or_default(),
                 "fieldsType": "FieldsV1",
-                "time": theirs.iter().map(|entry| text(entry, "time")).max().unwrap_or_default(),
+                "time": theirs.iter().map(|entry| ObjectView::of(entry).read_text("/time")).max().unwrap_or_default(),
                 "fieldsV1": {},
             }),
         };
-        let mut fields = entry
-            .get("fieldsV1")
-            .and_then(Value::as_object)
+        let mut fields = ObjectView::of(&entry)
+            .find_map("/fieldsV1")
             .cloned()
             .unwrap_or_default();
-        for other in &theirs {
-            if let Some(other) = other.get("fieldsV1").and_then(Value::as_object) {
-                unite(&mut fields, other);
-            }
+        for other in theirs
+            .iter()
+            .filter_map(|other| ObjectView::of(other).find_map("/fieldsV1"))
+        {
+            unite(&mut fields, other);
         }
         if let Some(entry) = entry.as_object_mut() {
             entry.insert("fieldsV1".to_owned(), Value::Object(fields));
@@ -100,7 +105,7 @@ pub(super) fn needed(target: Watched, live: &Value, desired: &Value) -> Option<(
         );
     }
     // Carries the version that this was decided on: a write in between makes the patch fail instead of undoing it.
-    if let Some(version) = live.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
+    if let Some(version) = ObjectView::of(live).find_text("/metadata/resourceVersion") {
         patch.push(json!({ "op": "replace", "path": "/metadata/resourceVersion", "value": version }));
     }
     let take_over = TakeOver {
@@ -137,15 +142,11 @@ fn is_empty(fields: &Value) -> bool {
 }
 
 fn is_taken_over(entry: &Value) -> bool {
-    let manager = text(entry, "manager");
-    let operation = text(entry, "operation");
-    text(entry, "subresource").is_empty()
+    let entry = ObjectView::of(entry);
+    let (manager, operation) = (entry.read_text("/manager"), entry.read_text("/operation"));
+    entry.read_text("/subresource").is_empty()
         && ((manager.starts_with(KUBECTL_PREFIX) && (operation == "Apply" || operation == "Update"))
             || (manager == BEFORE_FIRST_APPLY && operation == "Update"))
-}
-
-fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
-    entry.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn unite(ours: &mut Map<String, Value>, theirs: &Map<String, Value>) {

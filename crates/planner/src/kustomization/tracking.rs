@@ -7,8 +7,6 @@ use std::collections::HashSet;
 
 use tenure_api::inventory::{ResourceInventory, ResourceRef, split_api_version};
 
-use serde_json::Value;
-
 use super::context::Context;
 use super::desired::Desired;
 use super::prune::Pruned;
@@ -30,7 +28,7 @@ pub(super) fn inventory_so_far<'w>(
     };
     for (id, answer) in &context.snapshot.attempt.applied {
         if let WriteAnswer::Done(object) = answer {
-            let api_version = object.0.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+            let api_version = object.view().read_text("/apiVersion");
             add(id.to_string(), split_api_version(api_version).1.to_owned());
         }
     }

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::metadata::SURFACE_LABEL;
-use tenure_api::{ObjectId, Surface, SurfaceStatus};
+use tenure_api::{ObjectId, ObjectView, Surface, SurfaceStatus};
 use tenure_tenancy::surface::tier;
 use tenure_tenancy::{Controller, DenialReason, Placement, identity};
 
@@ -168,7 +168,7 @@ fn write(
 /// Whether an object was made by this surface: by label and by ownerReference with its uid.
 fn is_child(snapshot: &Snapshot, object: &Value) -> bool {
     let metadata = &snapshot.surface.metadata;
-    dependents::label(object, SURFACE_LABEL) == metadata.name.as_deref()
+    ObjectView::of(object).find_label(SURFACE_LABEL) == metadata.name.as_deref()
         && dependents::is_owned_by(object, "Surface", metadata)
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::Value;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::reason;
 use tenure_api::surface::{SurfaceSourceStatus, SurfaceStatus};
@@ -14,7 +13,6 @@ use super::children::Child;
 use super::{Plan, RETRY_INTERVAL, Snapshot, subject};
 use crate::answer::{Live, WriteAnswer};
 use crate::ending::{self, Entry, later};
-use crate::health::StatedCondition;
 use crate::plan::{EventKind, Next, Withheld};
 
 fn set(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
@@ -290,21 +288,21 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
             snapshot.live.get(&child.wanted.id),
             snapshot.attempt.applied.get(&child.wanted.id),
         ) {
-            (Some(Live::Present(object)), _) | (_, Some(WriteAnswer::Done(object))) => &object.0,
+            (Some(Live::Present(object)), _) | (_, Some(WriteAnswer::Done(object))) => object.view(),
             _ => {
                 status.ready = false;
                 continue;
             }
         };
-        let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let text = |path: &str| live.find_text(path).map(str::to_owned);
         if child.wanted.id.kind == "GitRepository" {
             status.fetched_revision = text("/status/artifact/revision");
         } else {
             revisions.push(text("/status/lastAppliedRevision"));
         }
-        let observed = live.pointer("/status/observedGeneration").and_then(Value::as_i64);
-        let generation = live.pointer("/metadata/generation").and_then(Value::as_i64);
-        match StatedCondition::of(live, condition::READY) {
+        let observed = live.find_number("/status/observedGeneration");
+        let generation = live.find_number("/metadata/generation");
+        match live.find_condition(condition::READY) {
             Some(ready) if ready.status == "True" && observed == generation => {}
             // Only says that the source has nothing yet; what is wrong with the source, the source says itself.
             Some(ready) if ready.status == "False" && ready.reason == reason::ARTIFACT_FAILED => status.ready = false,

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
-use tenure_api::{ObjectId, Tenant, TenantStatus};
+use tenure_api::{ObjectId, ObjectView, Tenant, TenantStatus};
 use tenure_tenancy::{Controller, Realm, TenantFacts, identity};
 
 use crate::answer::Live;
@@ -117,8 +117,8 @@ fn write(
 ) -> Vec<Request> {
     let mut dependents = dependents(snapshot, now, &mut plan.memory);
     let judge = |live: &Value, wanted: &Wanted| {
-        let role_is_another =
-            live.get("roleRef").is_some() && live.pointer("/roleRef/name") != wanted.object.pointer("/roleRef/name");
+        let role_is_another = ObjectView::of(live).has("/roleRef")
+            && live.pointer("/roleRef/name") != wanted.object.pointer("/roleRef/name");
         if role_is_another {
             Verdict::Foreign("binds another role: delete it, so that it can be made anew")
         } else if contains(live, &wanted.object) {
@@ -154,8 +154,9 @@ fn dependents<'a>(snapshot: &'a Snapshot, now: Timestamp, memory: &'a mut Memory
 /// Whether an object was made for this very Tenant: labels, and an ownerReference with its uid.
 fn is_ours(snapshot: &Snapshot, object: &Value) -> bool {
     let metadata = &snapshot.tenant.metadata;
-    dependents::label(object, MANAGED_BY) == Some(MANAGED_BY_TENURE)
-        && dependents::label(object, TENANT_LABEL) == metadata.name.as_deref()
+    let view = ObjectView::of(object);
+    view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+        && view.find_label(TENANT_LABEL) == metadata.name.as_deref()
         && dependents::is_owned_by(object, OWNER, metadata)
 }
 

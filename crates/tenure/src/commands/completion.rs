@@ -9,6 +9,7 @@ use clap::Args;
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::Shells;
 use serde_json::Value;
+use tenure_api::ObjectView;
 
 use crate::connect::Connect;
 use crate::resources::{self, Resource};
@@ -110,11 +111,7 @@ async fn names(client: &kube::Client, resource: &Resource, namespace: &str) -> R
         .body(Vec::new())
         .map_err(|error| Failure::usage(error.to_string()))?;
     let answer: Value = client.request(request).await?;
-    let items = answer.get("items").and_then(Value::as_array);
-    let name = |item: &Value| {
-        item.pointer("/metadata/name")
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    Ok(items.into_iter().flatten().filter_map(name).collect())
+    let items = ObjectView::of(&answer).list_views("/items");
+    let names = items.filter_map(|item| item.find_text("/metadata/name"));
+    Ok(names.map(str::to_owned).collect())
 }

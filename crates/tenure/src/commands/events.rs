@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
+use tenure_api::ObjectView;
 use tenure_api::text::visible_line;
 
 use crate::connect::{Connect, Scope};
@@ -45,18 +46,14 @@ impl Events {
             .body(Vec::new())
             .map_err(|error| Failure::usage(error.to_string()))?;
         let answer: Value = client.request(request).await?;
-        let mut events: Vec<&Value> = answer
-            .get("items")
-            .and_then(Value::as_array)
-            .map(|items| items.iter().collect())
-            .unwrap_or_default();
+        let mut events: Vec<ObjectView<'_>> = ObjectView::of(&answer).list_views("/items").collect();
         events.retain(|event| {
             wanted
                 .as_ref()
-                .is_none_or(|(resource, name)| is_about(event, resource, name))
+                .is_none_or(|(resource, name)| is_about(*event, resource, name))
         });
-        events.retain(|event| !self.warnings || text(event, "/type") == "Warning");
-        events.sort_by_key(|event| last_seen(event));
+        events.retain(|event| !self.warnings || event.read_text("/type") == "Warning");
+        events.sort_by_key(|event| find_last_seen(*event));
         if events.is_empty() {
             output::note(match &self.object {
                 Some(object) => format!("no events about {object}"),
@@ -68,7 +65,10 @@ impl Events {
         if namespace.is_none() {
             headers.insert(0, "namespace");
         }
-        let rows = events.iter().map(|event| row(event, namespace.is_none())).collect();
+        let rows = events
+            .iter()
+            .map(|event| print_row(*event, namespace.is_none()))
+            .collect();
         output::line(output::table(
             &headers.into_iter().map(str::to_owned).collect::<Vec<_>>(),
             rows,
@@ -77,50 +77,46 @@ impl Events {
     }
 }
 
-fn is_about(event: &Value, resource: &Resource, name: &str) -> bool {
-    let api_version = text(event, "/involvedObject/apiVersion");
+fn is_about(event: ObjectView<'_>, resource: &Resource, name: &str) -> bool {
+    let api_version = event.read_text("/involvedObject/apiVersion");
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    text(event, "/involvedObject/kind") == resource.kind
-        && text(event, "/involvedObject/name") == name
+    event.read_text("/involvedObject/kind") == resource.kind
+        && event.read_text("/involvedObject/name") == name
         // Some writers of events leave it out.
         && (api_version.is_empty() || group == resource.group)
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
 /// RFC 3339 times of one zone sort as text.
-fn last_seen(event: &Value) -> String {
+fn find_last_seen(event: ObjectView<'_>) -> String {
     ["/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"]
         .iter()
-        .map(|pointer| text(event, pointer))
+        .map(|path| event.read_text(path))
         .find(|time| !time.is_empty())
         .unwrap_or_default()
         .to_owned()
 }
 
-fn row(event: &Value, with_namespace: bool) -> Vec<String> {
+fn print_row(event: ObjectView<'_>, with_namespace: bool) -> Vec<String> {
     let object = format!(
         "{}/{}",
-        text(event, "/involvedObject/kind").to_lowercase(),
-        visible_line(text(event, "/involvedObject/name"))
+        event.read_text("/involvedObject/kind").to_lowercase(),
+        visible_line(event.read_text("/involvedObject/name"))
     );
-    let kind = text(event, "/type");
-    let message = visible_line(&text(event, "/message").trim().replace('\n', " ")).into_owned();
+    let kind = event.read_text("/type");
+    let message = visible_line(&event.read_text("/message").trim().replace('\n', " ")).into_owned();
     let mut row = vec![
-        last_seen(event),
+        find_last_seen(event),
         if kind == "Warning" {
             output::bad(kind)
         } else {
             kind.to_owned()
         },
-        text(event, "/reason").to_owned(),
+        event.read_text("/reason").to_owned(),
         object,
         message,
     ];
     if with_namespace {
-        row.insert(0, text(event, "/metadata/namespace").to_owned());
+        row.insert(0, event.read_text("/metadata/namespace").to_owned());
     }
     row
 }

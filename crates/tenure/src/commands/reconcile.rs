@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
+use tenure_api::ObjectView;
 use tenure_api::text::visible_line;
 
 use crate::connect::{Connect, Scope};
@@ -92,7 +93,7 @@ impl Reconcile {
     }
 
     async fn reconcile(&self, object: &Reconciled) -> Result<(), Failure> {
-        if object.get().await?.pointer("/spec/suspend") == Some(&Value::Bool(true)) {
+        if ObjectView::of(&object.get().await?).is_true("/spec/suspend") {
             return Err(Failure::negative(format!("{} is suspended", object.subject()))
                 .hint(format!("tenure resume {} {}", object.resource.plural, object.name)));
         }
@@ -220,7 +221,7 @@ impl Reconciled {
     /// The source of a Kustomization.
     async fn find_source(&self, client: &kube::Client, served: &[Resource]) -> Result<Self, Failure> {
         let object = self.get().await?;
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let text = |path: &str| ObjectView::of(&object).find_text(path);
         let (Some(kind), Some(name)) = (text("/spec/sourceRef/kind"), text("/spec/sourceRef/name")) else {
             return Err(Failure::usage(format!("{} has no source of its own", self.subject()))
                 .hint("--with-source is for Kustomizations"));
@@ -263,34 +264,23 @@ impl Reconciled {
 
 /// What came of the request, or how far it is.
 fn read_outcome(object: &Value, generation: Option<i64>, requested: &str) -> Result<Outcome, String> {
-    let condition = |type_: &str| {
-        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let of_type = |condition: &&Value| condition.get("type").and_then(Value::as_str) == Some(type_);
-        conditions.into_iter().flatten().find(of_type)
-    };
-    let text = |value: Option<&Value>, field: &str| {
-        let text = value.and_then(|value| value.get(field)).and_then(Value::as_str);
-        text.unwrap_or_default().to_owned()
-    };
-    let ready = condition("Ready");
-    let handled = object.pointer("/status/lastHandledReconcileAt").and_then(Value::as_str) == Some(requested);
-    let observed = object.pointer("/status/observedGeneration").and_then(Value::as_i64) == generation;
-    let status = text(ready, "status");
+    let object = ObjectView::of(object);
+    let ready = object.find_condition("Ready").unwrap_or_default();
+    let handled = object.find_text("/status/lastHandledReconcileAt") == Some(requested);
+    let observed = object.find_number("/status/observedGeneration") == generation;
     // One that is stalled waits for a change of its spec, and handles no request.
-    let stalled = text(condition("Stalled"), "status") == "True" && observed;
-    if (handled || stalled) && matches!(status.as_str(), "True" | "False") {
+    let stalled = object
+        .find_condition("Stalled")
+        .is_some_and(|stalled| stalled.status == "True" && observed);
+    if (handled || stalled) && matches!(ready.status, "True" | "False") {
         return Ok(Outcome {
-            is_ready: status == "True",
-            reason: text(ready, "reason"),
-            message: text(ready, "message").split_whitespace().collect::<Vec<_>>().join(" "),
+            is_ready: ready.status == "True",
+            reason: ready.reason.to_owned(),
+            message: ready.message.split_whitespace().collect::<Vec<_>>().join(" "),
         });
     }
-    let reconciling = condition("Reconciling");
-    Err(text(reconciling.or(ready), "message")
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .to_owned())
+    let step = object.find_condition("Reconciling").unwrap_or(ready);
+    Err(step.message.lines().next().unwrap_or_default().to_owned())
 }
 
 /// A spinner on a terminal; nothing elsewhere.

@@ -8,6 +8,7 @@ use clap::Args;
 use kube::api::DynamicObject;
 use serde_json::Value;
 use structured_merge::{FieldPath, FieldSet, Managed, ManagedFieldsEntry, owners};
+use tenure_api::ObjectView;
 use tenure_api::text::{visible, visible_line};
 
 use crate::connect::{Connect, Scope};
@@ -185,7 +186,7 @@ fn since(entry: &ManagedFieldsEntry) -> String {
 
 /// A value in one line; what is in a Secret is not printed.
 fn text(object: &Value, path: &FieldPath, value: &Value) -> String {
-    let secret = object.get("kind").and_then(Value::as_str) == Some("Secret");
+    let secret = ObjectView::of(object).read_text("/kind") == "Secret";
     let text = path.to_string();
     // kubectl keeps a copy of the whole object in an annotation.
     let holds_values = [".data", ".stringData", ".metadata.annotations"];

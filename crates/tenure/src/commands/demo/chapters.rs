@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tenure_api::ObjectView;
 
 use super::account::{Account, Seen, seconds};
 use super::escapes::{self, Escape};
@@ -26,7 +27,7 @@ fn surface_is_ready(object: Option<&Value>) -> Option<String> {
     let message = is_ready(object)?;
     let status = |field: &str| {
         object
-            .and_then(|object| object.pointer(&format!("/status/{field}"))?.as_str())
+            .and_then(|object| ObjectView::of(object).find_text(&format!("/status/{field}")))
             .unwrap_or("?")
     };
     Some(format!("{} tier, as {}: {message}", status("tier"), status("identity")))
@@ -62,8 +63,7 @@ pub(super) async fn platform(world: &World, account: &mut Account) {
                 async {
                     let api = Kind::Tenant.api(&world.admin, None);
                     let owned = |object: Option<&Value>| {
-                        let names = object?.pointer("/status/namespaces")?.as_array()?;
-                        let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+                        let names: Vec<&str> = ObjectView::of(object?).list_texts("/status/namespaces").collect();
                         (names.len() == namespaces).then(|| format!("namespaces: {}", names.join(", ")))
                     };
                     seen(until(api, tenant, PATIENCE, owned).await)
@@ -102,7 +102,7 @@ pub(super) async fn applications(world: &World, account: &mut Account) {
                 async {
                     let as_wanted = |object: Option<&Value>| {
                         let object = object?;
-                        let found = object.pointer("/spec/replicas")?.as_i64()?;
+                        let found = ObjectView::of(object).find_number("/spec/replicas")?;
                         (found == replicas).then(|| format!("{found} replicas of {}", image(object)))
                     };
                     seen(
@@ -121,9 +121,8 @@ pub(super) async fn applications(world: &World, account: &mut Account) {
 }
 
 fn image(deployment: &Value) -> &str {
-    deployment
-        .pointer("/spec/template/spec/containers/0/image")
-        .and_then(Value::as_str)
+    ObjectView::of(deployment)
+        .find_text("/spec/template/spec/containers/0/image")
         .unwrap_or("no image")
 }
 
@@ -181,7 +180,7 @@ pub(super) async fn drift(world: &World, account: &mut Account) {
             let editor = manager_of_replicas(&edited).unwrap_or("nobody").to_owned();
             let back = |object: Option<&Value>| {
                 let object = object?;
-                let found = object.pointer("/spec/replicas")?.as_i64()?;
+                let found = ObjectView::of(object).find_number("/spec/replicas")?;
                 (found == 3).then(|| manager_of_replicas(object).unwrap_or("nobody").to_owned())
             };
             let answer = until(api.clone(), "shop", PATIENCE, back).await;
@@ -197,12 +196,10 @@ pub(super) async fn drift(world: &World, account: &mut Account) {
 
 /// Who owns `.spec.replicas`, by managedFields.
 fn manager_of_replicas(object: &Value) -> Option<&str> {
-    let entries = object.pointer("/metadata/managedFields")?.as_array()?;
-    entries
-        .iter()
-        .find(|entry| entry.pointer("/fieldsV1/f:spec/f:replicas").is_some())?
-        .get("manager")?
-        .as_str()
+    ObjectView::of(object)
+        .list_views("/metadata/managedFields")
+        .find(|entry| entry.has("/fieldsV1/f:spec/f:replicas"))?
+        .find_text("/manager")
 }
 
 /// 5. Tenant evil tries to get out.
@@ -373,10 +370,7 @@ pub(super) async fn report_pushes(world: &World, account: &Account) {
     let _never = until(api, "site-site", forever, |object| {
         let object = object?;
         let (status, reason, message) = condition(object, "Ready")?;
-        let attempted = object
-            .pointer("/status/lastAttemptedRevision")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let attempted = ObjectView::of(object).read_text("/status/lastAttemptedRevision");
         let now = format!("{attempted} {status} {reason} {message}");
         if status != "Unknown" && last.as_ref().is_some_and(|last| *last != now) {
             account.say(&format!("beta.git {attempted}: {reason}: {message}"));

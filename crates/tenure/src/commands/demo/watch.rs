@@ -7,6 +7,7 @@ use futures::StreamExt;
 use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
 use serde_json::Value;
+use tenure_api::ObjectView;
 
 /// Long enough for a slow machine; a step that needs more was not seen.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -99,23 +100,16 @@ pub(super) async fn until<T>(
 
 /// A condition's status, reason and message.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str, &'a str)> {
-    let conditions = object.pointer("/status/conditions")?.as_array()?;
-    let condition = conditions
-        .iter()
-        .find(|condition| condition.get("type").and_then(Value::as_str) == Some(kind))?;
-    let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
-    Some((text("status"), text("reason"), text("message")))
+    let condition = ObjectView::of(object).find_condition(kind)?;
+    Some((condition.status, condition.reason, condition.message))
 }
 
 /// What the Ready condition says, if it is about the present generation. The condition's own observedGeneration counts:
 /// the status' one moves on only when the generation was applied, as Flux has it.
 fn ready(object: &Value) -> Option<(&str, &str, &str)> {
-    let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
-    let conditions = object.pointer("/status/conditions")?.as_array()?;
-    let observed = conditions
-        .iter()
-        .find(|condition| condition.get("type").and_then(Value::as_str) == Some("Ready"))
-        .and_then(|condition| condition.get("observedGeneration")?.as_i64());
+    let view = ObjectView::of(object);
+    let generation = view.find_number("/metadata/generation");
+    let observed = view.find_condition("Ready")?.observed_generation;
     (observed.is_none() || observed == generation)
         .then(|| condition(object, "Ready"))
         .flatten()

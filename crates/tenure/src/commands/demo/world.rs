@@ -127,12 +127,7 @@ impl World {
     }
 
     async fn apply(&self, manifest: &serde_json::Value) -> Result<(), Failure> {
-        let text = |pointer: &str| {
-            manifest
-                .pointer(pointer)
-                .and_then(serde_json::Value::as_str)
-                .unwrap_or_default()
-        };
+        let text = |path: &str| tenure_api::ObjectView::of(manifest).read_text(path);
         let served = crate::resources::served(&self.admin).await?;
         let resource = crate::resources::find(&served, text("/kind"))?;
         let api: kube::Api<kube::api::DynamicObject> = if resource.namespaced {

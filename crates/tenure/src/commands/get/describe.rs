@@ -2,6 +2,7 @@
 //! ConfigMap: that is what `-o yaml` is asked for.
 
 use serde_json::Value;
+use tenure_api::{ObjectView, StatedCondition};
 
 use crate::output;
 
@@ -20,37 +21,30 @@ pub(super) fn describe(subject: &str, columns: &[(String, String)], object: &Val
         }
         lines.push(format!("  {header:widest$}   {}", indented(cell, widest + 5)));
     }
-    if let Some(revision) = object.pointer("/status/lastAppliedRevision").and_then(Value::as_str) {
+    let object = ObjectView::of(object);
+    if let Some(revision) = object.find_text("/status/lastAppliedRevision") {
         lines.push(format!("  {:widest$}   {revision}", "APPLIED"));
     }
-    for condition in conditions(object) {
+    for condition in object.list_conditions() {
         lines.push(describe_condition(condition));
     }
-    if let Some(entries) = object.pointer("/status/inventory/entries").and_then(Value::as_array) {
+    if let Some(entries) = object.find("/status/inventory/entries").and_then(Value::as_array) {
         lines.push(format!("  {} objects in the inventory", entries.len()));
     }
     lines
 }
 
-fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
-    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten()
-}
-
-fn describe_condition(condition: &Value) -> String {
-    let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
-    let status = match text("status") {
+fn describe_condition(condition: StatedCondition<'_>) -> String {
+    let status = match condition.status {
         "True" => output::good("True"),
         "False" => output::bad("False"),
         other => other.to_owned(),
     };
     let head = format!(
         "  {} {status}  {}  since {}",
-        text("type"),
-        text("reason"),
-        text("lastTransitionTime")
+        condition.type_, condition.reason, condition.last_transition_time
     );
-    match text("message") {
+    match condition.message {
         "" => head,
         message => format!("{head}\n      {}", indented(&tenure_api::text::visible(message), 6)),
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::Value;
+use tenure_api::ObjectView;
 
 use crate::columns::Columns;
 use crate::connect::{Connect, Scope};
@@ -236,7 +237,7 @@ fn describe_rows(place: &Place<'_>, columns: &table::Shown, rows: &[Vec<String>]
     for (index, row) in rows.iter().enumerate() {
         let object = answer.pointer(&format!("/rows/{index}/object")).unwrap_or(&Value::Null);
         let cells: Vec<(String, String)> = columns.headers.iter().cloned().zip(row.iter().cloned()).collect();
-        let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+        let namespace = ObjectView::of(object).find_text("/metadata/namespace");
         let subject = format!(
             "{}/{}{}",
             place.resource.full_name(),

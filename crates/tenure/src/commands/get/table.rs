@@ -2,6 +2,7 @@
 //! compute any: what stands in a column is the server's to say.
 
 use serde_json::Value;
+use tenure_api::ObjectView;
 
 /// How a request asks for a table, and for the object where the server has none.
 pub(super) const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -20,14 +21,17 @@ pub(super) struct Shown {
 impl Shown {
     /// The columns of highest priority, or all of them.
     pub(super) fn of(answer: &Value, with_namespace: bool, all: bool) -> Self {
-        let columns = list(answer, "columnDefinitions");
-        let priority = |column: &Value| column.get("priority").and_then(Value::as_i64).unwrap_or(0);
-        let wanted = columns
-            .iter()
+        let wanted = ObjectView::of(answer)
+            .list_views("/columnDefinitions")
             .enumerate()
-            .filter(|(_, column)| all || priority(column) == 0);
+            .filter(|(_, column)| all || column.find_number("/priority").unwrap_or(0) == 0);
         let (indexes, mut headers): (Vec<usize>, Vec<String>) = wanted
-            .map(|(index, column)| (index, column.get("name").map_or_else(String::new, cell).to_uppercase()))
+            .map(|(index, column)| {
+                (
+                    index,
+                    column.find("/name").map_or_else(String::new, cell).to_uppercase(),
+                )
+            })
             .unzip();
         if with_namespace {
             headers.insert(0, "NAMESPACE".to_owned());
@@ -41,13 +45,14 @@ impl Shown {
 
     /// The rows of an answer.
     pub(super) fn rows(&self, answer: &Value) -> Vec<Vec<String>> {
-        list(answer, "rows").iter().map(|row| self.row(row)).collect()
+        let rows = ObjectView::of(answer).list_views("/rows");
+        rows.map(|row| self.row(row)).collect()
     }
 
-    fn row(&self, row: &Value) -> Vec<String> {
-        let cells = list(row, "cells");
+    fn row(&self, row: ObjectView<'_>) -> Vec<String> {
+        let cells = row.list("/cells");
         let namespace = self.with_namespace.then(|| {
-            let namespace = row.pointer("/object/metadata/namespace");
+            let namespace = row.find("/object/metadata/namespace");
             namespace.map_or_else(String::new, cell)
         });
         let cells = self
@@ -56,14 +61,6 @@ impl Shown {
             .map(|index| cells.get(*index).map_or_else(String::new, cell));
         namespace.into_iter().chain(cells).collect()
     }
-}
-
-fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value
-        .get(field)
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default()
 }
 
 fn cell(value: &Value) -> String {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use serde_json::Value;
+use tenure_api::ObjectView;
 
 use super::{Form, Get, Place, request, table};
 use crate::columns::Columns;
@@ -47,7 +48,7 @@ impl Get {
             for row in &rows {
                 output::line(layout.line(row));
             }
-            let mut from = version(&list).unwrap_or_default();
+            let mut from = find_version(&list).unwrap_or_default();
             while let End::Timeout(last) = self.follow_from(client, &path, &from, (&columns, &layout)).await? {
                 from = last;
             }
@@ -77,21 +78,21 @@ impl Get {
             };
             let event: Value = serde_json::from_str(&line)
                 .map_err(|error| Failure::environment(format!("the watch sent what is no event: {error}")))?;
-            let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
-            let object = event.get("object").unwrap_or(&Value::Null);
+            let event = ObjectView::of(&event);
+            let kind = event.read_text("/type");
+            let object = event.find("/object").unwrap_or(&Value::Null);
             if kind == "ERROR" {
-                return match object.get("code").and_then(Value::as_i64) {
+                return match event.find_number("/object/code") {
                     Some(410) => Ok(End::Expired),
                     _ => {
-                        let message = object
-                            .get("message")
-                            .and_then(Value::as_str)
-                            .unwrap_or("it did not say why");
+                        let message = event.find_text("/object/message").unwrap_or("it did not say why");
                         Err(Failure::environment(format!("the server ended the watch: {message}")))
                     }
                 };
             }
-            if let Some(version) = version(object).or_else(|| object.pointer("/rows/0/object").and_then(version)) {
+            if let Some(version) =
+                find_version(object).or_else(|| object.pointer("/rows/0/object").and_then(find_version))
+            {
                 last = version;
             }
             if kind != "BOOKMARK" {
@@ -108,7 +109,7 @@ impl Get {
     }
 }
 
-fn version(value: &Value) -> Option<String> {
-    let version = value.pointer("/metadata/resourceVersion")?.as_str()?;
+fn find_version(value: &Value) -> Option<String> {
+    let version = ObjectView::of(value).read_text("/metadata/resourceVersion");
     (!version.is_empty()).then(|| version.to_owned())
 }

@@ -1,0 +1,171 @@
+//! An object of any kind, read by paths.
+//!
+//! Owns how a field is found in what a cluster or a file holds, which may have any shape: nothing here fails, and what has another type
+//! than is asked for is as good as absent. Refuses to change an object, and to print one: it may be a Secret.
+
+use serde_json::{Map, Value};
+
+/// A look at an object, or at a part of one. Paths are those of RFC 6901: `/metadata/name`.
+#[derive(Clone, Copy)]
+pub struct ObjectView<'a>(&'a Value);
+
+/// A condition as an object of any kind states it; what it leaves out is empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatedCondition<'a> {
+    /// Its type.
+    pub type_: &'a str,
+    /// `True`, `False` or `Unknown`.
+    pub status: &'a str,
+    /// A word that programs may rely on.
+    pub reason: &'a str,
+    /// A message for people.
+    pub message: &'a str,
+    /// Since when it has its status.
+    pub last_transition_time: &'a str,
+    /// The generation that it was set from.
+    pub observed_generation: Option<i64>,
+}
+
+impl<'a> ObjectView<'a> {
+    /// Looks at an object.
+    #[must_use]
+    pub fn of(object: &'a Value) -> Self {
+        Self(object)
+    }
+
+    /// Whatever is at a path.
+    #[must_use]
+    pub fn find(self, path: &str) -> Option<&'a Value> {
+        self.0.pointer(path)
+    }
+
+    /// Whether anything is at a path.
+    #[must_use]
+    pub fn has(self, path: &str) -> bool {
+        self.find(path).is_some()
+    }
+
+    /// The text at a path.
+    #[must_use]
+    pub fn find_text(self, path: &str) -> Option<&'a str> {
+        self.find(path)?.as_str()
+    }
+
+    /// The text at a path; empty when there is none.
+    #[must_use]
+    pub fn read_text(self, path: &str) -> &'a str {
+        self.find_text(path).unwrap_or_default()
+    }
+
+    /// The whole number at a path.
+    #[must_use]
+    pub fn find_number(self, path: &str) -> Option<i64> {
+        self.find(path)?.as_i64()
+    }
+
+    /// Whether `true` is at a path.
+    #[must_use]
+    pub fn is_true(self, path: &str) -> bool {
+        self.find(path).and_then(Value::as_bool) == Some(true)
+    }
+
+    /// The map at a path.
+    #[must_use]
+    pub fn find_map(self, path: &str) -> Option<&'a Map<String, Value>> {
+        self.find(path)?.as_object()
+    }
+
+    /// The elements of the list at a path; none when there is none.
+    #[must_use]
+    pub fn list(self, path: &str) -> &'a [Value] {
+        let list = self.find(path).and_then(Value::as_array);
+        list.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The elements of the list at a path, to be looked at.
+    pub fn list_views(self, path: &str) -> impl Iterator<Item = Self> + use<'a> {
+        self.list(path).iter().map(Self::of)
+    }
+
+    /// The texts in the list at a path.
+    pub fn list_texts(self, path: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.list(path).iter().filter_map(Value::as_str)
+    }
+
+    /// A label's value.
+    #[must_use]
+    pub fn find_label(self, key: &str) -> Option<&'a str> {
+        self.find("/metadata/labels")?.get(key)?.as_str()
+    }
+
+    /// An annotation's value.
+    #[must_use]
+    pub fn find_annotation(self, key: &str) -> Option<&'a str> {
+        self.find("/metadata/annotations")?.get(key)?.as_str()
+    }
+
+    /// Whether an annotation has a value, in whatever case it is written.
+    #[must_use]
+    pub fn has_annotation(self, key: &str, value: &str) -> bool {
+        self.find_annotation(key)
+            .is_some_and(|found| found.eq_ignore_ascii_case(value))
+    }
+
+    /// Whether it is being deleted.
+    #[must_use]
+    pub fn is_being_deleted(self) -> bool {
+        self.has("/metadata/deletionTimestamp")
+    }
+
+    /// The conditions of its status, in their order.
+    pub fn list_conditions(self) -> impl Iterator<Item = StatedCondition<'a>> + use<'a> {
+        self.list_views("/status/conditions").map(|condition| StatedCondition {
+            type_: condition.read_text("/type"),
+            status: condition.read_text("/status"),
+            reason: condition.read_text("/reason"),
+            message: condition.read_text("/message"),
+            last_transition_time: condition.read_text("/lastTransitionTime"),
+            observed_generation: condition.find_number("/observedGeneration"),
+        })
+    }
+
+    /// The first condition of that type in its status.
+    #[must_use]
+    pub fn find_condition(self, type_: &str) -> Option<StatedCondition<'a>> {
+        self.list_conditions().find(|condition| condition.type_ == type_)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_has_another_type_is_as_good_as_absent() {
+        let object = json!({
+            "metadata": { "name": "a", "labels": { "x/y": "z" }, "annotations": { "k": "Ignore" }, "deletionTimestamp": "t" },
+            "spec": { "replicas": 3, "suspend": true, "list": ["a", 1, { "name": "b" }] },
+            "status": { "conditions": [{ "type": "Ready", "status": "True", "message": 4, "observedGeneration": 2 }, 5] },
+        });
+        let view = ObjectView::of(&object);
+        assert_eq!((view.read_text("/metadata/name"), view.read_text("/spec")), ("a", ""));
+        assert_eq!(
+            (view.find_text("/none"), view.find_text("/spec/replicas")),
+            (None, None)
+        );
+        assert_eq!(view.find_number("/spec/replicas"), Some(3));
+        assert!(view.is_true("/spec/suspend") && !view.is_true("/spec/replicas"));
+        assert_eq!(view.list_texts("/spec/list").collect::<Vec<_>>(), ["a"]);
+        assert_eq!(view.list("/spec/replicas").len(), 0);
+        assert_eq!((view.find_label("x/y"), view.find_label("x")), (Some("z"), None));
+        assert!(view.has_annotation("k", "ignore") && !view.has_annotation("k", "merge"));
+        assert!(view.is_being_deleted() && view.has("/spec") && !view.has("/spec/none"));
+        let ready = view.find_condition("Ready").unwrap_or_default();
+        let stated = (ready.status, ready.reason, ready.message, ready.observed_generation);
+        assert_eq!(stated, ("True", "", "", Some(2)));
+        assert_eq!(view.list_conditions().count(), 2);
+        assert_eq!(view.find_condition("Stalled"), None);
+    }
+}
