@@ -16,6 +16,7 @@
 //! the printed nor the serialised form of anything here.
 
 pub mod answer;
+pub mod answered;
 pub mod artifact;
 pub mod confidential;
 pub mod crash;
@@ -39,6 +40,7 @@ pub mod surface;
 pub mod tenant;
 
 pub use answer::{Answer, Failure, Live, WriteAnswer};
+pub use answered::Answered;
 pub use ending::requested_at;
 pub use object::{Object, Origin, RenderedObject};
 pub use overlay::Overlay;

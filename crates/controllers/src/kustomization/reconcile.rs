@@ -286,8 +286,9 @@ impl KustomizationReconciler {
         };
         let mut plan = turns.run(bytes, || plan(snapshot, Timestamp::now())).await;
         tracing::debug!(plan = %plan, "planned");
-        let heard = heard(&key, snapshot);
-        self.shard.means.listeners.listen(&key, heard);
+        let heard = snapshot.list_heard().into_iter();
+        let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
+        self.shard.means.listeners.listen(&key, heard.collect());
         if let Some(turnover) = &plan.memory.turnover {
             self.shard.tell_turnover(&key, turnover);
         }
@@ -396,15 +397,9 @@ impl Reconciler for KustomizationReconciler {
             self.snapshot = None;
             return;
         };
-        if let Some(snapshot) = &mut self.snapshot {
-            let rendered = snapshot.attempt.rendered.take();
-            if let Some(rendered) = rendered.filter(|rendered| rendered.outcome.is_ok()) {
-                self.rendered = Some(rendered);
-            }
-            snapshot.attempt = Attempt::begin(Timestamp::now(), &kustomization);
-            snapshot.service_account = ServiceAccountFacts::NotLooked;
-            // Asking again costs no request, and a definition may have gone.
-            snapshot.kinds.clear();
+        let snapshot = self.snapshot.as_mut();
+        if let Some(rendered) = snapshot.and_then(|snapshot| snapshot.restart(Timestamp::now(), &kustomization)) {
+            self.rendered = Some(rendered);
         }
     }
 
@@ -480,24 +475,4 @@ impl Reconciler for KustomizationReconciler {
     fn exists(&self) -> bool {
         self.current().is_some()
     }
-}
-
-/// Whose changes may change what is planned: owners of what it wants, and the others of its source that it waits for.
-fn heard(key: &Key, snapshot: &Snapshot) -> BTreeSet<Key> {
-    let named = |namespace: &str, name: &str| Key::new(Kustomization::KIND, namespace, name);
-    let rivals = snapshot
-        .rivals
-        .values()
-        .map(|rival| named(&rival.namespace, &rival.name));
-    let survey = snapshot.survey.iter();
-    let siblings = survey.flat_map(|survey| {
-        let wanted = survey.wanted.values().map(|by| &by.name);
-        survey
-            .behind
-            .iter()
-            .chain(&survey.behind_us)
-            .chain(&survey.untried)
-            .chain(wanted)
-    });
-    rivals.chain(siblings.map(|name| named(&key.namespace, name))).collect()
 }

@@ -8,10 +8,10 @@ use tenure_api::metadata::SURFACE_LABEL;
 use tenure_api::{ObjectId, Surface};
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::surface::{Attempt, Memory, Snapshot, plan};
-use tenure_planner::{Live, Next, Object};
+use tenure_planner::{Answered, Live, Next, Object};
 use tokio::sync::Semaphore;
 
-use crate::dependents::{Answered, carry_out};
+use crate::dependents::carry_out;
 use crate::drive::Reconciler;
 use crate::hub::Hub;
 use crate::key::Key;

@@ -10,12 +10,11 @@ use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{ObjectId, Tenant};
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::tenant::{Attempt, Memory, Snapshot, plan};
-use tenure_planner::{Live, Next, Object};
-use tenure_tenancy::Realm;
+use tenure_planner::{Answered, Live, Next, Object};
 use tokio::sync::Semaphore;
 
 use crate::cache::Cache;
-use crate::dependents::{Answered, carry_out};
+use crate::dependents::carry_out;
 use crate::drive::Reconciler;
 use crate::hub::Hub;
 use crate::key::Key;
@@ -27,8 +26,6 @@ pub(crate) struct TenantReconciler {
     snapshot: Option<Snapshot>,
     said: EventHistory,
     answered: Answered,
-    /// The realm that the last plan was made of.
-    realm: Option<Arc<Realm>>,
 }
 
 impl TenantReconciler {
@@ -39,7 +36,6 @@ impl TenantReconciler {
             snapshot: None,
             said: EventHistory::default(),
             answered: Answered::default(),
-            realm: None,
         }
     }
 
@@ -68,16 +64,15 @@ impl TenantReconciler {
         let realm = self.hub.realm();
         let labelled = self.labelled();
         let live = self.answered.observe(labelled);
-        self.realm = Some(Arc::clone(&realm));
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             tenant: tenant.clone(),
-            realm: Realm::default(),
+            realm: Arc::clone(&realm),
             live: BTreeMap::new(),
             attempt: Attempt::begin(Timestamp::now(), &tenant.metadata),
             memory: Memory::default(),
         });
         snapshot.tenant = tenant.clone();
-        snapshot.realm = realm.as_ref().clone();
+        snapshot.realm = realm;
         snapshot.live = live;
         snapshot
     }
@@ -123,24 +118,15 @@ impl Reconciler for TenantReconciler {
         let (Some(tenant), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        let Some(realm) = &self.realm else {
-            return true;
-        };
-        snapshot.is_overtaken(&tenant) || another(realm, &self.hub.realm()) || self.answered.has_news(&self.labelled())
+        snapshot.is_overtaken(&tenant, &self.hub.realm()) || self.answered.has_news(&self.labelled())
     }
 
     fn forget(&mut self) {
         self.snapshot = None;
         self.answered.forget();
-        self.realm = None;
     }
 
     fn exists(&self) -> bool {
         self.current().is_some()
     }
-}
-
-/// Whether one is another than the other. They are large, and mostly the same one.
-fn another(one: &Arc<Realm>, other: &Arc<Realm>) -> bool {
-    !Arc::ptr_eq(one, other) && one != other
 }

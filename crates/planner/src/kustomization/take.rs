@@ -1,9 +1,10 @@
 //! How the answers to a plan's steps become part of what the next plan is made of.
 
 use jiff::Timestamp;
+use tenure_api::Kustomization;
 
 use super::step::RenderRequest;
-use super::types::{Attempt, Rendered, Snapshot};
+use super::types::{Attempt, Rendered, ServiceAccountFacts, Snapshot};
 use crate::answer::{Answer, DeleteAnswer, KindAnswer, Live, Told, WriteAnswer};
 
 impl Snapshot {
@@ -22,6 +23,17 @@ impl Snapshot {
             }
             other => self.attempt.take(other),
         }
+    }
+
+    /// Begins another attempt, to which the answers of the last one say nothing. Returns what was rendered in that one: the next may ask
+    /// for the same. A failure is nothing that it could use.
+    pub fn restart(&mut self, now: Timestamp, kustomization: &Kustomization) -> Option<Rendered> {
+        let rendered = self.attempt.rendered.take();
+        self.attempt = Attempt::begin(now, kustomization);
+        self.service_account = ServiceAccountFacts::NotLooked;
+        // Asking again costs no request, and a definition may have gone.
+        self.kinds.clear();
+        rendered.filter(|rendered| rendered.outcome.is_ok())
     }
 
     /// Takes what was rendered; when the first of it was there is kept.

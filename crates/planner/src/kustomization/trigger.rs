@@ -1,6 +1,6 @@
 //! What is a reason to begin a new attempt after the last one is done, or to plan again while one waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::{Kustomization, ObjectId};
 use tenure_tenancy::Placement;
@@ -51,6 +51,22 @@ impl Snapshot {
         !self.owners.is_empty() && (self.owners != *owners || self.rivals != *rivals)
     }
 
+    /// The Kustomizations, by namespace and name, whose changes may change what is planned: the owners of what it wants, and the others of
+    /// its source that it waits for.
+    #[must_use]
+    pub fn list_heard(&self) -> BTreeSet<(String, String)> {
+        let namespace = self.kustomization.metadata.namespace.clone().unwrap_or_default();
+        let rivals = self.rivals.values();
+        let rivals = rivals.map(|rival| (rival.namespace.clone(), rival.name.clone()));
+        let siblings = self.survey.iter().flat_map(|survey| {
+            let wanted = survey.wanted.values().map(|by| &by.name);
+            let behind = survey.behind.iter().chain(&survey.behind_us);
+            behind.chain(&survey.untried).chain(wanted)
+        });
+        let siblings = siblings.map(|name| (namespace.clone(), name.clone()));
+        rivals.chain(siblings).collect()
+    }
+
     /// Whether it counts that an object has changed which the last plan did not look at. It can't have misled that plan, unless an earlier
     /// one had, and failed.
     #[must_use]
@@ -87,5 +103,36 @@ fn is_source_another(before: &SourceFacts, now: &SourceFacts) -> bool {
             },
         ) => before != now,
         (before, now) => before != now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn owners_and_who_is_waited_for_are_heard() {
+        let mut snapshot: Snapshot = serde_json::from_value(json!({
+            "kustomization": {
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": { "name": "app", "namespace": "team" },
+                "spec": { "interval": "1m", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "repo" } },
+            },
+            "placement": { "unclaimed": { "default_service_account": "default" } },
+            "source": "notFound",
+            "attempt": { "started": "2026-01-01T00:00:00Z" },
+        }))
+        .unwrap();
+        assert_eq!(snapshot.list_heard(), BTreeSet::new());
+        snapshot.survey = Some(Survey {
+            behind: Some("behind".to_owned()),
+            behind_us: Some("dependent".to_owned()),
+            untried: Some("behind".to_owned()),
+            ..Survey::default()
+        });
+        let heard = ["behind", "dependent"].map(|name| ("team".to_owned(), name.to_owned()));
+        assert_eq!(snapshot.list_heard(), BTreeSet::from(heard));
     }
 }

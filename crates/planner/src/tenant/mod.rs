@@ -11,6 +11,7 @@ mod namespaces;
 mod status;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -39,8 +40,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 pub struct Snapshot {
     /// The Tenant as last read, status included.
     pub tenant: Tenant,
-    /// All Tenants and namespaces.
-    pub realm: Realm,
+    /// All Tenants and namespaces: large, and shared by the snapshots of all Tenants.
+    #[serde(with = "shared_realm")]
+    pub realm: Arc<Realm>,
     /// RoleBindings and ServiceAccounts that bear the label `capsule.clastix.io/tenant` with its name, in any namespace. One that it
     /// wants and that is not here is asked for by [`Request::Read`].
     #[serde(default)]
@@ -53,14 +55,34 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Whether something about the Tenant itself has changed so that another plan could say something else.
+    /// Whether something about the Tenant itself, or about what others there are, has changed so that another plan could say something
+    /// else.
     #[must_use]
-    pub fn is_overtaken(&self, tenant: &Tenant) -> bool {
+    pub fn is_overtaken(&self, tenant: &Tenant, realm: &Arc<Realm>) -> bool {
         let metadata = &tenant.metadata;
-        self.attempt.generation != metadata.generation
+        // Realms are compared as a whole only when they aren't one and the same anyway, as they mostly are.
+        let is_realm_another = !Arc::ptr_eq(&self.realm, realm) && self.realm != *realm;
+        is_realm_another
+            || self.attempt.generation != metadata.generation
             || self.tenant.metadata.uid != metadata.uid
             || self.tenant.metadata.annotations != metadata.annotations
             || self.tenant.metadata.deletion_timestamp != metadata.deletion_timestamp
+    }
+}
+
+/// A shared realm, as data like any other.
+mod shared_realm {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use tenure_tenancy::Realm;
+
+    pub(super) fn serialize<S: Serializer>(realm: &Arc<Realm>, serializer: S) -> Result<S::Ok, S::Error> {
+        realm.as_ref().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Realm>, D::Error> {
+        Realm::deserialize(deserializer).map(Arc::new)
     }
 }
 

@@ -111,7 +111,7 @@ pub(super) fn take(snapshot: &Snapshot, facts: &TenantFacts, plan: &mut Plan, pr
 
 /// The realm, with the namespaces as they are after this attempt's writes: a watch may be behind.
 fn realm_with_answers(snapshot: &Snapshot) -> Realm {
-    let mut realm = snapshot.realm.clone();
+    let mut realm = snapshot.realm.as_ref().clone();
     for (id, answer) in &snapshot.attempt.applied {
         let WriteAnswer::Done(object) = answer else { continue };
         if id.kind != "Namespace" || !id.group.is_empty() {

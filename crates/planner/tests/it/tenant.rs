@@ -1,13 +1,21 @@
 //! A Tenant's plans: which namespaces it takes, what it binds in them, and what it lets go.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
 use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
+use tenure_tenancy::Realm;
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn realm(namespaces: Value) -> Arc<Realm> {
+    let tenants = json!([{ "name": "blue", "uid": "t" }]);
+    Arc::new(serde_json::from_value(json!({ "tenants": tenants, "namespaces": namespaces })).unwrap())
 }
 
 fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
@@ -18,8 +26,7 @@ fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
     }))
     .unwrap();
     Snapshot {
-        realm: serde_json::from_value(json!({ "tenants": [{ "name": "blue", "uid": "t" }], "namespaces": namespaces }))
-            .unwrap(),
+        realm: realm(namespaces),
         live: std::collections::BTreeMap::new(),
         attempt: Attempt::begin(now(), &tenant.metadata),
         memory: Memory::default(),
@@ -207,4 +214,27 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_tenant() {
         }
     }
     assert_eq!(writes, 7, "pauses of 0.5, 1, 2, 4, 8, 16 and 30 seconds");
+}
+
+#[test]
+fn a_plan_is_overtaken_by_another_tenant_and_by_another_realm() {
+    let known = json!([{ "name": "blue", "uid": "n1" }]);
+    let snapshot = snapshot(json!({}), known.clone());
+    let check = |change: fn(&mut tenure_api::Tenant), namespaces: &Value, expected: bool| {
+        let mut tenant = snapshot.tenant.clone();
+        change(&mut tenant);
+        assert_eq!(snapshot.is_overtaken(&tenant, &realm(namespaces.clone())), expected);
+    };
+    assert!(!snapshot.is_overtaken(&snapshot.tenant, &snapshot.realm));
+    check(|_| {}, &known, false);
+    // What it writes itself is no news.
+    check(
+        |tenant| tenant.metadata.resource_version = Some("7".to_owned()),
+        &known,
+        false,
+    );
+    check(|tenant| tenant.metadata.generation = Some(2), &known, true);
+    check(|tenant| tenant.metadata.uid = Some("u".to_owned()), &known, true);
+    check(|tenant| tenant.metadata.annotations = Some([].into()), &known, true);
+    check(|_| {}, &json!([]), true);
 }

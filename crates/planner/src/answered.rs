@@ -1,0 +1,95 @@
+//! What is known of the objects that a Surface or a Tenant keeps, between watches that are behind and answers that are ahead of them, and
+//! whether there is news. Refuses to let an answer pass for what a watch told: only a watch tells of what comes later.
+
+use std::collections::BTreeMap;
+
+use tenure_api::ObjectId;
+
+use crate::answer::{Answer, Live};
+use crate::dependents::Attempt;
+
+/// What watches told when the last plan was made, and what an attempt read or wrote and no watch has told of yet.
+#[derive(Debug, Default)]
+pub struct Answered {
+    seen: Option<BTreeMap<ObjectId, Live>>,
+    answers: BTreeMap<ObjectId, Live>,
+}
+
+impl Answered {
+    /// What is known, for the next plan: what watches tell, and where they tell nothing, what was answered. What they tell later is news,
+    /// however soon after this it comes.
+    pub fn observe(&mut self, mut watched: BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, Live> {
+        self.seen = Some(watched.clone());
+        for (id, answer) in &self.answers {
+            watched.entry(id.clone()).or_insert_with(|| answer.clone());
+        }
+        watched
+    }
+
+    /// Whether watches tell something else than what the last plan was made of.
+    #[must_use]
+    pub fn has_news(&self, watched: &BTreeMap<ObjectId, Live>) -> bool {
+        self.seen.as_ref() != Some(watched)
+    }
+
+    /// Takes an answer to a step of this attempt.
+    pub fn take(&mut self, attempt: &mut Attempt, answer: Answer) {
+        self.answers.extend(attempt.take(answer));
+    }
+
+    /// Another attempt begins, to which the answers of the last one say nothing.
+    pub fn clear(&mut self) {
+        self.answers.clear();
+    }
+
+    /// Nothing is known any more.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+    use tenure_api::ObjectMeta;
+
+    use super::*;
+    use crate::object::Object;
+
+    fn child(ready: bool) -> BTreeMap<ObjectId, Live> {
+        let id: ObjectId = "team_app_kustomize.toolkit.fluxcd.io_Kustomization".parse().unwrap();
+        BTreeMap::from([(id, Live::Present(Object(json!({ "ready": ready }))))])
+    }
+
+    /// A Surface once waited for ever for a Kustomization that got ready while the Surface was planned.
+    #[test]
+    fn what_comes_while_a_plan_is_made_is_news() {
+        let mut answered = Answered::default();
+        assert!(answered.has_news(&BTreeMap::new()), "nothing was planned yet");
+        assert_eq!(answered.observe(child(false)), child(false));
+        assert!(!answered.has_news(&child(false)));
+        assert!(answered.has_news(&child(true)));
+        answered.clear();
+        assert!(
+            !answered.has_news(&child(false)),
+            "the next attempt was begun for something else"
+        );
+        answered.forget();
+        assert!(answered.has_news(&child(false)));
+    }
+
+    #[test]
+    fn what_watches_tell_goes_before_answers() {
+        let mut answered = Answered::default();
+        let (id, live) = child(true).pop_first().unwrap();
+        let mut attempt = Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
+        answered.take(&mut attempt, Answer::Live(id, live));
+        assert_eq!(answered.observe(BTreeMap::new()), child(true));
+        assert!(
+            !answered.has_news(&BTreeMap::new()),
+            "an answer is not what watches tell"
+        );
+        assert_eq!(answered.observe(child(false)), child(false));
+    }
+}
