@@ -12,9 +12,9 @@ use crate::discovery::{Resource, Sought};
 use crate::error::ClusterError;
 use crate::identities::{Shared, controller};
 use crate::mapping::Mapping;
-use crate::path::{path, query};
+use crate::path::{write_path, write_query};
 use crate::transport::{Answer, Call, JSON};
-use crate::turns::Turns;
+use crate::turns::WorkTurns;
 use tenure_tenancy::Identity;
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
@@ -26,7 +26,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 pub struct Client {
     shared: Arc<Shared>,
     identity: Identity,
-    turns: Turns,
+    turns: WorkTurns,
 }
 
 /// How to apply.
@@ -70,7 +70,7 @@ pub struct DeleteOptions {
 }
 
 impl Client {
-    pub(crate) fn new(shared: Arc<Shared>, identity: Identity, turns: Turns) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, identity: Identity, turns: WorkTurns) -> Self {
         Self {
             shared,
             identity,
@@ -80,7 +80,7 @@ impl Client {
 
     /// The same, reading what is large in these turns.
     #[must_use]
-    pub fn in_turns(&self, turns: &Turns) -> Self {
+    pub fn in_turns(&self, turns: &WorkTurns) -> Self {
         Self {
             turns: turns.clone(),
             ..self.clone()
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// The turns in which it reads what is large.
-    pub(crate) fn turns(&self) -> &Turns {
+    pub(crate) fn turns(&self) -> &WorkTurns {
         &self.turns
     }
 
@@ -169,7 +169,7 @@ impl Client {
     /// # Errors
     /// [`ClusterError::NotFound`] and the rest.
     pub async fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Value, ClusterError> {
-        let path = path(resource, resource.scope(namespace), Some(name), None)?;
+        let path = write_path(resource, resource.scope(namespace), Some(name), None)?;
         Ok(self.send(resource, &Call::get(path)).await?.object)
     }
 
@@ -195,10 +195,10 @@ impl Client {
         if options.force {
             parameters.push(("force", "true"));
         }
-        let name = name_of(object)?;
-        let path = path(
+        let name = require_name(object)?;
+        let path = write_path(
             &resource,
-            resource.scope(namespace_of(object)),
+            resource.scope(read_namespace(object)),
             Some(name),
             options.subresource,
         )?;
@@ -232,7 +232,7 @@ impl Client {
 
     async fn post(&self, object: &Value, manager: &str, dry_run: bool) -> Result<Applied, ClusterError> {
         let resource = self.resource_of(object).await?;
-        let path = path(&resource, resource.scope(namespace_of(object)), None, None)?;
+        let path = write_path(&resource, resource.scope(read_namespace(object)), None, None)?;
         let parameters = vec![("fieldManager", manager)];
         self.write(&resource, Method::POST, &path, parameters, dry_run, JSON, object)
             .await
@@ -250,7 +250,7 @@ impl Client {
         manager: &str,
         patch: &Value,
     ) -> Result<Applied, ClusterError> {
-        let path = path(resource, resource.scope(namespace), Some(name), subresource)?;
+        let path = write_path(resource, resource.scope(namespace), Some(name), subresource)?;
         let parameters = vec![("fieldManager", manager)];
         self.write(resource, Method::PATCH, &path, parameters, false, MERGE_PATCH, patch)
             .await
@@ -268,7 +268,7 @@ impl Client {
         dry_run: bool,
         patch: &Value,
     ) -> Result<Applied, ClusterError> {
-        let path = path(resource, resource.scope(namespace), Some(name), None)?;
+        let path = write_path(resource, resource.scope(namespace), Some(name), None)?;
         let parameters = vec![("fieldManager", manager)];
         self.write(resource, Method::PATCH, &path, parameters, dry_run, JSON_PATCH, patch)
             .await
@@ -299,7 +299,7 @@ impl Client {
         if !preconditions.is_empty() {
             set(&mut body, "preconditions", Value::Object(preconditions));
         }
-        let path = path(resource, resource.scope(namespace), Some(name), None)?;
+        let path = write_path(resource, resource.scope(namespace), Some(name), None)?;
         match self
             .send(resource, &Call::with_body(Method::DELETE, path, JSON, &body))
             .await
@@ -327,7 +327,12 @@ impl Client {
         if dry_run {
             parameters.push(("dryRun", "All"));
         }
-        let call = Call::with_body(method, format!("{path}{}", query(&parameters)), content_type, body);
+        let call = Call::with_body(
+            method,
+            format!("{path}{}", write_query(&parameters)),
+            content_type,
+            body,
+        );
         self.send(resource, &call).await
     }
 
@@ -367,8 +372,8 @@ impl Client {
         namespace: Option<&str>,
         parameters: &[(&str, &str)],
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
-        let base = path(resource, namespace, None, None)?;
-        let call = Call::get(format!("{base}{}", query(parameters)));
+        let base = write_path(resource, namespace, None, None)?;
+        let call = Call::get(format!("{base}{}", write_query(parameters)));
         let opened = self.shared.open(&self.identity, &call).await;
         self.notice_gone(resource, opened)
     }
@@ -400,10 +405,10 @@ fn require_text<'a>(object: &'a Value, path: &str) -> Result<&'a str, ClusterErr
         })
 }
 
-pub(crate) fn name_of(object: &Value) -> Result<&str, ClusterError> {
+pub(crate) fn require_name(object: &Value) -> Result<&str, ClusterError> {
     require_text(object, "/metadata/name")
 }
 
-pub(crate) fn namespace_of(object: &Value) -> &str {
+pub(crate) fn read_namespace(object: &Value) -> &str {
     ObjectView::of(object).read_text("/metadata/namespace")
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 
-use crate::client::{Client, name_of, namespace_of};
+use crate::client::{Client, read_namespace, require_name};
 use crate::error::ClusterError;
 
 /// The longest message of an event in bytes (Kubernetes' `NoteLengthLimit`).
@@ -209,7 +209,7 @@ impl EventRecorder {
         if verdict == Verdict::Count {
             return Ok(());
         }
-        let namespace = match namespace_of(object) {
+        let namespace = match read_namespace(object) {
             "" => "default",
             namespace => namespace,
         };
@@ -235,7 +235,7 @@ impl EventRecorder {
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |time| time.as_nanos());
         // The object's name may fill all 253 characters that the event's own may have.
-        let prefix: String = name_of(object)?.chars().take(200).collect();
+        let prefix: String = require_name(object)?.chars().take(200).collect();
         let name = format!("{}.{nanoseconds:x}", prefix.trim_end_matches(['.', '-']));
         let mut body = json!({
             "apiVersion": "v1",
@@ -244,8 +244,8 @@ impl EventRecorder {
             "involvedObject": {
                 "apiVersion": view.read_text("/apiVersion"),
                 "kind": view.read_text("/kind"),
-                "namespace": namespace_of(object),
-                "name": name_of(object)?,
+                "namespace": read_namespace(object),
+                "name": require_name(object)?,
                 "uid": uid,
                 "resourceVersion": view.read_text("/metadata/resourceVersion"),
             },

@@ -14,10 +14,10 @@ use crate::connection::{Connection, ControllerCredentials, Issue};
 use crate::error::ClusterError;
 use crate::health::ControllerHealth;
 use crate::mapping::Mapping;
-use crate::path::path;
+use crate::path::write_path;
 use crate::token::Token;
 use crate::transport::{self, Answer, Call, JSON};
-use crate::turns::{SharedTurns, Turns};
+use crate::turns::{SharedTurns, WorkTurns};
 use tenure_tenancy::{Identity, ServiceAccount, identity};
 
 /// How long a token is asked for, in seconds.
@@ -36,24 +36,24 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Clients for every identity, over one connection. Cheap to clone.
 #[derive(Clone)]
-pub struct Clients {
+pub struct ClientPool {
     pub(crate) shared: Arc<Shared>,
 }
 
 pub(crate) struct Shared {
     connection: Connection,
-    tokens: Mutex<Tokens>,
+    tokens: Mutex<TokenStore>,
     /// Whose credentials were refused although they were new, how often, and until when they are not made anew.
     refused: Mutex<HashMap<Identity, (u32, Instant)>>,
     pub(crate) mapping: Mapping,
     turns: SharedTurns,
     /// The controller's own. They wait for nobody else's: its watches tell of the objects of all tenants, one after the other.
-    controller_turns: Turns,
+    controller_turns: WorkTurns,
 }
 
 /// The controller's own identity.
 pub(crate) fn controller() -> Identity {
-    identity::of_bookkeeping().into()
+    identity::use_for_bookkeeping().into()
 }
 
 /// Where one identity's token is kept.
@@ -63,13 +63,13 @@ type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
 const FEW: usize = 64;
 
 /// The tokens of those that act, and of some that did: ServiceAccounts come and go.
-struct Tokens {
+struct TokenStore {
     slots: HashMap<Identity, Slot>,
     /// At so many, those that nobody waits for and whose token has ended go.
     full: usize,
 }
 
-impl Tokens {
+impl TokenStore {
     fn slot(&mut self, identity: &Identity, now: SystemTime) -> Slot {
         if let Some(slot) = self.slots.get(identity) {
             return Arc::clone(slot);
@@ -89,7 +89,7 @@ impl Tokens {
     }
 }
 
-impl Clients {
+impl ClientPool {
     /// Clients over a connection. Sends nothing yet.
     #[must_use]
     pub fn new(connection: Connection) -> Self {
@@ -102,7 +102,7 @@ impl Clients {
                 connection,
                 controller_turns: SharedTurns::default().of_lane(),
                 turns: SharedTurns::default(),
-                tokens: Mutex::new(Tokens {
+                tokens: Mutex::new(TokenStore {
                     slots: tokens,
                     full: FEW,
                 }),
@@ -136,7 +136,7 @@ impl Clients {
     /// # Errors
     /// [`ClusterError::IdentityMissing`] when the API server says that the ServiceAccount does not exist; whatever else TokenRequest can
     /// fail with. It never falls back to another identity.
-    pub async fn for_account(&self, account: &ServiceAccount, turns: &Turns) -> Result<Client, ClusterError> {
+    pub async fn for_account(&self, account: &ServiceAccount, turns: &WorkTurns) -> Result<Client, ClusterError> {
         let identity = Identity::from(account.clone());
         self.shared.token(&identity).await?;
         Ok(Client::new(Arc::clone(&self.shared), identity, turns.clone()))
@@ -148,14 +148,14 @@ impl Clients {
     }
 }
 
-impl std::fmt::Debug for Clients {
+impl std::fmt::Debug for ClientPool {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Clients").finish_non_exhaustive()
+        formatter.debug_struct("ClientPool").finish_non_exhaustive()
     }
 }
 
 impl Shared {
-    fn tokens(&self) -> std::sync::MutexGuard<'_, Tokens> {
+    fn tokens(&self) -> std::sync::MutexGuard<'_, TokenStore> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -310,7 +310,7 @@ impl Shared {
             namespaced: true,
             watchable: true,
         };
-        let path = path(&resource, Some(namespace), Some(name), Some("token"))?;
+        let path = write_path(&resource, Some(namespace), Some(name), Some("token"))?;
         let request = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -438,7 +438,7 @@ mod tests {
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
             Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
         });
-        let clients = Clients::new(Connection::in_process(service, Token::new("t", None)));
+        let clients = ClientPool::new(Connection::in_process(service, Token::new("t", None)));
         let held = clients.turns().hold_all();
         let controller = clients.controller();
         assert!(futures::FutureExt::now_or_never(controller.turns().take_page()).is_some());
@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn tokens_that_have_ended_are_forgotten() {
         let now = SystemTime::now();
-        let mut tokens = Tokens {
+        let mut tokens = TokenStore {
             slots: HashMap::new(),
             full: FEW,
         };
@@ -459,9 +459,9 @@ mod tests {
             let placement = tenure_tenancy::Placement::Unclaimed {
                 default_service_account: "default".to_owned(),
             };
-            Identity::from(tenure_tenancy::identity::of_source(&placement, &format!("team-{number}")).unwrap())
+            Identity::from(tenure_tenancy::identity::decide_for_source(&placement, &format!("team-{number}")).unwrap())
         };
-        let keep = |tokens: &mut Tokens, number, ends: Duration| {
+        let keep = |tokens: &mut TokenStore, number, ends: Duration| {
             let slot = tokens.slot(&identity(number), now);
             *slot.try_lock().unwrap() = Some(Token::new("t", Some(now + ends)));
             slot

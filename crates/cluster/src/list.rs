@@ -4,7 +4,7 @@
 use crate::client::Client;
 use crate::discovery::Resource;
 use crate::error::ClusterError;
-use crate::path::{path, query};
+use crate::path::{write_path, write_query};
 use crate::seen::{Page, Seen};
 use crate::transport::{Call, LONGEST_ANSWER};
 use crate::turns::Turn;
@@ -17,7 +17,7 @@ const LONGEST_PAGE: usize = 8 << 20;
 const FEWER: u32 = 8;
 
 /// A list that is being read.
-pub(crate) struct Pages<'c> {
+pub(crate) struct PagedList<'c> {
     client: &'c Client,
     resource: &'c Resource,
     base: String,
@@ -35,7 +35,7 @@ pub(crate) struct HeldPage {
     _turn: Turn,
 }
 
-impl<'c> Pages<'c> {
+impl<'c> PagedList<'c> {
     /// A list of what is in a namespace, or in all. Asks for nothing yet.
     pub(crate) fn new(
         client: &'c Client,
@@ -46,7 +46,7 @@ impl<'c> Pages<'c> {
         Ok(Self {
             client,
             resource,
-            base: path(resource, namespace, None, None)?,
+            base: write_path(resource, namespace, None, None)?,
             labels,
             limit: MOST_OBJECTS,
             next: Some(String::new()),
@@ -85,7 +85,7 @@ impl<'c> Pages<'c> {
         let longest = if self.limit > 1 { LONGEST_PAGE } else { LONGEST_ANSWER };
         let call = Call {
             longest,
-            ..Call::get(format!("{}{}", self.base, query(&parameters)))
+            ..Call::get(format!("{}{}", self.base, write_query(&parameters)))
         };
         let answer = self.client.ask(self.resource, &call).await?;
         let taken = || Page::from_text(&answer.text, self.resource);

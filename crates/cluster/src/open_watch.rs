@@ -7,8 +7,8 @@ use tokio::task::JoinHandle;
 
 use crate::discovery::Resource;
 use crate::error::ClusterError;
-use crate::identities::Clients;
-use crate::turns::Turns;
+use crate::identities::ClientPool;
+use crate::turns::WorkTurns;
 use crate::watch::{WatchEvent, watch};
 use tenure_tenancy::ServiceAccount;
 
@@ -39,8 +39,8 @@ impl OpenWatch {
     ///
     /// It reads what is long in these turns.
     pub fn open(
-        clients: Clients,
-        turns: Turns,
+        clients: ClientPool,
+        turns: WorkTurns,
         key: WatchKey,
         mut sink: impl FnMut(WatchEvent) + Send + 'static,
     ) -> Self {

@@ -13,7 +13,7 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':');
 
 /// The path of a resource's collection, or of one object of it when a name is given, or of its subresource.
-pub(crate) fn path(
+pub(crate) fn write_path(
     resource: &Resource,
     namespace: Option<&str>,
     name: Option<&str>,
@@ -22,28 +22,28 @@ pub(crate) fn path(
     let mut path = if resource.group.is_empty() {
         "/api".to_owned()
     } else {
-        format!("/apis/{}", segment(&resource.group)?)
+        format!("/apis/{}", write_segment(&resource.group)?)
     };
     path.push('/');
-    path.push_str(&segment(&resource.version)?);
+    path.push_str(&write_segment(&resource.version)?);
     if resource.namespaced
         && let Some(namespace) = namespace
     {
         path.push_str("/namespaces/");
-        path.push_str(&segment(namespace)?);
+        path.push_str(&write_segment(namespace)?);
     }
     for part in [Some(resource.plural.as_str()), name, subresource]
         .into_iter()
         .flatten()
     {
         path.push('/');
-        path.push_str(&segment(part)?);
+        path.push_str(&write_segment(part)?);
     }
     Ok(path)
 }
 
 /// A query string, with its `?`; empty when there are no parameters.
-pub(crate) fn query(parameters: &[(&str, &str)]) -> String {
+pub(crate) fn write_query(parameters: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (key, value) in parameters {
         text.push(if text.is_empty() { '?' } else { '&' });
@@ -54,7 +54,7 @@ pub(crate) fn query(parameters: &[(&str, &str)]) -> String {
     text
 }
 
-fn segment(part: &str) -> Result<String, ClusterError> {
+fn write_segment(part: &str) -> Result<String, ClusterError> {
     if part.is_empty() || part == "." || part == ".." {
         return Err(ClusterError::Request {
             what: format!("{part:?}"),

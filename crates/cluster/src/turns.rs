@@ -52,12 +52,12 @@ impl SharedTurns {
 
     /// The turns of another lane.
     #[must_use]
-    pub fn of_lane(&self) -> Turns {
+    pub fn of_lane(&self) -> WorkTurns {
         let line = |all: &Arc<Semaphore>| Line {
             own: Arc::new(Semaphore::new(1)),
             all: Arc::clone(all),
         };
-        Turns {
+        WorkTurns {
             work: line(&self.work),
             pages: line(&self.pages),
         }
@@ -66,7 +66,7 @@ impl SharedTurns {
 
 /// The turns of one lane. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Turns {
+pub struct WorkTurns {
     work: Line,
     pages: Line,
 }
@@ -94,7 +94,7 @@ impl Line {
     }
 }
 
-impl Turns {
+impl WorkTurns {
     /// Does work on so many bytes of text: at once if they are few, else when it is its turn, and where nobody waits for the thread.
     pub async fn run<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         if bytes < LARGE {
@@ -149,7 +149,7 @@ mod tests {
         }
 
         /// The most that was done at the same time by tasks of these lanes.
-        async fn most(lanes: impl IntoIterator<Item = Turns>) -> usize {
+        async fn most(lanes: impl IntoIterator<Item = WorkTurns>) -> usize {
             let busy = Arc::new(Self::default());
             let tasks: Vec<_> = lanes
                 .into_iter()

@@ -16,7 +16,7 @@ use tenure_api::ObjectView;
 use crate::client::Client;
 use crate::discovery::Resource;
 use crate::error::ClusterError;
-use crate::list::Pages;
+use crate::list::PagedList;
 use crate::seen::{Event, Seen};
 
 /// How long the server is asked to keep a watch open.
@@ -163,7 +163,7 @@ async fn list(
     known: &mut Known,
     sink: &mut impl FnMut(WatchEvent),
 ) -> Result<(), ClusterError> {
-    let mut pages = Pages::new(client, resource, namespace, labels)?;
+    let mut pages = PagedList::new(client, resource, namespace, labels)?;
     // What is known is replaced only when all of it has been told: who reads it may panic in between, and a later page may fail.
     let mut versions = HashMap::new();
     let mut revision = String::new();

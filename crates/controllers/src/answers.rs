@@ -11,7 +11,7 @@ use tenure_planner::refusal::{Cause, CauseKind};
 use tenure_planner::{Failure, Live, Object, WriteAnswer};
 
 /// A refused or failed request that is about no object of a user's.
-pub(crate) fn failure(error: &ClusterError) -> Failure {
+pub(crate) fn read_failure(error: &ClusterError) -> Failure {
     Failure::from(error)
 }
 
@@ -37,16 +37,16 @@ impl<'a> Told<'a> {
         }))
     }
 
-    fn failure(&self, error: &ClusterError) -> Failure {
+    fn read_failure(&self, error: &ClusterError) -> Failure {
         match self.0 {
-            Some(request) => confidential::rebuilt(failure(error), request),
-            None => failure(error),
+            Some(request) => confidential::rebuild_failure(read_failure(error), request),
+            None => read_failure(error),
         }
     }
 }
 
 /// Why there is no token for a ServiceAccount. Only what the API server said about the account, or its namespace, is knowledge.
-pub(crate) fn service_account(error: &ClusterError) -> ServiceAccountFacts {
+pub(crate) fn read_service_account(error: &ClusterError) -> ServiceAccountFacts {
     let namespace_ends = |causes: &[Cause]| causes.iter().any(|cause| cause.kind == CauseKind::NamespaceTerminating);
     match error {
         ClusterError::IdentityMissing { .. } => ServiceAccountFacts::NotFound,
@@ -59,25 +59,25 @@ pub(crate) fn service_account(error: &ClusterError) -> ServiceAccountFacts {
 }
 
 /// The answer to a read: that there is none, and that its kind is not served at all, are known only from an answer that says so.
-pub(crate) fn live(answer: Result<Option<Value>, ClusterError>, told: &Told<'_>) -> Live {
+pub(crate) fn read_live(answer: Result<Option<Value>, ClusterError>, told: &Told<'_>) -> Live {
     match answer {
         Ok(Some(object)) => Live::Present(Object(object)),
         Ok(None) => Live::Absent,
         Err(ClusterError::NoKindMatch { .. }) => Live::Unserved,
-        Err(error) => Live::Failed(told.failure(&error)),
+        Err(error) => Live::Failed(told.read_failure(&error)),
     }
 }
 
 /// The answer to a write, or to a dry-run of one.
-pub(crate) fn write(answer: Result<Applied, ClusterError>, told: &Told<'_>) -> WriteAnswer {
+pub(crate) fn read_write(answer: Result<Applied, ClusterError>, told: &Told<'_>) -> WriteAnswer {
     match answer {
         Ok(applied) => WriteAnswer::Done(Object(applied.object)),
-        Err(error) => WriteAnswer::Failed(told.failure(&error)),
+        Err(error) => WriteAnswer::Failed(told.read_failure(&error)),
     }
 }
 
 /// The answer to a delete: gone already counts as absent.
-pub(crate) fn delete(answer: Result<(), ClusterError>, delete: &Delete, told: &Told<'_>) -> DeleteAnswer {
+pub(crate) fn read_delete(answer: Result<(), ClusterError>, delete: &Delete, told: &Told<'_>) -> DeleteAnswer {
     match answer {
         Ok(()) => DeleteAnswer::Accepted,
         Err(ClusterError::Conflict { .. }) => DeleteAnswer::Changed {
@@ -86,6 +86,6 @@ pub(crate) fn delete(answer: Result<(), ClusterError>, delete: &Delete, told: &T
             looked_again: false,
         },
         Err(error) if error.absent() => DeleteAnswer::Absent,
-        Err(error) => DeleteAnswer::Failed(told.failure(&error)),
+        Err(error) => DeleteAnswer::Failed(told.read_failure(&error)),
     }
 }

@@ -13,7 +13,7 @@ use tenure_planner::artifact::StoredArtifact;
 use tenure_sources::{Account, ArtifactStore, ByteBudget, Limits, SourceKey, StorageError, remove_leftovers};
 
 use crate::budgets::{self, Budgets};
-use crate::trees::{TreeInUse, Trees};
+use crate::trees::{TreeCache, TreeInUse};
 
 /// The disk and the memory that all artifacts share: the store and its records, the trees, and what bounds them.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Depot {
     pub(crate) store: ArtifactStore,
     pub(crate) limits: Limits,
     records: PathBuf,
-    trees: Arc<Trees>,
+    trees: Arc<TreeCache>,
     fetches: ByteBudget,
     unpacking: ByteBudget,
     budgets: Budgets,
@@ -42,12 +42,12 @@ impl Depot {
 
     fn of(folder: &Path, store: ArtifactStore, limits: Limits, budgets: Budgets) -> Self {
         Self {
-            trees: Trees::new(store.clone(), limits, budgets.trees()),
+            trees: TreeCache::new(store.clone(), limits, budgets.trees()),
             store,
             limits,
             records: folder.join("records"),
             fetches: budgets.fetches(),
-            unpacking: budgets::unpacking(),
+            unpacking: budgets::make_unpacking(),
             budgets,
         }
     }
@@ -83,12 +83,12 @@ impl Depot {
 
 /// What is stored for the sources of one namespace.
 #[derive(Debug)]
-pub(crate) struct Artifacts {
+pub(crate) struct ArtifactRecords {
     pub(crate) depot: Arc<Depot>,
     known: Mutex<HashMap<SourceKey, Option<StoredArtifact>>>,
 }
 
-impl Artifacts {
+impl ArtifactRecords {
     pub(crate) fn new(depot: Arc<Depot>) -> Self {
         Self {
             depot,
@@ -180,7 +180,7 @@ fn read_record(bytes: &[u8]) -> Option<StoredArtifact> {
 }
 
 /// The key of a source in the artifact store: another object of the same name has another.
-pub(crate) fn key_of_source(kind: &str, metadata: &tenure_api::ObjectMeta) -> Result<SourceKey, StorageError> {
+pub(crate) fn make_source_key(kind: &str, metadata: &tenure_api::ObjectMeta) -> Result<SourceKey, StorageError> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));
     SourceKey::new(kind, &namespace, &name, &text(&metadata.uid))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_cluster::{SharedTurns, Turns};
+use tenure_cluster::{SharedTurns, WorkTurns};
 use tokio::sync::Semaphore;
 
 /// The bounds of one lane.
@@ -17,7 +17,7 @@ pub(crate) struct LaneBounds {
     /// Renderings at the same time. One holds its permit until its thread really ends, which it does soon after nobody waits for it.
     pub(crate) renderings: Arc<Semaphore>,
     /// For what is large: one thing at a time.
-    pub(crate) turns: Turns,
+    pub(crate) turns: WorkTurns,
 }
 
 impl LaneBounds {

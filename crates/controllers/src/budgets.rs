@@ -71,7 +71,7 @@ impl Budgets {
 }
 
 /// Packs that are unpacked at the same time: that is work for a processor, and nobody gets more than half of them for it.
-pub(crate) fn unpacking() -> ByteBudget {
+pub(crate) fn make_unpacking() -> ByteBudget {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let share = Share {
         tenant: (processors / 2).max(1),

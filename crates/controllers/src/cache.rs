@@ -22,9 +22,9 @@ pub(crate) struct Change<K> {
 
 /// The caches of all kinds, each found by the type of its objects and made when it is first asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Caches(RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
+pub(crate) struct CacheByKind(RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
-impl Caches {
+impl CacheByKind {
     /// The cache of one kind.
     pub(crate) fn of<K: Send + Sync + 'static>(&self) -> Arc<Cache<K>> {
         let find = |known: &HashMap<TypeId, Arc<dyn Any + Send + Sync>>| {
@@ -107,7 +107,7 @@ impl<K: Resource> Cache<K> {
         let value = seen.read().inspect_err(|error| {
             tracing::warn!(namespace = seen.namespace, name = seen.name, %error, "an object can't be read");
         });
-        let object: K = read(value.ok()?)?;
+        let object: K = read_object(value.ok()?)?;
         let (namespace, name) = key(&object);
         let old = self.observe(object);
         let new = self.get(&namespace, &name);
@@ -124,7 +124,7 @@ impl<K: Resource> Cache<K> {
         Change {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            old: self.remove(namespace, name, number(revision)),
+            old: self.remove(namespace, name, parse_revision(revision)),
             new: None,
         }
     }
@@ -185,17 +185,17 @@ fn uid<K: Resource>(object: &K) -> Option<&str> {
 
 /// Revisions are compared as numbers (KEP-5504 makes that part of the API); one that is not a number counts as the oldest.
 fn revision<K: Resource>(object: &K) -> u64 {
-    number(object.meta().resource_version.as_deref().unwrap_or_default())
+    parse_revision(object.meta().resource_version.as_deref().unwrap_or_default())
 }
 
 /// A `resourceVersion` as a number; 0 when it is none.
-pub(crate) fn number(resource_version: &str) -> u64 {
+pub(crate) fn parse_revision(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or(0)
 }
 
 /// Reads an object; without its status when that can't be read. Whoever may write a status must not be able to hide an object with
 /// it: its controller would go on by the spec that it saw last, and neither suspend nor delete it.
-pub(crate) fn read<K: DeserializeOwned>(mut object: Value) -> Option<K> {
+pub(crate) fn read_object<K: DeserializeOwned>(mut object: Value) -> Option<K> {
     // Nothing reads them, and they are most of an object.
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::key::Key;
-use crate::mailbox::{Mailbox, Mailboxes};
+use crate::mailbox::{Mailbox, MailboxTable};
 use crate::under_way::{Turn, UnderWay};
 
 /// First and longest pause after the controller's own bookkeeping failed.
@@ -72,7 +72,7 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
 /// Drives one object until it is gone or the controllers end.
 pub(crate) async fn drive<R: Reconciler>(
     mut reconciler: R,
-    mailboxes: &Mailboxes,
+    mailboxes: &MailboxTable,
     mailbox: &Mailbox,
     end: &CancellationToken,
 ) {
@@ -153,7 +153,7 @@ enum Wake {
 /// Waits before the first attempt of an object that was under way when an earlier process ended, and says so in its status.
 async fn wait_for_turn<R: Reconciler>(reconciler: &R, under_way: &UnderWay, crashes: u32) -> Turn {
     let now = Timestamp::now();
-    let wait = restart::pause(crashes);
+    let wait = restart::find_pause(crashes);
     reconciler
         .tell_of_wait(crashes, now.checked_add(wait).unwrap_or(now))
         .await;
@@ -288,7 +288,7 @@ mod tests {
             permits: Arc::clone(&permits),
             notes: Arc::clone(&notes),
         };
-        let (mailboxes, mailbox, end) = (Mailboxes::default(), Mailbox::default(), CancellationToken::new());
+        let (mailboxes, mailbox, end) = (MailboxTable::default(), Mailbox::default(), CancellationToken::new());
         let noted = || notes.lock().unwrap().clone();
         let script = async {
             let reached = async |what: &[&str]| {

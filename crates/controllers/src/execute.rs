@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use serde_json::Value;
-use tenure_cluster::{ApplyOptions, Client, Clients, ClusterError, DeleteOptions, Preconditions, Resource};
+use tenure_cluster::{ApplyOptions, Client, ClientPool, ClusterError, DeleteOptions, Preconditions, Resource};
 use tenure_planner::answer::{Answer, DeleteAnswer, KindAnswer, Reason};
 use tenure_planner::plan::{Apply, Delete, KindReference, TakeOver, Watched};
 use tenure_planner::{Failure, Live, Request, WriteAnswer};
@@ -22,7 +22,7 @@ const CONCURRENT: usize = 8;
 /// What is not begun by the deadline has no answer.
 /// Each answer goes through `admit` when it comes.
 pub(crate) async fn execute(
-    clients: &Clients,
+    clients: &ClientPool,
     client: &Client,
     requests: &[Request],
     deadline: Option<Timestamp>,
@@ -52,7 +52,7 @@ pub(crate) async fn execute(
 }
 
 /// Performs a step before the deadline; what is under way then is given up, and nobody knows whether it had an effect.
-async fn in_time(clients: &Clients, client: &Client, request: &Request, deadline: Option<Instant>) -> Vec<Answer> {
+async fn in_time(clients: &ClientPool, client: &Client, request: &Request, deadline: Option<Instant>) -> Vec<Answer> {
     let Some(deadline) = deadline else {
         return perform(clients, client, request).await;
     };
@@ -98,7 +98,7 @@ fn concurrent(request: &Request) -> bool {
     )
 }
 
-async fn perform(clients: &Clients, client: &Client, request: &Request) -> Vec<Answer> {
+async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Vec<Answer> {
     match request {
         Request::ResolveKinds(kinds) => {
             let mut answers = Vec::new();
@@ -111,21 +111,21 @@ async fn perform(clients: &Clients, client: &Client, request: &Request) -> Vec<A
             let told = Told::about(client, &target.id);
             vec![Answer::Live(
                 target.id.clone(),
-                answers::live(read(client, target).await, &told),
+                answers::read_live(read(client, target).await, &told),
             )]
         }
         Request::DryRun(apply) => {
             let answer = send(client, apply, true).await;
             vec![Answer::DryRun(
                 apply.id.clone(),
-                answers::write(answer, &Told::of(client, apply)),
+                answers::read_write(answer, &Told::of(client, apply)),
             )]
         }
         Request::Try(apply) => {
             let answer = client.try_creation(&apply.object.0, &apply.manager).await;
             vec![Answer::Tried(
                 apply.id.clone(),
-                answers::write(answer, &Told::of(client, apply)),
+                answers::read_write(answer, &Told::of(client, apply)),
             )]
         }
         Request::Apply(apply) => {
@@ -135,7 +135,7 @@ async fn perform(clients: &Clients, client: &Client, request: &Request) -> Vec<A
             }
             vec![Answer::Applied(
                 apply.id.clone(),
-                answers::write(answer, &Told::of(client, apply)),
+                answers::read_write(answer, &Told::of(client, apply)),
             )]
         }
         Request::TakeOver(take_over) => {
@@ -143,7 +143,7 @@ async fn perform(clients: &Clients, client: &Client, request: &Request) -> Vec<A
             let id = &take_over.target.id;
             vec![Answer::TakenOver(
                 id.clone(),
-                answers::write(answer, &Told::about(client, id)),
+                answers::read_write(answer, &Told::about(client, id)),
             )]
         }
         Request::Delete(delete) => {
@@ -151,7 +151,7 @@ async fn perform(clients: &Clients, client: &Client, request: &Request) -> Vec<A
             let id = &delete.target.id;
             vec![Answer::Deleted(
                 id.clone(),
-                answers::delete(answer, delete, &Told::about(client, id)),
+                answers::read_delete(answer, delete, &Told::about(client, id)),
             )]
         }
     }
@@ -162,7 +162,7 @@ async fn resolve(client: &Client, kind: &KindReference) -> KindAnswer {
         Ok(resource) if resource.namespaced => KindAnswer::Served(Scope::Namespaced),
         Ok(_) => KindAnswer::Served(Scope::Cluster),
         Err(ClusterError::NoKindMatch { .. }) => KindAnswer::Unknown,
-        Err(error) => KindAnswer::Failed(answers::failure(&error)),
+        Err(error) => KindAnswer::Failed(answers::read_failure(&error)),
     }
 }
 

@@ -15,15 +15,15 @@ use tenure_cluster::Client;
 use tenure_tenancy::{Ending, Placement, Realm};
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{Cache, Caches};
+use crate::cache::{Cache, CacheByKind};
 use crate::entry::Entry;
 use crate::key::Key;
 use crate::kustomization;
 use crate::lane::{Lane, OwnerAnswer, Shard, Surroundings};
 use crate::lane_table::LaneTable;
-use crate::mailbox::Mailboxes;
+use crate::mailbox::MailboxTable;
 use crate::means::Means;
-use crate::realm::Placements;
+use crate::realm::PlacementCache;
 use crate::reconciled::Home;
 
 /// How long changes of Tenants and namespaces are gathered before everybody is told.
@@ -34,7 +34,7 @@ const GATHERED: Duration = Duration::from_millis(10);
 pub(crate) struct Hub {
     pub(crate) means: Arc<Means>,
     /// Tenants and Surfaces.
-    pub(crate) caches: Caches,
+    pub(crate) caches: CacheByKind,
     pub(crate) namespaces: Cache<Namespace>,
     /// Those that bear the label of a Tenant.
     pub(crate) role_bindings: Cache<DynamicObject>,
@@ -47,7 +47,7 @@ pub(crate) struct Hub {
     lanes: LaneTable,
     /// The lanes that namespaces belong to in which something is reconciled.
     homes: Mutex<HashMap<String, Arc<Lane>>>,
-    placements: Placements,
+    placements: PlacementCache,
     /// Whether those who depend on whose a namespace is are about to be told.
     realm_news: Arc<AtomicBool>,
 }
@@ -59,14 +59,14 @@ impl Hub {
         Arc::new(Self {
             lanes: LaneTable::new(Arc::clone(&means)),
             means,
-            caches: Caches::default(),
+            caches: CacheByKind::default(),
             namespaces: Cache::default(),
             role_bindings: Cache::default(),
             service_accounts: Cache::default(),
             kinds,
             lane_kinds,
             homes: Mutex::default(),
-            placements: Placements::default(),
+            placements: PlacementCache::default(),
             realm_news: Arc::default(),
         })
     }
@@ -215,11 +215,11 @@ impl Surroundings for Hub {
 }
 
 impl Home for Hub {
-    fn caches(&self) -> &Caches {
+    fn caches(&self) -> &CacheByKind {
         &self.caches
     }
 
-    fn mailboxes(&self) -> &Mailboxes {
+    fn mailboxes(&self) -> &MailboxTable {
         &self.means.mailboxes
     }
 

@@ -7,14 +7,14 @@ use crate::hub::Hub;
 use crate::lane::Shard;
 
 /// The kinds of the hub, and those of lanes.
-pub(crate) struct Kinds {
+pub(crate) struct KindTable {
     pub(crate) hub: Vec<Entry<Hub>>,
     pub(crate) lane: Vec<Entry<Shard>>,
 }
 
 /// All of them.
-pub(crate) fn list() -> Kinds {
-    Kinds {
+pub(crate) fn list_kinds() -> KindTable {
+    KindTable {
         hub: vec![Entry::of::<Tenant>(), Entry::of::<Surface>()],
         lane: vec![Entry::of::<GitRepository>(), Entry::of::<Kustomization>()],
     }

@@ -16,17 +16,17 @@ use tenure_planner::kustomization::{Rival, Turnover};
 use tenure_tenancy::{Ending, Placement};
 use tokio_util::sync::CancellationToken;
 
-use crate::artifacts::Artifacts;
+use crate::artifacts::ArtifactRecords;
 use crate::bounds::LaneBounds;
-use crate::cache::Caches;
+use crate::cache::CacheByKind;
 use crate::entry::Entry;
 use crate::inventories::Inventories;
 use crate::key::Key;
 use crate::live::LiveObjects;
-use crate::mailbox::Mailboxes;
+use crate::mailbox::MailboxTable;
 use crate::means::Means;
 use crate::reconciled::Home;
-use crate::turnovers::Turnovers;
+use crate::turnovers::TurnoverBoard;
 
 /// One lane.
 #[derive(Debug)]
@@ -139,14 +139,14 @@ impl Lane {
 pub(crate) struct Shard {
     pub(crate) namespace: String,
     /// The objects of the kinds that are reconciled in lanes.
-    pub(crate) caches: Caches,
+    pub(crate) caches: CacheByKind,
     /// What has been applied, as watches as the appliers' identities tell.
     pub(crate) live: Arc<LiveObjects>,
     /// Which Kustomizations name which objects.
     pub(crate) inventories: Inventories,
     /// What Kustomizations of one source tell each other.
-    pub(crate) turnovers: Turnovers,
-    pub(crate) artifacts: Artifacts,
+    pub(crate) turnovers: TurnoverBoard,
+    pub(crate) artifacts: ArtifactRecords,
     pub(crate) surroundings: Arc<dyn Surroundings>,
     pub(crate) means: Arc<Means>,
     kinds: Arc<[Entry<Self>]>,
@@ -161,11 +161,11 @@ impl Shard {
     ) -> Self {
         Self {
             namespace: namespace.to_owned(),
-            caches: Caches::default(),
+            caches: CacheByKind::default(),
             live: Arc::new(LiveObjects::new(means.clients.clone(), Arc::clone(&means.mailboxes))),
             inventories: Inventories::default(),
-            turnovers: Turnovers::default(),
-            artifacts: Artifacts::new(Arc::clone(&means.depot)),
+            turnovers: TurnoverBoard::default(),
+            artifacts: ArtifactRecords::new(Arc::clone(&means.depot)),
             surroundings,
             means: Arc::clone(means),
             kinds: Arc::clone(kinds),
@@ -226,11 +226,11 @@ impl Drop for Shard {
 }
 
 impl Home for Shard {
-    fn caches(&self) -> &Caches {
+    fn caches(&self) -> &CacheByKind {
         &self.caches
     }
 
-    fn mailboxes(&self) -> &Mailboxes {
+    fn mailboxes(&self) -> &MailboxTable {
         &self.means.mailboxes
     }
 

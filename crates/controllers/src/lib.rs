@@ -54,6 +54,6 @@ mod under_way;
 pub use budgets::{Budgets, Share};
 pub use config::Config;
 pub use manager::{RunError, run};
-pub use origin::{OriginError, built_object};
+pub use origin::{OriginError, build_object};
 pub use render::RenderLimits;
 pub use tenure_planner::kustomization::Guards;

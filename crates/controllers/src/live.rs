@@ -12,20 +12,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_api::ObjectId;
-use tenure_cluster::{Clients, OpenWatch, ServiceAccount, Turns, WatchKey};
+use tenure_cluster::{ClientPool, OpenWatch, ServiceAccount, WatchKey, WorkTurns};
 use tenure_planner::plan::Watched;
 
 use crate::key::Key;
-use crate::mailbox::Mailboxes;
+use crate::mailbox::MailboxTable;
 
-pub(crate) use stream::{Known, revision_of};
+pub(crate) use stream::{Known, read_revision};
 use stream::{Stream, feed, lock};
 
 /// The streams that are open.
 #[derive(Debug)]
 pub(crate) struct LiveObjects {
-    clients: Clients,
-    mailboxes: Arc<Mailboxes>,
+    clients: ClientPool,
+    mailboxes: Arc<MailboxTable>,
     open: Mutex<HashMap<WatchKey, Slot>>,
 }
 
@@ -53,7 +53,7 @@ struct HeldStream {
 }
 
 impl LiveObjects {
-    pub(crate) fn new(clients: Clients, mailboxes: Arc<Mailboxes>) -> Self {
+    pub(crate) fn new(clients: ClientPool, mailboxes: Arc<MailboxTable>) -> Self {
         Self {
             clients,
             mailboxes,
@@ -78,7 +78,7 @@ impl LiveObjects {
     }
 
     /// Opens the watch that feeds a stream, if it is not open. It reads what is long in these turns.
-    fn open(&self, watch: &WatchKey, turns: &Turns) {
+    fn open(&self, watch: &WatchKey, turns: &WorkTurns) {
         if let Some(slot) = self.slots().get_mut(watch)
             && slot.watch.is_none()
         {
@@ -114,7 +114,7 @@ impl Held {
     }
 
     /// Sets what is watched, as whom. Kinds that the cluster does not serve are left out.
-    pub(crate) async fn hold(&mut self, account: &ServiceAccount, turns: &Turns, watched: &[Watched]) {
+    pub(crate) async fn hold(&mut self, account: &ServiceAccount, turns: &WorkTurns, watched: &[Watched]) {
         if self.objects.len() == watched.len() && self.holds_all(account, watched) {
             return;
         }
@@ -123,7 +123,7 @@ impl Held {
     }
 
     /// Watches these too. An attempt that is under way closes no watch: it would be opened again before the attempt ends.
-    pub(crate) async fn hold_too(&mut self, account: &ServiceAccount, turns: &Turns, watched: &[Watched]) {
+    pub(crate) async fn hold_too(&mut self, account: &ServiceAccount, turns: &WorkTurns, watched: &[Watched]) {
         if self.holds_all(account, watched) {
             return;
         }
@@ -133,7 +133,7 @@ impl Held {
     }
 
     /// Watches what is wanted, and of the rest what is kept.
-    fn change(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, turns: &Turns, is_kept: impl Fn(&WatchKey) -> bool) {
+    fn change(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, turns: &WorkTurns, is_kept: impl Fn(&WatchKey) -> bool) {
         let (kept, dropped) = std::mem::take(&mut self.objects)
             .into_iter()
             .partition::<BTreeMap<_, _>, _>(|(id, watch)| match wanted.get(id) {
@@ -182,7 +182,7 @@ impl Held {
     }
 
     /// Adds what is not held yet. Streams first, then the watches that feed them.
-    fn add(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, turns: &Turns) {
+    fn add(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, turns: &WorkTurns) {
         let mut new = Vec::new();
         for (id, watch) in wanted {
             if self.objects.get(&id).is_some_and(|held| **held == watch) {

@@ -41,11 +41,11 @@ impl Mailbox {
 /// The mailboxes of all reconcilers. Waking never waits for waking, however many are woken: only a reconciler that is new, or that
 /// ends, has the table to itself, for as long as one entry takes.
 #[derive(Debug, Default)]
-pub(crate) struct Mailboxes {
+pub(crate) struct MailboxTable {
     boxes: RwLock<HashMap<Key, Arc<Mailbox>>>,
 }
 
-impl Mailboxes {
+impl MailboxTable {
     fn known(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Key, Arc<Mailbox>>> {
         self.boxes.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::entry::Entry;
 use crate::hub::Hub;
 use crate::key::Key;
-use crate::kinds::{self, Kinds};
+use crate::kinds::{self, KindTable};
 use crate::lane::Shard;
 use crate::means::Means;
 use crate::reconciled::{Home, Reconciled as _};
@@ -38,7 +38,7 @@ const ABSENT: Duration = Duration::from_millis(500);
 pub enum RunError {
     /// The folder for artifacts can't be used.
     #[error("the folder for artifacts can't be used: {0}")]
-    Artifacts(#[from] StorageError),
+    ArtifactRecords(#[from] StorageError),
 }
 
 /// Runs all controllers until `shutdown`; then lets what is under way end, for at most twenty seconds.
@@ -48,11 +48,11 @@ pub enum RunError {
 /// # Errors
 /// [`RunError`] when they can't start.
 pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
-    run_kinds(kinds::list(), config, shutdown).await
+    run_kinds(kinds::list_kinds(), config, shutdown).await
 }
 
 /// Runs the controllers of these kinds.
-pub(crate) async fn run_kinds(kinds: Kinds, config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
+pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
     let hub = Hub::new(Means::new(config)?, kinds.hub.into(), kinds.lane.into());
     let end = shutdown.child_token();
     // If this future is dropped, so is what it started.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tenure_cluster::{Client, Clients};
+use tenure_cluster::{Client, ClientPool};
 use tenure_planner::kustomization::Guards;
 use tenure_sources::{ByteBudget, Policy, StorageError};
 use tenure_tenancy::Settings;
@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 use crate::artifacts::Depot;
 use crate::config::Config;
 use crate::listeners::Listeners;
-use crate::mailbox::Mailboxes;
+use crate::mailbox::MailboxTable;
 use crate::render::Renderings;
 use crate::under_way::UnderWay;
 
 /// What every lane is given.
 #[derive(Debug)]
 pub(crate) struct Means {
-    pub(crate) clients: Clients,
+    pub(crate) clients: ClientPool,
     /// The controller itself, in turns that it shares with no lane.
     pub(crate) controller: Client,
     pub(crate) settings: Settings,
@@ -35,7 +35,7 @@ pub(crate) struct Means {
     /// Room for the objects that reconciliations look at.
     pub(crate) looking: ByteBudget,
     pub(crate) under_way: Arc<UnderWay>,
-    pub(crate) mailboxes: Arc<Mailboxes>,
+    pub(crate) mailboxes: Arc<MailboxTable>,
     pub(crate) listeners: Listeners,
     /// Cancelled once everything that is there has been seen.
     pub(crate) ready: CancellationToken,
@@ -43,7 +43,7 @@ pub(crate) struct Means {
 
 impl Means {
     pub(crate) fn new(config: Config) -> Result<Self, StorageError> {
-        let clients = Clients::new(config.connection);
+        let clients = ClientPool::new(config.connection);
         Ok(Self {
             controller: clients.controller(),
             clients,

@@ -11,7 +11,7 @@ use tenure_api::{Kustomization, ObjectId, ObjectMeta};
 use tenure_planner::Overlay;
 use tenure_sources::{Limits, StorageError};
 
-use crate::artifacts::{Artifacts, Depot, key_of_source};
+use crate::artifacts::{ArtifactRecords, Depot, make_source_key};
 use crate::render;
 
 /// Why it can't be told.
@@ -41,7 +41,7 @@ pub enum OriginError {
 ///
 /// # Errors
 /// [`OriginError`].
-pub fn built_object(
+pub fn build_object(
     artifacts: &Path,
     (kustomization, source): (&Kustomization, &ObjectMeta),
     object: &ObjectId,
@@ -53,9 +53,9 @@ pub fn built_object(
     let applied = status
         .and_then(|status| status.last_applied_revision.clone())
         .ok_or_else(nothing)?;
-    let source = key_of_source(&kustomization.spec.source_ref.kind, source)?;
+    let source = make_source_key(&kustomization.spec.source_ref.kind, source)?;
     let depot = Arc::new(Depot::look_into(artifacts, Limits::default()));
-    let artifacts = Artifacts::new(Arc::clone(&depot));
+    let artifacts = ArtifactRecords::new(Arc::clone(&depot));
     let record = artifacts.record(&source).ok_or_else(nothing)?;
     if record.facts.revision != applied {
         return Err(OriginError::MovedOn {
@@ -67,7 +67,7 @@ pub fn built_object(
     let path = kustomization.spec.path.as_deref().unwrap_or_default();
     let path = path.trim_start_matches("./");
     let overlay = Overlay::of(&kustomization.spec).map_err(OriginError::NotBuilt)?;
-    let built = render::build(&tree, path, &overlay, render::Bounds::default())
+    let built = render::build_tree(&tree, path, &overlay, render::Bounds::default())
         .map_err(|unbuilt| OriginError::NotBuilt(unbuilt.message))?;
     let is_it = |resource: &BuiltResource| {
         ObjectId::of(&resource.object).is_ok_and(|found| {

@@ -113,7 +113,7 @@ impl<R: Reconciled> Own<R> {
         let resource = self.resource(home).await?;
         let mut old = self.status.clone();
         for attempt in 1.. {
-            let Some(difference) = difference(&old, status) else {
+            let Some(difference) = find_difference(&old, status) else {
                 return Ok(Written::Stored);
             };
             let patch = json!({ "metadata": { "uid": self.uid }, "status": difference });
@@ -220,7 +220,7 @@ pub(crate) async fn tell_of_crash<R: Reconciled>(
         return Ok(());
     };
     let own = Own::of(object.as_ref());
-    let (new, event) = crash::crashed_status(object.status(), object.meta(), Timestamp::now(), times);
+    let (new, event) = crash::tell_crash(object.status(), object.meta(), Timestamp::now(), times);
     own.write_status(home, &new).await?;
     own.write_events(home, said, &[event]).await;
     Ok(())
@@ -232,15 +232,15 @@ pub(crate) async fn tell_of_wait<R: Reconciled>(home: &R::Home, key: &Key, crash
         return;
     };
     let own = Own::of(object.as_ref());
-    let message = restart::message(crashes, until);
-    let waiting = restart::waiting_status(object.status(), object.meta(), Timestamp::now(), &message);
+    let message = restart::describe_wait(crashes, until);
+    let waiting = restart::tell_wait(object.status(), object.meta(), Timestamp::now(), &message);
     if let Err(error) = own.write_status(home, &waiting).await {
         tracing::debug!(object = %key, %error, "that it waits could not be said");
     }
 }
 
 /// The JSON merge patch (RFC 7386) that turns one value into another; nothing when they are equal. Lists are replaced whole.
-pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
+pub(crate) fn find_difference(old: &Value, new: &Value) -> Option<Value> {
     if old == new {
         return None;
     }
@@ -249,7 +249,7 @@ pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
     };
     let mut patch = Map::new();
     for (key, value) in to {
-        if let Some(change) = difference(from.get(key).unwrap_or(&Value::Null), value) {
+        if let Some(change) = find_difference(from.get(key).unwrap_or(&Value::Null), value) {
             patch.insert(key.clone(), change);
         }
     }
@@ -263,12 +263,12 @@ pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::difference;
+    use super::find_difference;
 
     #[test]
     fn a_difference_is_a_merge_patch() {
         let check = |old: Value, new: Value, expected: Option<Value>| {
-            assert_eq!(difference(&old, &new), expected, "{old} to {new}");
+            assert_eq!(find_difference(&old, &new), expected, "{old} to {new}");
         };
         check(json!({ "a": 1 }), json!({ "a": 1 }), None);
         check(json!(null), json!({ "a": 1 }), Some(json!({ "a": 1 })));

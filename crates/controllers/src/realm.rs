@@ -12,7 +12,7 @@ use crate::cache::Cache;
 
 /// Placements by namespace, and the realm that they were made from.
 #[derive(Debug, Default)]
-pub(crate) struct Placements {
+pub(crate) struct PlacementCache {
     current: Mutex<Arc<Generation>>,
 }
 
@@ -23,7 +23,7 @@ struct Generation {
     placements: Mutex<HashMap<String, Arc<Placement>>>,
 }
 
-impl Placements {
+impl PlacementCache {
     /// Whose a namespace is.
     pub(crate) fn place(
         &self,

@@ -12,19 +12,19 @@ use tenure_cluster::Client;
 use tenure_planner::Status;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{self, Caches, Change};
+use crate::cache::{self, CacheByKind, Change};
 use crate::drive::Reconciler;
 use crate::key::{Key, Kind};
-use crate::mailbox::Mailboxes;
+use crate::mailbox::MailboxTable;
 use crate::means::Means;
 
 /// Where objects that are reconciled are kept, and who keeps books about them.
 pub(crate) trait Home: Send + Sync + 'static {
     /// The objects.
-    fn caches(&self) -> &Caches;
+    fn caches(&self) -> &CacheByKind;
 
     /// Who is woken.
-    fn mailboxes(&self) -> &Mailboxes;
+    fn mailboxes(&self) -> &MailboxTable;
 
     /// The controller's own client.
     fn controller(&self) -> &Client;
@@ -77,7 +77,9 @@ pub(crate) trait Reconciled:
 
 /// Takes an object from the answer to a write.
 pub(crate) fn take_written<R: Reconciled>(home: &R::Home, object: Value) {
-    let Some(object) = cache::read::<R>(object) else { return };
+    let Some(object) = cache::read_object::<R>(object) else {
+        return;
+    };
     let key = Key::of(R::KIND, object.meta());
     home.caches().of::<R>().written(object);
     R::refresh(home, &key);

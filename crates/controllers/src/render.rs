@@ -15,7 +15,7 @@ use tenure_sources::{ByteBudget, Held, Room, SourceKey, StorageError, Tree};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use crate::artifacts::Artifacts;
+use crate::artifacts::ArtifactRecords;
 use crate::bounds::LaneBounds;
 use crate::looking::weigh;
 use crate::trees::TreeInUse;
@@ -96,7 +96,7 @@ impl Renderings {
     /// Renders what a plan asks for. A failure is part of the answer: it becomes a status.
     pub(crate) async fn render(
         &self,
-        artifacts: &Artifacts,
+        artifacts: &ArtifactRecords,
         source: &SourceKey,
         request: &RenderRequest,
         lane: &LaneBounds,
@@ -126,7 +126,7 @@ impl Renderings {
 
     async fn objects(
         &self,
-        artifacts: &Artifacts,
+        artifacts: &ArtifactRecords,
         source: &SourceKey,
         request: &RenderRequest,
         lane: &LaneBounds,
@@ -201,7 +201,7 @@ impl Renderings {
         };
         let (path, overlay) = (request.path.clone(), request.overlay.clone());
         let rendering = tokio::task::spawn_blocking(move || {
-            let outcome = build(&held.0, &path, &overlay, bounds).map(|built| {
+            let outcome = build_tree(&held.0, &path, &overlay, bounds).map(|built| {
                 let objects = rendered(built);
                 let bytes = objects.iter().map(|object| weigh(&object.object.0)).sum();
                 (objects, bytes)
@@ -276,7 +276,7 @@ impl From<Error> for Unbuilt {
 ///
 /// # Errors
 /// [`Unbuilt`], its message with file and line where there is one.
-pub(crate) fn build(tree: &Tree, path: &str, overlay: &Overlay, bounds: Bounds) -> Result<Build, Unbuilt> {
+pub(crate) fn build_tree(tree: &Tree, path: &str, overlay: &Overlay, bounds: Bounds) -> Result<Build, Unbuilt> {
     let folder = path.trim_matches('/');
     let folder = if folder == "." { "" } else { folder };
     let files = Files(tree);

@@ -37,7 +37,7 @@ struct Cached {
 
 /// The trees that are loaded.
 #[derive(Debug)]
-pub(crate) struct Trees {
+pub(crate) struct TreeCache {
     store: ArtifactStore,
     limits: Limits,
     budget: ByteBudget,
@@ -47,7 +47,7 @@ pub(crate) struct Trees {
 /// A tree in use.
 pub(crate) struct TreeInUse {
     loaded: Option<Arc<Loaded>>,
-    trees: Arc<Trees>,
+    trees: Arc<TreeCache>,
 }
 
 impl Deref for TreeInUse {
@@ -67,7 +67,7 @@ impl Drop for TreeInUse {
     }
 }
 
-impl Trees {
+impl TreeCache {
     pub(crate) fn new(store: ArtifactStore, limits: Limits, budget: ByteBudget) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -193,7 +193,7 @@ mod tests {
         folder: tempfile::TempDir,
         server: GitServer,
         repository: Repository,
-        trees: Arc<Trees>,
+        trees: Arc<TreeCache>,
         budget: ByteBudget,
     }
 
@@ -219,7 +219,7 @@ mod tests {
                 folder,
                 server,
                 repository,
-                trees: Trees::new(store, Limits::default(), budget.clone()),
+                trees: TreeCache::new(store, Limits::default(), budget.clone()),
                 budget,
             }
         }

@@ -10,11 +10,11 @@ use crate::key::Key;
 
 /// What was told.
 #[derive(Debug, Default)]
-pub(crate) struct Turnovers {
+pub(crate) struct TurnoverBoard {
     told: Mutex<HashMap<Key, Arc<Turnover>>>,
 }
 
-impl Turnovers {
+impl TurnoverBoard {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<Turnover>>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }

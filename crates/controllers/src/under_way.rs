@@ -176,7 +176,7 @@ pub(crate) struct Turn(#[expect(dead_code, reason = "held until it is dropped")]
 
 /// The name of an object's mark: names of objects may be longer than those of files.
 fn file(key: &Key) -> String {
-    digest::of_bytes(key.to_string().as_bytes()).replace(':', "-")
+    digest::digest_bytes(key.to_string().as_bytes()).replace(':', "-")
 }
 
 fn write(path: &Path, mark: &Mark) {

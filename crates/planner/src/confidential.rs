@@ -39,14 +39,14 @@ pub struct Request<'a> {
 
 /// The failure without anything that could quote the object.
 #[must_use]
-pub fn rebuilt(failure: Failure, request: Request<'_>) -> Failure {
+pub fn rebuild_failure(failure: Failure, request: Request<'_>) -> Failure {
     if is_ours(&failure.reason) {
         return failure;
     }
     let causes: Vec<Cause> = failure
         .causes
         .iter()
-        .map(|cause| rebuilt_cause(cause, request))
+        .map(|cause| rebuild_cause(cause, request))
         .collect();
     let message = message(&failure, &causes, request);
     Failure {
@@ -76,8 +76,8 @@ fn is_ours(reason: &Reason) -> bool {
     )
 }
 
-fn rebuilt_cause(cause: &Cause, request: Request<'_>) -> Cause {
-    let message = if immutable::says_so(cause) {
+fn rebuild_cause(cause: &Cause, request: Request<'_>) -> Cause {
+    let message = if immutable::is_immutability(cause) {
         immutable::PLAIN
     } else {
         match cause.kind {
@@ -284,12 +284,14 @@ mod tests {
         let nobody = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
         };
-        identity::of_kustomization(&nobody, "team", None).unwrap().into()
+        identity::decide_for_kustomization(&nobody, "team", None)
+            .unwrap()
+            .into()
     }
 
     fn secret(object: &Value, failure: Failure) -> Failure {
         let id: ObjectId = "team_s__Secret".parse().unwrap();
-        let told = rebuilt(
+        let told = rebuild_failure(
             failure,
             Request {
                 id: &id,
@@ -377,7 +379,7 @@ mod tests {
             ),
         ];
         let told = secret(&object, failure(422, "Invalid", "hunter2", &causes));
-        assert!(immutable::is_all_there_is(&told), "{told:?}");
+        assert!(immutable::is_only_immutability(&told), "{told:?}");
     }
 
     #[test]
@@ -404,7 +406,7 @@ mod tests {
             identity: &account(),
             object: Some(&object),
         };
-        let told = rebuilt(failure(422, "Invalid", "hunter2", &causes), request);
+        let told = rebuild_failure(failure(422, "Invalid", "hunter2", &causes), request);
         assert!(!format!("{told:?}").contains(VALUE), "{told:?}");
         assert!(
             told.message

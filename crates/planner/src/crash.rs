@@ -12,7 +12,7 @@ use crate::plan::{Event, EventKind, EventPlace, Status};
 
 /// The status with what is to be said, and an event; `times` is how often in a row it happened.
 #[must_use]
-pub fn crashed_status<T: Status>(status: Option<&T>, metadata: &ObjectMeta, now: Timestamp, times: u32) -> (T, Event) {
+pub fn tell_crash<T: Status>(status: Option<&T>, metadata: &ObjectMeta, now: Timestamp, times: u32) -> (T, Event) {
     let mut status = status.cloned().unwrap_or_default();
     // Without number or time in it: a condition that changes each time is written each time.
     let again = if times > 1 { "again and again" } else { "once" };
@@ -26,7 +26,7 @@ pub fn crashed_status<T: Status>(status: Option<&T>, metadata: &ObjectMeta, now:
         reason::INTERNAL_ERROR,
         message.as_str(),
     );
-    ending::set(status.conditions_mut(), metadata, now, entry);
+    ending::set_condition(status.conditions_mut(), metadata, now, entry);
     let event = Event {
         kind: EventKind::Warning,
         reason: reason::INTERNAL_ERROR.to_owned(),

@@ -15,7 +15,7 @@ use tenure_api::{ObjectId, ObjectMeta, ObjectView};
 use crate::answer::{Answer, DeleteAnswer, Failure, Live, Told, WriteAnswer};
 use crate::confidential;
 use crate::digest;
-use crate::ending::later;
+use crate::ending::add_duration;
 use crate::object::{Object, Origin};
 use crate::plan::{Apply, Delete, Request, Watched, Withheld};
 
@@ -73,7 +73,7 @@ impl Attempt {
         Self {
             started: now,
             generation: metadata.generation,
-            requested_at: crate::ending::requested_at(metadata),
+            requested_at: crate::ending::read_requested_at(metadata),
             applied: BTreeMap::new(),
             deleted: BTreeMap::new(),
         }
@@ -154,7 +154,7 @@ impl Dependents<'_> {
     /// failed, is a problem.
     pub(crate) fn write(&mut self, wanted: &Wanted, problems: &mut Vec<String>) -> Option<Request> {
         let id = &wanted.id;
-        let asked = self.asked(&digest::of(&wanted.object));
+        let asked = self.asked(&digest::digest_value(&wanted.object));
         match self.attempt.applied.get(id) {
             Some(WriteAnswer::Done(_)) => {
                 self.memory.refused.remove(id);
@@ -201,7 +201,7 @@ impl Dependents<'_> {
             asked,
             attempt: self.attempt.started,
             failure: failure.clone(),
-            until: later(self.now, pause.min(PAUSES.1)),
+            until: add_duration(self.now, pause.min(PAUSES.1)),
             times,
         };
         self.memory.refused.insert(id.clone(), refused);
@@ -292,7 +292,7 @@ impl Memory {
     /// Forgets what is over: once it is due and the longest pause has passed, nothing of it counts any more.
     pub(crate) fn forget_old(&mut self, now: Timestamp) {
         self.refused
-            .retain(|_, refused| now < later(refused.until, PAUSES.1.saturating_mul(2)));
+            .retain(|_, refused| now < add_duration(refused.until, PAUSES.1.saturating_mul(2)));
     }
 
     /// When the next of what failed is due.

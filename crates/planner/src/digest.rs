@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 
 /// The digest of a value: `sha256:<hex>` over its JSON with sorted keys.
 #[must_use]
-pub fn of(value: &Value) -> String {
-    of_bytes(value.to_string().as_bytes())
+pub fn digest_value(value: &Value) -> String {
+    digest_bytes(value.to_string().as_bytes())
 }
 
 /// The digest of bytes: `sha256:<hex>`.
 #[must_use]
-pub fn of_bytes(bytes: &[u8]) -> String {
+pub fn digest_bytes(bytes: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
 }
 
@@ -31,7 +31,7 @@ enum Part<'a> {
 
 /// What counts of an object; of what is no object, all.
 #[must_use]
-pub fn comparable(object: &Value) -> Comparable<'_> {
+pub fn compare_without_bookkeeping(object: &Value) -> Comparable<'_> {
     let Some(fields) = object.as_object() else {
         return Comparable([("", Part::Whole(object))].into());
     };
@@ -114,7 +114,7 @@ mod tests {
             json!("text"),
         ];
         let is_same = |one: &Value, two: &Value| {
-            let (one, two) = (comparable(one), comparable(two));
+            let (one, two) = (compare_without_bookkeeping(one), compare_without_bookkeeping(two));
             assert_eq!(one == two, one.digest() == two.digest());
             assert_eq!(one == two, one.to_value() == two.to_value());
             one == two
@@ -125,7 +125,7 @@ mod tests {
             assert!(!is_same(one, other), "{other}");
         }
         assert_eq!(
-            comparable(one).to_value(),
+            compare_without_bookkeeping(one).to_value(),
             json!({ "metadata": {}, "data": { "a": "x" } })
         );
     }

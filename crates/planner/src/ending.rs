@@ -14,7 +14,7 @@ use crate::plan::{Event, EventKind, EventPlace, Status};
 pub(crate) type Entry<'a> = (&'a str, ConditionStatus, &'a str, &'a str);
 
 /// Sets a condition of the object with this metadata.
-pub(crate) fn set(conditions: &mut Vec<Condition>, metadata: &ObjectMeta, now: Timestamp, entry: Entry<'_>) {
+pub(crate) fn set_condition(conditions: &mut Vec<Condition>, metadata: &ObjectMeta, now: Timestamp, entry: Entry<'_>) {
     let (type_, status, reason, message) = entry;
     let condition = Condition {
         type_: type_.to_owned(),
@@ -22,24 +22,24 @@ pub(crate) fn set(conditions: &mut Vec<Condition>, metadata: &ObjectMeta, now: T
         reason: reason.to_owned(),
         message: message.to_owned(),
         observed_generation: metadata.generation,
-        last_transition_time: whole_seconds(now),
+        last_transition_time: cut_to_seconds(now),
     };
     condition::set(conditions, condition);
 }
 
 /// The status to write, if it differs from what is there.
-pub(crate) fn changed<T: Status>(old: Option<&T>, new: &T) -> Option<T> {
+pub(crate) fn find_change<T: Status>(old: Option<&T>, new: &T) -> Option<T> {
     (old != Some(new)).then(|| new.clone())
 }
 
 /// Whether a condition says just this already.
-pub(crate) fn said_before(conditions: &[Condition], type_: &str, reason: &str, message: &str) -> bool {
+pub(crate) fn is_said_before(conditions: &[Condition], type_: &str, reason: &str, message: &str) -> bool {
     condition::find(conditions, type_).is_some_and(|old| old.reason == reason && old.message == message)
 }
 
 /// An event without annotations, unless Ready says the same already.
-pub(crate) fn news(conditions: &[Condition], kind: EventKind, reason: &str, message: &str) -> Option<Event> {
-    (!said_before(conditions, condition::READY, reason, message)).then(|| Event {
+pub(crate) fn make_news(conditions: &[Condition], kind: EventKind, reason: &str, message: &str) -> Option<Event> {
+    (!is_said_before(conditions, condition::READY, reason, message)).then(|| Event {
         kind,
         reason: reason.to_owned(),
         message: message.to_owned(),
@@ -49,7 +49,7 @@ pub(crate) fn news(conditions: &[Condition], kind: EventKind, reason: &str, mess
 }
 
 /// Notes which request was handled, if this attempt was asked for.
-pub(crate) fn handled(last: &mut Option<String>, requested: Option<&String>) {
+pub(crate) fn note_handled(last: &mut Option<String>, requested: Option<&String>) {
     if let Some(requested) = requested {
         *last = Some(requested.clone());
     }
@@ -57,7 +57,7 @@ pub(crate) fn handled(last: &mut Option<String>, requested: Option<&String>) {
 
 /// The value of the annotation `reconcile.fluxcd.io/requestedAt`.
 #[must_use]
-pub fn requested_at(metadata: &ObjectMeta) -> Option<String> {
+pub fn read_requested_at(metadata: &ObjectMeta) -> Option<String> {
     metadata
         .annotations
         .as_ref()?
@@ -66,7 +66,7 @@ pub fn requested_at(metadata: &ObjectMeta) -> Option<String> {
 }
 
 /// `Kind/namespace/name`.
-pub(crate) fn subject(kind: &str, metadata: &ObjectMeta) -> String {
+pub(crate) fn name_subject(kind: &str, metadata: &ObjectMeta) -> String {
     format!(
         "{kind}/{}/{}",
         metadata.namespace.as_deref().unwrap_or_default(),
@@ -92,12 +92,12 @@ pub(crate) fn name_some(names: &[String], bytes: usize) -> String {
 }
 
 /// A time with whole seconds, as statuses have it.
-pub(crate) fn whole_seconds(time: Timestamp) -> Time {
+pub(crate) fn cut_to_seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
 /// A time so much later; the end of time when there is none.
-pub(crate) fn later(time: Timestamp, duration: Duration) -> Timestamp {
+pub(crate) fn add_duration(time: Timestamp, duration: Duration) -> Timestamp {
     SignedDuration::try_from(duration)
         .ok()
         .and_then(|duration| time.checked_add(duration).ok())

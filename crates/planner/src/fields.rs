@@ -24,7 +24,7 @@ enum Segment {
 
 /// The paths at which two states differ, at most 16.
 #[must_use]
-pub fn differences(one: &Value, other: &Value) -> Vec<Difference> {
+pub fn find_differences(one: &Value, other: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(one, other, &mut Vec::new(), &mut String::new(), &mut found);
     found
@@ -104,7 +104,7 @@ fn compare(one: &Value, other: &Value, segments: &mut Vec<Segment>, path: &mut S
 /// The field manager, other than `ours`, that last set a path of a live object: by managedFields. When none owns the path (it was
 /// removed), the one that wrote last; nothing when there is no other manager at all.
 #[must_use]
-pub fn other_manager(live: &Value, difference: &Difference, ours: &str) -> Option<String> {
+pub fn find_other_manager(live: &Value, difference: &Difference, ours: &str) -> Option<String> {
     let mut others: Vec<ObjectView<'_>> = ObjectView::of(live)
         .list_views("/metadata/managedFields")
         .filter(|entry| entry.read_text("/manager") != ours && entry.read_text("/subresource").is_empty())
@@ -121,7 +121,7 @@ pub fn other_manager(live: &Value, difference: &Difference, ours: &str) -> Optio
 
 /// The manager of the last of these entries of managedFields that names a path.
 #[must_use]
-pub fn manager_among(entries: &[Value], difference: &Difference) -> Option<String> {
+pub fn find_manager_among(entries: &[Value], difference: &Difference) -> Option<String> {
     let mut entries = entries.iter().rev().map(ObjectView::of);
     let owner = entries.find(|entry| {
         let fields = entry.find("/fieldsV1");

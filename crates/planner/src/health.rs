@@ -53,17 +53,17 @@ impl Health {
 
 /// The health of what was read.
 #[must_use]
-pub fn of_live(live: &Live) -> Health {
+pub fn judge_live(live: &Live) -> Health {
     match live {
         Live::Absent | Live::Unserved => Health::NotFound,
-        Live::Present(object) => of(&object.0),
+        Live::Present(object) => judge_object(&object.0),
         Live::Failed(failure) => Health::Unknown(failure.message.clone()),
     }
 }
 
 /// The health of an object.
 #[must_use]
-pub fn of(object: &Value) -> Health {
+pub fn judge_object(object: &Value) -> Health {
     let object = ObjectView::of(object);
     if object.is_being_deleted() {
         return Health::Terminating;

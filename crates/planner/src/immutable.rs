@@ -34,15 +34,15 @@ const BEGINNINGS: [&str; 3] = [
 pub(crate) const PLAIN: &str = "field is immutable";
 
 /// Whether every cause of a refusal says that a field can't be changed, and there is one.
-pub(crate) fn is_all_there_is(failure: &Failure) -> bool {
+pub(crate) fn is_only_immutability(failure: &Failure) -> bool {
     failure.code == 422
         && failure.reason == Reason::Invalid
         && !failure.causes.is_empty()
-        && failure.causes.iter().all(says_so)
+        && failure.causes.iter().all(is_immutability)
 }
 
 /// Whether a cause says that a field can't be changed.
-pub(crate) fn says_so(cause: &Cause) -> bool {
+pub(crate) fn is_immutability(cause: &Cause) -> bool {
     if !matches!(cause.kind, CauseKind::Invalid | CauseKind::Forbidden) {
         return false;
     }
@@ -137,7 +137,7 @@ mod tests {
                 r#"Invalid value: "string": failed rule: self == oldSelf"#,
             ),
         ] {
-            assert!(is_all_there_is(&refusal(&[(kind, message)])), "{message}");
+            assert!(is_only_immutability(&refusal(&[(kind, message)])), "{message}");
         }
     }
 
@@ -168,23 +168,23 @@ mod tests {
             // A webhook or a policy: it names no type.
             ("", "field is immutable"),
         ] {
-            assert!(!is_all_there_is(&refusal(&[(kind, message)])), "{message}");
+            assert!(!is_only_immutability(&refusal(&[(kind, message)])), "{message}");
         }
         let immutable = ("FieldValueInvalid", "Invalid value: 1: field is immutable");
         let typo = ("FieldValueInvalid", "Invalid value: 1: must be less than 1");
-        assert!(!is_all_there_is(&refusal(&[immutable, typo])), "one cause of two");
-        assert!(!is_all_there_is(&refusal(&[])), "no causes");
+        assert!(!is_only_immutability(&refusal(&[immutable, typo])), "one cause of two");
+        assert!(!is_only_immutability(&refusal(&[])), "no causes");
         let conflict = Failure {
             code: 409,
             reason: Reason::Conflict,
             ..refusal(&[immutable])
         };
-        assert!(!is_all_there_is(&conflict));
+        assert!(!is_only_immutability(&conflict));
         let webhook = Failure {
             code: 400,
             reason: Reason::BadRequest,
             ..refusal(&[immutable])
         };
-        assert!(!is_all_there_is(&webhook));
+        assert!(!is_only_immutability(&webhook));
     }
 }

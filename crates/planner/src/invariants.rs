@@ -9,7 +9,7 @@ use crate::plan::{Delete, FinalizerChange, Next, Plan, Request, Step};
 
 /// What every plan of any kind must hold to; one line a violation.
 #[must_use]
-pub fn of_any<S: Step, I, T, M>(plan: &Plan<S, I, T, M>) -> Vec<String> {
+pub fn check_plan<S: Step, I, T, M>(plan: &Plan<S, I, T, M>) -> Vec<String> {
     let mut violations = Vec::new();
     for step in &plan.steps {
         if plan.identity.is_none() && !step.is_public() {
@@ -35,8 +35,8 @@ pub fn of_any<S: Step, I, T, M>(plan: &Plan<S, I, T, M>) -> Vec<String> {
 
 /// What a Kustomization's plan must hold to besides; one line a violation.
 #[must_use]
-pub fn of_kustomization(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
-    let mut violations = of_any(plan);
+pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
+    let mut violations = check_plan(plan);
     for step in &plan.steps {
         let kustomization::Step::Ask(step) = step else {
             continue;
@@ -50,7 +50,7 @@ pub fn of_kustomization(snapshot: &kustomization::Snapshot, plan: &kustomization
         };
         let Some(id) = id else { continue };
         let health_checked = matches!(step, Request::Read(_)) && plan.watch.iter().any(|watched| watched.id == *id);
-        if !health_checked && inventory::entry(&snapshot.placement, id).is_err() {
+        if !health_checked && inventory::check_entry(&snapshot.placement, id).is_err() {
             violations.push(format!("reaches beyond its namespaces: {step}"));
         }
         if let Request::Delete(delete) = step {
@@ -156,7 +156,7 @@ fn takes_from_neighbours(snapshot: &kustomization::Snapshot, id: &ObjectId) -> O
     let rival = snapshot.rivals.get(snapshot.owners.get(id)?)?;
     let (namespace, _) = owner(snapshot);
     let asker = (&snapshot.placement, namespace);
-    let precedence = tenure_tenancy::owner::precedence(asker, (&rival.placement, &rival.namespace));
+    let precedence = tenure_tenancy::owner::decide_precedence(asker, (&rival.placement, &rival.namespace));
     let believed = tenure_tenancy::owner::is_believed(&rival.placement, id);
     (believed && precedence == tenure_tenancy::owner::Precedence::Owner)
         .then(|| format!("takes what another owns: {}", id.subject()))
@@ -173,7 +173,7 @@ fn loses_inventory(snapshot: &kustomization::Snapshot, plan: &kustomization::Pla
             continue;
         }
         let Ok(id) = old.parse::<ObjectId>() else { continue };
-        if inventory::entry(&snapshot.placement, &id).is_err() {
+        if inventory::check_entry(&snapshot.placement, &id).is_err() {
             continue;
         }
         let gone = match (snapshot.live.get(&id), snapshot.attempt.deleted.get(&id)) {

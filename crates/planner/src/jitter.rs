@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 /// The interval, up to 5 % shorter or longer (Flux's `--interval-jitter-percentage`), by a hash of the uid and a time.
 #[must_use]
-pub fn jittered(interval: Duration, uid: &str, at: Timestamp) -> Duration {
+pub fn add_jitter(interval: Duration, uid: &str, at: Timestamp) -> Duration {
     let hash = Sha256::digest(format!("{uid}/{}", at.as_millisecond()).as_bytes());
     let number = hash
         .iter()

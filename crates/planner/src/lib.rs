@@ -41,7 +41,7 @@ pub mod tenant;
 
 pub use answer::{Answer, Failure, Live, WriteAnswer};
 pub use answered::Answered;
-pub use ending::requested_at;
+pub use ending::read_requested_at;
 pub use object::{Object, Origin, RenderedObject};
 pub use overlay::Overlay;
 pub use plan::{Event, EventKind, EventPlace, FinalizerChange, Next, Plan, Request, Status, Withheld};

@@ -26,7 +26,7 @@ pub const PATHS: usize = 200;
 ///
 /// # Errors
 /// A message that names the field, how long it is, and what it may be.
-pub(crate) fn of_kustomization(spec: &KustomizationSpec) -> Result<(), String> {
+pub(crate) fn check_kustomization(spec: &KustomizationSpec) -> Result<(), String> {
     let common = spec.common_metadata.as_ref();
     let labels = common.and_then(|common| common.labels.as_ref());
     let annotations = common.and_then(|common| common.annotations.as_ref());
@@ -53,8 +53,8 @@ pub(crate) fn of_kustomization(spec: &KustomizationSpec) -> Result<(), String> {
 /// Refuses lists of a Surface that are too long.
 ///
 /// # Errors
-/// As [`of_kustomization`].
-pub(crate) fn of_surface(surface: &Surface) -> Result<(), String> {
+/// As [`check_kustomization`].
+pub(crate) fn check_surface(surface: &Surface) -> Result<(), String> {
     let sources = &surface.spec.sources;
     check(&[("spec.sources", sources.len(), SOURCES)])?;
     sources.iter().try_for_each(|source| {

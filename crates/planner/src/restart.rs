@@ -21,7 +21,7 @@ pub const ALONE: Duration = Duration::from_secs(10);
 
 /// How long an object waits that was under way so many times in a row when the process ended.
 #[must_use]
-pub fn pause(crashes: u32) -> Duration {
+pub fn find_pause(crashes: u32) -> Duration {
     match crashes.checked_sub(1) {
         None => Duration::ZERO,
         Some(before) => 4_u32
@@ -33,7 +33,7 @@ pub fn pause(crashes: u32) -> Duration {
 
 /// What it waits for, in words.
 #[must_use]
-pub fn message(crashes: u32, until: Timestamp) -> String {
+pub fn describe_wait(crashes: u32, until: Timestamp) -> String {
     let times = match crashes {
         1 => "once".to_owned(),
         2 => "twice".to_owned(),
@@ -41,18 +41,18 @@ pub fn message(crashes: u32, until: Timestamp) -> String {
     };
     format!(
         "Waiting until {} at least: the controllers ended unexpectedly {times} while this was being reconciled, so others begin first",
-        ending::whole_seconds(until).0
+        ending::cut_to_seconds(until).0
     )
 }
 
 /// The status while it waits: what was Ready stays so, since nothing of it is touched.
 #[must_use]
-pub fn waiting_status<T: Status>(status: Option<&T>, metadata: &ObjectMeta, now: Timestamp, message: &str) -> T {
+pub fn tell_wait<T: Status>(status: Option<&T>, metadata: &ObjectMeta, now: Timestamp, message: &str) -> T {
     let mut status = status.cloned().unwrap_or_default();
     let conditions = status.conditions_mut();
     if !condition::is_true(conditions, condition::READY) {
         let entry = (condition::READY, ConditionStatus::Unknown, reason::PROGRESSING, message);
-        ending::set(conditions, metadata, now, entry);
+        ending::set_condition(conditions, metadata, now, entry);
     }
     let entry = (
         condition::RECONCILING,
@@ -60,7 +60,7 @@ pub fn waiting_status<T: Status>(status: Option<&T>, metadata: &ObjectMeta, now:
         reason::PROGRESSING_WITH_RETRY,
         message,
     );
-    ending::set(conditions, metadata, now, entry);
+    ending::set_condition(conditions, metadata, now, entry);
     status
 }
 
@@ -75,7 +75,7 @@ mod tests {
     fn the_pause_grows_to_minutes() {
         let seconds: Vec<u64> = [0, 1, 2, 3, 4, 5, 40, u32::MAX]
             .into_iter()
-            .map(|crashes| pause(crashes).as_secs())
+            .map(|crashes| find_pause(crashes).as_secs())
             .collect();
         assert_eq!(seconds, [0, 1, 4, 16, 64, 256, 300, 300]);
     }
@@ -83,8 +83,8 @@ mod tests {
     #[test]
     fn the_wait_is_said_and_what_is_ready_stays_ready() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let until = ending::later(now, pause(2));
-        let message = message(2, until);
+        let until = ending::add_duration(now, find_pause(2));
+        let message = describe_wait(2, until);
         assert!(
             message.contains("2026-01-01T00:00:04Z") && message.contains("twice"),
             "{message}"
@@ -93,7 +93,7 @@ mod tests {
             generation: Some(3),
             ..ObjectMeta::default()
         };
-        let fresh = waiting_status::<KustomizationStatus>(None, &metadata, now, &message);
+        let fresh = tell_wait::<KustomizationStatus>(None, &metadata, now, &message);
         assert_eq!(fresh.conditions[0].type_, "Ready");
         assert_eq!(fresh.conditions[0].status, ConditionStatus::Unknown);
         let ready = json!({
@@ -104,12 +104,12 @@ mod tests {
             }],
         });
         let ready: KustomizationStatus = serde_json::from_value(ready).unwrap();
-        let waiting = waiting_status(Some(&ready), &metadata, now, &message);
+        let waiting = tell_wait(Some(&ready), &metadata, now, &message);
         assert_eq!(waiting.observed_generation, Some(3));
         assert_eq!(waiting.conditions[0].message, "Applied revision: x");
         assert_eq!(waiting.conditions[1].type_, "Reconciling");
         assert_eq!(waiting.conditions[1].message, message);
         // Said once: the same wait writes nothing more.
-        assert_eq!(waiting_status(Some(&waiting), &metadata, now, &message), waiting);
+        assert_eq!(tell_wait(Some(&waiting), &metadata, now, &message), waiting);
     }
 }

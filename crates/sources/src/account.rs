@@ -93,11 +93,11 @@ impl Growing {
 }
 
 /// The error of a write that there is no room for, and the refusal that it carries.
-pub(crate) fn no_room(refused: OverBudget) -> io::Error {
+pub(crate) fn make_no_room(refused: OverBudget) -> io::Error {
     io::Error::new(io::ErrorKind::QuotaExceeded, refused)
 }
 
-/// The refusal that an error of [`no_room`] carries.
-pub(crate) fn refusal(error: &io::Error) -> Option<OverBudget> {
+/// The refusal that an error of [`make_no_room`] carries.
+pub(crate) fn find_refusal(error: &io::Error) -> Option<OverBudget> {
     error.get_ref()?.downcast_ref::<OverBudget>().copied()
 }

@@ -17,7 +17,7 @@ use crate::git::object::{self, Mode};
 use crate::git::oid::{Algorithm, Oid};
 use crate::git::pack::{ObjectKind, Pack, PackError};
 use crate::ignore::{IGNORE_FILE, Ignore};
-use crate::limits::{Limits, bytes_text};
+use crate::limits::{Limits, describe_bytes};
 use crate::tree::check_path;
 
 /// Bytes of all ignore files of a commit.
@@ -64,7 +64,7 @@ struct Found {
 }
 
 /// Writes the archive of a tree.
-pub(crate) fn write(
+pub(crate) fn write_archive(
     pack: &mut Pack<'_>,
     tree: Oid,
     ignore: Option<&str>,
@@ -103,7 +103,7 @@ pub(crate) fn write(
         if unpacked > limits.unpacked_bytes {
             return Err(ArchiveError::TooLarge {
                 what: "unpacked bytes",
-                limit: bytes_text(limits.unpacked_bytes),
+                limit: describe_bytes(limits.unpacked_bytes),
             });
         }
         append(&mut archive, file, &content, limits)?;
@@ -187,7 +187,7 @@ fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits, memory: &mut Growing) -
     while let Some((folder, oid)) = folders.pop() {
         let missing = || ArchiveError::InvalidTree(format!("the server did not send folder {folder:?} ({oid})"));
         let content = pack.read(&oid, ObjectKind::Tree)?.ok_or_else(missing)?;
-        let entries = object::tree(&content, algorithm)
+        let entries = object::read_tree(&content, algorithm)
             .ok_or_else(|| ArchiveError::InvalidTree(format!("folder {folder:?} ({oid}) is malformed")))?;
         for entry in entries {
             // Folders count too: trees that share folders could hold more of them than memory.
@@ -233,7 +233,7 @@ fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits, memory: &mut Growing) -
                         if ignore_bytes > IGNORE_BYTES {
                             return Err(ArchiveError::TooLarge {
                                 what: "bytes of all ignore files",
-                                limit: bytes_text(IGNORE_BYTES as u64),
+                                limit: describe_bytes(IGNORE_BYTES as u64),
                             });
                         }
                         ignores.push((folder.clone(), content));

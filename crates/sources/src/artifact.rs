@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::account::{Growing, no_room};
+use crate::account::{Growing, make_no_room};
 use crate::budget::{ByteBudget, Held, OverBudget};
 use crate::error::StorageError;
 use crate::leftovers::remove_leftovers;
@@ -474,7 +474,7 @@ impl Write for Charged<'_> {
         if let Some(growing) = self.growing {
             while let Err(refused) = growing.add(bytes.len() as u64) {
                 if !self.store.make_room(self.lane, &refused) {
-                    return Err(no_room(refused));
+                    return Err(make_no_room(refused));
                 }
             }
         }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::error::FetchError;
-use crate::limits::{Limits, bytes_text};
+use crate::limits::{Limits, describe_bytes};
 use crate::policy::{Endpoint, Policy};
 
 /// How many bytes may still arrive, over all connections of a fetch.
@@ -38,7 +38,7 @@ impl Budget {
     pub(crate) fn exceeded(&self) -> Option<FetchError> {
         (self.received.load(Ordering::Relaxed) > self.limit).then(|| FetchError::TooLarge {
             what: "received bytes",
-            limit: bytes_text(self.limit),
+            limit: describe_bytes(self.limit),
             advice: "make the repository smaller, or ask an admin for a larger limit",
         })
     }

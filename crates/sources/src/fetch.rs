@@ -117,14 +117,14 @@ impl Fetch<'_> {
         }
         let mut memory = self.memory().await?;
         let (mut transport, advertisement) = self.connect(&mut memory).await?;
-        let prefixes = select::prefixes(&self.request.reference);
+        let prefixes = select::list_prefixes(&self.request.reference);
         let references = self.list(&mut transport, &advertisement, prefixes, &mut memory).await?;
-        let Some(selected) = select::select(&self.request.reference, &references) else {
-            let neighbours = select::neighbours(&self.request.reference);
+        let Some(selected) = select::select_reference(&self.request.reference, &references) else {
+            let neighbours = select::list_neighbours(&self.request.reference);
             let references = self
                 .list(&mut transport, &advertisement, neighbours, &mut memory)
                 .await?;
-            return Err(self.not_found(select::close(&self.request.reference, &references)));
+            return Err(self.not_found(select::find_close_names(&self.request.reference, &references)));
         };
         if let Some(unchanged) = self.unchanged(&selected) {
             return Ok(unchanged);
@@ -230,7 +230,7 @@ impl Fetch<'_> {
         match advertisement {
             Advertisement::Zero { references, .. } => Ok(references.clone()),
             Advertisement::Two { algorithm, .. } => {
-                transport.send(wire::list_request(*algorithm, &prefixes)).await?;
+                transport.send(wire::write_list_request(*algorithm, &prefixes)).await?;
                 let list = wire::read_list(transport.reader(), self.limits, memory).await;
                 list.map_err(|error| transport.explain(error, &self.request.url.to_string()))
             }
@@ -318,7 +318,7 @@ impl Fetch<'_> {
 
     fn unchanged(&self, selected: &Selected) -> Option<Fetched> {
         let known = self.request.asked.known.as_ref()?;
-        let revision = select::revision(&self.request.reference, selected.name.as_deref(), &selected.commit);
+        let revision = select::write_revision(&self.request.reference, selected.name.as_deref(), &selected.commit);
         let same = known.facts.revision == revision
             && known.fingerprint == self.fingerprint
             && self.store.contains(&self.request.source, &known.facts.digest);
@@ -327,7 +327,7 @@ impl Fetch<'_> {
 
     fn not_found(&self, close: Vec<String>) -> FetchError {
         FetchError::ReferenceNotFound {
-            what: select::described(&self.request.reference),
+            what: select::describe_reference(&self.request.reference),
             url: self.request.url.to_string(),
             close,
         }
@@ -375,14 +375,14 @@ impl Work {
             .read(&commit_id, ObjectKind::Commit)
             .map_err(|error| self.pack_error(error))?;
         let content = content.ok_or_else(|| FetchError::ReferenceNotFound {
-            what: select::described(&self.request.reference),
+            what: select::describe_reference(&self.request.reference),
             url: self.request.url.to_string(),
             close: Vec::new(),
         })?;
-        let commit = object::commit(&content)
+        let commit = object::read_commit(&content)
             .ok_or_else(|| self.pack_error(PackError::Malformed(format!("commit {commit_id} is malformed"))))?;
         let mut target = self.store.incoming_file(&self.lane)?;
-        let written = archive::write(
+        let written = archive::write_archive(
             &mut pack,
             commit.tree,
             self.request.asked.ignore.as_deref(),
@@ -394,7 +394,7 @@ impl Work {
         let path = self.store.keep(&self.request.source, target, &written.digest)?;
         let artifact = StoredArtifact {
             facts: ArtifactFacts {
-                revision: select::revision(&self.request.reference, selected.name.as_deref(), &commit_id),
+                revision: select::write_revision(&self.request.reference, selected.name.as_deref(), &commit_id),
                 digest: written.digest,
             },
             size: written.size,
@@ -420,7 +420,7 @@ impl Work {
                 .read(&at, ObjectKind::Tag)
                 .map_err(|error| self.pack_error(error))?;
             at = content
-                .and_then(|content| object::tag_target(&content))
+                .and_then(|content| object::read_tag_target(&content))
                 .ok_or_else(|| self.pack_error(PackError::Malformed(format!("tag {at} is malformed"))))?;
         }
         Err(self.pack_error(PackError::Malformed(format!("tag {from} points to tags without end"))))
@@ -454,7 +454,7 @@ impl Work {
             },
             ArchiveError::TooLarge { what, limit } => too_large(what, limit),
             ArchiveError::OverBudget(refused) => refused.into(),
-            ArchiveError::Write(source) if account::refusal(&source).is_some() => account::refusal(&source)
+            ArchiveError::Write(source) if account::find_refusal(&source).is_some() => account::find_refusal(&source)
                 .map_or_else(|| self.store.io("write", target, source).into(), FetchError::from),
             ArchiveError::Write(source) => self.store.io("write", target, source).into(),
         }

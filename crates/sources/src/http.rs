@@ -171,8 +171,8 @@ impl HttpClient {
         let endpoint = &request.endpoint;
         let stream = self.dialer.connect(endpoint).await?;
         let (mut sender, driver) = if endpoint.scheme == Scheme::Https {
-            let connector = tls::connector(&self.tls, self.is_home(endpoint))?;
-            let stream = tls::handshake(&connector, endpoint, stream).await?;
+            let connector = tls::make_connector(&self.tls, self.is_home(endpoint))?;
+            let stream = tls::shake_hands(&connector, endpoint, stream).await?;
             let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(broken)?;
             (sender, tokio::spawn(connection).abort_handle())
         } else {

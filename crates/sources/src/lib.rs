@@ -40,6 +40,6 @@ pub use limits::Limits;
 pub use policy::{Cidr, Denied, Endpoint, InvalidCidr, InvalidEndpoint, Policy, Scheme};
 pub use request::{GitRequest, Reference};
 pub use secret::{Credentials, Hidden, SecretData, TlsOptions};
-pub use select::tag_version;
+pub use select::read_tag_version;
 pub use tree::{Entry, Node, Tree};
 pub use url::RemoteUrl;

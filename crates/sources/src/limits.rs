@@ -51,7 +51,7 @@ impl Default for Limits {
 }
 
 /// A number of bytes as people write it: `128 MiB`.
-pub(crate) fn bytes_text(bytes: u64) -> String {
+pub(crate) fn describe_bytes(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (unit, name) in UNITS {
         if bytes >= unit && bytes.is_multiple_of(unit) {

@@ -58,7 +58,7 @@ impl GitRequest {
     /// A [`FetchError`] that names the field, or the key of the Secret, that can't be used. No credential is in it.
     pub fn read(source: SourceKey, asked: FetchRequest, secret: Option<&SecretData>) -> Result<Self, FetchError> {
         let url = RemoteUrl::parse(asked.url.reveal())?;
-        let (credentials, tls) = secret::read(&url, secret)?;
+        let (credentials, tls) = secret::read_secret(&url, secret)?;
         Ok(Self {
             source,
             url,

@@ -75,7 +75,10 @@ pub struct TlsOptions {
 ///
 /// # Errors
 /// [`FetchError::InvalidSecret`] when a needed key is missing, empty, or not text, or two kinds of credential are mixed.
-pub(crate) fn read(url: &RemoteUrl, secret: Option<&SecretData>) -> Result<(Credentials, TlsOptions), FetchError> {
+pub(crate) fn read_secret(
+    url: &RemoteUrl,
+    secret: Option<&SecretData>,
+) -> Result<(Credentials, TlsOptions), FetchError> {
     let reader = Reader { data: secret };
     let tls = TlsOptions {
         ca: match (reader.bytes("ca.crt"), reader.bytes("caFile")) {

@@ -7,7 +7,7 @@ use crate::git::wire::RemoteReference;
 use crate::request::Reference;
 
 /// Reads a tag as a version, as Flux does: strictly, but with an optional `v` in front.
-pub fn tag_version(tag: &str) -> Option<Version> {
+pub fn read_tag_version(tag: &str) -> Option<Version> {
     Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Selected {
 }
 
 /// What to ask the server about, for this reference; nothing if it need not be asked.
-pub(crate) fn prefixes(reference: &Reference) -> Vec<String> {
+pub(crate) fn list_prefixes(reference: &Reference) -> Vec<String> {
     match reference {
         Reference::Branch(branch) => vec![format!("refs/heads/{branch}")],
         Reference::Tag(tag) => vec![format!("refs/tags/{tag}")],
@@ -34,7 +34,7 @@ pub(crate) fn prefixes(reference: &Reference) -> Vec<String> {
 }
 
 /// Where names that look like it would be, to be listed when there is no such reference.
-pub(crate) fn neighbours(reference: &Reference) -> Vec<String> {
+pub(crate) fn list_neighbours(reference: &Reference) -> Vec<String> {
     match reference {
         Reference::Branch(_) => vec!["refs/heads/".to_owned()],
         Reference::Tag(_) | Reference::Semver(_) => vec!["refs/tags/".to_owned()],
@@ -44,7 +44,7 @@ pub(crate) fn neighbours(reference: &Reference) -> Vec<String> {
 }
 
 /// Chooses; none if there is no such reference. A commit needs no choosing and gives none here.
-pub(crate) fn select(reference: &Reference, references: &[RemoteReference]) -> Option<Selected> {
+pub(crate) fn select_reference(reference: &Reference, references: &[RemoteReference]) -> Option<Selected> {
     let named = |name: String| references.iter().find(|remote| remote.name == name).map(selected);
     match reference {
         Reference::Branch(branch) => named(format!("refs/heads/{branch}")),
@@ -52,7 +52,7 @@ pub(crate) fn select(reference: &Reference, references: &[RemoteReference]) -> O
         Reference::Name(name) => named(name.clone()),
         Reference::Semver(range) => references
             .iter()
-            .filter_map(|remote| Some((tag_version(remote.name.strip_prefix("refs/tags/")?)?, remote)))
+            .filter_map(|remote| Some((read_tag_version(remote.name.strip_prefix("refs/tags/")?)?, remote)))
             .filter(|(version, _)| range.matches(version))
             // Versions that differ in build metadata only are ordered by it, then by name: the same choice every time.
             .max_by(|(a, left), (b, right)| a.cmp(b).then_with(|| left.name.cmp(&right.name)))
@@ -71,7 +71,7 @@ fn selected(remote: &RemoteReference) -> Selected {
 
 /// The revision in Flux's form: `main@sha1:…` for a branch or tag, `sha1:…` for a bare commit, and the full name,
 /// `refs/heads/main@sha1:…`, for what `spec.ref.name` asked for.
-pub(crate) fn revision(reference: &Reference, name: Option<&str>, commit: &Oid) -> String {
+pub(crate) fn write_revision(reference: &Reference, name: Option<&str>, commit: &Oid) -> String {
     let digest = format!("{}:{commit}", commit.algorithm().name());
     let short = |name: &str| {
         let short = name
@@ -88,7 +88,7 @@ pub(crate) fn revision(reference: &Reference, name: Option<&str>, commit: &Oid) 
 }
 
 /// How a reference is called in a message.
-pub(crate) fn described(reference: &Reference) -> String {
+pub(crate) fn describe_reference(reference: &Reference) -> String {
     match reference {
         Reference::Branch(branch) => format!("branch {branch:?}"),
         Reference::Tag(tag) => format!("tag {tag:?}"),
@@ -103,7 +103,7 @@ pub(crate) fn described(reference: &Reference) -> String {
 }
 
 /// At most five names that look like the one asked for, the most alike first.
-pub(crate) fn close(reference: &Reference, references: &[RemoteReference]) -> Vec<String> {
+pub(crate) fn find_close_names(reference: &Reference, references: &[RemoteReference]) -> Vec<String> {
     let (wanted, prefix) = match reference {
         Reference::Branch(name) => (name.clone(), "refs/heads/"),
         Reference::Tag(name) => (name.clone(), "refs/tags/"),
@@ -116,7 +116,7 @@ pub(crate) fn close(reference: &Reference, references: &[RemoteReference]) -> Ve
     let mut names: Vec<(usize, &str)> = references
         .iter()
         .filter_map(|remote| remote.name.strip_prefix(prefix))
-        .filter(|name| name.len() <= 100 && (!versions || tag_version(name).is_some()))
+        .filter(|name| name.len() <= 100 && (!versions || read_tag_version(name).is_some()))
         .map(|name| {
             let part_of = name.contains(wanted.as_str()) || wanted.contains(name);
             // main and master are meant for each other, whatever their letters.
@@ -154,13 +154,13 @@ fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::tag_version;
+    use super::read_tag_version;
 
     #[test]
     fn tags_are_whole_versions() {
-        assert_eq!(tag_version("v1.2.3"), tag_version("1.2.3"));
+        assert_eq!(read_tag_version("v1.2.3"), read_tag_version("1.2.3"));
         for tag in ["v1", "1.2", "release-1.2.3", "vv1.0.0", "V1.0.0", "1.02.3", ""] {
-            assert!(tag_version(tag).is_none(), "{tag}");
+            assert!(read_tag_version(tag).is_none(), "{tag}");
         }
     }
 }

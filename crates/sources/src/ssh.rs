@@ -17,12 +17,12 @@ use tokio_util::io::StreamReader;
 
 use crate::dialer::Dialer;
 use crate::error::FetchError;
-use crate::git::wire::words;
+use crate::git::wire::clean_words;
 use crate::identity;
 use crate::known_hosts::KnownHosts;
 use crate::secret::Credentials;
 use crate::transport::Input;
-use crate::url::{RemoteUrl, percent_decode};
+use crate::url::{RemoteUrl, decode_percent};
 
 /// The ssh side of one fetch.
 pub(crate) struct SshTransport {
@@ -57,7 +57,7 @@ impl SshTransport {
                 problem: "an ssh URL needs identity and known_hosts".to_owned(),
             });
         };
-        let key = identity::read(identity, passphrase.as_ref()).await?;
+        let key = identity::read_private_key(identity, passphrase.as_ref()).await?;
         let hosts = KnownHosts::find(known_hosts, &url.endpoint().host, url.endpoint().port);
         let refusal = Arc::new(Mutex::new(None));
         let preferred = Preferred {
@@ -173,7 +173,7 @@ impl SshTransport {
     /// What the server wrote to its error output, if anything.
     pub(crate) fn complaint(&self) -> Option<String> {
         let heard = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(words(&heard)).filter(|words| !words.is_empty())
+        Some(clean_words(&heard)).filter(|words| !words.is_empty())
     }
 }
 
@@ -183,7 +183,7 @@ fn command(url: &RemoteUrl) -> Result<String, FetchError> {
         url: url.to_string(),
         problem: problem.to_owned(),
     };
-    let path = percent_decode(url.path()).ok_or_else(|| invalid("its path can't be read"))?;
+    let path = decode_percent(url.path()).ok_or_else(|| invalid("its path can't be read"))?;
     if path.chars().any(char::is_control) {
         return Err(invalid("its path holds control characters"));
     }

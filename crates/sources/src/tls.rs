@@ -27,7 +27,7 @@ fn system_roots() -> &'static RootCertStore {
 }
 
 /// Builds the TLS side of a source; `with_client` shows the client certificate, if there is one.
-pub(crate) fn connector(options: &TlsOptions, with_client: bool) -> Result<TlsConnector, FetchError> {
+pub(crate) fn make_connector(options: &TlsOptions, with_client: bool) -> Result<TlsConnector, FetchError> {
     let secret = |problem: String| FetchError::InvalidSecret { problem };
     let mut roots = system_roots().clone();
     if let Some(ca) = &options.ca {
@@ -66,7 +66,7 @@ pub(crate) fn connector(options: &TlsOptions, with_client: bool) -> Result<TlsCo
 }
 
 /// Does the handshake, verifying the host of the URL.
-pub(crate) async fn handshake<S>(
+pub(crate) async fn shake_hands<S>(
     connector: &TlsConnector,
     endpoint: &Endpoint,
     stream: S,

@@ -99,7 +99,7 @@ impl Transport {
                 advice: "make the repository smaller, or ask an admin for a larger limit",
             },
             WireError::OverBudget(refused) => refused.into(),
-            WireError::Storage(source) => match account::refusal(&source) {
+            WireError::Storage(source) => match account::find_refusal(&source) {
                 Some(refused) => refused.into(),
                 None => FetchError::Storage(crate::error::StorageError::Io {
                     action: "write",

@@ -12,7 +12,7 @@ use flate2::read::GzDecoder;
 use tar::EntryType;
 
 use crate::error::StorageError;
-use crate::limits::{Limits, bytes_text};
+use crate::limits::{Limits, describe_bytes};
 
 /// A read-only tree of files. Paths are relative, `/`-separated, without `.`, `..` or empty parts; the root is `""`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -144,11 +144,11 @@ impl Tree {
                 EntryType::Regular => {
                     let size = entry.size();
                     if size > limits.file_bytes {
-                        return Err(large("bytes of one file", bytes_text(limits.file_bytes)));
+                        return Err(large("bytes of one file", describe_bytes(limits.file_bytes)));
                     }
                     unpacked = unpacked.saturating_add(size);
                     if unpacked > limits.unpacked_bytes {
-                        return Err(large("unpacked bytes", bytes_text(limits.unpacked_bytes)));
+                        return Err(large("unpacked bytes", describe_bytes(limits.unpacked_bytes)));
                     }
                     let start = all.len();
                     let read = entry

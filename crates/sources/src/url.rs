@@ -79,7 +79,7 @@ impl RemoteUrl {
         if url.fragment().is_some() || url.query().is_some() {
             return Err(invalid(&shown, "it has a query or fragment"));
         }
-        let decode = |text: &str| percent_decode(text).filter(|text| !text.chars().any(char::is_control));
+        let decode = |text: &str| decode_percent(text).filter(|text| !text.chars().any(char::is_control));
         let user = match url.username() {
             "" => None,
             user => Some(decode(user).ok_or_else(|| invalid(&shown, "its user name can't be read"))?),
@@ -135,7 +135,7 @@ fn invalid(url: &str, problem: &str) -> FetchError {
 }
 
 /// Decodes `%41`; none if the escapes or the result are malformed.
-pub(crate) fn percent_decode(text: &str) -> Option<String> {
+pub(crate) fn decode_percent(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

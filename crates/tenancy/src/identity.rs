@@ -123,13 +123,13 @@ impl Serialize for Identity {
 /// The controller, for what it keeps for itself: the status, the finalizers and the events of what it reconciles, and what a Surface or a
 /// Tenant generates.
 #[must_use]
-pub fn of_bookkeeping() -> Controller {
+pub fn use_for_bookkeeping() -> Controller {
     Controller(())
 }
 
 /// Whoever puts in place what an installation consists of; nothing of that comes out of a repository.
 #[must_use]
-pub fn of_installation() -> Installer {
+pub fn use_for_installation() -> Installer {
     Installer(())
 }
 
@@ -137,7 +137,7 @@ pub fn of_installation() -> Installer {
 ///
 /// # Errors
 /// When the name is not a ServiceAccount's, or nobody may act in the namespace.
-pub fn of_kustomization(
+pub fn decide_for_kustomization(
     placement: &Placement,
     namespace: &str,
     service_account_name: Option<&str>,
@@ -164,13 +164,13 @@ pub fn of_kustomization(
 ///
 /// # Errors
 /// When nobody may act in the namespace, or the tenant has no GitOps ServiceAccount.
-pub fn of_source(placement: &Placement, namespace: &str) -> Result<ServiceAccount, Denial> {
+pub fn decide_for_source(placement: &Placement, namespace: &str) -> Result<ServiceAccount, Denial> {
     match placement {
         Placement::Tenant(tenant) if tenant.home.as_str() == namespace => {
             let name = tenant.gitops.clone()?;
             service_account(namespace, name.as_str(), "the tenant's GitOps ServiceAccount")
         }
-        _ => of_kustomization(placement, namespace, None),
+        _ => decide_for_kustomization(placement, namespace, None),
     }
 }
 
@@ -178,12 +178,12 @@ pub fn of_source(placement: &Placement, namespace: &str) -> Result<ServiceAccoun
 ///
 /// # Errors
 /// When the Surface lives where none may live, a platform surface names nobody, or a tenant's surface names somebody.
-pub fn of_surface(
+pub fn decide_for_surface(
     placement: &Placement,
     namespace: &str,
     service_account_name: Option<&str>,
 ) -> Result<ServiceAccount, Denial> {
-    match crate::surface::tier(placement, namespace)? {
+    match crate::surface::decide_tier(placement, namespace)? {
         crate::surface::Tier::Platform => match service_account_name {
             Some(name) => service_account(namespace, name, "spec.serviceAccountName"),
             None => Err(Denial::because(

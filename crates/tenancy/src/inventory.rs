@@ -11,14 +11,14 @@ use crate::realm::Placement;
 /// Whether an entry's object could have been applied by what lives here.
 ///
 /// # Errors
-/// When the entry names what [`reach::object`] refuses.
-pub fn entry(placement: &Placement, id: &ObjectId) -> Result<(), Denial> {
+/// When the entry names what [`reach::check_object`] refuses.
+pub fn check_entry(placement: &Placement, id: &ObjectId) -> Result<(), Denial> {
     let (scope, namespace) = if id.namespace.is_empty() {
         (Scope::Cluster, None)
     } else {
         (Scope::Namespaced, Some(id.namespace.as_str()))
     };
-    reach::object(placement, scope, &id.kind, namespace, &id.name)
+    reach::check_object(placement, scope, &id.kind, namespace, &id.name)
 }
 
 /// Whether a live object says of itself that this Kustomization owns it: both owner labels, exactly.

@@ -25,4 +25,4 @@ pub mod surface;
 pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
 pub use identity::{Controller, Identity, Installer, ServiceAccount};
-pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, takeable};
+pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, check_takeable};

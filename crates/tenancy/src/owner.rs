@@ -23,7 +23,7 @@ pub enum Precedence {
 
 /// The Kustomization, namespace and name, that an object's labels name.
 #[must_use]
-pub fn labelled(object: &serde_json::Value) -> Option<(&str, &str)> {
+pub fn read_owner_labels(object: &serde_json::Value) -> Option<(&str, &str)> {
     let object = ObjectView::of(object);
     Some((object.find_label(OWNER_NAMESPACE)?, object.find_label(OWNER_NAME)?))
 }
@@ -32,12 +32,12 @@ pub fn labelled(object: &serde_json::Value) -> Option<(&str, &str)> {
 /// proves nothing, so it takes nothing away either.
 #[must_use]
 pub fn is_believed(placement: &Placement, id: &ObjectId) -> bool {
-    matches!(placement, Placement::Disputed { .. }) || inventory::entry(placement, id).is_ok()
+    matches!(placement, Placement::Disputed { .. }) || inventory::check_entry(placement, id).is_ok()
 }
 
 /// Who goes first: the Kustomization of the namespace that asks, or the owner in another one or the same.
 #[must_use]
-pub fn precedence(asker: (&Placement, &str), owner: (&Placement, &str)) -> Precedence {
+pub fn decide_precedence(asker: (&Placement, &str), owner: (&Placement, &str)) -> Precedence {
     match (asker, owner) {
         ((Placement::Platform { .. }, _), (Placement::Platform { .. }, _)) => Precedence::OwnerByName,
         ((Placement::Platform { .. }, _), _) => Precedence::Asker,

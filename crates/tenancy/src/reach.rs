@@ -17,7 +17,7 @@ pub enum Scope {
 /// # Errors
 /// In a tenant's namespace for cluster-scoped objects and for objects in namespaces that are not the tenant's; everywhere for
 /// a namespaced object without a namespace.
-pub fn object(
+pub fn check_object(
     placement: &Placement,
     scope: Scope,
     kind: &str,
@@ -64,7 +64,7 @@ pub fn object(
 ///
 /// # Errors
 /// When the text is not a namespace's name, or the namespace is not one of the tenant's.
-pub fn target_namespace(placement: &Placement, target: &str) -> Result<(), Denial> {
+pub fn check_target_namespace(placement: &Placement, target: &str) -> Result<(), Denial> {
     tenure_api::names::NamespaceName::new(target)
         .map_err(|error| Denial::access(format!("spec.targetNamespace: {error}")))?;
     let Placement::Tenant(tenant) = placement else {

@@ -356,7 +356,7 @@ fn placement_in(
     let home = NamespaceName::new(tenant.home().to_owned())
         .map_err(|error| format!("tenant {}: its annotation {HOME_NAMESPACE}: {error}", tenant.name))?;
     Ok(TenantPlacement {
-        gitops: gitops_service_account(tenant, &home),
+        gitops: name_gitops_account(tenant, &home),
         tenant: name,
         home,
         namespaces,
@@ -369,7 +369,7 @@ fn placement_in(
 ///
 /// # Errors
 /// When several ServiceAccount owners leave it open which, or the name is not one.
-pub fn gitops_service_account(tenant: &TenantFacts, home: &NamespaceName) -> Result<ServiceAccountName, Denial> {
+pub fn name_gitops_account(tenant: &TenantFacts, home: &NamespaceName) -> Result<ServiceAccountName, Denial> {
     let generated = format!("{}{TENANT_GITOPS_SUFFIX}", tenant.name);
     let prefix = format!("system:serviceaccount:{home}:");
     let named: BTreeSet<&str> = tenant
@@ -411,7 +411,7 @@ fn is_protected(namespace: &str) -> bool {
 ///
 /// # Errors
 /// When it is the platform's, Kubernetes' own, another tenant's, being deleted, or not labelled for the tenant.
-pub fn takeable(realm: &Realm, tenant: &TenantFacts, namespace: &str) -> Result<(), Denial> {
+pub fn check_takeable(realm: &Realm, tenant: &TenantFacts, namespace: &str) -> Result<(), Denial> {
     let refuse = |why: String| {
         Err(Denial::access(format!(
             "namespace {namespace} can't become tenant {}'s: {why}",

@@ -7,7 +7,7 @@ use crate::realm::Placement;
 ///
 /// # Errors
 /// When the reference names another namespace.
-pub fn source(namespace: &str, kind: &str, source_namespace: Option<&str>, name: &str) -> Result<(), Denial> {
+pub fn check_source(namespace: &str, kind: &str, source_namespace: Option<&str>, name: &str) -> Result<(), Denial> {
     match source_namespace {
         Some(other) if other != namespace => Err(Denial::access(format!(
             "can't access '{kind}/{other}/{name}', cross-namespace references have been blocked"
@@ -21,7 +21,7 @@ pub fn source(namespace: &str, kind: &str, source_namespace: Option<&str>, name:
 ///
 /// # Errors
 /// When the reference names another namespace.
-pub fn dependency(namespace: &str, other_namespace: Option<&str>, name: &str) -> Result<(), Denial> {
+pub fn check_dependency(namespace: &str, other_namespace: Option<&str>, name: &str) -> Result<(), Denial> {
     match other_namespace {
         Some(other) if other != namespace => Err(Denial::access(format!(
             "can't depend on 'Kustomization/{other}/{name}', cross-namespace references have been blocked"
@@ -34,7 +34,12 @@ pub fn dependency(namespace: &str, other_namespace: Option<&str>, name: &str) ->
 ///
 /// # Errors
 /// When the object is cluster-scoped or in a namespace that is not the tenant's.
-pub fn health_check(placement: &Placement, kind: &str, namespace: Option<&str>, name: &str) -> Result<(), Denial> {
+pub fn check_health_check(
+    placement: &Placement,
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<(), Denial> {
     let Placement::Tenant(tenant) = placement else {
         return Ok(());
     };
@@ -56,7 +61,7 @@ pub fn health_check(placement: &Placement, kind: &str, namespace: Option<&str>, 
 ///
 /// # Errors
 /// Always, when one is set.
-pub fn kubeconfig(is_set: bool) -> Result<(), Denial> {
+pub fn check_kubeconfig(is_set: bool) -> Result<(), Denial> {
     if is_set {
         return Err(Denial::access(
             "spec.kubeConfig is refused: applying to another cluster by a kubeconfig is not allowed; remove the field",

@@ -27,7 +27,7 @@ impl Tier<'_> {
 ///
 /// # Errors
 /// In a tenant's namespace that is not its home namespace (the message names the home namespace), and wherever else no surface may live.
-pub fn tier<'a>(placement: &'a Placement, namespace: &str) -> Result<Tier<'a>, Denial> {
+pub fn decide_tier<'a>(placement: &'a Placement, namespace: &str) -> Result<Tier<'a>, Denial> {
     match placement {
         Placement::Platform { .. } => Ok(Tier::Platform),
         Placement::Tenant(tenant) if tenant.home.as_str() == namespace => Ok(Tier::Tenant(tenant)),

@@ -24,30 +24,30 @@ pub(crate) enum Format {
 }
 
 /// A line to standard output. A reader that has gone away (`| head`) is no error.
-pub(crate) fn line(text: impl AsRef<str>) {
+pub(crate) fn print_line(text: impl AsRef<str>) {
     let _reader_gone = writeln!(anstream::stdout().lock(), "{}", text.as_ref());
 }
 
 /// What a writer writes, to standard output as it is.
-pub(crate) fn written(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) {
+pub(crate) fn print_written(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) {
     let mut stdout = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     let _reader_gone = write(&mut stdout).and_then(|()| stdout.flush());
 }
 
 /// A line to standard error.
-pub(crate) fn note(text: impl AsRef<str>) {
+pub(crate) fn print_note(text: impl AsRef<str>) {
     let _reader_gone = writeln!(anstream::stderr().lock(), "{}", text.as_ref());
 }
 
 /// A failure, as its reader meets it.
 pub(crate) fn failure(failure: &Failure) {
-    note(format!(
+    print_note(format!(
         "{} {}",
         paint(Style::new().bold().fg_color(Some(AnsiColor::Red.into())), "error:"),
         visible(&failure.message)
     ));
     if let Some(hint) = &failure.hint {
-        note(format!(
+        print_note(format!(
             "{} {}",
             paint(Style::new().bold().fg_color(Some(AnsiColor::Cyan.into())), "hint:"),
             visible(hint)
@@ -106,9 +106,9 @@ pub(crate) fn objects(objects: &[Value], format: Format, single: bool) -> Result
     };
     match format {
         Format::Json => {
-            line(serde_json::to_string_pretty(whole).map_err(|error| Failure::internal(error.to_string()))?)
+            print_line(serde_json::to_string_pretty(whole).map_err(|error| Failure::internal(error.to_string()))?)
         }
-        Format::Yaml => written(|out| out.write_all(kustomize::to_yaml(whole).as_bytes())),
+        Format::Yaml => print_written(|out| out.write_all(kustomize::to_yaml(whole).as_bytes())),
         Format::Name => {
             for object in objects {
                 let object = ObjectView::of(object);
@@ -119,7 +119,7 @@ pub(crate) fn objects(objects: &[Value], format: Format, single: bool) -> Result
                     .split_once('/')
                     .map(|(group, _)| format!(".{group}"))
                     .unwrap_or_default();
-                line(format!("{kind}{group}/{}", visible_line(name)));
+                print_line(format!("{kind}{group}/{}", visible_line(name)));
             }
         }
     }

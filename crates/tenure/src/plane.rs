@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::advertised::{Advertised, advertised, interface_addresses, nearest};
 use crate::allocator;
-use crate::commands::kube_apiserver::Meaning;
+use crate::commands::kube_apiserver::ServerSettings;
 use crate::failure::{Failure, chain};
 use crate::installation::{self, Allowed};
 use crate::repositories::{self, Repositories};
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Whether to run the API server alone, without any controllers.
     pub(crate) bare: bool,
     /// Certificates, keys, issuer and addresses in place of the server's own.
-    pub(crate) meaning: Meaning,
+    pub(crate) settings: ServerSettings,
     /// Whether stored workloads are reported as rolled out.
     pub(crate) workload_status: bool,
     /// Addresses that sources may reach although they are denied by default, as `scheme://host:port`.
@@ -75,7 +75,11 @@ impl Plane {
         let bound = listener
             .local_addr()
             .map_err(|error| Failure::environment(error.to_string()))?;
-        let told = advertised(options.address.ip(), options.meaning.advertised, &interface_addresses());
+        let told = advertised(
+            options.address.ip(),
+            options.settings.advertised,
+            &interface_addresses(),
+        );
         let server = open(&options, &told).await?;
         // After the folder has become this store's own: what others find in it first is left as it is.
         let repositories = Repositories::start(&options.data, named, options.repository_port).await?;
@@ -85,7 +89,7 @@ impl Plane {
         };
         let address = SocketAddr::new(told.host, bound.port());
         // With another CA for clients, this server has nothing that an administrator could prove himself with.
-        let own_clients = options.meaning.provided.client_authorities.is_none();
+        let own_clients = options.settings.provided.client_authorities.is_none();
         let kubeconfig = own_clients.then(|| options.data.join("kubeconfig"));
         let serving = tokio::spawn({
             let server = server.clone();
@@ -97,7 +101,7 @@ impl Plane {
         });
         if !options.bare {
             let admin = kube::Client::new(server.admin_service(), "default");
-            let installation = Installation::new(admin, identity::of_installation());
+            let installation = Installation::new(admin, identity::use_for_installation());
             installation::apply(&installation).await?;
         }
         if let Some(kubeconfig) = &kubeconfig {
@@ -231,15 +235,15 @@ async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
         names: told.names.clone(),
         advertised: Some(told.host),
         workload_status: options.workload_status,
-        provided: options.meaning.provided.clone(),
+        provided: options.settings.provided.clone(),
         issuer: options
-            .meaning
+            .settings
             .issuer
             .clone()
             .unwrap_or_else(|| defaults.issuer.clone()),
-        services: options.meaning.services,
-        left_out_plugins: options.meaning.left_out_plugins.clone(),
-        audit: options.meaning.audit.clone(),
+        services: options.settings.services,
+        left_out_plugins: options.settings.left_out_plugins.clone(),
+        audit: options.settings.audit.clone(),
         controllers: !options.bare,
         counters: vec![Counter {
             name: "tenure_log_lines_lost_total",

@@ -182,7 +182,7 @@ fn describe_identity(placement: &Result<Placement, String>, kustomization: &Valu
             );
         }
     };
-    match identity::of_kustomization(placement, namespace, named) {
+    match identity::decide_for_kustomization(placement, namespace, named) {
         Ok(account) if named.is_some() => account.to_string(),
         Ok(account) => format!("{account}, unless an administrator has set another default for {namespace}"),
         Err(denial) => format!("nobody: {denial}"),
@@ -231,7 +231,7 @@ fn build(artifacts: &Path, applied: &Applied, object: &Value) -> Result<BuiltRes
     let id = ObjectId::of(object).map_err(|error| error.to_string())?;
     let metadata = applied.source.get("metadata").cloned().unwrap_or_default();
     let source = serde_json::from_value(metadata).map_err(|error| error.to_string())?;
-    tenure_controllers::built_object(artifacts, (&kustomization, &source), &id).map_err(|error| error.to_string())
+    tenure_controllers::build_object(artifacts, (&kustomization, &source), &id).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

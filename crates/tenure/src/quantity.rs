@@ -4,7 +4,7 @@
 ///
 /// # Errors
 /// When it is no number, has another unit, or is too large.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no number of bytes; write it like 65536, 512KiB, 64MiB or 2GiB");
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at_checked(end).ok_or_else(wrong)?;
@@ -33,10 +33,10 @@ mod tests {
             ("64MiB", 64 << 20),
             ("2Gi", 2 << 30),
         ] {
-            assert_eq!(bytes(text), Ok(wanted), "{text}");
+            assert_eq!(parse_bytes(text), Ok(wanted), "{text}");
         }
         for text in ["", "MiB", "-1", "64MB", "1.5GiB", "64 MiB", "99999999TiB"] {
-            assert!(bytes(text).is_err(), "{text}");
+            assert!(parse_bytes(text).is_err(), "{text}");
         }
     }
 }

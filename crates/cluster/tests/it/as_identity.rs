@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_cluster::{
-    ApplyOptions, Client, Clients, ClusterError, Connection, DeleteOptions, Preconditions, ServiceAccount, Token,
+    ApplyOptions, Client, ClientPool, ClusterError, Connection, DeleteOptions, Preconditions, ServiceAccount, Token,
     WatchEvent, watch,
 };
 use tenure_tenancy::{Placement, identity};
@@ -15,11 +15,11 @@ fn account(namespace: &str, name: &str) -> ServiceAccount {
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
     };
-    identity::of_kustomization(&nobody, namespace, Some(name)).unwrap()
+    identity::decide_for_kustomization(&nobody, namespace, Some(name)).unwrap()
 }
 
-async fn clients(cluster: &Cluster) -> Clients {
-    Clients::new(match (cluster.service(), cluster.configuration()) {
+async fn clients(cluster: &Cluster) -> ClientPool {
+    ClientPool::new(match (cluster.service(), cluster.configuration()) {
         (Some(service), _) => Connection::in_process(service, Token::new(&cluster.controller_token, None)),
         (None, Some(mut config)) => {
             config.auth_info.token = Some(cluster.controller_token.clone().into());

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use kube::client::Body;
-use tenure_cluster::{Clients, ClusterError, Connection, Identity, Resource, Token};
+use tenure_cluster::{ClientPool, ClusterError, Connection, Identity, Resource, Token};
 use tenure_tenancy::{Placement, identity};
 
 /// An API server that knows nothing but who may ask.
@@ -66,7 +66,7 @@ impl tower::Service<Request<Body>> for Door {
     }
 }
 
-async fn ask(clients: &Clients, identity: &Identity) -> Result<(), ClusterError> {
+async fn ask(clients: &ClientPool, identity: &Identity) -> Result<(), ClusterError> {
     let client = match identity {
         Identity::Controller(_) => clients.controller(),
         Identity::ServiceAccount(account) => clients.for_account(account, &clients.turns().of_lane()).await?,
@@ -101,9 +101,9 @@ async fn a_controller_whose_token_has_ended_gets_another_from_where_they_are_mad
             }
         });
         let health = connection.health();
-        let clients = Clients::new(connection);
+        let clients = ClientPool::new(connection);
         for _ in 0..5 {
-            ask(&clients, &identity::of_bookkeeping().into()).await.unwrap();
+            ask(&clients, &identity::use_for_bookkeeping().into()).await.unwrap();
         }
         assert_eq!(issued.load(Ordering::SeqCst), 1, "{old}");
         assert!(health.is_good());
@@ -114,7 +114,7 @@ async fn a_controller_whose_token_has_ended_gets_another_from_where_they_are_mad
         .issued_by(|| Err("the ServiceAccount is gone".to_owned()));
     let health = connection.health();
     assert!(health.is_good());
-    let error = ask(&Clients::new(connection), &identity::of_bookkeeping().into())
+    let error = ask(&ClientPool::new(connection), &identity::use_for_bookkeeping().into())
         .await
         .unwrap_err();
     assert!(error.to_string().contains("the ServiceAccount is gone"), "{error}");
@@ -128,15 +128,17 @@ async fn refused_credentials_are_told_and_so_is_their_end() {
     let connection =
         Connection::in_process(door.clone(), Token::new("a", None)).issued_by(|| Ok(Token::new("b", None)));
     let health = connection.health();
-    let clients = Clients::new(connection);
+    let clients = ClientPool::new(connection);
     for _ in 0..50 {
-        ask(&clients, &identity::of_bookkeeping().into()).await.unwrap_err();
+        ask(&clients, &identity::use_for_bookkeeping().into())
+            .await
+            .unwrap_err();
     }
     assert!(!health.is_good());
     // A new one is tried once, and not for each request.
     assert_eq!(door.asked.load(Ordering::SeqCst), 51);
     door.accept(&["b"]);
-    ask(&clients, &identity::of_bookkeeping().into()).await.unwrap();
+    ask(&clients, &identity::use_for_bookkeeping().into()).await.unwrap();
     assert!(health.is_good());
 }
 
@@ -145,11 +147,13 @@ async fn a_refused_token_of_a_service_account_is_made_anew_once() {
     let door = Door::default();
     let connection = Connection::in_process(door.clone(), Token::new("controller", None));
     let health = connection.health();
-    let clients = Clients::new(connection);
+    let clients = ClientPool::new(connection);
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
     };
-    let account = identity::of_kustomization(&nobody, "shop", Some("bot")).unwrap().into();
+    let account = identity::decide_for_kustomization(&nobody, "shop", Some("bot"))
+        .unwrap()
+        .into();
     door.accept(&["controller", "minted-0"]);
     ask(&clients, &account).await.unwrap();
     // The clock jumps: the old one is refused, the next one is good.
@@ -209,13 +213,15 @@ async fn a_mounted_token_that_is_refused_is_read_again() {
     config.auth_info.token_file = Some(file.path().to_str().unwrap().to_owned());
     let connection = Connection::over_network(config).unwrap();
     let health = connection.health();
-    let clients = Clients::new(connection);
-    ask(&clients, &identity::of_bookkeeping().into()).await.unwrap_err();
+    let clients = ClientPool::new(connection);
+    ask(&clients, &identity::use_for_bookkeeping().into())
+        .await
+        .unwrap_err();
     assert!(!health.is_good());
     std::fs::write(file.path(), "new").unwrap();
     // Not for each refusal: there is a pause after one, and it ends.
     let mut tries = 0;
-    while ask(&clients, &identity::of_bookkeeping().into()).await.is_err() {
+    while ask(&clients, &identity::use_for_bookkeeping().into()).await.is_err() {
         tries += 1;
         assert!(tries < 600, "it is never read again");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;

@@ -10,7 +10,7 @@ use tenure_sources::{FetchError, GitRequest, SecretData, SourceKey, fetch};
 use crate::lane::{Lane, Shard};
 
 /// Fetches what a plan asks for. A failure is part of the answer: it becomes a status.
-pub(super) async fn perform(
+pub(super) async fn perform_fetch(
     shard: &Shard,
     (source, lane): (&SourceKey, &Lane),
     account: Option<&ServiceAccount>,

@@ -30,6 +30,6 @@ impl Reconciled for GitRepository {
     }
 
     async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
-        stock::take(means, shards).await;
+        stock::take_stock(means, shards).await;
     }
 }

@@ -12,7 +12,7 @@ use tenure_sources::SourceKey;
 use tokio::sync::Semaphore;
 
 use super::fetch;
-use crate::artifacts::key_of_source;
+use crate::artifacts::make_source_key;
 use crate::drive::Reconciler;
 use crate::key::Key;
 use crate::lane::Shard;
@@ -49,7 +49,7 @@ impl GitRepositoryReconciler {
     }
 
     fn source(&self) -> Option<SourceKey> {
-        key_of_source(GitRepository::KIND.name, &self.current()?.metadata).ok()
+        make_source_key(GitRepository::KIND.name, &self.current()?.metadata).ok()
     }
 
     async fn observe(&mut self, repository: &GitRepository) -> &mut Snapshot {
@@ -113,7 +113,7 @@ impl Reconciler for GitRepositoryReconciler {
             own.write_status(&self.shard, status).await?;
         }
         for Step::Fetch(request) in &plan.steps {
-            let answer = fetch::perform(&self.shard, (&source, &lane), plan.identity.as_ref(), request).await;
+            let answer = fetch::perform_fetch(&self.shard, (&source, &lane), plan.identity.as_ref(), request).await;
             let new = matches!(answer, Ok(Fetched::Stored { .. }));
             if let Some(snapshot) = &mut self.snapshot {
                 snapshot.take(answer);

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use tenure_api::GitRepository;
 
-use crate::artifacts::key_of_source;
+use crate::artifacts::make_source_key;
 use crate::lane::Shard;
 use crate::means::Means;
 use crate::reconciled::Reconciled as _;
 
 /// Removes the artifacts of sources that were deleted while nobody looked, those whose name another object has taken among
 /// them, and charges the others to their lanes.
-pub(super) async fn take(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
+pub(super) async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
     let mut kept = Vec::new();
     for shard in shards {
         let lane = shard.lane().await;
         for repository in shard.caches.of::<GitRepository>().all() {
-            if let Ok(source) = key_of_source(GitRepository::KIND.name, &repository.metadata) {
+            if let Ok(source) = make_source_key(GitRepository::KIND.name, &repository.metadata) {
                 kept.push((source, Arc::clone(&shard), Arc::clone(&lane)));
             }
         }

@@ -203,7 +203,7 @@ async fn a_kind_that_is_added_to_the_table_is_reconciled() {
     let token = Token::new(&cluster.controller_token, None);
     let connection = Connection::in_process(cluster.service().unwrap(), token);
     let config = Config::new(connection, cluster.folder().join("artifacts"));
-    let mut kinds = super::list();
+    let mut kinds = super::list_kinds();
     kinds.lane.push(Entry::of::<Widget>());
     let end = CancellationToken::new();
     let running = tokio::spawn(manager::run_kinds(kinds, config, end.clone()));

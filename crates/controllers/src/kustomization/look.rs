@@ -15,17 +15,17 @@ pub(super) type Looked = BTreeMap<ObjectId, Known>;
 const PARSED: u64 = 8;
 
 /// How long the text of parsed objects is, about.
-pub(super) fn text_bytes(parsed: u64) -> usize {
+pub(super) fn estimate_text_bytes(parsed: u64) -> usize {
     usize::try_from(parsed / PARSED).unwrap_or(usize::MAX)
 }
 
 /// How long the texts are.
-pub(super) fn bytes(looked: &Looked) -> usize {
+pub(super) fn count_bytes(looked: &Looked) -> usize {
     looked.values().map(Known::len).sum()
 }
 
 /// Parses what is known, as far as there is room for it. What the last round parsed of the same text is taken as it is.
-pub(super) fn read(
+pub(super) fn read_looked(
     now: &Looked,
     (before, parsed): (&Looked, BTreeMap<ObjectId, Live>),
     looking: &LookingRoom,
@@ -82,7 +82,7 @@ mod tests {
             (id("changed"), known("a")),
             (id("gone"), known("a")),
         ]);
-        let first = read(&before, (&Looked::new(), BTreeMap::new()), &looking);
+        let first = read_looked(&before, (&Looked::new(), BTreeMap::new()), &looking);
         // Marked, to tell what was kept from what was parsed.
         let mark = |live| match live {
             Live::Present(mut object) => {
@@ -97,7 +97,7 @@ mod tests {
             (id("changed"), known("b")),
             (id("new"), known("a")),
         ]);
-        let second = read(&now, (&before, first), &looking);
+        let second = read_looked(&now, (&before, first), &looking);
         let seen: Vec<_> = second
             .iter()
             .map(|(id, live)| (id.name.as_str(), live.object().unwrap().to_string()))
@@ -115,12 +115,12 @@ mod tests {
         let looking = room(1 << 20).await;
         let large = "x".repeat(600_000);
         let before = Looked::from([(id("a"), known(&large)), (id("b"), known(&large))]);
-        let first = read(&before, (&Looked::new(), BTreeMap::new()), &looking);
+        let first = read_looked(&before, (&Looked::new(), BTreeMap::new()), &looking);
         assert!(first[&id("a")].object().is_some());
         assert!(first[&id("b")].object().is_none());
         // The first is gone, so there is room for the second, whose text is the same.
         let now = Looked::from([(id("b"), known(&large))]);
-        let second = read(&now, (&before, first), &looking);
+        let second = read_looked(&now, (&before, first), &looking);
         assert!(second[&id("b")].object().is_some());
     }
 }

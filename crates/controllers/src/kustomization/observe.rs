@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use tenure_api::{GitRepository, Kustomization, ObjectId};
 use tenure_planner::kustomization::SurveyRequest;
-use tenure_planner::kustomization::{DependencyFacts, Endings, Sibling, SourceFacts, Survey, Turnover, survey};
+use tenure_planner::kustomization::{
+    DependencyFacts, Endings, Sibling, SourceFacts, Survey, Turnover, survey_siblings,
+};
 use tenure_planner::maxima;
 use tenure_sources::SourceKey;
 
-use crate::artifacts::key_of_source;
+use crate::artifacts::make_source_key;
 use crate::key::Key;
 use crate::lane::Shard;
 use crate::reconciled::Reconciled as _;
 
 /// The artifact store's key of the source that a Kustomization names, if it is there and in its own namespace.
-pub(super) fn source_key(shard: &Shard, kustomization: &Kustomization) -> Option<SourceKey> {
+pub(super) fn find_source_key(shard: &Shard, kustomization: &Kustomization) -> Option<SourceKey> {
     let namespace = kustomization.metadata.namespace.as_deref()?;
     let reference = &kustomization.spec.source_ref;
     let own = reference.namespace.as_deref().is_none_or(|other| other == namespace);
@@ -23,12 +25,12 @@ pub(super) fn source_key(shard: &Shard, kustomization: &Kustomization) -> Option
         return None;
     }
     let repository = shard.caches.of::<GitRepository>().get(namespace, &reference.name)?;
-    key_of_source(GitRepository::KIND.name, &repository.metadata).ok()
+    make_source_key(GitRepository::KIND.name, &repository.metadata).ok()
 }
 
 /// What is known of the source.
-pub(super) fn source(shard: &Shard, kustomization: &Kustomization) -> SourceFacts {
-    let Some(key) = source_key(shard, kustomization) else {
+pub(super) fn observe_source(shard: &Shard, kustomization: &Kustomization) -> SourceFacts {
+    let Some(key) = find_source_key(shard, kustomization) else {
         return SourceFacts::NotFound;
     };
     let Some(repository) = shard.caches.of::<GitRepository>().get(key.namespace(), key.name()) else {
@@ -44,7 +46,7 @@ pub(super) fn source(shard: &Shard, kustomization: &Kustomization) -> SourceFact
 }
 
 /// What is known of the Kustomizations that it depends on: those of its own namespace only.
-pub(super) fn dependencies(shard: &Shard, kustomization: &Kustomization) -> BTreeMap<String, DependencyFacts> {
+pub(super) fn observe_dependencies(shard: &Shard, kustomization: &Kustomization) -> BTreeMap<String, DependencyFacts> {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     kustomization
         .spec
@@ -61,7 +63,7 @@ pub(super) fn dependencies(shard: &Shard, kustomization: &Kustomization) -> BTre
 }
 
 /// The other Kustomizations of the same source: who has not reached a revision, and who wants what.
-pub(super) fn siblings(shard: &Shard, kustomization: &Kustomization, request: &SurveyRequest) -> Survey {
+pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, request: &SurveyRequest) -> Survey {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let own = kustomization.metadata.name.as_deref().unwrap_or_default();
     let source = |kustomization: &Kustomization| {
@@ -98,7 +100,7 @@ pub(super) fn siblings(shard: &Shard, kustomization: &Kustomization, request: &S
         turnover: turnover.as_deref(),
         waits_for_us: dependents.contains(*name),
     });
-    survey(&request.revision, &claims, siblings)
+    survey_siblings(&request.revision, &claims, siblings)
 }
 
 /// Those that depend on one, directly or not.
@@ -123,7 +125,7 @@ pub(super) fn list_depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<S
 }
 
 /// What is ending around a Kustomization; looked at only when it is being deleted.
-pub(super) fn endings(shard: &Shard, kustomization: &Kustomization) -> Endings {
+pub(super) fn observe_endings(shard: &Shard, kustomization: &Kustomization) -> Endings {
     if kustomization.metadata.deletion_timestamp.is_none() {
         return Endings::default();
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::Live;
-use tenure_planner::kustomization::{Rival, applied, is_idle};
+use tenure_planner::kustomization::{Rival, find_applied_revision, is_idle};
 use tenure_tenancy::owner;
 
 use super::observe::list_depending;
@@ -13,9 +13,9 @@ use crate::lane::{OwnerAnswer, Shard};
 use crate::reconciled::Reconciled as _;
 
 /// The objects whose labels name another Kustomization: its namespace and name.
-pub(super) fn labelled(key: &Key, live: &BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, (String, String)> {
+pub(super) fn list_labelled(key: &Key, live: &BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, (String, String)> {
     let other = |(id, live): (&ObjectId, &Live)| {
-        let (namespace, name) = live.object().and_then(owner::labelled)?;
+        let (namespace, name) = live.object().and_then(owner::read_owner_labels)?;
         let is_own = namespace == key.namespace && name == key.name;
         (!is_own).then(|| (id.clone(), (namespace.to_owned(), name.to_owned())))
     };
@@ -76,7 +76,7 @@ pub(crate) async fn answer_owner(shard: &Shard, name: &str, objects: &[ObjectId]
         idle: is_idle(&kustomization),
         // Only who is beside it can tell.
         waits_for_us: false,
-        applied: applied(&kustomization).map(str::to_owned),
+        applied: find_applied_revision(&kustomization).map(str::to_owned),
         leaving: kustomization.metadata.deletion_timestamp.is_some(),
         turnover: told.as_deref().cloned(),
         namespace: key.namespace,

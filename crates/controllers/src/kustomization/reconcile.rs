@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::{Kustomization, ObjectId};
-use tenure_cluster::{Client, ClusterError, EventHistory, ServiceAccount, Turns};
+use tenure_cluster::{Client, ClusterError, EventHistory, ServiceAccount, WorkTurns};
 use tenure_planner::kustomization::{
     Attempt, Endings, Memory, Observed, RenderFailure, RenderRequest, Rendered, ServiceAccountFacts, Snapshot,
     SourceFacts, Step, SurveyRequest, plan,
@@ -24,7 +24,7 @@ use crate::drive::Reconciler;
 use crate::execute::execute;
 use crate::key::Key;
 use crate::lane::{Lane, Shard};
-use crate::live::{Held, Known, revision_of};
+use crate::live::{Held, Known, read_revision};
 use crate::looking::LookingRoom;
 use crate::own::{self, Own, Written};
 use crate::reconciled::Reconciled as _;
@@ -89,12 +89,12 @@ impl KustomizationReconciler {
     }
 
     /// Brings the snapshot up to date.
-    async fn observe(&mut self, kustomization: &Kustomization, turns: &Turns) {
+    async fn observe(&mut self, kustomization: &Kustomization, turns: &WorkTurns) {
         let shard = &self.shard;
         let placement = shard.place().await;
-        let source = observe::source(shard, kustomization);
-        let dependencies = observe::dependencies(shard, kustomization);
-        let endings = observe::endings(shard, kustomization);
+        let source = observe::observe_source(shard, kustomization);
+        let dependencies = observe::observe_dependencies(shard, kustomization);
+        let endings = observe::observe_endings(shard, kustomization);
         let before = std::mem::take(&mut self.looked);
         for id in self.held.watched() {
             if let Some(found) = self.held.newer(id, None) {
@@ -112,12 +112,12 @@ impl KustomizationReconciler {
             .as_mut()
             .map(|snapshot| std::mem::take(&mut snapshot.live));
         let before = (&before, parsed.unwrap_or_default());
-        let read = || look::read(&self.looked, before, &self.looking);
-        let live = turns.run(look::bytes(&self.looked), read).await;
-        self.labelled = owners::labelled(&self.key, &live);
+        let read = || look::read_looked(&self.looked, before, &self.looking);
+        let live = turns.run(look::count_bytes(&self.looked), read).await;
+        self.labelled = owners::list_labelled(&self.key, &live);
         let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled).await;
         let survey = self.asked.as_ref();
-        let survey = survey.map(|request| observe::siblings(shard, kustomization, request));
+        let survey = survey.map(|request| observe::observe_siblings(shard, kustomization, request));
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             kustomization: kustomization.clone(),
             placement: placement.clone(),
@@ -155,7 +155,7 @@ impl KustomizationReconciler {
                 }
                 return Some(client);
             }
-            Err(error) => answers::service_account(&error),
+            Err(error) => answers::read_service_account(&error),
         };
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.service_account = facts;
@@ -176,7 +176,7 @@ impl KustomizationReconciler {
             snapshot.attempt.rendered = Some(begun);
             return;
         }
-        let Some(source) = observe::source_key(&self.shard, kustomization) else {
+        let Some(source) = observe::find_source_key(&self.shard, kustomization) else {
             return;
         };
         let (lane, artifacts) = (self.shard.lane().await, &self.shard.artifacts);
@@ -221,7 +221,7 @@ impl KustomizationReconciler {
     }
 
     fn answered(&mut self, id: ObjectId, answer: Live) {
-        let revision = answer.object().map(revision_of);
+        let revision = answer.object().map(read_revision);
         let known = Known::keep(answer);
         if let (Some(revision), Known::Object(json)) = (revision, &known) {
             self.held.seed(&id, revision, Arc::clone(json));
@@ -246,7 +246,7 @@ impl KustomizationReconciler {
     /// How much text its work is about: what it looks at, and what it was rendered to.
     fn bytes(&self) -> usize {
         let rendered = self.room.as_ref().map_or(0, HeldBytes::bytes);
-        look::text_bytes(self.looking.bytes().saturating_add(rendered))
+        look::estimate_text_bytes(self.looking.bytes().saturating_add(rendered))
     }
 
     /// Nobody looks at anything until the next round: only texts stay.
@@ -263,7 +263,7 @@ impl KustomizationReconciler {
                 }
                 PutAway::take(attempt)
             };
-            let bytes = look::text_bytes(self.looking.bytes());
+            let bytes = look::estimate_text_bytes(self.looking.bytes());
             self.put_away = lane.bounds.turns.run(bytes, put_away).await;
         }
         self.looking.give_back();
@@ -409,13 +409,13 @@ impl Reconciler for KustomizationReconciler {
         };
         let shard = &self.shard;
         let asked = self.asked.as_ref().filter(|_| snapshot.survey.is_some());
-        let survey = asked.map(|request| observe::siblings(shard, &kustomization, request));
+        let survey = asked.map(|request| observe::observe_siblings(shard, &kustomization, request));
         let now = Observed {
             kustomization: &kustomization,
             placement: &shard.place().await,
-            source: &observe::source(shard, &kustomization),
-            dependencies: &observe::dependencies(shard, &kustomization),
-            endings: &observe::endings(shard, &kustomization),
+            source: &observe::observe_source(shard, &kustomization),
+            dependencies: &observe::observe_dependencies(shard, &kustomization),
+            endings: &observe::observe_endings(shard, &kustomization),
             survey: survey.as_ref(),
         };
         if snapshot.is_overtaken(&now) {

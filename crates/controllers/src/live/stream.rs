@@ -11,9 +11,9 @@ use tenure_cluster::{Seen, WatchEvent, WatchKey};
 use tenure_planner::answer::Reason;
 use tenure_planner::{Failure, Live, Object};
 
-use crate::cache::number;
+use crate::cache::parse_revision;
 use crate::key::Key;
-use crate::mailbox::Mailboxes;
+use crate::mailbox::MailboxTable;
 
 #[derive(Debug, Default)]
 pub(super) struct Stream {
@@ -169,7 +169,7 @@ impl Stream {
 }
 
 /// Takes what a watch saw into its stream, and tells those who are interested.
-pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, mailboxes: &Mailboxes) {
+pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, mailboxes: &MailboxTable) {
     let id = |name: String| ObjectId {
         namespace: key.namespace.clone().unwrap_or_default(),
         name,
@@ -193,7 +193,7 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
             let keys = {
                 let mut stream = lock(stream);
                 let keep = labels.contains_key(OWNER_NAME) || stream.interested.contains_key(&name);
-                stream.told(&name, number(&revision), keep.then_some(text), keep)
+                stream.told(&name, parse_revision(&revision), keep.then_some(text), keep)
             };
             tell(keys, name);
         }
@@ -201,12 +201,12 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
             let keys = {
                 let mut stream = lock(stream);
                 let keep = stream.interested.contains_key(&name);
-                stream.told(&name, number(&revision), None, keep)
+                stream.told(&name, parse_revision(&revision), None, keep)
             };
             tell(keys, name);
         }
         WatchEvent::Synced { revision } => {
-            let news = lock(stream).synced(number(&revision));
+            let news = lock(stream).synced(parse_revision(&revision));
             for (key, name) in news {
                 tell(vec![key], name);
             }
@@ -214,7 +214,7 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
         WatchEvent::Resumed => lock(stream).synced = true,
         WatchEvent::Progress { revision } => {
             let mut stream = lock(stream);
-            stream.revision = stream.revision.max(number(&revision));
+            stream.revision = stream.revision.max(parse_revision(&revision));
         }
         WatchEvent::Failed(error) => {
             tracing::debug!(%error, account = %key.account, resource = %key.resource.plural, "a watch broke");
@@ -228,8 +228,8 @@ fn write_json(object: &Value) -> Arc<[u8]> {
 }
 
 /// The revision of an object.
-pub(crate) fn revision_of(object: &Value) -> u64 {
-    number(ObjectView::of(object).read_text("/metadata/resourceVersion"))
+pub(crate) fn read_revision(object: &Value) -> u64 {
+    parse_revision(ObjectView::of(object).read_text("/metadata/resourceVersion"))
 }
 
 pub(super) fn lock(stream: &Mutex<Stream>) -> std::sync::MutexGuard<'_, Stream> {
@@ -250,7 +250,7 @@ mod tests {
     /// A stream of ConfigMaps, and a reconciler that is interested in one named `a`.
     struct Stage {
         stream: Mutex<Stream>,
-        mailboxes: Mailboxes,
+        mailboxes: MailboxTable,
         mailbox: Arc<Mailbox>,
         watch: WatchKey,
     }
@@ -260,7 +260,7 @@ mod tests {
             let key = Key::new(tenure_api::Kustomization::KIND, "team", "apps");
             let mut stream = Stream::default();
             stream.interested.insert("a".to_owned(), HashSet::from([key.clone()]));
-            let mailboxes = Mailboxes::default();
+            let mailboxes = MailboxTable::default();
             let (mailbox, _) = mailboxes.get_or_add(&key);
             Self {
                 stream: Mutex::new(stream),
@@ -338,7 +338,7 @@ mod tests {
         let nobodys = tenure_tenancy::Placement::Unclaimed {
             default_service_account: "default".to_owned(),
         };
-        tenure_tenancy::identity::of_source(&nobodys, "team").unwrap()
+        tenure_tenancy::identity::decide_for_source(&nobodys, "team").unwrap()
     }
 
     fn id() -> ObjectId {

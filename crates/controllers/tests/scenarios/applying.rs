@@ -29,7 +29,7 @@ async fn a_repository_is_applied_updated_and_pruned() {
     let id = "applying-a_a__ConfigMap".parse().unwrap();
     let origin = serde_json::from_value(kustomization).unwrap();
     let metadata = serde_json::from_value(source["metadata"].clone()).unwrap();
-    let built = tenure_controllers::built_object(&stage.artifacts(), (&origin, &metadata), &id).unwrap();
+    let built = tenure_controllers::build_object(&stage.artifacts(), (&origin, &metadata), &id).unwrap();
     assert_eq!(built.locate("/data/value").unwrap().to_string(), "a.yaml:6");
 
     let second = commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;

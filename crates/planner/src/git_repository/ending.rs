@@ -13,33 +13,33 @@ use tenure_tenancy::DenialReason;
 use super::types::{FetchFailure, FetchReason, Snapshot};
 use super::{Plan, Refusal, RefusalReason, pause};
 use crate::artifact::StoredArtifact;
-use crate::ending::{self, Entry, later, whole_seconds};
+use crate::ending::{self, Entry, add_duration, cut_to_seconds};
 use crate::plan::{Event, EventKind, EventPlace, Next, Withheld};
 
 /// Annotation on an event: digest of the artifact.
 const EVENT_DIGEST: &str = "source.toolkit.fluxcd.io/digest";
 
-pub(super) fn subject(snapshot: &Snapshot) -> String {
-    ending::subject("GitRepository", &snapshot.repository.metadata)
+pub(super) fn name_subject(snapshot: &Snapshot) -> String {
+    ending::name_subject("GitRepository", &snapshot.repository.metadata)
 }
 
 fn set(status: &mut GitRepositoryStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
-    ending::set(&mut status.conditions, &snapshot.repository.metadata, now, entry);
+    ending::set_condition(&mut status.conditions, &snapshot.repository.metadata, now, entry);
 }
 
 fn changed(snapshot: &Snapshot, status: &GitRepositoryStatus) -> Option<GitRepositoryStatus> {
-    ending::changed(snapshot.repository.status.as_ref(), status)
+    ending::find_change(snapshot.repository.status.as_ref(), status)
 }
 
 fn warning(snapshot: &Snapshot, plan: &mut Plan, reason: &str, message: &str) {
     let old = snapshot.repository.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
     plan.events
-        .extend(ending::news(old, EventKind::Warning, reason, message));
+        .extend(ending::make_news(old, EventKind::Warning, reason, message));
 }
 
 fn handled(status: &mut GitRepositoryStatus, snapshot: &Snapshot) {
-    ending::handled(
+    ending::note_handled(
         &mut status.last_handled_reconcile_at,
         snapshot.attempt.requested_at.as_ref(),
     );
@@ -80,7 +80,7 @@ pub(super) fn reconciling(snapshot: &Snapshot, now: Timestamp) -> Option<GitRepo
 /// Nothing will happen until somebody changes the object.
 pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal) -> Plan {
     let (reason, message) = (refusal.reason.as_str(), refusal.message.as_str());
-    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
     let mut status = snapshot.repository.status.clone().unwrap_or_default();
     condition::remove(&mut status.conditions, condition::RECONCILING);
     set(
@@ -101,7 +101,7 @@ pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal) ->
     plan.status = changed(snapshot, &status);
     if refusal.reason == RefusalReason::Denied(DenialReason::IdentityMissing) {
         // Whose a namespace is may become known without this object changing.
-        plan.next = Next::Done(Some(later(now, Duration::from_secs(30))));
+        plan.next = Next::Done(Some(add_duration(now, Duration::from_secs(30))));
     }
     plan.withheld.push(Withheld {
         what: "fetch".to_owned(),
@@ -133,7 +133,7 @@ pub(super) fn failed(snapshot: &Snapshot, now: Timestamp, failure: &FetchFailure
         (condition::READY, ConditionStatus::False, reason, &failure.message),
     );
     handled(&mut status, snapshot);
-    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.memory.failures = snapshot.memory.failures.saturating_add(1);
     plan.memory.failed_generation = snapshot.repository.metadata.generation;
     if failure.terminal {
@@ -155,7 +155,7 @@ pub(super) fn failed(snapshot: &Snapshot, now: Timestamp, failure: &FetchFailure
             "The last attempt failed; see Ready",
         );
         set(&mut status, snapshot, now, retrying);
-        plan.next = Next::Done(Some(later(now, pause(plan.memory.failures, interval))));
+        plan.next = Next::Done(Some(add_duration(now, pause(plan.memory.failures, interval))));
     }
     warning(snapshot, &mut plan, reason, &failure.message);
     plan.withheld.push(Withheld {
@@ -208,7 +208,7 @@ pub(super) fn succeeded(
     if !as_before {
         status.artifact = Some(Artifact {
             digest: Some(stored.facts.digest.clone()),
-            last_update_time: whole_seconds(stored.stored_at.unwrap_or(now)),
+            last_update_time: cut_to_seconds(stored.stored_at.unwrap_or(now)),
             metadata: None,
             path: stored.path.clone(),
             revision: stored.facts.revision.clone(),
@@ -219,7 +219,7 @@ pub(super) fn succeeded(
     status.observed_generation = snapshot.repository.metadata.generation;
     status.observed_ignore.clone_from(&stored.ignore);
     handled(&mut status, snapshot);
-    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.memory.failures = 0;
     plan.memory.failed_generation = None;
     if let Some(commit) = new {
@@ -242,6 +242,6 @@ pub(super) fn succeeded(
     plan.status = changed(snapshot, &status);
     let uid = snapshot.repository.metadata.uid.as_deref().unwrap_or_default();
     let last = plan.memory.last_asked.unwrap_or(now);
-    plan.next = Next::Done(Some(later(last, crate::jitter::jittered(interval, uid, last))));
+    plan.next = Next::Done(Some(add_duration(last, crate::jitter::add_jitter(interval, uid, last))));
     plan
 }

@@ -15,7 +15,7 @@ use tenure_tenancy::{DenialReason, Placement, ServiceAccount, identity};
 
 pub use types::{Attempt, FetchFailure, FetchReason, FetchRequest, Fetched, Memory, Snapshot, Step};
 
-use crate::ending::later;
+use crate::ending::add_duration;
 use crate::plan::{FinalizerChange, Next, Withheld};
 
 /// A plan for a GitRepository.
@@ -39,7 +39,7 @@ struct Admitted {
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let metadata = &snapshot.repository.metadata;
-    let mut plan = Plan::idle(ending::subject(snapshot), snapshot.memory.clone());
+    let mut plan = Plan::idle(ending::name_subject(snapshot), snapshot.memory.clone());
     if metadata.deletion_timestamp.is_some() {
         // One that Flux put there.
         if metadata
@@ -65,7 +65,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Err(refusal) => return ending::stalled(snapshot, now, &refusal),
     };
     let attempt = &snapshot.attempt;
-    if attempt.generation != metadata.generation || attempt.requested_at != crate::requested_at(metadata) {
+    if attempt.generation != metadata.generation || attempt.requested_at != crate::read_requested_at(metadata) {
         plan.next = Next::Restart;
         return plan;
     }
@@ -155,9 +155,9 @@ fn not_due(snapshot: &Snapshot, now: Timestamp, interval: Duration) -> Option<Ti
     let pause = if failing {
         pause(snapshot.memory.failures, interval)
     } else {
-        crate::jitter::jittered(interval, uid, last)
+        crate::jitter::add_jitter(interval, uid, last)
     };
-    let due = later(last, pause);
+    let due = add_duration(last, pause);
     (due > now).then_some(due)
 }
 
@@ -236,7 +236,10 @@ fn admit(snapshot: &Snapshot) -> Result<Admitted, Refusal> {
         });
     }
     let namespace = snapshot.repository.metadata.namespace.as_deref().unwrap_or_default();
-    let identity = match (identity::of_source(&snapshot.placement, namespace), &spec.secret_ref) {
+    let identity = match (
+        identity::decide_for_source(&snapshot.placement, namespace),
+        &spec.secret_ref,
+    ) {
         (Ok(identity), _) => Some(identity),
         // What is public needs no identity.
         (Err(_), None) => None,

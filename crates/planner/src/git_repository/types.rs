@@ -41,7 +41,7 @@ impl Snapshot {
     pub fn is_overtaken(&self, repository: &GitRepository, placement: &Placement) -> bool {
         let metadata = &repository.metadata;
         self.attempt.generation != metadata.generation
-            || self.attempt.requested_at != crate::requested_at(metadata)
+            || self.attempt.requested_at != crate::read_requested_at(metadata)
             || self.repository.metadata.uid != metadata.uid
             || self.repository.metadata.deletion_timestamp != metadata.deletion_timestamp
             || self.placement != *placement
@@ -72,7 +72,7 @@ impl Attempt {
         Self {
             started: now,
             generation: repository.metadata.generation,
-            requested_at: crate::requested_at(&repository.metadata),
+            requested_at: crate::read_requested_at(&repository.metadata),
             fetched: None,
         }
     }

@@ -7,7 +7,7 @@ use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{KustomizationSpec, reason};
 use tenure_tenancy::{DenialReason, identity, reach, reference};
 
-use super::context::{Context, subject};
+use super::context::{Context, name_subject};
 use super::types::{ServiceAccountFacts, Snapshot};
 use super::{Phase, Plan, ending, watching};
 use crate::maxima;
@@ -24,7 +24,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         kustomization.metadata.namespace.as_deref(),
         kustomization.metadata.name.as_deref(),
     ) else {
-        let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+        let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
         plan.withheld.push(Withheld {
             what: "everything".to_owned(),
             why: "the object has no namespace or name".to_owned(),
@@ -32,7 +32,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         return Err(Box::new(plan));
     };
     if kustomization.spec.suspend {
-        let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+        let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
         plan.withheld.push(Withheld {
             what: "everything".to_owned(),
             why: "spec.suspend is true".to_owned(),
@@ -45,14 +45,14 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         let mut plan = stalled(denial.reason.as_str(), denial.message);
         if denial.reason == DenialReason::IdentityMissing {
             // Whose a namespace is may become known without this object changing.
-            plan.next = Next::Done(Some(crate::ending::later(now, IDENTITY_INTERVAL)));
+            plan.next = Next::Done(Some(crate::ending::add_duration(now, IDENTITY_INTERVAL)));
         }
         plan
     };
 
     let spec = &kustomization.spec;
     // First, so that nothing walks a list that is too long.
-    maxima::of_kustomization(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
+    maxima::check_kustomization(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let fields = unimplemented(spec);
     if !fields.is_empty() {
         return Err(stalled(
@@ -63,9 +63,9 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
             ),
         ));
     }
-    reference::kubeconfig(spec.kube_config.is_some()).map_err(denied)?;
+    reference::check_kubeconfig(spec.kube_config.is_some()).map_err(denied)?;
     let source = &spec.source_ref;
-    reference::source(namespace, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;
+    reference::check_source(namespace, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;
     if source.kind != "GitRepository" {
         return Err(stalled(
             reason::UNSUPPORTED_FIELD,
@@ -76,13 +76,13 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         ));
     }
     for dependency in &spec.depends_on {
-        reference::dependency(namespace, dependency.namespace.as_deref(), &dependency.name).map_err(denied)?;
+        reference::check_dependency(namespace, dependency.namespace.as_deref(), &dependency.name).map_err(denied)?;
     }
     if let Some(target) = &spec.target_namespace {
-        reach::target_namespace(&snapshot.placement, target).map_err(denied)?;
+        reach::check_target_namespace(&snapshot.placement, target).map_err(denied)?;
     }
     for check in &spec.health_checks {
-        reference::health_check(
+        reference::check_health_check(
             &snapshot.placement,
             &check.kind,
             check.namespace.as_deref(),
@@ -105,8 +105,9 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     let path = normalise(spec.path.as_deref().unwrap_or_default())
         .map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let overlay = Overlay::of(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
-    let identity = identity::of_kustomization(&snapshot.placement, namespace, spec.service_account_name.as_deref())
-        .map_err(denied)?;
+    let identity =
+        identity::decide_for_kustomization(&snapshot.placement, namespace, spec.service_account_name.as_deref())
+            .map_err(denied)?;
 
     let mut memory = snapshot.memory.clone();
     if memory.attempt != Some(snapshot.attempt.started) {
@@ -132,13 +133,13 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         memory,
         withheld: Vec::new(),
         events: Vec::new(),
-        watch: watching::tracked(snapshot),
+        watch: watching::list_tracked(snapshot),
         revision: None,
     };
     // The attempt was made for another spec or another request: its answers are about something else.
     let attempt = &snapshot.attempt;
     if attempt.generation != kustomization.metadata.generation
-        || attempt.requested_at != crate::requested_at(&kustomization.metadata)
+        || attempt.requested_at != crate::read_requested_at(&kustomization.metadata)
         || newly_allowed(snapshot)
     {
         return Err(Box::new(context.finish(Next::Restart)));
@@ -170,7 +171,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
 
 /// Whether a deletion was allowed since the attempt began. That the annotation was taken away again is no reason to begin anew.
 fn newly_allowed(snapshot: &Snapshot) -> bool {
-    let allowed = super::allowed_deletion(&snapshot.kustomization.metadata);
+    let allowed = super::read_allowed_deletion(&snapshot.kustomization.metadata);
     allowed.is_some() && allowed != snapshot.attempt.allowed
 }
 

@@ -20,7 +20,7 @@ use super::types::{DriftedField, Settled};
 use super::{Phase, ending, guard};
 use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
 use crate::digest;
-use crate::ending::later;
+use crate::ending::add_duration;
 use crate::health::{self, Health};
 use crate::immutable;
 use crate::plan::{Apply, Delete, Forecast, Next, Request};
@@ -141,7 +141,7 @@ fn stage<'a>(
             Todo::Skip(why) => context.withhold(object.target.id.subject(), why),
             Todo::Read => reads.push(Request::Read(object.target.clone())),
             Todo::DryRun => dry_runs.push(*object),
-            Todo::Try => tries.push(Request::Try(recreate::trial(object, apply_of(object)))),
+            Todo::Try => tries.push(Request::Try(recreate::make_trial(object, apply_of(object)))),
             Todo::TakeOver(step) => take_overs.push(Request::TakeOver(step)),
             Todo::Apply { forced_back } => applies.push((*object, forced_back)),
             Todo::Delete(delete) => deletes.push(delete),
@@ -181,7 +181,7 @@ fn stage<'a>(
             .iter()
             .map(|(object, failure)| describe(context, object, failure));
         let others = others.collect();
-        return Err(ownership::kept_by_others(context, stage, &kept, others));
+        return Err(ownership::list_kept_by_others(context, stage, &kept, others));
     }
     if !refused.is_empty() {
         let transient = refused.iter().all(|(_, failure)| failure.is_transient());
@@ -209,7 +209,7 @@ fn stage<'a>(
         let message = format!("Waiting until objects may be taken over from {}", owners.join(", "));
         return Err(ending::waiting(context.fork(), deadline, message));
     }
-    let guarded = guard::recreation(context, deletes);
+    let guarded = guard::guard_recreation(context, deletes);
     if !guarded.free.is_empty() {
         let steps = guarded.free.into_iter().map(Request::Delete).collect();
         return Err(context.fork().again(steps));
@@ -273,7 +273,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
     let Some(live) = context.live(id) else {
         return Todo::Read;
     };
-    if let Some(why) = skipped(&object.object.0, live.object()) {
+    if let Some(why) = find_skip_reason(&object.object.0, live.object()) {
         return Todo::Skip(why);
     }
     match attempt.applied.get(id) {
@@ -302,7 +302,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         return Todo::WaitGone;
     }
     if live_object.is_some() {
-        match ownership::of(context, id) {
+        match ownership::find_ownership(context, id) {
             Ownership::Free => {}
             Ownership::Awaited(owner) => return Todo::WaitOwner(owner),
             Ownership::Kept(kept) => return Todo::Kept(kept),
@@ -312,7 +312,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         if is_settled(context, object, live) {
             return Todo::Nothing;
         }
-        if let Some(why) = contest::backed_off(context, id) {
+        if let Some(why) = contest::find_back_off(context, id) {
             return Todo::Skip(why);
         }
     }
@@ -361,7 +361,10 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
             forced_back: Vec::new(),
         };
     };
-    let (before, after) = (digest::comparable(live), digest::comparable(answer));
+    let (before, after) = (
+        digest::compare_without_bookkeeping(live),
+        digest::compare_without_bookkeeping(answer),
+    );
     let take_over = take_over(object, live);
     let taken_over = attempt.taken_over.get(id);
     if let Some(WriteAnswer::Failed(failure)) = taken_over {
@@ -371,7 +374,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         settle(context, object, live);
         return Todo::Nothing;
     }
-    let forced_back = contest::changes(context, object, live, (&before, &after));
+    let forced_back = contest::find_changes(context, object, live, (&before, &after));
     if let Some(why) = contest::judge(context, id, &forced_back) {
         return Todo::Skip(why);
     }
@@ -390,33 +393,31 @@ fn take_over(object: &DesiredObject, live: &Value) -> Option<(crate::plan::TakeO
     if merge {
         return None;
     }
-    takeover::needed(object.target.clone(), live, &object.object.0)
+    takeover::find_take_over(object.target.clone(), live, &object.object.0)
 }
 
 /// The version of a live object.
-pub(super) fn version(live: &Value) -> Option<String> {
+pub(super) fn find_version(live: &Value) -> Option<String> {
     let version = ObjectView::of(live).find_text("/metadata/resourceVersion");
     version.map(str::to_owned)
 }
 
 fn is_settled(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
-    context
-        .memory
-        .settled
-        .get(&object.target.id)
-        .is_some_and(|settled| settled.desired == object.digest && settled.live == digest::comparable(live).digest())
+    context.memory.settled.get(&object.target.id).is_some_and(|settled| {
+        settled.desired == object.digest && settled.live == digest::compare_without_bookkeeping(live).digest()
+    })
 }
 
 fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
     let settled = Settled {
         desired: object.digest.clone(),
-        live: digest::comparable(live).digest(),
+        live: digest::compare_without_bookkeeping(live).digest(),
     };
     context.memory.settled.insert(object.target.id.clone(), settled);
 }
 
 /// Whether an annotation takes the object out of the apply; honoured on the desired and on the live object.
-pub(super) fn skipped(desired: &Value, live: Option<&Value>) -> Option<String> {
+pub(super) fn find_skip_reason(desired: &Value, live: Option<&Value>) -> Option<String> {
     let says = |key: &str, value: &str| {
         let on = |object: &Value| ObjectView::of(object).has_annotation(key, value);
         on(desired) || live.is_some_and(on)
@@ -447,7 +448,7 @@ fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) ->
         Reason::Unknown => String::new(),
         reason => format!(" ({reason})"),
     };
-    let hint = if immutable::is_all_there_is(failure) && !attempt.tried.contains_key(id) {
+    let hint = if immutable::is_only_immutability(failure) && !attempt.tried.contains_key(id) {
         "; a field that can't be changed was changed: undo that, or let the object be recreated with spec.force"
     } else {
         ""
@@ -478,10 +479,10 @@ fn wait_for_stage(
         let Some(live) = context.live(&object.target.id) else {
             continue;
         };
-        if skipped(&object.object.0, live.object()).is_some() {
+        if find_skip_reason(&object.object.0, live.object()).is_some() {
             continue;
         }
-        match health::of_live(live) {
+        match health::judge_live(live) {
             Health::Current => {}
             Health::Failed(message) => {
                 let message = format!("{} failed: {message} ({})", object.target.id.subject(), object.origin);
@@ -493,7 +494,7 @@ fn wait_for_stage(
     if waiting.is_empty() {
         return Ok(());
     }
-    let deadline = later(context.snapshot.attempt.started, STAGE_TIMEOUT.min(context.timeout));
+    let deadline = add_duration(context.snapshot.attempt.started, STAGE_TIMEOUT.min(context.timeout));
     if context.now >= deadline {
         let message = format!("timeout waiting for: [{}]", waiting.join(", "));
         return Err(ending::failed(context.fork(), reason::RECONCILIATION_FAILED, message));
@@ -530,7 +531,7 @@ fn forecast(context: &Context<'_>, desired: &Desired, is_ahead: impl Fn(Stage) -
             });
         }
     }
-    let pruned: Vec<String> = super::prune::candidates(context, desired)
+    let pruned: Vec<String> = super::prune::list_candidates(context, desired)
         .into_iter()
         .map(|target| format!("delete {}, if it is still ours", target.id.subject()))
         .collect();

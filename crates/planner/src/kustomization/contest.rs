@@ -14,7 +14,7 @@ use super::context::Context;
 use super::desired::DesiredObject;
 use super::types::{BackOff, DriftedField, Reversal};
 use crate::digest::Comparable;
-use crate::ending::later;
+use crate::ending::add_duration;
 use crate::fields;
 
 /// Within this time reversals of one field are counted.
@@ -33,7 +33,7 @@ const FIRST_BACK_OFF: Duration = Duration::from_secs(60);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(600);
 
 /// The fields that somebody changed since the object was last as desired; none when the desired object itself has changed.
-pub(super) fn changes(
+pub(super) fn find_changes(
     context: &Context<'_>,
     object: &DesiredObject,
     live: &Value,
@@ -47,20 +47,20 @@ pub(super) fn changes(
     };
     let is_looked_for = known.is_none() && was_as_desired();
     let differences = if is_looked_for || taken.is_some() {
-        fields::differences(&before.to_value(), &after.to_value())
+        fields::find_differences(&before.to_value(), &after.to_value())
     } else {
         Vec::new()
     };
     let mut found = known.cloned().unwrap_or_default();
     if is_looked_for {
         found.extend(differences.iter().map(|difference| DriftedField {
-            manager: fields::other_manager(live, difference, KUSTOMIZE_CONTROLLER),
+            manager: fields::find_other_manager(live, difference, KUSTOMIZE_CONTROLLER),
             path: difference.path.clone(),
         }));
     }
     // What others had added is seen only after the take-over, when the object no longer tells by whom.
     for difference in differences {
-        let manager = taken.and_then(|taken| fields::manager_among(taken, &difference));
+        let manager = taken.and_then(|taken| fields::find_manager_among(taken, &difference));
         if manager.is_some() && !found.iter().any(|found| found.path == difference.path) {
             found.push(DriftedField {
                 path: difference.path,
@@ -113,7 +113,7 @@ pub(super) fn judge(context: &mut Context<'_>, id: &ObjectId, changes: &[Drifted
     managers.sort();
     managers.dedup();
     let back_off = BackOff {
-        until: later(now, delay),
+        until: add_duration(now, delay),
         times,
         managers,
         paths: contested.iter().map(|change| change.path.clone()).collect(),
@@ -127,7 +127,7 @@ pub(super) fn judge(context: &mut Context<'_>, id: &ObjectId, changes: &[Drifted
 }
 
 /// Why an object is left alone, while it is.
-pub(super) fn backed_off(context: &Context<'_>, id: &ObjectId) -> Option<String> {
+pub(super) fn find_back_off(context: &Context<'_>, id: &ObjectId) -> Option<String> {
     let back_off = context.memory.backed_off.get(id)?;
     (context.now < back_off.until).then(|| explain(id, back_off))
 }
@@ -213,7 +213,7 @@ pub(super) fn forget_old(context: &mut Context<'_>) {
 }
 
 /// Why each object that is left alone now is, and which fields are put back again and again.
-pub(super) fn current(context: &Context<'_>) -> Vec<String> {
+pub(super) fn list_contested(context: &Context<'_>) -> Vec<String> {
     let mut lines: Vec<String> = context
         .memory
         .backed_off
@@ -246,7 +246,7 @@ fn slow<'m>(context: &'m Context<'_>) -> BTreeMap<ObjectId, (BTreeSet<&'m str>, 
             continue;
         };
         let Ok(id) = id.parse::<ObjectId>() else { continue };
-        if backed_off(context, &id).is_some() {
+        if find_back_off(context, &id).is_some() {
             continue;
         }
         let (paths, managers) = found.entry(id).or_default();
@@ -265,7 +265,7 @@ fn named<'m>(context: &'m Context<'_>) -> impl Iterator<Item = (&'m String, &'m 
 }
 
 /// When the next back-off ends, or what is named is over if nobody goes on with it.
-pub(super) fn next_end(context: &Context<'_>) -> Option<jiff::Timestamp> {
+pub(super) fn find_next_end(context: &Context<'_>) -> Option<jiff::Timestamp> {
     let ends = context.memory.backed_off.values().map(|back_off| back_off.until);
     let over = named(context).filter_map(|(_, reversals)| remembered_until(reversals));
     ends.chain(over).filter(|end| *end > context.now).min()

@@ -11,7 +11,7 @@ use super::Plan;
 use super::step::Step;
 use super::types::{Memory, Snapshot};
 use crate::answer::Live;
-use crate::ending::later;
+use crate::ending::add_duration;
 use crate::overlay::Overlay;
 use crate::plan::{Event, Next, Request, Watched, Withheld};
 
@@ -63,7 +63,7 @@ impl<'a> Context<'a> {
     /// A plan with these steps, to be made again with their answers; or the end of the attempt, if its time is over.
     pub(super) fn again<S: Into<Step>>(self, steps: Vec<S>) -> Box<Plan> {
         let steps: Vec<Step> = steps.into_iter().map(Into::into).collect();
-        let deadline = later(self.began(), self.timeout);
+        let deadline = add_duration(self.began(), self.timeout);
         let reads_only = steps.iter().all(|step| matches!(step, Step::Ask(Request::Read(_))));
         if self.now >= deadline && !reads_only {
             let attempt = self.snapshot.attempt.started;
@@ -82,7 +82,7 @@ impl<'a> Context<'a> {
         plan.steps = steps;
         // What can be looked at may be looked at before it is said that something is still missing.
         plan.deadline = Some(if reads_only {
-            deadline.max(later(now, LAST_LOOK))
+            deadline.max(add_duration(now, LAST_LOOK))
         } else {
             deadline
         });
@@ -91,7 +91,7 @@ impl<'a> Context<'a> {
 
     /// A plan without steps or status.
     pub(super) fn finish(self, next: Next) -> Plan {
-        let mut plan = Plan::idle(subject(self.snapshot), self.memory);
+        let mut plan = Plan::idle(name_subject(self.snapshot), self.memory);
         plan.identity = Some(self.identity);
         plan.withheld = self.withheld;
         plan.events = self.events;
@@ -132,7 +132,7 @@ impl<'a> Context<'a> {
             }
             _ => self.began(),
         };
-        later(since, self.timeout)
+        add_duration(since, self.timeout)
     }
 
     /// When the attempt's own time began.
@@ -143,8 +143,8 @@ impl<'a> Context<'a> {
 }
 
 /// `Kustomization/namespace/name`.
-pub(super) fn subject(snapshot: &Snapshot) -> String {
-    crate::ending::subject("Kustomization", &snapshot.kustomization.metadata)
+pub(super) fn name_subject(snapshot: &Snapshot) -> String {
+    crate::ending::name_subject("Kustomization", &snapshot.kustomization.metadata)
 }
 
 /// Whether deleting the Kustomization deletes its objects.

@@ -14,13 +14,13 @@ use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::reason;
 use tenure_tenancy::{identity, inventory};
 
-use super::context::{Context, deletes_objects, subject};
+use super::context::{Context, deletes_objects, name_subject};
 use super::prune::{self, Verdict};
 use super::step::{Step, SurveyRequest};
 use super::types::{Memory, ServiceAccountFacts, Snapshot, SourceFacts};
 use super::{Phase, Plan, ending, retry, siblings};
 use crate::answer::{DeleteAnswer, Live};
-use crate::ending::{later, name_some};
+use crate::ending::{add_duration, name_some};
 use crate::overlay::Overlay;
 use crate::plan::{Delete, Event, EventKind, EventPlace, FinalizerChange, Next, Request, Withheld};
 
@@ -40,7 +40,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         .flatten()
         .any(|finalizer| finalizer == FLUX_FINALIZER);
     if !ours {
-        let mut plan = Plan::idle(subject(snapshot), Memory::default());
+        let mut plan = Plan::idle(name_subject(snapshot), Memory::default());
         plan.next = Next::Forget;
         return plan;
     }
@@ -61,15 +61,18 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         );
     }
     let status = snapshot.kustomization.status.as_ref();
-    if prune::entries(status.and_then(|status| status.inventory.as_ref())).is_empty() {
+    if prune::list_entries(status.and_then(|status| status.inventory.as_ref())).is_empty() {
         return release(snapshot, "it has no objects", false);
     }
     let memory = snapshot.memory.clone();
-    let identity =
-        match identity::of_kustomization(&snapshot.placement, namespace, spec.service_account_name.as_deref()) {
-            Ok(identity) => identity,
-            Err(denial) => return blocked(snapshot, now, memory, denial.reason.as_str(), &denial.message),
-        };
+    let identity = match identity::decide_for_kustomization(
+        &snapshot.placement,
+        namespace,
+        spec.service_account_name.as_deref(),
+    ) {
+        Ok(identity) => identity,
+        Err(denial) => return blocked(snapshot, now, memory, denial.reason.as_str(), &denial.message),
+    };
     match &snapshot.service_account {
         ServiceAccountFacts::Usable | ServiceAccountFacts::NotLooked => {}
         // As Flux: waiting for an identity that is gone would keep the object for ever. What is left is named.
@@ -108,9 +111,9 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     let snapshot = context.snapshot;
     let ends = snapshot.endings.own.map(|_| farewell(snapshot));
     if ends.is_none_or(|end| context.now < end)
-        && let Some(until) = retry::waits(snapshot, context.now, &mut context.memory)
+        && let Some(until) = retry::find_wait(snapshot, context.now, &mut context.memory)
     {
-        context.withhold("the finalizer", retry::not_due(until));
+        context.withhold("the finalizer", retry::describe_wait(until));
         return context.finish(Next::Done(Some(ends.map_or(until, |end| until.min(end)))));
     }
     let status = context.status();
@@ -119,13 +122,13 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     let mut failures = Vec::new();
     let mut terminating = Vec::new();
     let mut deleted = Vec::new();
-    for target in prune::entries(status.inventory.as_ref()) {
+    for target in prune::list_entries(status.inventory.as_ref()) {
         let subject = target.id.subject();
-        if let Err(denial) = inventory::entry(&snapshot.placement, &target.id) {
+        if let Err(denial) = inventory::check_entry(&snapshot.placement, &target.id) {
             context.withhold(format!("deletion of {subject}"), denial.message);
             continue;
         }
-        match prune::verdict(&mut context, &target, "its Kustomization is deleted") {
+        match prune::judge_candidate(&mut context, &target, "its Kustomization is deleted") {
             Verdict::Read => reads.push(Request::Read(target)),
             Verdict::Delete(delete) => deletes.push(delete),
             Verdict::Gone => {}
@@ -224,7 +227,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
             context.withheld.push(withheld_delete(delete, why));
         }
         let message = format!("Waiting with the deletion until {untried} has looked at its source");
-        let until = siblings::prune_deadline(context).min(looking);
+        let until = siblings::find_prune_deadline(context).min(looking);
         return Err(ending::deletion_awaits(context.fork(), until, &message));
     }
     let mut waits_for = BTreeSet::new();
@@ -248,7 +251,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
             "Waiting with the deletion until what they want was taken over by {}",
             name_some(&names, 500)
         );
-        let until = siblings::prune_deadline(context).min(taking);
+        let until = siblings::find_prune_deadline(context).min(taking);
         return Err(ending::deletion_awaits(context.fork(), until, &message));
     }
     Ok(free)
@@ -292,7 +295,7 @@ fn farewell(snapshot: &Snapshot) -> Timestamp {
 fn waited(snapshot: &Snapshot, long: Duration) -> Timestamp {
     let deleted = snapshot.kustomization.metadata.deletion_timestamp.as_ref();
     let since = deleted.map_or(snapshot.attempt.started, |deleted| deleted.0);
-    later(since, long)
+    add_duration(since, long)
 }
 
 fn timeout(snapshot: &Snapshot) -> Duration {
@@ -309,7 +312,7 @@ fn retry_interval(snapshot: &Snapshot) -> Duration {
 /// What stays if the object goes now: what its inventory names, is not known to be gone, and doesn't go with its own namespace.
 fn left_behind(snapshot: &Snapshot) -> Vec<String> {
     let status = snapshot.kustomization.status.as_ref();
-    prune::entries(status.and_then(|status| status.inventory.as_ref()))
+    prune::list_entries(status.and_then(|status| status.inventory.as_ref()))
         .into_iter()
         .filter(|target| !snapshot.endings.namespaces.contains(&target.id.namespace))
         .filter(|target| {
@@ -323,7 +326,7 @@ fn left_behind(snapshot: &Snapshot) -> Vec<String> {
 
 /// Lets the object go and its objects stay.
 fn release(snapshot: &Snapshot, why: &str, warn: bool) -> Plan {
-    let mut plan = Plan::idle(subject(snapshot), Memory::default());
+    let mut plan = Plan::idle(name_subject(snapshot), Memory::default());
     plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
     plan.next = Next::Forget;
     let left = left_behind(snapshot);

@@ -55,7 +55,7 @@ struct Identified<'a> {
 }
 
 /// Decides what is to be.
-pub(super) fn desired(
+pub(super) fn find_desired(
     context: &mut Context<'_>,
     artifact: &ArtifactFacts,
     rendered: &[RenderedObject],
@@ -90,7 +90,7 @@ pub(super) fn desired(
             }
         }
         let namespace = (!id.namespace.is_empty()).then_some(id.namespace.as_str());
-        if let Err(denial) = reach::object(&context.snapshot.placement, *scope, &id.kind, namespace, &id.name) {
+        if let Err(denial) = reach::check_object(&context.snapshot.placement, *scope, &id.kind, namespace, &id.name) {
             denials.push((denial, origin));
             continue;
         }
@@ -106,7 +106,7 @@ pub(super) fn desired(
                 version: version.to_owned(),
                 id: id.clone(),
             },
-            digest: crate::digest::of(&object),
+            digest: crate::digest::digest_value(&object),
             object: Object(object),
             origin,
             stage: Stage::of(&id),
@@ -131,7 +131,7 @@ pub(super) fn desired(
     for (id, message) in &desired.unknown {
         context.withhold(id.subject(), message.clone());
     }
-    context.watch = watching::watched(context, &desired);
+    context.watch = watching::list_watched(context, &desired);
     Ok(desired)
 }
 
@@ -244,5 +244,5 @@ fn digest_of(rendered: &[RenderedObject]) -> String {
         text.push_str(&rendered.object.0.to_string());
         text.push('\n');
     }
-    crate::digest::of_bytes(text.as_bytes())
+    crate::digest::digest_bytes(text.as_bytes())
 }

@@ -12,16 +12,16 @@ use tenure_api::kustomization::KustomizationStatus;
 use tenure_api::metadata::EVENT_REVISION;
 use tenure_api::reason;
 
-use super::context::{Context, subject};
+use super::context::{Context, name_subject};
 use super::desired::Desired;
-use super::history::{elapsed, go_duration, record};
+use super::history::{find_elapsed, record_attempt, write_go_duration};
 use super::prune::Pruned;
 use super::step::Step;
-use super::tracking::{inventory_after, inventory_so_far};
+use super::tracking::{list_inventory_after, list_inventory_so_far};
 use super::types::Snapshot;
 use super::{Plan, contest, retry, siblings};
 use crate::answer::{DeleteAnswer, WriteAnswer};
-use crate::ending::{self, Entry, later};
+use crate::ending::{self, Entry, add_duration};
 use crate::plan::{Event, EventKind, EventPlace, Next, Watched};
 
 /// The first pause after a request without an answer; doubled up to the retry interval.
@@ -31,12 +31,12 @@ const FIRST_TRANSIENT_PAUSE: Duration = Duration::from_secs(1);
 const STEPS_NAMED: usize = 5;
 
 fn set(status: &mut KustomizationStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
-    ending::set(&mut status.conditions, &snapshot.kustomization.metadata, now, entry);
+    ending::set_condition(&mut status.conditions, &snapshot.kustomization.metadata, now, entry);
 }
 
 /// The status to write, if it differs from what is there.
 fn changed(snapshot: &Snapshot, status: &KustomizationStatus) -> Option<KustomizationStatus> {
-    ending::changed(snapshot.kustomization.status.as_ref(), status)
+    ending::find_change(snapshot.kustomization.status.as_ref(), status)
 }
 
 fn event(kind: EventKind, reason: &str, message: String, revision: Option<&str>) -> Event {
@@ -74,7 +74,7 @@ fn stalled_status(snapshot: &Snapshot, now: Timestamp, reason: &str, message: &s
 }
 
 fn handled(status: &mut KustomizationStatus, snapshot: &Snapshot) {
-    ending::handled(
+    ending::note_handled(
         &mut status.last_handled_reconcile_at,
         snapshot.attempt.requested_at.as_ref(),
     );
@@ -84,7 +84,7 @@ fn handled(status: &mut KustomizationStatus, snapshot: &Snapshot) {
 fn warning(snapshot: &Snapshot, reason: &str, message: &str, revision: Option<&str>) -> Option<Event> {
     let old = snapshot.kustomization.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    (!ending::said_before(old, condition::READY, reason, message))
+    (!ending::is_said_before(old, condition::READY, reason, message))
         .then(|| event(EventKind::Warning, reason, message.to_owned(), revision))
 }
 
@@ -95,7 +95,7 @@ fn warn(context: &mut Context<'_>, reason: &str, message: &str) {
 
 /// Nothing will happen until somebody changes the object; said before it is known who acts.
 pub(super) fn stalled_before_admission(snapshot: &Snapshot, now: Timestamp, reason: &str, message: String) -> Plan {
-    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.status = changed(snapshot, &stalled_status(snapshot, now, reason, &message));
     plan.events.extend(warning(snapshot, reason, &message, None));
     plan.withheld.push(crate::plan::Withheld {
@@ -130,7 +130,7 @@ pub(super) fn out_of_time(context: &Context<'_>, steps: &[Step]) -> String {
     }
     format!(
         "timeout: not done within {} (spec.timeout): {}",
-        go_duration(context.timeout),
+        write_go_duration(context.timeout),
         named.join(", ")
     )
 }
@@ -153,7 +153,7 @@ pub(super) fn deletion_waits(
     message: String,
     delay: Duration,
 ) -> Plan {
-    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
     let mut status = snapshot.kustomization.status.clone().unwrap_or_default();
     condition::remove(&mut status.conditions, condition::STALLED);
     let ready = (condition::READY, ConditionStatus::False, reason, &*message);
@@ -172,7 +172,7 @@ pub(super) fn deletion_waits(
         why: message,
     });
     plan.status = changed(snapshot, &status);
-    plan.next = Next::Done(Some(later(now, delay)));
+    plan.next = Next::Done(Some(add_duration(now, delay)));
     plan
 }
 
@@ -205,13 +205,13 @@ pub(super) fn failed_until(mut context: Context<'_>, reason: &str, message: Stri
     let now = context.now;
     retry::remember(snapshot, now, &mut context.memory, &context.watch, delay);
     let mut status = context.status();
-    status.inventory = inventory_so_far(&context, std::iter::empty());
+    status.inventory = list_inventory_so_far(&context, std::iter::empty());
     set_failed(&mut status, &context, reason, &message);
     context.memory.waiting = None;
     report_changes(&mut context);
     warn(&mut context, reason, &message);
     context.withhold("Ready", message);
-    let mut plan = context.finish(Next::Done(Some(later(now, delay))));
+    let mut plan = context.finish(Next::Done(Some(add_duration(now, delay))));
     plan.status = changed(snapshot, &status);
     Box::new(plan)
 }
@@ -240,7 +240,7 @@ fn set_failed(status: &mut KustomizationStatus, context: &Context<'_>, reason: &
 }
 
 fn set_contested(status: &mut KustomizationStatus, context: &Context<'_>) {
-    let contested = contest::current(context);
+    let contested = contest::list_contested(context);
     if contested.is_empty() {
         condition::remove(&mut status.conditions, condition::CONTESTED);
     } else {
@@ -260,7 +260,7 @@ pub(super) fn status_before_apply<'w>(
     context: &Context<'_>,
     applied: impl Iterator<Item = &'w Watched>,
 ) -> Option<KustomizationStatus> {
-    let inventory = inventory_so_far(context, applied);
+    let inventory = list_inventory_so_far(context, applied);
     let old = context.status();
     if inventory == old.inventory {
         return None;
@@ -316,7 +316,7 @@ fn failed_with_this(status: &KustomizationStatus, context: &Context<'_>) -> bool
 pub(super) fn waiting(mut context: Context<'_>, deadline: Timestamp, message: String) -> Box<Plan> {
     let snapshot = context.snapshot;
     let mut status = context.status();
-    status.inventory = inventory_so_far(&context, std::iter::empty());
+    status.inventory = list_inventory_so_far(&context, std::iter::empty());
     set_progressing(&mut status, &context, &message);
     report_changes(&mut context);
     let mut plan = context.finish(Next::Wait(deadline));
@@ -334,7 +334,7 @@ pub(super) fn waiting_for_health(
 ) -> Box<Plan> {
     let snapshot = context.snapshot;
     let mut status = context.status();
-    status.inventory = Some(inventory_after(&context, desired, pruned));
+    status.inventory = Some(list_inventory_after(&context, desired, pruned));
     set_progressing(&mut status, &context, &message);
     set(
         &mut status,
@@ -366,16 +366,16 @@ pub(super) fn unhealthy(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     );
     set(&mut status, snapshot, now, entry);
     set_failed(&mut status, &context, reason::HEALTH_CHECK_FAILED, &message);
-    status.inventory = Some(inventory_after(&context, desired, pruned));
+    status.inventory = Some(list_inventory_after(&context, desired, pruned));
     if changed(snapshot, &status).is_some() {
-        record(&mut status, &context, &desired.digest, reason::HEALTH_CHECK_FAILED);
+        record_attempt(&mut status, &context, &desired.digest, reason::HEALTH_CHECK_FAILED);
     }
     context.memory.waiting = None;
     context.memory.retry = None;
     report_changes(&mut context);
     warn(&mut context, reason::HEALTH_CHECK_FAILED, &message);
     context.withhold("Ready", message);
-    let at = later(now, context.retry_interval);
+    let at = add_duration(now, context.retry_interval);
     let at = end_with(&mut context, pruned, at);
     let mut plan = context.finish(Next::Done(Some(at)));
     plan.status = changed(snapshot, &status);
@@ -395,11 +395,11 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     }
     let revision = context.revision.clone().unwrap_or_default();
     let mut status = context.status();
-    status.inventory = Some(inventory_after(&context, desired, pruned));
+    status.inventory = Some(list_inventory_after(&context, desired, pruned));
     condition::remove(&mut status.conditions, condition::RECONCILING);
     condition::remove(&mut status.conditions, condition::STALLED);
     let mut message = format!("Applied revision: {revision}");
-    for contested in contest::current(&context) {
+    for contested in contest::list_contested(&context) {
         message.push_str("; contested: ");
         message.push_str(&contested);
     }
@@ -416,8 +416,8 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     );
     if context.spec().wait || !context.spec().health_checks.is_empty() {
         if !condition::is_true(&status.conditions, condition::HEALTHY) {
-            let took = elapsed(now, snapshot.attempt.started);
-            let message = format!("Health check passed in {}", go_duration(took));
+            let took = find_elapsed(now, snapshot.attempt.started);
+            let message = format!("Health check passed in {}", write_go_duration(took));
             set(
                 &mut status,
                 snapshot,
@@ -449,14 +449,14 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     status.observed_generation = snapshot.kustomization.metadata.generation;
     handled(&mut status, snapshot);
     if changed(snapshot, &status).is_some() || !context.memory.changes.is_empty() {
-        record(&mut status, &context, &desired.digest, reason::RECONCILIATION_SUCCEEDED);
+        record_attempt(&mut status, &context, &desired.digest, reason::RECONCILIATION_SUCCEEDED);
     }
     report_changes(&mut context);
     if first_time {
         let message = format!(
             "Reconciliation finished in {}, next run in {}",
-            go_duration(elapsed(now, snapshot.attempt.started)),
-            go_duration(context.interval)
+            write_go_duration(find_elapsed(now, snapshot.attempt.started)),
+            write_go_duration(context.interval)
         );
         context.events.push(event(
             EventKind::Normal,
@@ -475,7 +475,7 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
 /// When the next attempt is due: as it is, or when a prune that is put off from now on is due.
 fn end_with(context: &mut Context<'_>, pruned: &Pruned, at: Timestamp) -> Timestamp {
     if pruned.put_off {
-        at.min(siblings::put_off(context))
+        at.min(siblings::put_prune_off(context))
     } else {
         at
     }
@@ -494,10 +494,10 @@ fn unknown_kinds(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -
     );
     let mut status = context.status();
     set_failed(&mut status, &context, reason::UNKNOWN_KIND, &message);
-    status.inventory = Some(inventory_after(&context, desired, pruned));
+    status.inventory = Some(list_inventory_after(&context, desired, pruned));
     report_changes(&mut context);
     warn(&mut context, reason::UNKNOWN_KIND, &message);
-    let at = later(now, context.retry_interval).min(next_time(&context));
+    let at = add_duration(now, context.retry_interval).min(next_time(&context));
     let at = end_with(&mut context, pruned, at);
     let mut plan = context.finish(Next::Done(Some(at)));
     plan.status = changed(snapshot, &status);
@@ -541,11 +541,11 @@ fn next_time(context: &Context<'_>) -> Timestamp {
         .uid
         .as_deref()
         .unwrap_or_default();
-    let at = later(
+    let at = add_duration(
         context.now,
-        crate::jitter::jittered(context.interval, uid, context.snapshot.attempt.started),
+        crate::jitter::add_jitter(context.interval, uid, context.snapshot.attempt.started),
     );
-    match contest::next_end(context) {
+    match contest::find_next_end(context) {
         Some(end) => at.min(end),
         None => at,
     }

@@ -115,7 +115,12 @@ pub(super) struct Guarded {
 }
 
 /// Which deletions of a prune may happen. `threatened` is how many objects this attempt would take, those included that could not be read.
-pub(super) fn prune(context: &mut Context<'_>, deletes: Vec<Delete>, threatened: usize, inventory: usize) -> Guarded {
+pub(super) fn guard_prune(
+    context: &mut Context<'_>,
+    deletes: Vec<Delete>,
+    threatened: usize,
+    inventory: usize,
+) -> Guarded {
     let guards = &context.snapshot.guards;
     let share = usize::from(guards.prune_percent);
     let most =
@@ -131,7 +136,7 @@ pub(super) fn prune(context: &mut Context<'_>, deletes: Vec<Delete>, threatened:
 }
 
 /// Which objects may be deleted to be made anew.
-pub(super) fn recreation(context: &mut Context<'_>, deletes: Vec<Delete>) -> Guarded {
+pub(super) fn guard_recreation(context: &mut Context<'_>, deletes: Vec<Delete>) -> Guarded {
     let guards = &context.snapshot.guards;
     let why = "recreation stopped: these would go and are of protected kinds";
     hold(context, deletes, |delete| guards.protect(delete), why)
@@ -194,5 +199,5 @@ fn is_allowed(context: &mut Context<'_>, objects: &BTreeMap<ObjectId, String>) -
 
 fn digest_of(objects: &BTreeMap<ObjectId, String>) -> String {
     let lines: String = objects.iter().map(|(id, uid)| format!("{id} {uid}\n")).collect();
-    digest::of_bytes(lines.as_bytes())
+    digest::digest_bytes(lines.as_bytes())
 }

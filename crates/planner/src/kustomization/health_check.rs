@@ -16,7 +16,7 @@ use crate::health::{self, Health};
 use crate::plan::{Next, Request, Watched};
 
 /// The object that a health check names; none when it cannot be told which (no version).
-pub(super) fn target(check: &NamespacedObjectKindReference) -> Option<Watched> {
+pub(super) fn find_target(check: &NamespacedObjectKindReference) -> Option<Watched> {
     let (group, version) = split_api_version(check.api_version.as_deref()?);
     let id = ObjectId {
         namespace: check.namespace.clone().unwrap_or_default(),
@@ -33,7 +33,7 @@ pub(super) fn target(check: &NamespacedObjectKindReference) -> Option<Watched> {
 }
 
 /// Checks the health; returns when everything is healthy or nothing is to be checked.
-pub(super) fn check(context: &mut Context<'_>, desired: &Desired, pruned: &Pruned) -> Phase<()> {
+pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned: &Pruned) -> Phase<()> {
     if let Some(plan) = moved_on(context, desired) {
         return Err(plan);
     }
@@ -41,13 +41,13 @@ pub(super) fn check(context: &mut Context<'_>, desired: &Desired, pruned: &Prune
     if context.spec().wait {
         for object in &desired.objects {
             let live = context.live(&object.target.id).and_then(Live::object);
-            if apply::skipped(&object.object.0, live).is_none() && !is_itself(context, &object.target.id) {
+            if apply::find_skip_reason(&object.object.0, live).is_none() && !is_itself(context, &object.target.id) {
                 targets.push(object.target.clone());
             }
         }
     } else {
         for check in &context.spec().health_checks {
-            let Some(target) = target(check) else {
+            let Some(target) = find_target(check) else {
                 let message = format!(
                     "spec.healthChecks: {} {} needs a valid apiVersion, name and namespace",
                     check.kind, check.name
@@ -74,7 +74,7 @@ pub(super) fn check(context: &mut Context<'_>, desired: &Desired, pruned: &Prune
     let mut failed = Vec::new();
     for target in &targets {
         let Some(live) = context.live(&target.id) else { continue };
-        let health = health::of_live(live);
+        let health = health::judge_live(live);
         let line = format!("{} status: '{}'", target.id.subject(), health.as_str());
         match health {
             Health::Current => {}
@@ -123,7 +123,7 @@ pub(super) fn check(context: &mut Context<'_>, desired: &Desired, pruned: &Prune
             .collect();
         let message = format!(
             "health check failed after {}: timeout waiting for: [{}]",
-            super::history::go_duration(context.timeout),
+            super::history::write_go_duration(context.timeout),
             lines.join(", ")
         );
         return Err(ending::unhealthy(context.fork(), desired, pruned, message));
@@ -177,13 +177,14 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
         let Some(live) = context.live(id) else { continue };
         let changed = match live {
             Live::Present(live) => {
-                digest::comparable(&live.0) != digest::comparable(answer) && version(&live.0) > version(answer)
+                digest::compare_without_bookkeeping(&live.0) != digest::compare_without_bookkeeping(answer)
+                    && version(&live.0) > version(answer)
             }
             // A finished Job may be removed by its own TTL.
             Live::Absent | Live::Unserved => attempt.applied.contains_key(id) && id.kind != "Job",
             Live::Failed(_) => false,
         };
-        if changed && super::contest::backed_off(context, id).is_none() {
+        if changed && super::contest::find_back_off(context, id).is_none() {
             return Some(Box::new(context.fork().finish(Next::Restart)));
         }
     }

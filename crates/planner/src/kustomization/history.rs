@@ -12,9 +12,9 @@ use super::context::Context;
 const HISTORY: usize = 5;
 
 /// Puts the end of an attempt into the history: one entry a build and outcome, newest first.
-pub(super) fn record(status: &mut KustomizationStatus, context: &Context<'_>, digest: &str, outcome: &str) {
-    let now = crate::ending::whole_seconds(context.now);
-    let took = go_duration(elapsed(context.now, context.snapshot.attempt.started));
+pub(super) fn record_attempt(status: &mut KustomizationStatus, context: &Context<'_>, digest: &str, outcome: &str) {
+    let now = crate::ending::cut_to_seconds(context.now);
+    let took = write_go_duration(find_elapsed(context.now, context.snapshot.attempt.started));
     let found = status
         .history
         .iter()
@@ -45,12 +45,12 @@ pub(super) fn record(status: &mut KustomizationStatus, context: &Context<'_>, di
 }
 
 /// How long ago a time was.
-pub(super) fn elapsed(now: Timestamp, since: Timestamp) -> Duration {
+pub(super) fn find_elapsed(now: Timestamp, since: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
 /// A duration as Go prints it, to the millisecond: `1m0s`, `250ms`.
-pub(super) fn go_duration(duration: Duration) -> String {
+pub(super) fn write_go_duration(duration: Duration) -> String {
     let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     go_words::duration::print(milliseconds.saturating_mul(1_000_000))
 }

@@ -36,12 +36,12 @@ use tenure_api::KustomizationStatus;
 use tenure_tenancy::ServiceAccount;
 
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
-pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, applied, is_idle, survey};
+pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, find_applied_revision, is_idle, survey_siblings};
 pub use step::{RenderRequest, Step, SurveyRequest};
 pub use trigger::Observed;
 pub use types::{
     Asked, Attempt, BackOff, DependencyFacts, DriftedField, Endings, Memory, RenderFailure, Rendered, Retry, Reversal,
-    ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, allowed_deletion,
+    ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, read_allowed_deletion,
 };
 
 /// A plan for a Kustomization: carried out by a ServiceAccount,
@@ -56,7 +56,7 @@ pub use types::{
 ///
 /// ```compile_fail,E0308
 /// fn act(plan: &mut tenure_planner::kustomization::Plan) {
-///     plan.identity = Some(tenure_tenancy::identity::of_bookkeeping());
+///     plan.identity = Some(tenure_tenancy::identity::use_for_bookkeeping());
 /// }
 /// ```
 pub type Plan = crate::plan::Plan<Step, ServiceAccount, KustomizationStatus, Memory>;
@@ -83,15 +83,15 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
         return Ok(deletion::plan(snapshot, now));
     }
     let mut context = admit::admit(snapshot, now)?;
-    let artifact = prepare::source(&context)?;
-    prepare::dependencies(&context, &artifact)?;
-    retry::gate(&mut context)?;
-    let rendered = prepare::render(&context, &artifact)?;
-    let desired = desired::desired(&mut context, &artifact, rendered)?;
+    let artifact = prepare::find_artifact(&context)?;
+    prepare::check_dependencies(&context, &artifact)?;
+    retry::check_due(&mut context)?;
+    let rendered = prepare::ask_for_rendering(&context, &artifact)?;
+    let desired = desired::find_desired(&mut context, &artifact, rendered)?;
     // Told as soon as it is known: others wait for it.
-    context.memory.turnover = Some(Arc::new(siblings::turnover(&context, &desired)));
+    context.memory.turnover = Some(Arc::new(siblings::find_turnover(&context, &desired)));
     apply::apply(&mut context, &desired)?;
     let pruned = prune::prune(&mut context, &desired)?;
-    health_check::check(&mut context, &desired, &pruned)?;
+    health_check::check_health(&mut context, &desired, &pruned)?;
     Ok(ending::succeeded(context, &desired, &pruned))
 }

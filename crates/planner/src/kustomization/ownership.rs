@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tenure_api::{ObjectId, reason};
 use tenure_tenancy::owner::{self, Precedence};
 
-use super::context::{Context, subject};
+use super::context::{Context, name_subject};
 use super::desired::DesiredObject;
 use super::ending;
 use super::order::Stage;
@@ -32,7 +32,7 @@ pub(super) struct Kept {
 }
 
 /// Whether an object may be applied, as far as other Kustomizations are concerned.
-pub(super) fn of(context: &Context<'_>, id: &ObjectId) -> Ownership {
+pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership {
     let snapshot = context.snapshot;
     let Some(rival) = snapshot.owners.get(id).and_then(|owner| snapshot.rivals.get(owner)) else {
         return Ownership::Free;
@@ -41,7 +41,7 @@ pub(super) fn of(context: &Context<'_>, id: &ObjectId) -> Ownership {
         return Ownership::Free;
     }
     let asker = (&snapshot.placement, context.namespace);
-    match owner::precedence(asker, (&rival.placement, &rival.namespace)) {
+    match owner::decide_precedence(asker, (&rival.placement, &rival.namespace)) {
         Precedence::Asker => return Ownership::Free,
         Precedence::Owner => {
             let message = "another owner has it: rename yours, or have the owner give it up".to_owned();
@@ -82,7 +82,7 @@ pub(super) fn of(context: &Context<'_>, id: &ObjectId) -> Ownership {
 }
 
 /// Some objects of the stage are others'; `others` is what else is wrong with it, line by line. The condition says so, and owners that may know are told by whom theirs are wanted.
-pub(super) fn kept_by_others(
+pub(super) fn list_kept_by_others(
     context: &mut Context<'_>,
     stage: Stage,
     kept: &[(&DesiredObject, Kept)],
@@ -101,7 +101,7 @@ pub(super) fn kept_by_others(
             told.entry(owner).or_default().push(object.target.id.subject());
         }
     }
-    let subject = subject(context.snapshot);
+    let subject = name_subject(context.snapshot);
     let mut events = Vec::new();
     for ((namespace, name, uid), objects) in told {
         events.push(Event {

@@ -16,7 +16,7 @@ use crate::plan::Next;
 const DEPENDENCY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The artifact to render.
-pub(super) fn source(context: &Context<'_>) -> Phase<ArtifactFacts> {
+pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
     let reference = &context.spec().source_ref;
     match &context.snapshot.source {
         SourceFacts::NotFound => Err(ending::failed(
@@ -52,7 +52,7 @@ pub(super) fn source(context: &Context<'_>) -> Phase<ArtifactFacts> {
 }
 
 /// Whether everything that this depends on is ready.
-pub(super) fn dependencies(context: &Context<'_>, artifact: &ArtifactFacts) -> Phase<()> {
+pub(super) fn check_dependencies(context: &Context<'_>, artifact: &ArtifactFacts) -> Phase<()> {
     let mut context = context.fork();
     context.revision = Some(artifact.revision.clone());
     let source = &context.spec().source_ref;
@@ -100,7 +100,7 @@ pub(super) fn dependencies(context: &Context<'_>, artifact: &ArtifactFacts) -> P
 }
 
 /// The rendered objects.
-pub(super) fn render<'a>(context: &Context<'a>, artifact: &ArtifactFacts) -> Phase<&'a [RenderedObject]> {
+pub(super) fn ask_for_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFacts) -> Phase<&'a [RenderedObject]> {
     let mut context = context.fork();
     context.revision = Some(artifact.revision.clone());
     let Some(rendered) = &context.snapshot.attempt.rendered else {

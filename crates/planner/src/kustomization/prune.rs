@@ -7,7 +7,7 @@ use tenure_api::metadata::{PRUNE, RECONCILE, SSA};
 use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::inventory;
 
-use super::apply::version;
+use super::apply::find_version;
 use super::context::Context;
 use super::desired::Desired;
 use super::order;
@@ -43,8 +43,8 @@ pub(super) enum Verdict {
 }
 
 /// The entries of the inventory that Git no longer has, in the order of their deletion. Entries that cannot be ours are left out.
-pub(super) fn candidates(context: &Context<'_>, desired: &Desired) -> Vec<Watched> {
-    entries(
+pub(super) fn list_candidates(context: &Context<'_>, desired: &Desired) -> Vec<Watched> {
+    list_entries(
         context
             .snapshot
             .kustomization
@@ -54,12 +54,12 @@ pub(super) fn candidates(context: &Context<'_>, desired: &Desired) -> Vec<Watche
     )
     .into_iter()
     .filter(|target| !desired.contains(&target.id))
-    .filter(|target| inventory::entry(&context.snapshot.placement, &target.id).is_ok())
+    .filter(|target| inventory::check_entry(&context.snapshot.placement, &target.id).is_ok())
     .collect()
 }
 
 /// The entries of an inventory that can be read, in the order of their deletion.
-pub(super) fn entries(inventory: Option<&ResourceInventory>) -> Vec<Watched> {
+pub(super) fn list_entries(inventory: Option<&ResourceInventory>) -> Vec<Watched> {
     let mut targets: Vec<Watched> = inventory
         .into_iter()
         .flat_map(|inventory| &inventory.entries)
@@ -85,17 +85,17 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
             context.withhold(format!("prune of {id}"), error.to_string());
         }
     }
-    for target in entries(status.inventory.as_ref()) {
+    for target in list_entries(status.inventory.as_ref()) {
         if desired.contains(&target.id) {
             continue;
         }
-        if let Err(denial) = inventory::entry(&context.snapshot.placement, &target.id) {
+        if let Err(denial) = inventory::check_entry(&context.snapshot.placement, &target.id) {
             context.withhold(format!("prune of {}", target.id.subject()), denial.message);
             // Whose its namespace is may be in dispute for a while only: forgotten, it would be nobody's for ever.
             pruned.remaining.push(target);
         }
     }
-    let candidates = candidates(context, desired);
+    let candidates = list_candidates(context, desired);
     if !context.spec().prune {
         for target in candidates {
             context.withhold(
@@ -110,7 +110,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     let mut failures = Vec::new();
     let mut threatened = 0;
     for target in candidates {
-        let verdict = verdict(context, &target, "it is no longer in the source");
+        let verdict = judge_candidate(context, &target, "it is no longer in the source");
         let goes = matches!(verdict, Verdict::Delete(_) | Verdict::Failed(_));
         threatened += usize::from(goes || context.snapshot.attempt.deleted.contains_key(&target.id));
         match verdict {
@@ -129,8 +129,8 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     let before = deletes.len();
     let deletes = left_by_siblings(context, deletes, &mut pruned)?;
     let threatened = threatened.saturating_sub(before.saturating_sub(deletes.len()));
-    let inventory = entries(status.inventory.as_ref()).len();
-    let guarded = guard::prune(context, deletes, threatened, inventory);
+    let inventory = list_entries(status.inventory.as_ref()).len();
+    let guarded = guard::guard_prune(context, deletes, threatened, inventory);
     if !guarded.free.is_empty() {
         for delete in &guarded.free {
             let line = format!("{} deleted", delete.target.id.subject());
@@ -193,7 +193,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
     }
     waits_for.extend(survey.behind.as_deref().filter(|_| !free.is_empty()).map(sibling));
     let behind_us = survey.behind_us.as_deref().map(sibling);
-    let deadline = siblings::prune_deadline(context);
+    let deadline = siblings::find_prune_deadline(context);
     if context.now < deadline && !waits_for.is_empty() {
         let revision = context.revision.as_deref().unwrap_or_default();
         let names: Vec<String> = waits_for.into_iter().collect();
@@ -206,7 +206,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
     pruned.remaining.extend(wanted.into_iter().map(|delete| delete.target));
     match behind_us {
         // It can't be waited for: it waits until this one is ready.
-        Some(behind) if !siblings::put_off_is_over(context) => {
+        Some(behind) if !siblings::is_put_off_over(context) => {
             for delete in free {
                 let what = format!("prune of {}", delete.target.id.subject());
                 context.withhold(what, format!("{behind} comes after this one, and may want it"));
@@ -220,7 +220,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
 }
 
 /// What may be done about one object, by its live state and the answers of this attempt.
-pub(super) fn verdict(context: &mut Context<'_>, target: &Watched, why: &str) -> Verdict {
+pub(super) fn judge_candidate(context: &mut Context<'_>, target: &Watched, why: &str) -> Verdict {
     let subject = target.id.subject();
     let live = match context.live(&target.id) {
         None => return Verdict::Read,
@@ -242,7 +242,7 @@ pub(super) fn verdict(context: &mut Context<'_>, target: &Watched, why: &str) ->
             resource_version,
             looked_again: false,
             ..
-        }) if *resource_version == version(live) => {
+        }) if *resource_version == find_version(live) => {
             return Verdict::Read;
         }
         Some(DeleteAnswer::Changed { .. }) => {}
@@ -275,7 +275,7 @@ pub(super) fn verdict(context: &mut Context<'_>, target: &Watched, why: &str) ->
     Verdict::Delete(Delete {
         target: target.clone(),
         uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
-        resource_version: version(live),
+        resource_version: find_version(live),
         propagation: "Background".to_owned(),
         why: why.to_owned(),
     })

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenure_api::metadata::FORCE;
 use tenure_api::{ObjectId, ObjectView};
 
-use super::apply::version;
+use super::apply::find_version;
 use super::context::Context;
 use super::desired::DesiredObject;
 use crate::answer::{Failure, WriteAnswer};
@@ -33,7 +33,7 @@ pub(super) enum Recreation {
 
 /// What is to be done about a refused change of an object that is there.
 pub(super) fn judge(context: &Context<'_>, object: &DesiredObject, live: &Value, failure: &Failure) -> Recreation {
-    if !is_asked_for(context, object, live) || !immutable::is_all_there_is(failure) {
+    if !is_asked_for(context, object, live) || !immutable::is_only_immutability(failure) {
         return Recreation::Refused;
     }
     match context.snapshot.attempt.tried.get(&object.target.id) {
@@ -42,7 +42,7 @@ pub(super) fn judge(context: &Context<'_>, object: &DesiredObject, live: &Value,
         Some(WriteAnswer::Done(_)) => Recreation::Delete(Delete {
             target: object.target.clone(),
             uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
-            resource_version: version(live),
+            resource_version: find_version(live),
             propagation: "Background".to_owned(),
             why: format!("recreated, because these can't be changed: {}", fields(failure)),
         }),
@@ -67,7 +67,7 @@ fn fields(failure: &Failure) -> String {
 }
 
 /// The creation to try: the object under a name that is free, without what the API server gave to the one that is there.
-pub(super) fn trial(object: &DesiredObject, apply: Apply) -> Apply {
+pub(super) fn make_trial(object: &DesiredObject, apply: Apply) -> Apply {
     let mut tried = object.object.0.clone();
     if let Some(metadata) = tried.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("name".to_owned(), Value::String(trial_name(&object.target.id)));
@@ -114,7 +114,7 @@ fn remove_allocated(service: &mut Value) {
 
 fn trial_name(id: &ObjectId) -> String {
     let kept: String = id.name.chars().take(NAME_KEPT).collect();
-    let digest = digest::of_bytes(id.to_string().as_bytes());
+    let digest = digest::digest_bytes(id.to_string().as_bytes());
     let digits: String = digest
         .chars()
         .skip_while(|character| *character != ':')

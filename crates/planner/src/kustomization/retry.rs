@@ -14,21 +14,21 @@ use tenure_api::ObjectId;
 
 use super::Phase;
 use super::context::Context;
-use super::types::{Asked, DependencyFacts, Memory, Retry, Snapshot, SourceFacts, allowed_deletion};
+use super::types::{Asked, DependencyFacts, Memory, Retry, Snapshot, SourceFacts, read_allowed_deletion};
 use crate::answer::{Live, WriteAnswer};
 use crate::digest;
-use crate::ending::later;
+use crate::ending::add_duration;
 use crate::plan::{Next, Watched};
 
 /// The first pause of an attempt that is made because something around it changed; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Ends the plan while a failed attempt waits for its time; otherwise an attempt may be made, and is made to its end.
-pub(super) fn gate(context: &mut Context<'_>) -> Phase<()> {
-    let Some(until) = waits(context.snapshot, context.now, &mut context.memory) else {
+pub(super) fn check_due(context: &mut Context<'_>) -> Phase<()> {
+    let Some(until) = find_wait(context.snapshot, context.now, &mut context.memory) else {
         return Ok(());
     };
-    context.withhold("everything", not_due(until));
+    context.withhold("everything", describe_wait(until));
     let mut context = context.fork();
     if let Some(retry) = &context.memory.retry {
         context.watch.clone_from(&retry.watch);
@@ -37,12 +37,12 @@ pub(super) fn gate(context: &mut Context<'_>) -> Phase<()> {
 }
 
 /// Why nothing is done.
-pub(super) fn not_due(until: Timestamp) -> String {
+pub(super) fn describe_wait(until: Timestamp) -> String {
     format!("the last attempt failed; the next one is due at {until}")
 }
 
 /// Until when a failed attempt waits for the next; if it does not, this one is let through to its end.
-pub(super) fn waits(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory) -> Option<Timestamp> {
+pub(super) fn find_wait(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory) -> Option<Timestamp> {
     let attempt = snapshot.attempt.started;
     if memory.trying == Some(attempt) {
         return None;
@@ -91,8 +91,8 @@ pub(super) fn remember(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory,
             .filter_map(|(id, live)| Some((id.clone(), version(live)?)))
             .collect(),
         watch: watch.to_vec(),
-        soon: later(now, pause.min(delay)),
-        until: later(now, delay),
+        soon: add_duration(now, pause.min(delay)),
+        until: add_duration(now, delay),
         times,
     });
 }
@@ -108,8 +108,8 @@ fn asked(snapshot: &Snapshot) -> Asked {
     Asked {
         uid: metadata.uid.clone(),
         generation: metadata.generation,
-        requested_at: crate::requested_at(metadata),
-        allowed: allowed_deletion(metadata),
+        requested_at: crate::read_requested_at(metadata),
+        allowed: read_allowed_deletion(metadata),
         deleting: metadata.deletion_timestamp.is_some(),
         artifact: match &snapshot.source {
             SourceFacts::Found {
@@ -138,7 +138,7 @@ fn surroundings(snapshot: &Snapshot) -> String {
         })
         .collect();
     let owners = json!([snapshot.owners, snapshot.rivals]);
-    digest::of(&json!([snapshot.placement, snapshot.endings, applied, owners]))
+    digest::digest_value(&json!([snapshot.placement, snapshot.endings, applied, owners]))
 }
 
 /// Whether something that the failed attempt met is another now. What isn't known now has not changed.

@@ -17,7 +17,7 @@ use super::context::Context;
 use super::desired::Desired;
 use super::prune;
 use super::types::Waiting;
-use crate::ending::later;
+use crate::ending::add_duration;
 
 /// What a Kustomization is about to gain and to drop with a revision; the shell tells it to the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,7 +122,7 @@ impl WantedBy {
 /// Looks at the siblings: who has not reached the revision yet, and who wants what. `claims` are those that name an object in their
 /// inventory or gain it, by object. Of several that want an object, one that will take it over is named.
 #[must_use]
-pub fn survey<'a>(
+pub fn survey_siblings<'a>(
     revision: &str,
     claims: &BTreeMap<ObjectId, BTreeSet<String>>,
     siblings: impl Iterator<Item = Sibling<'a>>,
@@ -156,7 +156,7 @@ pub fn survey<'a>(
             }
         }
         let reached = turnover.is_some_and(|turnover| turnover.revision == revision)
-            || applied(sibling.kustomization) == Some(revision);
+            || find_applied_revision(sibling.kustomization) == Some(revision);
         if reached || idle {
             continue;
         }
@@ -198,7 +198,7 @@ pub fn is_idle(kustomization: &Kustomization) -> bool {
 
 /// The revision that a Kustomization has applied in full, if its status says so of its present spec.
 #[must_use]
-pub fn applied(kustomization: &Kustomization) -> Option<&str> {
+pub fn find_applied_revision(kustomization: &Kustomization) -> Option<&str> {
     let status: &KustomizationStatus = kustomization.status.as_ref()?;
     let is_present = status.observed_generation == kustomization.metadata.generation
         && condition::is_true(&status.conditions, condition::READY);
@@ -206,7 +206,7 @@ pub fn applied(kustomization: &Kustomization) -> Option<&str> {
 }
 
 /// What this Kustomization gains and drops with the revision.
-pub(super) fn turnover(context: &Context<'_>, desired: &Desired) -> Turnover {
+pub(super) fn find_turnover(context: &Context<'_>, desired: &Desired) -> Turnover {
     let status = context.snapshot.kustomization.status.as_ref();
     let stored: BTreeSet<&str> = status
         .and_then(|status| status.inventory.as_ref())
@@ -224,7 +224,7 @@ pub(super) fn turnover(context: &Context<'_>, desired: &Desired) -> Turnover {
             .filter(|id| !stored.contains(id.to_string().as_str()))
             .cloned()
             .collect(),
-        drops: prune::candidates(context, desired)
+        drops: prune::list_candidates(context, desired)
             .into_iter()
             .map(|target| target.id)
             .collect(),
@@ -232,23 +232,25 @@ pub(super) fn turnover(context: &Context<'_>, desired: &Desired) -> Turnover {
 }
 
 /// Until when a prune waits for siblings: its timeout, counted from when it first waited with this revision.
-pub(super) fn prune_deadline(context: &mut Context<'_>) -> Timestamp {
+pub(super) fn find_prune_deadline(context: &mut Context<'_>) -> Timestamp {
     let waiting = continued(context, context.memory.prune_waiting.as_ref());
-    let deadline = later(waiting.since, context.timeout);
+    let deadline = add_duration(waiting.since, context.timeout);
     context.memory.prune_waiting = Some(waiting);
     deadline
 }
 
 /// Whether those that depend on this one have had their time: its timeout, counted from the end of an attempt, as they can't begin before.
-pub(super) fn put_off_is_over(context: &Context<'_>) -> bool {
+pub(super) fn is_put_off_over(context: &Context<'_>) -> bool {
     let put_off = context.memory.prune_put_off.as_ref();
-    put_off.is_some_and(|put_off| is_present(context, put_off) && context.now >= later(put_off.since, context.timeout))
+    put_off.is_some_and(|put_off| {
+        is_present(context, put_off) && context.now >= add_duration(put_off.since, context.timeout)
+    })
 }
 
 /// An attempt ends that puts the prune off: says when that is over.
-pub(super) fn put_off(context: &mut Context<'_>) -> Timestamp {
+pub(super) fn put_prune_off(context: &mut Context<'_>) -> Timestamp {
     let waiting = continued(context, context.memory.prune_put_off.as_ref());
-    let deadline = later(waiting.since, context.timeout);
+    let deadline = add_duration(waiting.since, context.timeout);
     context.memory.prune_put_off = Some(waiting);
     deadline
 }

@@ -20,7 +20,7 @@ const RESTARTED_AT: [&str; 5] = [
 ];
 
 /// The take-over that a live object needs, if it needs one, and the entries of managedFields that it takes.
-pub(super) fn needed(target: Watched, live: &Value, desired: &Value) -> Option<(TakeOver, Vec<Value>)> {
+pub(super) fn find_take_over(target: Watched, live: &Value, desired: &Value) -> Option<(TakeOver, Vec<Value>)> {
     let entries = ObjectView::of(live).list("/metadata/managedFields");
     let has_key = |object: &Value, path: &str, key: &str| {
         let map = ObjectView::of(object).find_map(path);

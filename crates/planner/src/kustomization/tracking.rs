@@ -14,7 +14,7 @@ use crate::answer::WriteAnswer;
 use crate::plan::Watched;
 
 /// The inventory while it is not known that everything of it is settled: nothing of it is lost, and what was applied is in it.
-pub(super) fn inventory_so_far<'w>(
+pub(super) fn list_inventory_so_far<'w>(
     context: &Context<'_>,
     also: impl Iterator<Item = &'w Watched>,
 ) -> Option<ResourceInventory> {
@@ -43,7 +43,7 @@ pub(super) fn inventory_so_far<'w>(
 }
 
 /// The inventory when everything desired was applied: that, what is still being deleted, and what could not be looked at.
-pub(super) fn inventory_after(context: &Context<'_>, desired: &Desired, pruned: &Pruned) -> ResourceInventory {
+pub(super) fn list_inventory_after(context: &Context<'_>, desired: &Desired, pruned: &Pruned) -> ResourceInventory {
     let entry = |target: &Watched| ResourceRef {
         id: target.id.to_string(),
         v: target.version.clone(),

@@ -6,7 +6,7 @@ use tenure_api::{Kustomization, ObjectId};
 use tenure_tenancy::Placement;
 
 use super::siblings::{Rival, Survey};
-use super::types::{DependencyFacts, Endings, Snapshot, SourceFacts, allowed_deletion};
+use super::types::{DependencyFacts, Endings, Snapshot, SourceFacts, read_allowed_deletion};
 use crate::answer::Live;
 use crate::digest;
 
@@ -34,8 +34,8 @@ impl Snapshot {
         let metadata = &now.kustomization.metadata;
         let surveyed = |before: &Survey| now.survey.is_some_and(|now| before != now);
         self.attempt.generation != metadata.generation
-            || self.attempt.requested_at != crate::requested_at(metadata)
-            || self.attempt.allowed != allowed_deletion(metadata)
+            || self.attempt.requested_at != crate::read_requested_at(metadata)
+            || self.attempt.allowed != read_allowed_deletion(metadata)
             || self.kustomization.metadata.uid != metadata.uid
             || self.kustomization.metadata.deletion_timestamp != metadata.deletion_timestamp
             || is_source_another(&self.source, now.source)
@@ -83,7 +83,7 @@ impl Snapshot {
         let health = spec.wait || !spec.health_checks.is_empty();
         match (before, now) {
             (Live::Present(before), Live::Present(now)) => {
-                digest::comparable(&before.0) != digest::comparable(&now.0)
+                digest::compare_without_bookkeeping(&before.0) != digest::compare_without_bookkeeping(&now.0)
                     || (health && before.revision() != now.revision())
             }
             _ => true,

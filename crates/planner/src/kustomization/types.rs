@@ -107,8 +107,8 @@ impl Attempt {
         Self {
             started: now,
             generation: kustomization.metadata.generation,
-            requested_at: crate::requested_at(&kustomization.metadata),
-            allowed: allowed_deletion(&kustomization.metadata),
+            requested_at: crate::read_requested_at(&kustomization.metadata),
+            allowed: read_allowed_deletion(&kustomization.metadata),
             rendered: None,
             rendered_at: None,
             dry_runs: BTreeMap::new(),
@@ -122,7 +122,7 @@ impl Attempt {
 
 /// The value of the annotation `tenure.dev/allow-deletion`.
 #[must_use]
-pub fn allowed_deletion(metadata: &ObjectMeta) -> Option<String> {
+pub fn read_allowed_deletion(metadata: &ObjectMeta) -> Option<String> {
     metadata.annotations.as_ref()?.get(ALLOW_DELETION).cloned()
 }
 

@@ -19,14 +19,18 @@ use crate::plan::Watched;
 const MOST_STREAMS: usize = 256;
 
 /// What the inventory names and is known to be its own: kept watched also while an attempt fails before it is known what is desired.
-pub(super) fn tracked(snapshot: &Snapshot) -> Vec<Watched> {
+pub(super) fn list_tracked(snapshot: &Snapshot) -> Vec<Watched> {
     bounded(own_entries(snapshot).into_iter()).0
 }
 
 /// Everything desired, what is in the inventory and may still be, and what its health depends on.
-pub(super) fn watched(context: &mut Context<'_>, desired: &Desired) -> Vec<Watched> {
+pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<Watched> {
     let targets: BTreeSet<&Watched> = desired.objects.iter().map(|desired| &desired.target).collect();
-    let checks = context.spec().health_checks.iter().filter_map(health_check::target);
+    let checks = context
+        .spec()
+        .health_checks
+        .iter()
+        .filter_map(health_check::find_target);
     let others = own_entries(context.snapshot)
         .into_iter()
         .filter(|entry| !desired.contains(&entry.id));
@@ -42,9 +46,9 @@ pub(super) fn watched(context: &mut Context<'_>, desired: &Desired) -> Vec<Watch
 
 fn own_entries(snapshot: &Snapshot) -> Vec<Watched> {
     let status = snapshot.kustomization.status.as_ref();
-    prune::entries(status.and_then(|status| status.inventory.as_ref()))
+    prune::list_entries(status.and_then(|status| status.inventory.as_ref()))
         .into_iter()
-        .filter(|target| inventory::entry(&snapshot.placement, &target.id).is_ok())
+        .filter(|target| inventory::check_entry(&snapshot.placement, &target.id).is_ok())
         .filter(|target| is_known(snapshot, target))
         .collect()
 }

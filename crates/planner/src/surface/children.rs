@@ -25,14 +25,14 @@ pub(super) struct Child {
 }
 
 /// Name of a source's GitRepository.
-pub(super) fn repository_name(surface: &str, source: &str) -> String {
+pub(super) fn name_repository(surface: &str, source: &str) -> String {
     format!("{surface}-{source}")
 }
 
 /// Names of a source's Kustomizations.
-pub(super) fn kustomization_names(surface: &str, source: &SurfaceSource) -> Vec<String> {
+pub(super) fn name_kustomizations(surface: &str, source: &SurfaceSource) -> Vec<String> {
     if source.paths.is_empty() {
-        return vec![repository_name(surface, &source.name)];
+        return vec![name_repository(surface, &source.name)];
     }
     source
         .paths
@@ -42,7 +42,7 @@ pub(super) fn kustomization_names(surface: &str, source: &SurfaceSource) -> Vec<
 }
 
 /// Everything that a Surface generates, acting as a ServiceAccount of its namespace.
-pub(super) fn children(surface: &Surface, tier: Tier<'_>, service_account: &str) -> Vec<Child> {
+pub(super) fn list_children(surface: &Surface, tier: Tier<'_>, service_account: &str) -> Vec<Child> {
     let name = surface.metadata.name.as_deref().unwrap_or_default();
     let mut children = Vec::new();
     for source in &surface.spec.sources {
@@ -57,7 +57,7 @@ pub(super) fn children(surface: &Surface, tier: Tier<'_>, service_account: &str)
         } else {
             source.paths.as_slice()
         };
-        for (child, path) in kustomization_names(name, source).into_iter().zip(paths) {
+        for (child, path) in name_kustomizations(name, source).into_iter().zip(paths) {
             children.push(kustomization(surface, source, path, child, tier, service_account));
         }
     }
@@ -92,7 +92,7 @@ fn repository(surface: &Surface, source: &SurfaceSource) -> Child {
         source,
         SOURCE_API,
         "GitRepository",
-        repository_name(name, &source.name),
+        name_repository(name, &source.name),
         spec,
     )
 }
@@ -113,7 +113,7 @@ fn kustomization(
     set("serviceAccountName", json!(service_account));
     set(
         "sourceRef",
-        json!({ "kind": "GitRepository", "name": repository_name(name, &source.name) }),
+        json!({ "kind": "GitRepository", "name": name_repository(name, &source.name) }),
     );
     set(
         "path",
@@ -149,7 +149,7 @@ fn kustomization(
         .depends_on
         .iter()
         .filter_map(|dependency| surface.spec.sources.iter().find(|other| other.name == dependency.name))
-        .flat_map(|other| kustomization_names(name, other))
+        .flat_map(|other| name_kustomizations(name, other))
         .map(|name| json!({ "name": name }))
         .collect();
     if !depends_on.is_empty() {
@@ -191,7 +191,7 @@ fn child(
             "blockOwnerDeletion": true,
         }],
     });
-    if let Some(requested_at) = crate::requested_at(&surface.metadata)
+    if let Some(requested_at) = crate::read_requested_at(&surface.metadata)
         && let Some(metadata) = metadata.as_object_mut()
     {
         metadata.insert("annotations".to_owned(), json!({ REQUESTED_AT: requested_at }));

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::metadata::SURFACE_LABEL;
 use tenure_api::{ObjectId, ObjectView, Surface, SurfaceStatus};
-use tenure_tenancy::surface::tier;
+use tenure_tenancy::surface::decide_tier;
 use tenure_tenancy::{Controller, DenialReason, Placement, identity};
 
 use crate::answer::Live;
@@ -57,7 +57,7 @@ impl Snapshot {
     pub fn is_overtaken(&self, surface: &Surface, placement: &Placement) -> bool {
         let metadata = &surface.metadata;
         self.attempt.generation != metadata.generation
-            || self.attempt.requested_at != crate::requested_at(metadata)
+            || self.attempt.requested_at != crate::read_requested_at(metadata)
             || self.surface.metadata.uid != metadata.uid
             || self.surface.metadata.deletion_timestamp != metadata.deletion_timestamp
             || self.placement != *placement
@@ -69,17 +69,17 @@ impl Snapshot {
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let metadata = &snapshot.surface.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.memory.forget_old(now);
     if metadata.deletion_timestamp.is_some() {
         plan.next = Next::Forget;
         return plan;
     }
     let spec = &snapshot.surface.spec;
-    let tier = match tier(&snapshot.placement, namespace) {
+    let tier = match decide_tier(&snapshot.placement, namespace) {
         Ok(tier) => tier,
         Err(denial) => {
-            return status::refused(
+            return status::tell_refusal(
                 snapshot,
                 now,
                 None,
@@ -89,32 +89,33 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             );
         }
     };
-    let account = match identity::of_surface(&snapshot.placement, namespace, spec.service_account_name.as_deref()) {
-        Ok(account) => account,
-        Err(denial) => {
-            let again = (denial.reason == DenialReason::IdentityMissing).then_some(IDENTITY_INTERVAL);
-            return status::refused(snapshot, now, Some(tier), denial.reason.as_str(), denial.message, again);
-        }
-    };
-    if let Err(denial) = validate::validate(&snapshot.surface, &snapshot.placement) {
-        return status::refused(snapshot, now, Some(tier), denial.reason.as_str(), denial.message, None);
+    let account =
+        match identity::decide_for_surface(&snapshot.placement, namespace, spec.service_account_name.as_deref()) {
+            Ok(account) => account,
+            Err(denial) => {
+                let again = (denial.reason == DenialReason::IdentityMissing).then_some(IDENTITY_INTERVAL);
+                return status::tell_refusal(snapshot, now, Some(tier), denial.reason.as_str(), denial.message, again);
+            }
+        };
+    if let Err(denial) = validate::validate_surface(&snapshot.surface, &snapshot.placement) {
+        return status::tell_refusal(snapshot, now, Some(tier), denial.reason.as_str(), denial.message, None);
     }
     if snapshot.attempt.generation != metadata.generation
-        || snapshot.attempt.requested_at != crate::requested_at(metadata)
+        || snapshot.attempt.requested_at != crate::read_requested_at(metadata)
     {
         plan.next = Next::Restart;
         return plan;
     }
-    let children = children::children(&snapshot.surface, tier, account.name());
-    plan.identity = Some(identity::of_bookkeeping());
+    let children = children::list_children(&snapshot.surface, tier, account.name());
+    plan.identity = Some(identity::use_for_bookkeeping());
     plan.watch = children.iter().map(|child| child.wanted.watched()).collect();
     match write(snapshot, now, &children, &mut plan) {
-        Err(problems) => status::not_written(snapshot, now, tier, &account, &children, plan, problems),
+        Err(problems) => status::tell_not_written(snapshot, now, tier, &account, &children, plan, problems),
         Ok(()) if !plan.steps.is_empty() => {
             plan.next = Next::Again;
             plan
         }
-        Ok(()) => status::written(snapshot, now, tier, &account, &children, plan),
+        Ok(()) => status::tell_written(snapshot, now, tier, &account, &children, plan),
     }
 }
 
@@ -172,6 +173,6 @@ fn is_child(snapshot: &Snapshot, object: &Value) -> bool {
         && dependents::is_owned_by(object, "Surface", metadata)
 }
 
-fn subject(snapshot: &Snapshot) -> String {
-    crate::ending::subject("Surface", &snapshot.surface.metadata)
+fn name_subject(snapshot: &Snapshot) -> String {
+    crate::ending::name_subject("Surface", &snapshot.surface.metadata)
 }

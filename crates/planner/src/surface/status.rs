@@ -10,17 +10,17 @@ use tenure_tenancy::ServiceAccount;
 use tenure_tenancy::surface::Tier;
 
 use super::children::Child;
-use super::{Plan, RETRY_INTERVAL, Snapshot, subject};
+use super::{Plan, RETRY_INTERVAL, Snapshot, name_subject};
 use crate::answer::{Live, WriteAnswer};
-use crate::ending::{self, Entry, later};
+use crate::ending::{self, Entry, add_duration};
 use crate::plan::{EventKind, Next, Withheld};
 
 fn set(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
-    ending::set(&mut status.conditions, &snapshot.surface.metadata, now, entry);
+    ending::set_condition(&mut status.conditions, &snapshot.surface.metadata, now, entry);
 }
 
 fn changed(snapshot: &Snapshot, status: &SurfaceStatus) -> Option<SurfaceStatus> {
-    ending::changed(snapshot.surface.status.as_ref(), status)
+    ending::find_change(snapshot.surface.status.as_ref(), status)
 }
 
 fn place(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, account: Option<&ServiceAccount>) {
@@ -33,7 +33,7 @@ fn place(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, account: Option<&Se
 }
 
 fn handled(status: &mut SurfaceStatus, snapshot: &Snapshot) {
-    ending::handled(
+    ending::note_handled(
         &mut status.last_handled_reconcile_at,
         snapshot.attempt.requested_at.as_ref(),
     );
@@ -42,11 +42,11 @@ fn handled(status: &mut SurfaceStatus, snapshot: &Snapshot) {
 fn announce(snapshot: &Snapshot, plan: &mut Plan, kind: EventKind, reason: &str, message: &str) {
     let old = snapshot.surface.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    plan.events.extend(ending::news(old, kind, reason, message));
+    plan.events.extend(ending::make_news(old, kind, reason, message));
 }
 
 /// Refused: nothing is generated, and what was generated before is left as it is.
-pub(super) fn refused(
+pub(super) fn tell_refusal(
     snapshot: &Snapshot,
     now: Timestamp,
     tier: Option<Tier<'_>>,
@@ -54,7 +54,7 @@ pub(super) fn refused(
     message: String,
     again: Option<Duration>,
 ) -> Plan {
-    let mut plan = Plan::idle(subject(snapshot), snapshot.memory.clone());
+    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
     let mut status = snapshot.surface.status.clone().unwrap_or_default();
     place(&mut status, tier, None);
     condition::remove(&mut status.conditions, condition::RECONCILING);
@@ -74,7 +74,7 @@ pub(super) fn refused(
     handled(&mut status, snapshot);
     announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
     plan.status = changed(snapshot, &status);
-    plan.next = Next::Done(again.map(|again| later(now, again)));
+    plan.next = Next::Done(again.map(|again| add_duration(now, again)));
     plan.withheld.push(Withheld {
         what: "everything".to_owned(),
         why: message,
@@ -83,7 +83,7 @@ pub(super) fn refused(
 }
 
 /// Something of what is to be generated could not be written.
-pub(super) fn not_written(
+pub(super) fn tell_not_written(
     snapshot: &Snapshot,
     now: Timestamp,
     tier: Tier<'_>,
@@ -134,13 +134,13 @@ pub(super) fn not_written(
     }
     plan.steps.clear();
     plan.status = changed(snapshot, &status);
-    let at = later(now, RETRY_INTERVAL);
+    let at = add_duration(now, RETRY_INTERVAL);
     plan.next = Next::Done(Some(plan.memory.next().map_or(at, |next| next.min(at))));
     plan
 }
 
 /// Everything is generated; the rest is what became of it.
-pub(super) fn written(
+pub(super) fn tell_written(
     snapshot: &Snapshot,
     now: Timestamp,
     tier: Tier<'_>,

@@ -7,14 +7,14 @@ use tenure_api::names::{ObjectName, is_dns_label};
 use tenure_api::surface::SurfaceSource;
 use tenure_tenancy::{Denial, DenialReason, Placement, reach};
 
-use super::children::kustomization_names;
+use super::children::name_kustomizations;
 use crate::maxima;
 
 /// Checks the spec.
-pub(super) fn validate(surface: &Surface, placement: &Placement) -> Result<(), Denial> {
+pub(super) fn validate_surface(surface: &Surface, placement: &Placement) -> Result<(), Denial> {
     let invalid = |message: String| Denial::because(DenialReason::InvalidSpec, message);
     let sources = &surface.spec.sources;
-    maxima::of_surface(surface).map_err(invalid)?;
+    maxima::check_surface(surface).map_err(invalid)?;
     if sources.is_empty() {
         return Err(invalid(
             "spec.sources is empty: name at least one repository".to_owned(),
@@ -49,11 +49,11 @@ pub(super) fn validate(surface: &Surface, placement: &Placement) -> Result<(), D
                 )));
             }
             if let Some(target) = &path.target_namespace {
-                reach::target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
+                reach::check_target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
             }
         }
         if let Some(target) = &source.target_namespace {
-            reach::target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
+            reach::check_target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
         }
         if let Some(secret) = &source.secret_ref {
             ObjectName::new(secret.name.clone()).map_err(|error| invalid(format!("{field}.secretRef: {error}")))?;
@@ -69,7 +69,7 @@ pub(super) fn validate(surface: &Surface, placement: &Placement) -> Result<(), D
                     .map_err(|error| invalid(format!("{field}.{name}: {error}")))?;
             }
         }
-        for child in kustomization_names(surface_name, source) {
+        for child in name_kustomizations(surface_name, source) {
             // It becomes a label's value on everything that is applied.
             if child.len() > 63 {
                 return Err(invalid(format!(

@@ -9,7 +9,7 @@ use tenure_api::metadata::{
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
 use tenure_tenancy::TenantFacts;
-use tenure_tenancy::realm::gitops_service_account;
+use tenure_tenancy::realm::name_gitops_account;
 
 use super::namespaces::Taken;
 use super::{Snapshot, owner_reference};
@@ -20,7 +20,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const GITOPS_BINDING: &str = "tenure:gitops";
 
 /// Everything that is to be in the tenant's namespaces.
-pub(super) fn wanted(
+pub(super) fn list_wanted(
     snapshot: &Snapshot,
     facts: &TenantFacts,
     taken: &Taken,
@@ -61,7 +61,7 @@ pub(super) fn wanted(
     let mut wanted = Vec::new();
     let home = taken.home.as_ref().filter(|home| taken.owned.contains_key(*home));
     if let Some(home) = home {
-        match gitops_service_account(facts, home) {
+        match name_gitops_account(facts, home) {
             Err(denial) => problems.push(denial.message),
             Ok(account) => {
                 // One that an administrator named otherwise is the administrator's to make; its rights are an owner's.

@@ -101,11 +101,11 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         plan.next = Next::Restart;
         return plan;
     }
-    plan.identity = Some(identity::of_bookkeeping());
+    plan.identity = Some(identity::use_for_bookkeeping());
     let mut problems = Vec::new();
 
     // Namespaces first: what is in them needs them.
-    let taken = namespaces::take(snapshot, &facts, &mut plan, &mut problems);
+    let taken = namespaces::take_namespaces(snapshot, &facts, &mut plan, &mut problems);
     let mut dependents = dependents(snapshot, now, &mut plan.memory);
     let steps: Vec<Request> = taken
         .wanted
@@ -118,7 +118,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
 
-    let wanted = bindings::wanted(snapshot, &facts, &taken, &mut problems);
+    let wanted = bindings::list_wanted(snapshot, &facts, &taken, &mut problems);
     plan.watch = wanted.iter().map(Wanted::watched).collect();
     let steps = write(snapshot, now, &wanted, &mut plan, &mut problems);
     if !steps.is_empty() {
@@ -126,7 +126,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         plan.next = Next::Again;
         return plan;
     }
-    status::end(snapshot, now, &taken, problems, plan)
+    status::end_attempt(snapshot, now, &taken, problems, plan)
 }
 
 /// What to read, write and delete so that what is wanted is there and nothing besides.

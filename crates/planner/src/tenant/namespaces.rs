@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::names::NamespaceName;
 use tenure_api::{ObjectId, ObjectMeta};
-use tenure_tenancy::{NamespaceFacts, Realm, TenantFacts, takeable};
+use tenure_tenancy::{NamespaceFacts, Realm, TenantFacts, check_takeable};
 
 use super::{Plan, Snapshot, owner_reference};
 use crate::answer::WriteAnswer;
@@ -26,7 +26,12 @@ pub(super) struct Taken {
 }
 
 /// Decides which namespaces are the tenant's, and which become it.
-pub(super) fn take(snapshot: &Snapshot, facts: &TenantFacts, plan: &mut Plan, problems: &mut Vec<String>) -> Taken {
+pub(super) fn take_namespaces(
+    snapshot: &Snapshot,
+    facts: &TenantFacts,
+    plan: &mut Plan,
+    problems: &mut Vec<String>,
+) -> Taken {
     let realm = realm_with_answers(snapshot);
     let mut taken = Taken {
         home: None,
@@ -82,7 +87,7 @@ pub(super) fn take(snapshot: &Snapshot, facts: &TenantFacts, plan: &mut Plan, pr
                 .namespaces
                 .iter()
                 .find(|namespace| namespace.name == home.as_str());
-            if let Err(denial) = takeable(&realm, facts, home.as_str()) {
+            if let Err(denial) = check_takeable(&realm, facts, home.as_str()) {
                 problems.push(denial.message);
             } else if existing.is_none() && !full(&format!("Namespace/{home}"), plan, problems) {
                 taken.wanted.push(namespace(snapshot, home.as_str()));
@@ -96,7 +101,7 @@ pub(super) fn take(snapshot: &Snapshot, facts: &TenantFacts, plan: &mut Plan, pr
             continue;
         }
         let subject = format!("Namespace/{}", candidate.name);
-        if let Err(denial) = takeable(&realm, facts, &candidate.name) {
+        if let Err(denial) = check_takeable(&realm, facts, &candidate.name) {
             plan.withheld.push(Withheld {
                 what: subject,
                 why: denial.message.clone(),

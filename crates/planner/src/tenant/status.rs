@@ -7,11 +7,17 @@ use tenure_api::tenant::{TenantSpace, TenantStatus};
 
 use super::namespaces::Taken;
 use super::{Plan, RETRY_INTERVAL, Snapshot};
-use crate::ending::{self, later};
+use crate::ending::{self, add_duration};
 use crate::plan::{EventKind, Next, Withheld};
 
 /// The end of a plan: the status, and when to look again.
-pub(super) fn end(snapshot: &Snapshot, now: Timestamp, taken: &Taken, problems: Vec<String>, mut plan: Plan) -> Plan {
+pub(super) fn end_attempt(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    taken: &Taken,
+    problems: Vec<String>,
+    mut plan: Plan,
+) -> Plan {
     let old = snapshot.tenant.status.clone().unwrap_or_default();
     let mut status = TenantStatus {
         conditions: old.conditions.clone(),
@@ -83,15 +89,15 @@ pub(super) fn end(snapshot: &Snapshot, now: Timestamp, taken: &Taken, problems: 
     };
     if value == ConditionStatus::False {
         plan.events
-            .extend(ending::news(&old.conditions, EventKind::Warning, reason, &message));
+            .extend(ending::make_news(&old.conditions, EventKind::Warning, reason, &message));
     }
     let entry = (condition::READY, value, reason, message.as_str());
-    ending::set(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
-    plan.status = ending::changed(snapshot.tenant.status.as_ref(), &status);
+    ending::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
+    plan.status = ending::find_change(snapshot.tenant.status.as_ref(), &status);
     plan.next = if problems.is_empty() {
         Next::Done(None)
     } else {
-        let at = later(now, RETRY_INTERVAL);
+        let at = add_duration(now, RETRY_INTERVAL);
         Next::Done(Some(plan.memory.next().map_or(at, |next| next.min(at))))
     };
     for problem in problems {

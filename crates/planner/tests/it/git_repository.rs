@@ -37,7 +37,7 @@ fn snapshot(spec: Value) -> Snapshot {
 
 fn planned(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let plan = plan(snapshot, now);
-    assert_eq!(invariants::of_any(&plan), Vec::<String>::new(), "{plan}");
+    assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
     plan
 }
 

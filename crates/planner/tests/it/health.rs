@@ -8,7 +8,7 @@ fn check(api_version: &str, kind: &str, rest: Value, expected: &str) {
     let mut object = rest;
     object["apiVersion"] = json!(api_version);
     object["kind"] = json!(kind);
-    assert_eq!(health::of(&object).as_str(), expected, "{object}");
+    assert_eq!(health::judge_object(&object).as_str(), expected, "{object}");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn other_kinds_follow_the_conventions() {
 fn differences_are_named_and_attributed() {
     let before = json!({ "spec": { "replicas": 2, "containers": [{ "name": "app", "image": "a" }, { "name": "side", "image": "b" }], "list": [1, 2] } });
     let after = json!({ "spec": { "replicas": 5, "containers": [{ "name": "side", "image": "b" }, { "name": "app", "image": "x" }], "list": [1], "more": true } });
-    let found = fields::differences(&before, &after);
+    let found = fields::find_differences(&before, &after);
     let paths: Vec<&str> = found.iter().map(|difference| difference.path.as_str()).collect();
     assert_eq!(
         paths,
@@ -212,13 +212,13 @@ fn differences_are_named_and_attributed() {
         { "manager": "autoscaler", "time": "2", "fieldsV1": { "f:spec": { "f:replicas": {} } } },
         { "manager": "kubectl-edit", "time": "3", "fieldsV1": { "f:spec": { "f:containers": { "k:{\"name\":\"app\"}": { "f:image": {} } } } } },
     ] } });
-    let by = |index: usize| fields::other_manager(&live, &found[index], "kustomize-controller");
+    let by = |index: usize| fields::find_other_manager(&live, &found[index], "kustomize-controller");
     assert_eq!(by(0).as_deref(), Some("kubectl-edit"));
     assert_eq!(by(2).as_deref(), Some("autoscaler"));
     // Nobody owns what was removed: the last to write is named.
     assert_eq!(by(1).as_deref(), Some("kubectl-edit"));
     assert_eq!(
-        fields::other_manager(&json!({}), &found[0], "kustomize-controller"),
+        fields::find_other_manager(&json!({}), &found[0], "kustomize-controller"),
         None
     );
 }

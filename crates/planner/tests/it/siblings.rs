@@ -12,7 +12,7 @@ use tenure_planner::answer::Answer;
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
     Attempt, DependencyFacts, Endings, Guards, Memory, Rendered, Rival, ServiceAccountFacts, Sibling, Snapshot,
-    SourceFacts, Step, SurveyRequest, Turnover, applied, is_idle, plan, survey,
+    SourceFacts, Step, SurveyRequest, Turnover, find_applied_revision, is_idle, plan, survey_siblings,
 };
 use tenure_planner::object::RenderedObject;
 use tenure_planner::{FinalizerChange, Next, Origin, Request, invariants};
@@ -138,7 +138,7 @@ impl Play {
         }
         let (mut owners, mut rivals) = (BTreeMap::new(), BTreeMap::new());
         for (id, found) in &live {
-            let Some((_, other)) = found.object().and_then(owner::labelled) else {
+            let Some((_, other)) = found.object().and_then(owner::read_owner_labels) else {
                 continue;
             };
             let Some((other, party)) = self.parties.get_key_value(other).filter(|(other, _)| **other != name) else {
@@ -160,7 +160,7 @@ impl Play {
                     idle: is_idle(kustomization),
                     leaving: kustomization.metadata.deletion_timestamp.is_some(),
                     waits_for_us: self.waits_for(other, name),
-                    applied: applied(kustomization).map(str::to_owned),
+                    applied: find_applied_revision(kustomization).map(str::to_owned),
                     turnover: party.turnover.as_deref().cloned(),
                 },
             );
@@ -198,7 +198,7 @@ impl Play {
             turnover: party.turnover.as_deref(),
             waits_for_us: self.waits_for(other, name),
         });
-        survey(&request.revision, &claims.collect(), siblings)
+        survey_siblings(&request.revision, &claims.collect(), siblings)
     }
 
     fn begin(&mut self, name: &str) {
@@ -221,7 +221,7 @@ impl Play {
         self.observe(name);
         let plan = plan(&self.parties[name].snapshot, self.now);
         self.account.push_str(&plan.to_string());
-        let violations = invariants::of_kustomization(&self.parties[name].snapshot, &plan);
+        let violations = invariants::check_kustomization_plan(&self.parties[name].snapshot, &plan);
         assert!(violations.is_empty(), "{violations:#?}\n{}", self.account);
         if matches!(plan.finalizer, Some(FinalizerChange::Remove(_))) {
             self.parties.remove(name);
@@ -342,7 +342,7 @@ impl Play {
         let live = self.world.read(&id(name));
         let live = live.object()?;
         let uid = live["metadata"]["uid"].as_str().unwrap().to_owned();
-        Some((uid, owner::labelled(live).unwrap().1.to_owned()))
+        Some((uid, owner::read_owner_labels(live).unwrap().1.to_owned()))
     }
 }
 

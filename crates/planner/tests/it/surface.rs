@@ -39,7 +39,7 @@ fn snapshot(namespace: &str, spec: Value) -> Snapshot {
 
 fn planned(snapshot: &Snapshot) -> Plan {
     let plan = plan(snapshot, now());
-    assert_eq!(invariants::of_any(&plan), Vec::<String>::new(), "{plan}");
+    assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
     plan
 }
 
@@ -270,7 +270,7 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_surface() {
         snapshot.attempt = Attempt::begin(at, &snapshot.surface.metadata);
         loop {
             let plan = plan(&snapshot, at);
-            assert_eq!(invariants::of_any(&plan), Vec::<String>::new(), "{plan}");
+            assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
             snapshot.memory = plan.memory.clone();
             events += plan.events.len();
             if let Some(status) = plan.status {

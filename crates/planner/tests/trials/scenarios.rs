@@ -405,7 +405,7 @@ impl Player {
         }
         for _ in 0..40 {
             let plan = plan(&self.snapshot, self.now);
-            let violations = invariants::of_kustomization(&self.snapshot, &plan);
+            let violations = invariants::check_kustomization_plan(&self.snapshot, &plan);
             assert!(
                 violations.is_empty(),
                 "{name}: {violations:#?}\n{}\n{plan}",

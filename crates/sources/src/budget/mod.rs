@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::limits::bytes_text;
+use crate::limits::describe_bytes;
 
 /// How often a request that everybody's room is too small for may be passed by others; then the room is kept for it.
 const PASSES: u32 = 16;
@@ -39,7 +39,7 @@ pub struct Room {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OverBudget {
     /// There never will be: it is more than one lane, or all of them, may hold.
-    #[error("{what} take {} or more, and {} is what {setting} allows", bytes_text(*.needed), bytes_text(*.allowed))]
+    #[error("{what} take {} or more, and {} is what {setting} allows", describe_bytes(*.needed), describe_bytes(*.allowed))]
     TooLarge {
         /// What the bytes are.
         what: &'static str,
@@ -51,7 +51,7 @@ pub enum OverBudget {
         setting: &'static str,
     },
     /// Not now: others hold it.
-    #[error("no room for {} of {what} beside what is held already ({setting} allows {})", bytes_text(*.needed), bytes_text(*.allowed))]
+    #[error("no room for {} of {what} beside what is held already ({setting} allows {})", describe_bytes(*.needed), describe_bytes(*.allowed))]
     Full {
         /// What the bytes are.
         what: &'static str,

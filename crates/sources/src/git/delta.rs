@@ -1,17 +1,17 @@
 //! Applying a delta of a pack to its base, with every length checked.
 
-/// Bytes at the beginning of a delta that hold all that [`sizes`] reads.
+/// Bytes at the beginning of a delta that hold all that [`read_sizes`] reads.
 pub(crate) const HEAD: usize = 18;
 
 /// The sizes of base and result that a delta declares in its first bytes; none if they are malformed.
-pub(crate) fn sizes(head: &[u8]) -> Option<(u64, u64)> {
+pub(crate) fn read_sizes(head: &[u8]) -> Option<(u64, u64)> {
     let (base_size, rest) = size(head)?;
     let (result_size, _) = size(rest)?;
     Some((base_size, result_size))
 }
 
 /// The size of the result that a delta declares; none if the delta is malformed or made for another base.
-pub(crate) fn result_size(base_length: usize, delta: &[u8]) -> Option<(u64, &[u8])> {
+pub(crate) fn read_result_size(base_length: usize, delta: &[u8]) -> Option<(u64, &[u8])> {
     let (base_size, rest) = size(delta)?;
     let (result_size, rest) = size(rest)?;
     (base_size == base_length as u64).then_some((result_size, rest))
@@ -20,7 +20,7 @@ pub(crate) fn result_size(base_length: usize, delta: &[u8]) -> Option<(u64, &[u8
 /// Applies the instructions of a delta; none if they are malformed or do not give the declared size.
 ///
 /// The caller has checked the declared size against its limits.
-pub(crate) fn apply(base: &[u8], instructions: &[u8], result_size: u64) -> Option<Vec<u8>> {
+pub(crate) fn apply_delta(base: &[u8], instructions: &[u8], result_size: u64) -> Option<Vec<u8>> {
     let result_size = usize::try_from(result_size).ok()?;
     let mut result = Vec::with_capacity(result_size);
     let mut rest = instructions;
@@ -75,16 +75,16 @@ fn size(bytes: &[u8]) -> Option<(u64, &[u8])> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
 
-    use super::{apply, result_size};
+    use super::{apply_delta, read_result_size};
 
     #[test]
     fn instructions_are_bounded_by_base_and_declared_size() {
         let base = b"hello world";
         // Base of 11 bytes, result of 8: copy 5 from 6, insert "!!!".
         let good = [11, 8, 0b1001_0001, 6, 5, 3, b'!', b'!', b'!'];
-        let (size, instructions) = result_size(base.len(), &good).unwrap();
-        assert_eq!(apply(base, instructions, size).unwrap(), b"world!!!");
-        assert!(result_size(10, &good).is_none(), "made for another base");
+        let (size, instructions) = read_result_size(base.len(), &good).unwrap();
+        assert_eq!(apply_delta(base, instructions, size).unwrap(), b"world!!!");
+        assert!(read_result_size(10, &good).is_none(), "made for another base");
         let bad: [&[u8]; 7] = [
             &[0b1001_0001, 7, 5],               // copies over the end of the base
             &[0b1001_0001, 6],                  // is cut off
@@ -95,8 +95,8 @@ mod tests {
             &[0b1000_1111, 255, 255, 255, 255], // copies from far beyond
         ];
         for instructions in bad {
-            assert_eq!(apply(base, instructions, 8), None, "{instructions:?}");
+            assert_eq!(apply_delta(base, instructions, 8), None, "{instructions:?}");
         }
-        assert!(result_size(11, &[0x80; 12]).is_none(), "an endless number");
+        assert!(read_result_size(11, &[0x80; 12]).is_none(), "an endless number");
     }
 }

@@ -59,21 +59,23 @@ fn unpack(bytes: &[u8], file: &mut File) -> Result<Option<String>, PackError> {
     let Some(content) = pack.read(&tag, ObjectKind::Tag)? else {
         return Ok(None);
     };
-    let Some(commit) = object::tag_target(&content) else {
+    let Some(commit) = object::read_tag_target(&content) else {
         return Ok(None);
     };
     assert_eq!(commit.to_string(), COMMIT, "what has this id names this commit");
     let Some(content) = pack.read(&commit, ObjectKind::Commit)? else {
         return Ok(None);
     };
-    let Some(commit) = object::commit(&content) else {
+    let Some(commit) = object::read_commit(&content) else {
         return Ok(None);
     };
     let out = tempfile::tempfile().unwrap();
     let memory = (&Room::unlimited("files"), &mut unlimited());
-    Ok(archive::write(&mut pack, commit.tree, None, &limits, memory, out)
-        .ok()
-        .map(|written| written.digest))
+    Ok(
+        archive::write_archive(&mut pack, commit.tree, None, &limits, memory, out)
+            .ok()
+            .map(|written| written.digest),
+    )
 }
 
 #[test]

@@ -10,7 +10,7 @@ use flate2::Decompress;
 
 use super::delta;
 use super::oid::Algorithm;
-use super::pack::{PackError, check, check_size, header};
+use super::pack::{PackError, check, check_size, read_header};
 use super::scan::{EntryKind, Scanner};
 use crate::limits::Limits;
 
@@ -42,7 +42,7 @@ impl Measure {
     ) -> Result<Self, PackError> {
         let mut inflate = Decompress::new(true);
         let mut scanner = Scanner::at(file, 0, 64 << 10, &mut inflate);
-        let objects = header(&mut scanner, limits)?;
+        let objects = read_header(&mut scanner, limits)?;
         let (mut largest, mut total) = (0_u64, 0_u64);
         for _ in 0..objects {
             check(cancelled)?;
@@ -55,7 +55,7 @@ impl Measure {
             })?;
             let held = match kind {
                 EntryKind::OffsetDelta(_) | EntryKind::ReferenceDelta(_) => {
-                    let (base, result) = delta::sizes(&head).ok_or_else(super::pack::bad_delta)?;
+                    let (base, result) = delta::read_sizes(&head).ok_or_else(super::pack::make_bad_delta)?;
                     check_size(result, &mut total, limits)?;
                     check_size(base, &mut 0, limits)?;
                     size.saturating_add(base).saturating_add(result)

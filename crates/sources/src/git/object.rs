@@ -10,7 +10,7 @@ pub(crate) struct CommitObject {
 }
 
 /// Reads a commit; none if it is malformed.
-pub(crate) fn commit(content: &[u8]) -> Option<CommitObject> {
+pub(crate) fn read_commit(content: &[u8]) -> Option<CommitObject> {
     let text = String::from_utf8_lossy(content);
     let (headers, message) = text.split_once("\n\n").unwrap_or((&text, ""));
     let header = |name: &str| {
@@ -27,7 +27,7 @@ pub(crate) fn commit(content: &[u8]) -> Option<CommitObject> {
 }
 
 /// What a tag object points to; none if it is malformed.
-pub(crate) fn tag_target(content: &[u8]) -> Option<Oid> {
+pub(crate) fn read_tag_target(content: &[u8]) -> Option<Oid> {
     let line = content.split(|byte| *byte == b'\n').next()?;
     Oid::from_hex(line.strip_prefix(b"object ")?)
 }
@@ -51,7 +51,7 @@ pub(crate) struct TreeEntry<'a> {
 }
 
 /// Reads a tree; none if it is malformed.
-pub(crate) fn tree(content: &[u8], algorithm: Algorithm) -> Option<Vec<TreeEntry<'_>>> {
+pub(crate) fn read_tree(content: &[u8], algorithm: Algorithm) -> Option<Vec<TreeEntry<'_>>> {
     let mut entries = Vec::new();
     let mut rest = content;
     while !rest.is_empty() {

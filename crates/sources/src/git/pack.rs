@@ -16,7 +16,7 @@ use super::delta;
 use super::measure::Measure;
 use super::oid::{Algorithm, Hasher, Oid};
 use super::scan::{EntryKind, ScanError, Scanner};
-use crate::limits::{Limits, bytes_text};
+use crate::limits::{Limits, describe_bytes};
 
 /// Git itself makes no longer chains of deltas.
 const LONGEST_CHAIN: usize = 4096;
@@ -124,7 +124,7 @@ impl<'a> Pack<'a> {
     ) -> Result<Self, PackError> {
         let mut inflate = Decompress::new(true);
         let mut scanner = Scanner::at(file, 0, 64 << 10, &mut inflate);
-        let count = header(&mut scanner, limits)?.min(measure.objects);
+        let count = read_header(&mut scanner, limits)?.min(measure.objects);
         let mut entries = Vec::with_capacity(count as usize);
         let mut objects = Vec::with_capacity(count as usize);
         let mut by_offset = Vec::new();
@@ -264,9 +264,9 @@ impl<'a> Pack<'a> {
     /// Applies a delta.
     fn apply(&mut self, base: &[u8], child: u32) -> Result<Vec<u8>, PackError> {
         let delta = self.inflate_entry(child)?;
-        let (size, instructions) = delta::result_size(base.len(), &delta).ok_or_else(bad_delta)?;
+        let (size, instructions) = delta::read_result_size(base.len(), &delta).ok_or_else(make_bad_delta)?;
         self.spend(size)?;
-        delta::apply(base, instructions, size).ok_or_else(bad_delta)
+        delta::apply_delta(base, instructions, size).ok_or_else(make_bad_delta)
     }
 
     /// Counts what is about to be made.
@@ -275,7 +275,7 @@ impl<'a> Pack<'a> {
         let left = left.checked_sub(bytes.saturating_add(STEP));
         self.work.0 = left.ok_or_else(|| PackError::TooLarge {
             what: "bytes made by applying deltas",
-            limit: bytes_text(limit),
+            limit: describe_bytes(limit),
         })?;
         Ok(())
     }
@@ -410,7 +410,7 @@ fn weigh(by_offset: &mut [(u32, u32, u32)], entries: usize) {
 }
 
 /// Reads the header of a pack: how many entries follow.
-pub(super) fn header(scanner: &mut Scanner<'_>, limits: &Limits) -> Result<u32, PackError> {
+pub(super) fn read_header(scanner: &mut Scanner<'_>, limits: &Limits) -> Result<u32, PackError> {
     let count = match scanner.bytes::<12>()? {
         [b'P', b'A', b'C', b'K', 0, 0, 0, 2 | 3, a, b, c, d] => u32::from_be_bytes([a, b, c, d]),
         _ => return Err(PackError::Malformed("it is no pack".to_owned())),
@@ -424,7 +424,7 @@ pub(super) fn header(scanner: &mut Scanner<'_>, limits: &Limits) -> Result<u32, 
     Ok(count)
 }
 
-pub(super) fn bad_delta() -> PackError {
+pub(super) fn make_bad_delta() -> PackError {
     PackError::Malformed("a delta can't be applied".to_owned())
 }
 
@@ -448,14 +448,14 @@ pub(super) fn check_size(size: u64, total: &mut u64, limits: &Limits) -> Result<
     if size > limits.file_bytes {
         return Err(PackError::TooLarge {
             what: "bytes of one file",
-            limit: bytes_text(limits.file_bytes),
+            limit: describe_bytes(limits.file_bytes),
         });
     }
     *total = total.saturating_add(size);
     if *total > limits.object_bytes {
         return Err(PackError::TooLarge {
             what: "bytes of all objects",
-            limit: bytes_text(limits.object_bytes),
+            limit: describe_bytes(limits.object_bytes),
         });
     }
     Ok(())

@@ -66,21 +66,21 @@ impl<R: AsyncRead + Unpin> PacketReader<R> {
 }
 
 /// Appends a line.
-pub(crate) fn line(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn write_line(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(format!("{:04x}{text}\n", text.len() + 5).as_bytes());
 }
 
 /// Appends a flush.
-pub(crate) fn flush(out: &mut Vec<u8>) {
+pub(crate) fn write_flush(out: &mut Vec<u8>) {
     out.extend_from_slice(b"0000");
 }
 
 /// Appends a delimiter.
-pub(crate) fn delimiter(out: &mut Vec<u8>) {
+pub(crate) fn write_delimiter(out: &mut Vec<u8>) {
     out.extend_from_slice(b"0001");
 }
 
 /// A line without its final newline.
-pub(crate) fn trim(line: &[u8]) -> &[u8] {
+pub(crate) fn trim_line(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
 }

@@ -152,21 +152,21 @@ impl Advertisement {
 }
 
 /// The request for references that start with one of these prefixes (version 2).
-pub(crate) fn list_request(algorithm: Algorithm, prefixes: &[String]) -> Vec<u8> {
+pub(crate) fn write_list_request(algorithm: Algorithm, prefixes: &[String]) -> Vec<u8> {
     let mut out = Vec::new();
-    pktline::line(&mut out, "command=ls-refs");
-    pktline::line(&mut out, &format!("agent={AGENT}"));
-    pktline::line(&mut out, &format!("object-format={}", algorithm.name()));
-    pktline::delimiter(&mut out);
-    pktline::line(&mut out, "peel");
+    pktline::write_line(&mut out, "command=ls-refs");
+    pktline::write_line(&mut out, &format!("agent={AGENT}"));
+    pktline::write_line(&mut out, &format!("object-format={}", algorithm.name()));
+    pktline::write_delimiter(&mut out);
+    pktline::write_line(&mut out, "peel");
     for prefix in prefixes {
-        pktline::line(&mut out, &format!("ref-prefix {prefix}"));
+        pktline::write_line(&mut out, &format!("ref-prefix {prefix}"));
     }
-    pktline::flush(&mut out);
+    pktline::write_flush(&mut out);
     out
 }
 
-/// Reads the answer to [`list_request`].
+/// Reads the answer to [`write_list_request`].
 pub(crate) async fn read_list<R>(
     reader: &mut PacketReader<R>,
     limits: &Limits,
@@ -219,20 +219,20 @@ impl PackRequest {
                 shallow: can_shallow,
             } => {
                 let shallow = shallow && *can_shallow;
-                pktline::line(&mut body, "command=fetch");
-                pktline::line(&mut body, &format!("agent={AGENT}"));
-                pktline::line(&mut body, &format!("object-format={}", algorithm.name()));
-                pktline::delimiter(&mut body);
-                pktline::line(&mut body, "no-progress");
-                pktline::line(&mut body, "ofs-delta");
+                pktline::write_line(&mut body, "command=fetch");
+                pktline::write_line(&mut body, &format!("agent={AGENT}"));
+                pktline::write_line(&mut body, &format!("object-format={}", algorithm.name()));
+                pktline::write_delimiter(&mut body);
+                pktline::write_line(&mut body, "no-progress");
+                pktline::write_line(&mut body, "ofs-delta");
                 for want in wants {
-                    pktline::line(&mut body, &format!("want {want}"));
+                    pktline::write_line(&mut body, &format!("want {want}"));
                 }
                 if shallow {
-                    pktline::line(&mut body, "deepen 1");
+                    pktline::write_line(&mut body, "deepen 1");
                 }
-                pktline::line(&mut body, "done");
-                pktline::flush(&mut body);
+                pktline::write_line(&mut body, "done");
+                pktline::write_flush(&mut body);
                 Self {
                     body,
                     shallow,
@@ -262,16 +262,16 @@ impl PackRequest {
                 }
                 for (index, want) in wants.iter().enumerate() {
                     if index == 0 {
-                        pktline::line(&mut body, &format!("want {want} {}", chosen.join(" ")));
+                        pktline::write_line(&mut body, &format!("want {want} {}", chosen.join(" ")));
                     } else {
-                        pktline::line(&mut body, &format!("want {want}"));
+                        pktline::write_line(&mut body, &format!("want {want}"));
                     }
                 }
                 if shallow {
-                    pktline::line(&mut body, "deepen 1");
+                    pktline::write_line(&mut body, "deepen 1");
                 }
-                pktline::flush(&mut body);
-                pktline::line(&mut body, "done");
+                pktline::write_flush(&mut body);
+                pktline::write_line(&mut body, "done");
                 Self {
                     body,
                     shallow,
@@ -322,7 +322,7 @@ impl PackRequest {
                 Some((1, data)) => pack.write(data)?,
                 // Progress, for people at a terminal.
                 Some((2, _)) => {}
-                Some((3, message)) => return Err(WireError::Remote(words(message))),
+                Some((3, message)) => return Err(WireError::Remote(clean_words(message))),
                 _ => return Err(WireError::Malformed("a part of the pack has no channel")),
             }
         }
@@ -377,15 +377,15 @@ where
 {
     match reader.next().await? {
         Packet::Line(line) => match line.strip_prefix(b"ERR ") {
-            Some(message) => Err(WireError::Remote(words(message))),
-            None => Ok(Some(pktline::trim(&line).to_vec())),
+            Some(message) => Err(WireError::Remote(clean_words(message))),
+            None => Ok(Some(pktline::trim_line(&line).to_vec())),
         },
         Packet::Flush | Packet::Delimiter | Packet::ResponseEnd => Ok(None),
     }
 }
 
 /// What a server says, fit for a condition: the first 300 characters, without control characters.
-pub(crate) fn words(message: &[u8]) -> String {
+pub(crate) fn clean_words(message: &[u8]) -> String {
     let text = String::from_utf8_lossy(message);
     let text: String = text
         .chars()

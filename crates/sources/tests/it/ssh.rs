@@ -14,7 +14,7 @@ fn key(seed: u8) -> PrivateKey {
     PrivateKey::new(KeypairData::Ed25519(Ed25519Keypair::from_seed(&[seed; 32])), "test").unwrap()
 }
 
-fn text(key: &PrivateKey) -> String {
+fn write_key(key: &PrivateKey) -> String {
     key.to_openssh(LineEnding::LF).unwrap().to_string()
 }
 
@@ -40,7 +40,7 @@ async fn branches_tags_and_commits_over_both_versions() {
     for versions in [ProtocolVersions::All, ProtocolVersions::OnlyZero] {
         let mut bed = bed(versions).await;
         bed.secret = secret(&[
-            ("identity", &text(&key(1))),
+            ("identity", &write_key(&key(1))),
             ("known_hosts", &bed.server.known_hosts().unwrap()),
         ]);
         let first = bed.repository.resolve("main").await.unwrap().unwrap();
@@ -75,7 +75,7 @@ async fn a_key_with_a_passphrase() {
     let known = bed.server.known_hosts().unwrap();
     // ssh-keygen is asked, for it writes the form that people have.
     let path = bed.folder.path().join("key");
-    std::fs::write(&path, text(&key(1))).unwrap();
+    std::fs::write(&path, write_key(&key(1))).unwrap();
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -178,7 +178,7 @@ async fn a_passphrase_is_not_stretched_for_ever() {
 #[tokio::test]
 async fn strangers_are_told_apart() {
     let mut bed = bed(ProtocolVersions::All).await;
-    let own = text(&key(1));
+    let own = write_key(&key(1));
     let known = bed.server.known_hosts().unwrap();
     let address = bed.server.ssh_address().unwrap();
     let host = format!("[{}]:{}", address.ip(), address.port());
@@ -210,7 +210,7 @@ async fn strangers_are_told_apart() {
     bed.secret = secret(&[("identity", &own), ("known_hosts", &lines)]);
     bed.get_request(&request(&bed)).await;
 
-    bed.secret = secret(&[("identity", &text(&key(2))), ("known_hosts", &known)]);
+    bed.secret = secret(&[("identity", &write_key(&key(2))), ("known_hosts", &known)]);
     let (error, message) = bed.refuse_request(&request(&bed)).await;
     assert!(matches!(error, FetchError::Unauthorized { .. }), "{message}");
     assert!(
@@ -223,7 +223,7 @@ async fn strangers_are_told_apart() {
 async fn what_the_server_says_is_passed_on() {
     let mut bed = bed(ProtocolVersions::All).await;
     bed.secret = secret(&[
-        ("identity", &text(&key(1))),
+        ("identity", &write_key(&key(1))),
         ("known_hosts", &bed.server.known_hosts().unwrap()),
     ]);
     let url = bed.server.ssh_url("missing").unwrap();
@@ -239,7 +239,7 @@ async fn what_the_server_says_is_passed_on() {
 async fn ssh_obeys_the_policy_and_the_bounds() {
     let mut bed = bed(ProtocolVersions::All).await;
     bed.secret = secret(&[
-        ("identity", &text(&key(1))),
+        ("identity", &write_key(&key(1))),
         ("known_hosts", &bed.server.known_hosts().unwrap()),
     ]);
     let allowed = std::mem::take(&mut bed.policy.allow);

@@ -33,8 +33,8 @@ fn ownership_needs_both_labels() {
 
 #[test]
 fn kubeconfig_is_refused_always() {
-    assert!(reference::kubeconfig(false).is_ok());
-    assert!(reference::kubeconfig(true).is_err());
+    assert!(reference::check_kubeconfig(false).is_ok());
+    assert!(reference::check_kubeconfig(true).is_err());
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn the_platform_goes_first_and_others_keep_what_they_have() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let check = |asker: &str, owner: &str, expected: owner::Precedence| {
         let places = [asker, owner].map(|namespace| matrix.realm.place(namespace));
-        let answer = owner::precedence((&places[0], asker), (&places[1], owner));
+        let answer = owner::decide_precedence((&places[0], asker), (&places[1], owner));
         assert_eq!(answer, expected, "{asker} asks for what {owner} has");
     };
     use owner::Precedence::{Asker, Owner, OwnerByName};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use tenure_api::ObjectId;
-use tenure_tenancy::{Atlas, Denial, Realm, identity, inventory, reach, reference, takeable};
+use tenure_tenancy::{Atlas, Denial, Realm, check_takeable, identity, inventory, reach, reference};
 use tenure_trials::{Suite, name_of_line};
 
 #[derive(Deserialize)]
@@ -47,18 +47,16 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
     let other = case.other.as_deref();
     let yes = |result: Result<(), Denial>| result.map(|()| "yes".to_owned());
     match case.ask.as_str() {
-        "surface" => {
-            identity::of_surface(&placement, namespace, case.name.as_deref()).map(|identity| identity.to_string())
-        }
-        "kustomization" => {
-            identity::of_kustomization(&placement, namespace, case.name.as_deref()).map(|identity| identity.to_string())
-        }
-        "gitSource" => identity::of_source(&placement, namespace).map(|identity| identity.to_string()),
-        "object" => yes(inventory::entry(&placement, case.object.as_ref().unwrap())),
-        "targetNamespace" => yes(reach::target_namespace(&placement, other.unwrap())),
-        "sourceReference" => yes(reference::source(namespace, "GitRepository", other, "x")),
-        "dependency" => yes(reference::dependency(namespace, other, "x")),
-        "healthCheck" => yes(reference::health_check(&placement, "Deployment", other, "x")),
+        "surface" => identity::decide_for_surface(&placement, namespace, case.name.as_deref())
+            .map(|identity| identity.to_string()),
+        "kustomization" => identity::decide_for_kustomization(&placement, namespace, case.name.as_deref())
+            .map(|identity| identity.to_string()),
+        "gitSource" => identity::decide_for_source(&placement, namespace).map(|identity| identity.to_string()),
+        "object" => yes(inventory::check_entry(&placement, case.object.as_ref().unwrap())),
+        "targetNamespace" => yes(reach::check_target_namespace(&placement, other.unwrap())),
+        "sourceReference" => yes(reference::check_source(namespace, "GitRepository", other, "x")),
+        "dependency" => yes(reference::check_dependency(namespace, other, "x")),
+        "healthCheck" => yes(reference::check_health_check(&placement, "Deployment", other, "x")),
         "ending" => Ok(format!("{:?}", realm.ending(namespace))),
         "take" => {
             let tenant = realm
@@ -66,7 +64,7 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
                 .iter()
                 .find(|tenant| Some(&tenant.name) == case.name.as_ref())
                 .unwrap();
-            yes(takeable(realm, tenant, namespace))
+            yes(check_takeable(realm, tenant, namespace))
         }
         other => panic!("unknown question {other}"),
     }

@@ -57,14 +57,16 @@ impl Backup {
         });
         let _nothing_there = std::fs::remove_file(&partial);
         let summary = named?;
-        output::line(format!(
+        output::print_line(format!(
             "{}: {} objects at revision {}, {} keys and certificates",
             self.file.display(),
             summary.objects,
             summary.revision,
             summary.files
         ));
-        output::note("the file holds every Secret and the keys of the control plane: keep it as you would keep those");
+        output::print_note(
+            "the file holds every Secret and the keys of the control plane: keep it as you would keep those",
+        );
         Ok(ExitCode::SUCCESS)
     }
 
@@ -216,14 +218,14 @@ impl Restore {
             let _nothing_there = std::fs::remove_dir_all(&unfinished);
         }
         let summary = restored?;
-        output::line(format!(
+        output::print_line(format!(
             "{}: {} objects as of revision {}, {} keys and certificates",
             self.data.display(),
             summary.objects,
             summary.revision,
             summary.files
         ));
-        output::line(format!("tenure up --data {}", self.data.display()));
+        output::print_line(format!("tenure up --data {}", self.data.display()));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use tenure_controllers::{Budgets, Share};
 
-use crate::quantity::bytes;
+use crate::quantity::parse_bytes;
 
 /// How much of memory and disk repositories may take; what a tenant has no room for waits, or is refused by the name of the flag.
 #[derive(Debug, Default, Args)]
@@ -11,28 +11,28 @@ use crate::quantity::bytes;
 #[group(id = "budgets")]
 pub(crate) struct Flags {
     /// Memory for the files of one tenant's repositories, and so the largest repository, such as 64MiB (the default).
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     tree_memory_per_tenant: Option<u64>,
     /// Memory for the files of all repositories [default: 160MiB].
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     tree_memory: Option<u64>,
     /// Memory for one tenant's fetches [default: 64MiB].
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     fetch_memory_per_tenant: Option<u64>,
     /// Memory for all fetches [default: 128MiB].
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     fetch_memory: Option<u64>,
     /// Memory for the objects of the cluster that one tenant's reconciliations look at [default: 192MiB].
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     live_memory_per_tenant: Option<u64>,
     /// Memory for the objects that all reconciliations look at [default: 320MiB].
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     live_memory: Option<u64>,
     /// Disk for one tenant's artifacts [default: 1GiB].
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     artifact_storage_per_tenant: Option<u64>,
     /// Disk for all artifacts [default: 8GiB].
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     artifact_storage: Option<u64>,
 }
 

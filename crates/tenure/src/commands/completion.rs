@@ -42,7 +42,7 @@ impl Completion {
         shell
             .write_registration(VARIABLE, "tenure", "tenure", "tenure", &mut script)
             .map_err(|error| Failure::internal(error.to_string()))?;
-        output::written(|out| out.write_all(&script));
+        output::print_written(|out| out.write_all(&script));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -69,7 +69,7 @@ async fn complete(words: &[String], current: &str) -> Result<Vec<String>, Failur
     let served = resources::served(&client).await?;
     let namespace = namespace_of_words(words).unwrap_or_else(|| client.default_namespace().to_owned());
     if let Some((kind, _)) = current.split_once('/') {
-        let names = names(&client, resources::find(&served, kind)?, &namespace).await?;
+        let names = list_names(&client, resources::find(&served, kind)?, &namespace).await?;
         return Ok(names
             .into_iter()
             .map(|name| format!("{kind}/{name}"))
@@ -77,7 +77,7 @@ async fn complete(words: &[String], current: &str) -> Result<Vec<String>, Failur
             .collect());
     }
     let candidates = match kind_before(words, &served) {
-        Some(resource) => names(&client, resource, &namespace).await?,
+        Some(resource) => list_names(&client, resource, &namespace).await?,
         None => served.iter().map(|resource| resource.plural.clone()).collect(),
     };
     Ok(candidates
@@ -100,7 +100,7 @@ fn namespace_of_words(words: &[String]) -> Option<String> {
     words.get(index + 1).cloned()
 }
 
-async fn names(client: &kube::Client, resource: &Resource, namespace: &str) -> Result<Vec<String>, Failure> {
+async fn list_names(client: &kube::Client, resource: &Resource, namespace: &str) -> Result<Vec<String>, Failure> {
     let path = format!("{}?limit={MOST}", resource.path(Some(namespace)));
     let request = http::Request::get(path)
         // Metadata is all that is wanted.

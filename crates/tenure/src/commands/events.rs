@@ -55,7 +55,7 @@ impl Events {
         events.retain(|event| !self.warnings || event.read_text("/type") == "Warning");
         events.sort_by_key(|event| find_last_seen(*event));
         if events.is_empty() {
-            output::note(match &self.object {
+            output::print_note(match &self.object {
                 Some(object) => format!("no events about {object}"),
                 None => "no events".to_owned(),
             });
@@ -69,7 +69,7 @@ impl Events {
             .iter()
             .map(|event| print_row(*event, namespace.is_none()))
             .collect();
-        output::line(output::table(
+        output::print_line(output::table(
             &headers.into_iter().map(str::to_owned).collect::<Vec<_>>(),
             rows,
         ));

@@ -107,7 +107,7 @@ pub(crate) struct Flags {
 
 /// What the flags come to.
 #[derive(Debug, Default)]
-pub(crate) struct Meaning {
+pub(crate) struct ServerSettings {
     /// Certificates and keys that were made elsewhere.
     pub(crate) provided: ProvidedFiles,
     /// The issuer of ServiceAccount tokens, if it isn't the usual one.
@@ -124,11 +124,13 @@ pub(crate) struct Meaning {
 
 impl Flags {
     /// Reads the flags together.
-    pub(crate) fn meaning(&self) -> Result<Meaning, Failure> {
+    pub(crate) fn read_settings(&self) -> Result<ServerSettings, Failure> {
         for mode in &self.authorization_mode {
             match mode.as_str() {
                 "RBAC" => {}
-                "Node" => output::note("--authorization-mode: there are no nodes here, so Node adds no rights to RBAC"),
+                "Node" => {
+                    output::print_note("--authorization-mode: there are no nodes here, so Node adds no rights to RBAC")
+                }
                 other => {
                     return Err(Failure::usage(format!("--authorization-mode: {other} is not there"))
                         .hint("--authorization-mode=RBAC"));
@@ -157,7 +159,7 @@ impl Flags {
         }
         let services = self.service_cluster_ip_range.as_deref().map(str::parse).transpose();
         let services = services.map_err(|error| Failure::usage(format!("--service-cluster-ip-range: {error}")))?;
-        Ok(Meaning {
+        Ok(ServerSettings {
             provided: ProvidedFiles {
                 serving: self.serving(),
                 client_authorities: self.client_ca_file.clone(),
@@ -206,7 +208,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused_by_its_name() {
         let refused = |flags: Flags, words: &str| {
-            let failure = flags.meaning().expect_err(words);
+            let failure = flags.read_settings().expect_err(words);
             assert!(failure.message.contains(words), "{}", failure.message);
         };
         let list = |text: &str| vec![text.to_owned()];
@@ -243,6 +245,6 @@ mod tests {
             disable_admission_plugins: list("ServiceAccount"),
             ..Flags::default()
         };
-        assert!(flags.meaning().is_ok());
+        assert!(flags.read_settings().is_ok());
     }
 }

@@ -102,7 +102,7 @@ impl Reconcile {
             .patch(&json!({"metadata": {"annotations": {REQUESTED_AT: now}}}))
             .await?;
         if self.no_wait {
-            output::line(format!("{} reconciliation requested", object.subject()));
+            output::print_line(format!("{} reconciliation requested", object.subject()));
             return Ok(());
         }
         let progress = progress(&object.subject());
@@ -119,7 +119,7 @@ impl Reconcile {
             ),
             Ok(Err(failure)) => Err(failure),
             Ok(Ok(outcome)) if outcome.is_ready => {
-                output::line(format!(
+                output::print_line(format!(
                     "{} {subject}: {}",
                     output::good("✓"),
                     visible_line(&outcome.message)
@@ -173,7 +173,7 @@ impl Target {
         let (client, served) = self.connect().await?;
         let object = self.find(&client, &served)?;
         object.patch(patch).await?;
-        output::line(format!("{} {done}", object.subject()));
+        output::print_line(format!("{} {done}", object.subject()));
         Ok(ExitCode::SUCCESS)
     }
 }

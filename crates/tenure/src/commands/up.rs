@@ -51,10 +51,10 @@ pub(crate) struct Up {
     #[arg(long = "default-service-account", value_name = "NAMESPACE=NAME")]
     default_service_accounts: Vec<String>,
     /// What one rendering may make all together before it is given up.
-    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = quantity::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = quantity::parse_bytes)]
     rendering_bytes: u64,
     /// What all renderings that run at the same time may make together; others wait.
-    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = quantity::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = quantity::parse_bytes)]
     renderings_bytes: u64,
     /// How many steps one rendering may take, of some five nanoseconds each.
     #[arg(long, value_name = "STEPS", default_value_t = RenderLimits::default().steps)]
@@ -107,7 +107,7 @@ impl Up {
     }
 
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        let meaning = self.flags.meaning()?;
+        let settings = self.flags.read_settings()?;
         let data = match (&self.flags.etcd_servers, self.data) {
             (Some(url), _) => etcd::folder(url).await?,
             (None, Some(data)) => data,
@@ -118,7 +118,7 @@ impl Up {
             repositories: self.repositories,
             repository_port: self.repository_port,
             bare: self.bare,
-            meaning,
+            settings,
             address: SocketAddr::new(self.bind, self.port),
             workload_status: self.workload_status,
             allowed_sources: self.allowed_sources,
@@ -133,15 +133,15 @@ impl Up {
             },
         })
         .await?;
-        output::line(format!("ready in {} ms at {}", plane.ready().as_millis(), plane.url()));
+        output::print_line(format!("ready in {} ms at {}", plane.ready().as_millis(), plane.url()));
         if let Some(kubeconfig) = plane.kubeconfig() {
-            output::line(format!("export KUBECONFIG={}", kubeconfig.display()));
+            output::print_line(format!("export KUBECONFIG={}", kubeconfig.display()));
         }
         for url in plane.repository_urls() {
-            output::line(format!("repository {url}"));
+            output::print_line(format!("repository {url}"));
         }
         ended().await?;
-        output::note("ending: watches are closed, what was acknowledged is on disk");
+        output::print_note("ending: watches are closed, what was acknowledged is on disk");
         plane.stop().await;
         Ok(ExitCode::SUCCESS)
     }

@@ -12,7 +12,7 @@ pub(crate) struct Version {}
 
 impl Version {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        output::line(format!("tenure {}", env!("CARGO_PKG_VERSION")));
+        output::print_line(format!("tenure {}", env!("CARGO_PKG_VERSION")));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -90,7 +90,7 @@ impl Who {
 
     fn print(&self, owned: &[Owned], provenance: &Provenance) {
         for line in provenance.summary() {
-            output::line(visible(line));
+            output::print_line(visible(line));
         }
         let headers = ["field", "value", "owner", "since", "from"].map(str::to_owned);
         let rows = owned.iter().map(|field| {
@@ -109,7 +109,7 @@ impl Who {
             .map(|cell| visible_line(&cell).into_owned())
             .to_vec()
         });
-        output::line(output::table(&headers, rows.collect()));
+        output::print_line(output::table(&headers, rows.collect()));
     }
 }
 
@@ -134,7 +134,7 @@ fn owned(object: &Value, within: Option<&FieldPath>) -> Result<Vec<Owned>, Failu
                 && shown(value, &entry.fields, &path)
             {
                 fields.push(Owned {
-                    value: text(object, &path, value),
+                    value: describe_value(object, &path, value),
                     manager: manager(&entry),
                     since: since(&entry),
                     path,
@@ -185,7 +185,7 @@ fn since(entry: &ManagedFieldsEntry) -> String {
 }
 
 /// A value in one line; what is in a Secret is not printed.
-fn text(object: &Value, path: &FieldPath, value: &Value) -> String {
+fn describe_value(object: &Value, path: &FieldPath, value: &Value) -> String {
     let secret = ObjectView::of(object).read_text("/kind") == "Secret";
     let text = path.to_string();
     // kubectl keeps a copy of the whole object in an annotation.

@@ -43,7 +43,7 @@ fn tree() -> tempfile::TempDir {
     folder
 }
 
-fn text(path: &Path) -> String {
+fn read_text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
@@ -57,7 +57,7 @@ fn real(arguments: &[&str]) -> Option<Output> {
     }
 }
 
-fn files(folder: &Path) -> BTreeMap<String, String> {
+fn read_files(folder: &Path) -> BTreeMap<String, String> {
     std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| {
@@ -71,7 +71,7 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 #[test]
 fn the_same_flags_give_the_same() {
     let folder = tree();
-    let at = |name: &str| text(&folder.path().join(name));
+    let at = |name: &str| read_text(&folder.path().join(name));
     let (app, overlay, one, outside, linked, ordered, file) = (
         at("app"),
         at("overlay"),
@@ -132,7 +132,7 @@ fn the_same_flags_give_the_same() {
 #[test]
 fn a_folder_inside_reaches_above() {
     let folder = tree();
-    let output = run(&["build", &text(&folder.path().join("overlay"))]);
+    let output = run(&["build", &read_text(&folder.path().join("overlay"))]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("name: web"), "{said}");
@@ -141,7 +141,7 @@ fn a_folder_inside_reaches_above() {
 #[test]
 fn a_build_ends_at_its_budget() {
     let folder = tree();
-    let base = text(&folder.path().join("base"));
+    let base = read_text(&folder.path().join("base"));
     fails(
         &["build", "--rendering-bytes", "1KiB", &base],
         1,
@@ -162,20 +162,20 @@ fn a_file_for_each_object() {
     let folder = tree();
     for name in ["app", "one"] {
         let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let source = text(&folder.path().join(name));
-        let output = run(&["build", &source, "-o", &text(ours.path())]);
+        let source = read_text(&folder.path().join(name));
+        let output = run(&["build", &source, "-o", &read_text(ours.path())]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert!(output.stdout.is_empty());
-        let ours = files(ours.path());
+        let ours = read_files(ours.path());
         let wanted = if name == "app" {
             "rbac.authorization.k8s.io_v1_clusterrole_x-system:reader.yaml"
         } else {
             "apps_v1_deployment_web.yaml"
         };
         assert!(ours.contains_key(wanted), "{:?}", ours.keys());
-        if let Some(output) = real(&["build", &source, "-o", &text(theirs.path())]) {
+        if let Some(output) = real(&["build", &source, "-o", &read_text(theirs.path())]) {
             assert!(output.status.success());
-            assert_eq!(ours, files(theirs.path()));
+            assert_eq!(ours, read_files(theirs.path()));
         }
     }
 }
@@ -183,12 +183,16 @@ fn a_file_for_each_object() {
 #[test]
 fn one_file_or_standard_output() {
     let folder = tree();
-    let source = text(&folder.path().join("one"));
+    let source = read_text(&folder.path().join("one"));
     let printed = run(&["build", &source]).stdout;
     assert!(!printed.is_empty());
     assert_eq!(run(&["build", &source, "-o", "-"]).stdout, printed);
     let file = folder.path().join("out.yaml");
-    assert!(run(&["build", &source, "--output", &text(&file)]).stdout.is_empty());
+    assert!(
+        run(&["build", &source, "--output", &read_text(&file)])
+            .stdout
+            .is_empty()
+    );
     assert_eq!(std::fs::read(&file).unwrap(), printed);
     let current = tenure(&["build"])
         .current_dir(folder.path().join("one"))
@@ -196,7 +200,12 @@ fn one_file_or_standard_output() {
         .unwrap();
     assert_eq!(current.stdout, printed);
     fails(
-        &["build", &source, "-o", &text(&folder.path().join("no/such/out.yaml"))],
+        &[
+            "build",
+            &source,
+            "-o",
+            &read_text(&folder.path().join("no/such/out.yaml")),
+        ],
         3,
         &["no/such"],
     );
@@ -205,7 +214,7 @@ fn one_file_or_standard_output() {
 #[test]
 fn the_label_of_who_manages() {
     let folder = tree();
-    let source = text(&folder.path().join("one"));
+    let source = read_text(&folder.path().join("one"));
     let labelled = "app.kubernetes.io/managed-by: kustomize-";
     let by_flag = run(&["build", &source, "--enable-managedby-label"]);
     let by_environment = tenure(&["build", &source])
@@ -221,7 +230,7 @@ fn the_label_of_who_manages() {
 #[test]
 fn what_would_run_something_is_refused() {
     let folder = tree();
-    let source = text(&folder.path().join("one"));
+    let source = read_text(&folder.path().join("one"));
     let cases: &[(&[&str], &str)] = &[
         (&["--enable-alpha-plugins"], "need no flag"),
         (&["--enable-exec"], "run the function beforehand"),
@@ -257,8 +266,13 @@ fn nothing_outside_the_repository() {
     std::os::unix::fs::symlink("../../base", inside.join("linked")).unwrap();
     for base in ["../../base", "linked"] {
         std::fs::write(inside.join("kustomization.yaml"), format!("resources: [{base}]\n")).unwrap();
-        fails(&["build", &text(&inside)], 1, &[base]);
-        let free = run(&["build", "--load-restrictor", "LoadRestrictionsNone", &text(&inside)]);
+        fails(&["build", &read_text(&inside)], 1, &[base]);
+        let free = run(&[
+            "build",
+            "--load-restrictor",
+            "LoadRestrictionsNone",
+            &read_text(&inside),
+        ]);
         assert!(free.status.success(), "{}", String::from_utf8_lossy(&free.stderr));
     }
     // A link may be absolute as long as it stays inside.
@@ -271,7 +285,7 @@ fn nothing_outside_the_repository() {
     .unwrap();
     std::os::unix::fs::symlink(kept.canonicalize().unwrap().join("a.yaml"), inside.join("a.yaml")).unwrap();
     std::fs::write(inside.join("kustomization.yaml"), "resources: [a.yaml]\n").unwrap();
-    let output = run(&["build", &text(&inside)]);
+    let output = run(&["build", &read_text(&inside)]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -280,10 +294,10 @@ fn a_file_that_cannot_be_read_says_so() {
     let folder = tree();
     let source = folder.path().join("base");
     std::fs::remove_file(source.join("web.yaml")).unwrap();
-    fails(&["build", &text(&source)], 1, &["web.yaml"]);
+    fails(&["build", &read_text(&source)], 1, &["web.yaml"]);
     std::os::unix::net::UnixListener::bind(source.join("web.yaml")).unwrap();
     fails(
-        &["build", &text(&source)],
+        &["build", &read_text(&source)],
         3,
         &["web.yaml", "neither a file nor a folder"],
     );

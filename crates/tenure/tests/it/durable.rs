@@ -43,7 +43,7 @@ async fn a_killed_control_plane_loses_nothing_acknowledged() {
     }
 }
 
-async fn names(data: &std::path::Path) -> Vec<String> {
+async fn list_names(data: &std::path::Path) -> Vec<String> {
     let api: Api<ConfigMap> = Api::namespaced(client(data).await, "default");
     let mut names: Vec<String> = api
         .list(&ListParams::default().labels("copied=yes"))
@@ -117,7 +117,7 @@ async fn a_backup_of_a_running_control_plane_is_restored_elsewhere() {
             std::fs::read(target.join("pki/admin.crt")).unwrap(),
             std::fs::read(data.join("pki/admin.crt")).unwrap()
         );
-        assert_eq!(names(&target).await, there);
+        assert_eq!(list_names(&target).await, there);
         // Who watched before is told to list anew, and no revision is given out twice.
         let api: Api<ConfigMap> = Api::namespaced(client(&target).await, "default");
         let mut watch = api

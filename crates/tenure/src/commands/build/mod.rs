@@ -39,7 +39,7 @@ pub(crate) struct Build {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     as_current_user: Option<bool>,
     /// What the build may make all together, like 512MiB; 0 for as much as it likes.
-    #[arg(long, value_name = "BYTES", default_value = "4GiB", value_parser = quantity::bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "4GiB", value_parser = quantity::parse_bytes)]
     rendering_bytes: u64,
     /// How many steps the build may take, of some five nanoseconds each; 0 for as many as it likes.
     #[arg(long, value_name = "STEPS", default_value_t = kustomize::Budget::default().steps)]
@@ -105,14 +105,14 @@ impl Build {
             }
         })?;
         for warning in &warnings {
-            output::note(format!("# Warning: {}", tenure_api::text::visible(warning)));
+            output::print_note(format!("# Warning: {}", tenure_api::text::visible(warning)));
         }
         match self.output.as_deref().filter(|path| *path != Path::new("-")) {
             Some(path) if path.is_dir() => write_each(path, &objects)?,
             Some(path) => std::fs::File::create(path)
                 .and_then(|file| write_all(std::io::BufWriter::new(file), &objects))
                 .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?,
-            None => output::written(|out| write_all(out, &objects)),
+            None => output::print_written(|out| write_all(out, &objects)),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -127,7 +127,7 @@ impl Build {
 
     fn managed_by_label(&self) -> bool {
         if self.enable_managedby_label.is_some() {
-            output::note(
+            output::print_note(
                 "Flag --enable-managedby-label has been deprecated, use 'managedByLabel' in the 'buildMetadata' field instead.",
             );
         }
@@ -138,7 +138,7 @@ impl Build {
         let Some(order) = self.reorder.as_deref() else {
             return Ok(Reorder::Unspecified);
         };
-        output::note(
+        output::print_note(
             "Flag --reorder has been deprecated, use the new 'sortOptions' field in kustomization.yaml instead.",
         );
         match order {

@@ -34,14 +34,14 @@ impl Account {
     /// Opens a chapter.
     pub(super) fn chapter(&mut self, title: &str) {
         self.chapter += 1;
-        output::line("");
-        output::line(output::bold(&format!("{}. {title}", self.chapter)));
+        output::print_line("");
+        output::print_line(output::bold(&format!("{}. {title}", self.chapter)));
     }
 
     /// Says something that is no step.
     pub(super) fn say(&self, text: &str) {
         for line in text.lines() {
-            output::line(format!("   {line}"));
+            output::print_line(format!("   {line}"));
         }
     }
 
@@ -57,9 +57,9 @@ impl Account {
             Seen::Missing(text) => (false, text),
         };
         let mark = if held { output::good("✓") } else { output::bad("✗") };
-        output::line(format!(" {mark} {what}  {}", output::faint(&seconds(took))));
+        output::print_line(format!(" {mark} {what}  {}", output::faint(&seconds(took))));
         for line in text.lines() {
-            output::line(format!("   {}", output::faint(line)));
+            output::print_line(format!("   {}", output::faint(line)));
         }
         self.lines.push(Line {
             chapter: self.chapter,

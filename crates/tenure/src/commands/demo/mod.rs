@@ -47,19 +47,19 @@ impl Demo {
             let code = self.run_in(temporary.path()).await;
             let path = temporary.path().to_owned();
             if let Err(error) = temporary.close() {
-                output::note(format!("{} could not be removed: {error}", path.display()));
+                output::print_note(format!("{} could not be removed: {error}", path.display()));
             }
             return code;
         };
         empty(folder)?;
         let code = self.run_in(folder).await;
-        output::note(format!("what the demo wrote is kept in {}", folder.display()));
+        output::print_note(format!("what the demo wrote is kept in {}", folder.display()));
         code
     }
 
     /// Tells the story until it is over, or somebody has heard enough: then, too, everything ends in order.
     async fn run_in(&self, folder: &Path) -> Result<ExitCode, Failure> {
-        output::line(output::bold(
+        output::print_line(output::bold(
             "Tenure reconciles Git into Kubernetes as somebody. This is the whole story, on real Git repositories.",
         ));
         let ended = super::up::ended();
@@ -94,11 +94,11 @@ impl Demo {
         chapters::removal(world, &mut account).await;
 
         let (held, of) = account.count();
-        output::line("");
-        output::line(output::bold("What was seen"));
-        output::line(account.summary());
-        output::line("");
-        output::line(format!("{held} of {of} steps held, in {}.", seconds(started.elapsed())));
+        output::print_line("");
+        output::print_line(output::bold("What was seen"));
+        output::print_line(account.summary());
+        output::print_line("");
+        output::print_line(format!("{held} of {of} steps held, in {}.", seconds(started.elapsed())));
         let code = if account.all_held() {
             ExitCode::SUCCESS
         } else {
@@ -123,8 +123,8 @@ fn interrupted() -> ExitCode {
 fn invite(world: &World, account: &Account) -> Result<(), Failure> {
     let kubeconfig = world.plane.admin_kubeconfig()?.display().to_string();
     let url = world.url("beta");
-    output::line("");
-    output::line(output::bold("Your turn"));
+    output::print_line("");
+    output::print_line(output::bold("Your turn"));
     account.say(&format!(
         "export KUBECONFIG={kubeconfig}\n\
          tenure get -A                                     what is there, and how it is\n\

@@ -88,7 +88,7 @@ impl World {
             budgets: tenure_controllers::Budgets::default(),
             rendering: Default::default(),
             bare: false,
-            meaning: Default::default(),
+            settings: Default::default(),
         })
         .await?;
         let admin = plane.client().await?;

@@ -194,20 +194,20 @@ impl Get {
             let gap = if shown > 0 { "\n" } else { "" };
             shown += rows.len();
             if described {
-                output::line(format!(
+                output::print_line(format!(
                     "{gap}{}",
                     describe_rows(place, &columns, &rows, answer).join("\n")
                 ));
                 continue;
             }
             if found.len() > 1 {
-                output::line(format!("{gap}{}", output::bold(&place.resource.full_name())));
+                output::print_line(format!("{gap}{}", output::bold(&place.resource.full_name())));
             }
             let width = if wide { None } else { output::width() };
             let layout = Columns::fitting(&columns.headers, &rows, width);
-            output::line(layout.line(&columns.headers));
+            output::print_line(layout.line(&columns.headers));
             for row in &rows {
-                output::line(layout.line(row));
+                output::print_line(layout.line(row));
             }
         }
         if shown == 0 && whole && !matches!(asked, Asked::Objects(_)) {
@@ -215,7 +215,7 @@ impl Get {
                 || "any namespace".to_owned(),
                 |namespace| format!("namespace {namespace}"),
             );
-            output::note(format!(
+            output::print_note(format!(
                 "nothing found in {place}{}",
                 if namespace.is_some() { " (-A looks in all)" } else { "" }
             ));

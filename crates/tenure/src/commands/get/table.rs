@@ -29,7 +29,7 @@ impl Shown {
             .map(|(index, column)| {
                 (
                     index,
-                    column.find("/name").map_or_else(String::new, cell).to_uppercase(),
+                    column.find("/name").map_or_else(String::new, write_cell).to_uppercase(),
                 )
             })
             .unzip();
@@ -53,17 +53,17 @@ impl Shown {
         let cells = row.list("/cells");
         let namespace = self.with_namespace.then(|| {
             let namespace = row.find("/object/metadata/namespace");
-            namespace.map_or_else(String::new, cell)
+            namespace.map_or_else(String::new, write_cell)
         });
         let cells = self
             .indexes
             .iter()
-            .map(|index| cells.get(*index).map_or_else(String::new, cell));
+            .map(|index| cells.get(*index).map_or_else(String::new, write_cell));
         namespace.into_iter().chain(cells).collect()
     }
 }
 
-fn cell(value: &Value) -> String {
+fn write_cell(value: &Value) -> String {
     match value {
         // What a repository or a neighbour wrote must not move the cursor.
         Value::String(text) => tenure_api::text::visible(text).into_owned(),

@@ -44,9 +44,9 @@ impl Get {
             let rows = columns.rows(&list);
             let width = if wide { None } else { output::width() };
             let layout = Columns::fitting(&columns.headers, &rows, width);
-            output::line(layout.line(&columns.headers));
+            output::print_line(layout.line(&columns.headers));
             for row in &rows {
-                output::line(layout.line(row));
+                output::print_line(layout.line(row));
             }
             let mut from = find_version(&list).unwrap_or_default();
             while let End::Timeout(last) = self.follow_from(client, &path, &from, (&columns, &layout)).await? {
@@ -98,7 +98,7 @@ impl Get {
             if kind != "BOOKMARK" {
                 for row in columns.rows(object) {
                     let line = layout.line(&row);
-                    output::line(if kind == "DELETED" {
+                    output::print_line(if kind == "DELETED" {
                         output::faint(&format!("{line}   (deleted)"))
                     } else {
                         line
