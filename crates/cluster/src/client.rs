@@ -15,6 +15,7 @@ use crate::mapping::Mapping;
 use crate::path::{write_path, write_query};
 use crate::transport::{Answer, Call, JSON};
 use crate::turns::WorkTurns;
+use tenure_planner::plan::Propagation;
 use tenure_tenancy::Identity;
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
@@ -65,8 +66,8 @@ pub struct Preconditions {
 pub struct DeleteOptions {
     /// What must hold; a deletion without any may hit an object that was made anew.
     pub preconditions: Preconditions,
-    /// `Background`, `Foreground` or `Orphan`; the kind's own default when absent.
-    pub propagation: Option<&'static str>,
+    /// What becomes of what it owns; the kind's own default when absent.
+    pub propagation: Option<Propagation>,
 }
 
 impl Client {
@@ -287,7 +288,7 @@ impl Client {
     ) -> Result<(), ClusterError> {
         let mut body = json!({ "apiVersion": "v1", "kind": "DeleteOptions" });
         if let Some(propagation) = options.propagation {
-            set(&mut body, "propagationPolicy", json!(propagation));
+            set(&mut body, "propagationPolicy", json!(propagation.as_str()));
         }
         let mut preconditions = serde_json::Map::new();
         if let Some(uid) = &options.preconditions.uid {

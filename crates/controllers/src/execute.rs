@@ -210,11 +210,7 @@ async fn remove(client: &Client, delete: &Delete) -> Result<(), ClusterError> {
             uid: delete.uid.clone(),
             resource_version: delete.resource_version.clone(),
         },
-        propagation: match delete.propagation.as_str() {
-            "Foreground" => Some("Foreground"),
-            "Orphan" => Some("Orphan"),
-            _ => Some("Background"),
-        },
+        propagation: Some(delete.propagation),
     };
     let remove = async |resource: Resource| {
         client

@@ -17,7 +17,7 @@ use crate::confidential;
 use crate::digest;
 use crate::ending::add_duration;
 use crate::object::{Object, Origin};
-use crate::plan::{Apply, Delete, Request, Watched, Withheld};
+use crate::plan::{Apply, Delete, Propagation, Request, Watched, Withheld};
 
 /// The first and the longest pause after a refused write of one object.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -279,7 +279,7 @@ impl Dependents<'_> {
                     uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
                     // Whose it is says an ownerReference with a uid, which doesn't change hands; its status changes often.
                     resource_version: None,
-                    propagation: "Background".to_owned(),
+                    propagation: Propagation::Background,
                     why: why.to_owned(),
                 }),
             }

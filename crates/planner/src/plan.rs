@@ -203,18 +203,75 @@ pub struct Delete {
     pub uid: Option<String>,
     /// Its version then: a precondition, so that what has changed since is looked at again.
     pub resource_version: Option<String>,
-    /// `Background` or `Foreground`.
-    pub propagation: String,
+    /// What becomes of what it owns.
+    pub propagation: Propagation,
     /// Why.
     pub why: String,
+}
+
+/// What becomes of what a deleted object owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Propagation {
+    /// It is deleted afterwards.
+    Background,
+    /// It is deleted before.
+    Foreground,
+    /// It stays.
+    Orphan,
+}
+
+impl Propagation {
+    /// The word in the request.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+        }
+    }
+}
+
+/// A stage of what is done for an object. Each of the apply's is complete, and its objects ready, before the next begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Stage {
+    /// CustomResourceDefinitions, Namespaces and ClusterRoles: others cannot be stored, or not be allowed, without them.
+    Definitions,
+    /// Kinds that end in `Class`: others refer to them by name.
+    Classes,
+    /// Roles: unless it may bind anything, an identity can't even dry-run a RoleBinding before the Role is there. (Flux has this
+    /// stage for ClusterRoles only.)
+    Roles,
+    /// Everything else.
+    Rest,
+    /// What is not wanted any more is deleted.
+    Prune,
+    /// It is waited until everything is healthy.
+    Health,
+}
+
+impl Stage {
+    /// Its name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Definitions => "definitions",
+            Self::Classes => "classes",
+            Self::Roles => "roles",
+            Self::Rest => "rest",
+            Self::Prune => "prune",
+            Self::Health => "health",
+        }
+    }
 }
 
 /// What is expected to follow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Forecast {
-    /// Name of the stage: `definitions`, `classes`, `roles`, `rest`, `prune`, `health`.
-    pub stage: String,
+    /// Which stage.
+    pub stage: Stage,
     /// What is expected in it, one line each.
     pub actions: Vec<String>,
 }
@@ -353,7 +410,7 @@ impl<S: fmt::Display, I: fmt::Display, T: Status, M> fmt::Display for Plan<S, I,
         }
         for forecast in &self.forecast {
             for action in &forecast.actions {
-                writeln!(formatter, "  then ({}) {action}", forecast.stage)?;
+                writeln!(formatter, "  then ({}) {action}", forecast.stage.as_str())?;
             }
         }
         for withheld in &self.withheld {

@@ -8,6 +8,7 @@ use tenure_cluster::{
     ApplyOptions, Client, ClientPool, ClusterError, Connection, DeleteOptions, Preconditions, ServiceAccount, Token,
     WatchEvent, watch,
 };
+use tenure_planner::plan::Propagation;
 use tenure_tenancy::{Placement, identity};
 use tenure_testkit::{Admin, Cluster};
 
@@ -149,7 +150,7 @@ async fn a_client_is_its_identity() {
             uid: Some(uid.to_owned()),
             resource_version: None,
         },
-        propagation: Some("Background"),
+        propagation: Some(Propagation::Background),
     };
     let other = editor
         .delete(&resource, "cluster-it-a", "a", &uid("another"))

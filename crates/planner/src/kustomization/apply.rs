@@ -12,7 +12,7 @@ use tenure_api::{ObjectView, reason};
 use super::contest;
 use super::context::Context;
 use super::desired::{Desired, DesiredObject};
-use super::order::Stage;
+use super::order::STAGES;
 use super::ownership::{self, Kept, Ownership};
 use super::recreate::{self, Recreation};
 use super::takeover;
@@ -23,7 +23,7 @@ use crate::digest;
 use crate::ending::add_duration;
 use crate::health::{self, Health};
 use crate::immutable;
-use crate::plan::{Apply, Delete, Forecast, Next, Request};
+use crate::plan::{Apply, Delete, Forecast, Next, Request, Stage};
 
 /// How long the objects of an early stage may take to become ready (Flux's).
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -56,7 +56,7 @@ enum Todo {
 pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
     let mut waiting: Vec<String> = Vec::new();
     let mut gone: Vec<&DesiredObject> = Vec::new();
-    for stage in Stage::ALL {
+    for stage in STAGES {
         let mut objects = Vec::new();
         for object in desired.objects.iter().filter(|object| object.stage == stage) {
             match gone.iter().find(|gone| needs(object, gone)) {
@@ -511,7 +511,7 @@ fn wait_for_stage(
 /// What is expected after a stage.
 fn forecast(context: &Context<'_>, desired: &Desired, is_ahead: impl Fn(Stage) -> bool) -> Vec<Forecast> {
     let mut forecasts = Vec::new();
-    for later in Stage::ALL.into_iter().filter(|later| is_ahead(*later)) {
+    for later in STAGES.into_iter().filter(|later| is_ahead(*later)) {
         let actions: Vec<String> = desired
             .objects
             .iter()
@@ -525,10 +525,7 @@ fn forecast(context: &Context<'_>, desired: &Desired, is_ahead: impl Fn(Stage) -
             })
             .collect();
         if !actions.is_empty() {
-            forecasts.push(Forecast {
-                stage: later.as_str().to_owned(),
-                actions,
-            });
+            forecasts.push(Forecast { stage: later, actions });
         }
     }
     let pruned: Vec<String> = super::prune::list_candidates(context, desired)
@@ -537,13 +534,13 @@ fn forecast(context: &Context<'_>, desired: &Desired, is_ahead: impl Fn(Stage) -
         .collect();
     if context.spec().prune && !pruned.is_empty() {
         forecasts.push(Forecast {
-            stage: "prune".to_owned(),
+            stage: Stage::Prune,
             actions: pruned,
         });
     }
     if context.spec().wait {
         forecasts.push(Forecast {
-            stage: "health".to_owned(),
+            stage: Stage::Health,
             actions: vec!["wait until every object is healthy".to_owned()],
         });
     }

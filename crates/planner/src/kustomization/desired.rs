@@ -9,13 +9,13 @@ use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::reach::{self, Scope};
 
 use super::context::Context;
-use super::order::{self, Stage};
+use super::order;
 use super::{Phase, ending, watching};
 use crate::answer::KindAnswer;
 use crate::artifact::ArtifactFacts;
 use crate::confidential;
 use crate::object::{Object, Origin, RenderedObject};
-use crate::plan::{KindReference, Request, Watched};
+use crate::plan::{KindReference, Request, Stage, Watched};
 
 /// An object that is to be.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ pub(super) fn find_desired(
             digest: crate::digest::digest_value(&object),
             object: Object(object),
             origin,
-            stage: Stage::of(&id),
+            stage: order::find_stage(&id),
             confidential: rendered.confidential || confidential::is_secret(&id),
         });
     }

@@ -4,48 +4,27 @@ use std::cmp::Ordering;
 
 use tenure_api::ObjectId;
 
-/// A stage of the apply. Each is complete, and its objects ready, before the next begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
-    /// CustomResourceDefinitions, Namespaces and ClusterRoles: others cannot be stored, or not be allowed, without them.
-    Definitions,
-    /// Kinds that end in `Class`: others refer to them by name.
-    Classes,
-    /// Roles: unless it may bind anything, an identity can't even dry-run a RoleBinding before the Role is there. (Flux has this
-    /// stage for ClusterRoles only.)
-    Roles,
-    /// Everything else.
-    Rest,
-}
+use crate::plan::Stage;
 
-impl Stage {
-    pub(super) const ALL: [Stage; 4] = [Stage::Definitions, Stage::Classes, Stage::Roles, Stage::Rest];
+/// The stages of the apply.
+pub(super) const STAGES: [Stage; 4] = [Stage::Definitions, Stage::Classes, Stage::Roles, Stage::Rest];
 
-    pub(super) fn of(id: &ObjectId) -> Self {
-        let definition = matches!(
-            (id.group.as_str(), id.kind.as_str()),
-            ("apiextensions.k8s.io", "CustomResourceDefinition")
-                | ("", "Namespace")
-                | ("rbac.authorization.k8s.io", "ClusterRole")
-        );
-        if definition {
-            Self::Definitions
-        } else if id.kind.ends_with("Class") {
-            Self::Classes
-        } else if id.kind == "Role" && id.group == "rbac.authorization.k8s.io" {
-            Self::Roles
-        } else {
-            Self::Rest
-        }
-    }
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Definitions => "definitions",
-            Self::Classes => "classes",
-            Self::Roles => "roles",
-            Self::Rest => "rest",
-        }
+/// The stage in which an object is applied.
+pub(super) fn find_stage(id: &ObjectId) -> Stage {
+    let definition = matches!(
+        (id.group.as_str(), id.kind.as_str()),
+        ("apiextensions.k8s.io", "CustomResourceDefinition")
+            | ("", "Namespace")
+            | ("rbac.authorization.k8s.io", "ClusterRole")
+    );
+    if definition {
+        Stage::Definitions
+    } else if id.kind.ends_with("Class") {
+        Stage::Classes
+    } else if id.kind == "Role" && id.group == "rbac.authorization.k8s.io" {
+        Stage::Roles
+    } else {
+        Stage::Rest
     }
 }
 
@@ -80,8 +59,8 @@ const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfi
 
 /// Compares two objects by the order in which they are applied; pruning is the reverse.
 pub(super) fn compare(one: &ObjectId, other: &ObjectId) -> Ordering {
-    Stage::of(one)
-        .cmp(&Stage::of(other))
+    find_stage(one)
+        .cmp(&find_stage(other))
         .then_with(|| rank(&one.kind).cmp(&rank(&other.kind)))
         .then_with(|| one.group.cmp(&other.group))
         .then_with(|| one.kind.cmp(&other.kind))

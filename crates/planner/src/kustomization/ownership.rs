@@ -9,9 +9,8 @@ use tenure_tenancy::owner::{self, Precedence};
 use super::context::{Context, name_subject};
 use super::desired::DesiredObject;
 use super::ending;
-use super::order::Stage;
 use crate::ending::name_some;
-use crate::plan::{Event, EventKind, EventPlace};
+use crate::plan::{Event, EventKind, EventPlace, Stage};
 
 /// What another owner means for an object that is to be applied.
 pub(super) enum Ownership {

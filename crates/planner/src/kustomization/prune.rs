@@ -15,7 +15,7 @@ use super::step::{Step, SurveyRequest};
 use super::{Phase, ending, guard, siblings};
 use crate::answer::{DeleteAnswer, Live};
 use crate::ending::name_some;
-use crate::plan::{Delete, Request, Watched, Withheld};
+use crate::plan::{Delete, Propagation, Request, Watched, Withheld};
 
 /// How often in an attempt an object is looked at again that changes before it is deleted.
 const LOOKS: u32 = 5;
@@ -276,7 +276,7 @@ pub(super) fn judge_candidate(context: &mut Context<'_>, target: &Watched, why: 
         target: target.clone(),
         uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
         resource_version: find_version(live),
-        propagation: "Background".to_owned(),
+        propagation: Propagation::Background,
         why: why.to_owned(),
     })
 }

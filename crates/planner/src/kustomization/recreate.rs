@@ -14,7 +14,7 @@ use crate::answer::{Failure, WriteAnswer};
 use crate::digest;
 use crate::immutable;
 use crate::object::Object;
-use crate::plan::{Apply, Delete};
+use crate::plan::{Apply, Delete, Propagation};
 
 /// The longest part of a name that its trial keeps, so that with what is added it suits the kinds with the shortest names.
 const NAME_KEPT: usize = 43;
@@ -43,7 +43,7 @@ pub(super) fn judge(context: &Context<'_>, object: &DesiredObject, live: &Value,
             target: object.target.clone(),
             uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
             resource_version: find_version(live),
-            propagation: "Background".to_owned(),
+            propagation: Propagation::Background,
             why: format!("recreated, because these can't be changed: {}", fields(failure)),
         }),
     }
