@@ -8,8 +8,9 @@ use memchr::memmem;
 use tenure_store::Entry;
 
 use crate::catalog::{Origin, Resource};
+use crate::contents::is_verbatim;
 use crate::http::RequestInfo;
-use crate::registry::{Registry, is_verbatim};
+use crate::registry::Registry;
 
 /// A body up to this size is worked on where it arrives.
 const SMALL_BODY: usize = 16 * 1024;

@@ -9,7 +9,8 @@ use tenure_access::identity::{Lookup, UserInfo};
 
 use crate::catalog::Resource;
 use crate::http::ApiError;
-use crate::registry::{DeleteOptions, OWN_MANAGER, ObjectExt, Operation, Registry};
+use crate::operation::{DeleteOptions, Operation};
+use crate::registry::{OWN_MANAGER, ObjectExt, Registry};
 
 const NAMESPACES: [&str; 4] = ["kube-system", "kube-public", "kube-node-lease", "default"];
 /// The name of the API server's own Service.

@@ -15,7 +15,7 @@ use crate::catalog::Catalog;
 use crate::gate::Gate;
 use crate::http::ApiError;
 use crate::registry::Registry;
-use crate::{bootstrap, controllers, definitions};
+use crate::{bootstrap, controllers};
 
 /// How a cluster differs from another.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Cluster {
     pub(crate) async fn open(store: Store, authenticator: Authenticator, settings: Settings) -> Result<Self, ApiError> {
         let registry = Registry::new(store, Catalog::builtin(), settings.services);
         let gate = Arc::new(Gate::new(authenticator, registry.rights().clone()));
-        registry.refresh_definitions();
+        registry.contents().refresh_definitions();
         bootstrap::run(&registry).await?;
         registry.admission().leave_out(settings.left_out_plugins);
         registry.admission().open();
@@ -54,7 +54,7 @@ impl Cluster {
     /// Starts what goes on beside requests, until `shutdown`. Must be called within a tokio runtime.
     pub(crate) fn start(&self, settings: controllers::Settings, shutdown: &CancellationToken) -> Vec<JoinHandle<()>> {
         vec![
-            definitions::start_cleanup(self.registry.clone(), shutdown.clone()),
+            controllers::start_emptying_definitions(self.registry.clone(), shutdown.clone()),
             controllers::start(self.registry.clone(), settings, shutdown.clone()),
         ]
     }

@@ -5,7 +5,7 @@
 //! ```text
 //! bytes ─ serve ─▶ service ─▶ gate (who, as whom, may they) ─▶ routes ─▶ registry ─▶ store
 //!                                                                  │          │
-//!                                                       http, discovery    admission, kinds
+//!                                                       http, discovery    admission ─▶ contents, kinds
 //! ```
 
 mod admission;
@@ -18,27 +18,32 @@ mod catalog;
 pub mod certificates;
 mod cluster;
 mod connections;
+mod contents;
 mod controllers;
 mod conversion;
-mod definitions;
 mod fairness;
+mod formats;
 mod gate;
 mod http;
 mod intake;
 mod json_patch;
 mod keys;
+mod kinds;
 mod ledger;
 mod long_work;
 mod metrics;
+mod operation;
 mod registry;
 mod rights;
 mod routes;
+mod selectors;
 mod serve;
 mod server;
 mod service;
 mod stored;
 mod streams;
 mod surroundings;
+mod view;
 mod webhook_client;
 mod yaml;
 
@@ -47,9 +52,11 @@ pub use answers::AnswerBounds;
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};
 pub use intake::IntakeBounds;
-pub use registry::{Answer, DeleteOptions, Deleted, FieldValidation, Operation, Outcome, Registry, Sent, View};
+pub use operation::{DeleteOptions, FieldValidation, Operation, Sent};
+pub use registry::{Answer, Deleted, Outcome, Registry};
 pub use routes::{BACKUP_PATH, VERSION};
 pub use server::{Config, Server, ServerError};
 pub use service::{ApiService, path_segments};
 pub use surroundings::Counter;
 pub use tenure_kinds::kind::{InvalidRange, ServiceRange};
+pub use view::View;

@@ -29,7 +29,7 @@ use crate::intake::{Arriving, Burden, IntakeBounds, NotTaken, Taken};
 use crate::ledger::{Account, Charge, Ledger};
 use crate::long_work::{self, Deadline, Stopped, Within};
 use crate::metrics::{Counted, Metrics};
-use crate::registry::Warnings;
+use crate::operation::Warnings;
 use crate::streams::StreamEnd;
 use crate::surroundings::Surroundings;
 use crate::{asked, routes};

@@ -87,6 +87,22 @@ pub fn set_status(object: &mut Value, status: Value) {
     }
 }
 
+/// The characters of generated suffixes: no vowels, so no words.
+const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// A name that begins like this and goes on at random.
+#[must_use]
+pub fn generate_name(base: &str, random: fn(&mut [u8])) -> String {
+    let mut bytes = [0_u8; 5];
+    random(&mut bytes);
+    let mut name: String = base.chars().take(58).collect();
+    for byte in bytes {
+        let index = usize::from(byte) % SUFFIX.len();
+        name.push(SUFFIX.get(index).copied().map_or('b', char::from));
+    }
+    name
+}
+
 impl ObjectExt for Value {
     fn metadata(&self) -> Option<&Map<String, Value>> {
         self.get("metadata").and_then(Value::as_object)

@@ -10,8 +10,8 @@ use tenure_kinds::expressions::{Authorizer, Inputs};
 
 use super::{Attributes, subject};
 use crate::catalog::Resource;
+use crate::contents::Contents;
 use crate::http::ApiError;
-use crate::registry::Registry;
 
 /// A request as one webhook or policy sees it.
 pub(super) struct Subject<'a> {
@@ -23,14 +23,14 @@ pub(super) struct Subject<'a> {
 impl<'a> Subject<'a> {
     /// The objects in the version of `shown_as`, of a request that was matched as one about `resource`.
     pub(super) async fn of(
-        registry: &Registry,
+        contents: &Contents,
         attributes: &Attributes<'a>,
         shown_as: &Resource,
         resource: &Resource,
         object: Option<&'a Value>,
     ) -> Result<Self, ApiError> {
         let shown = async |object: Option<&'a Value>| match object {
-            Some(object) => subject::shown(registry, attributes, shown_as, object).await.map(Some),
+            Some(object) => subject::shown(contents, attributes, shown_as, object).await.map(Some),
             None => Ok(None),
         };
         Ok(Self {
@@ -52,7 +52,7 @@ impl<'a> Subject<'a> {
     /// Calls `ask` with the values of the variables.
     pub(super) fn ask<T>(
         &self,
-        registry: &Registry,
+        contents: &Contents,
         attributes: &Attributes<'_>,
         ask: impl FnOnce(Inputs<'_>) -> T,
     ) -> T {
@@ -64,7 +64,7 @@ impl<'a> Subject<'a> {
             attributes.namespace(),
             attributes.name,
         );
-        let decide = |check: &Check| decide(registry, &attributes.op.user, check);
+        let decide = |check: &Check| decide(contents, &attributes.op.user, check);
         ask(Inputs {
             object: self.object.as_deref(),
             old_object: self.old_object.as_deref(),
@@ -90,7 +90,7 @@ fn described(attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resour
 }
 
 /// Whether the request's user may do something, or the ServiceAccount that is asked for.
-fn decide(registry: &Registry, user: &UserInfo, check: &Check) -> Decision {
+fn decide(contents: &Contents, user: &UserInfo, check: &Check) -> Decision {
     let account = check
         .service_account
         .as_ref()
@@ -109,7 +109,7 @@ fn decide(registry: &Registry, user: &UserInfo, check: &Check) -> Decision {
     } else {
         authorization::Attributes::path(&check.verb, &check.path)
     };
-    let decision = registry.rights().authorize(account.as_ref().unwrap_or(user), &wanted);
+    let decision = contents.rights().authorize(account.as_ref().unwrap_or(user), &wanted);
     Decision {
         allowed: decision.allowed,
         reason: decision.reason,

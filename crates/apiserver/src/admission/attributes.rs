@@ -1,10 +1,11 @@
 //! One request as admission sees it.
 
 use serde_json::{Map, Value, json};
+use tenure_kinds::object::ObjectExt;
 
 use crate::catalog::Resource;
 use crate::http::ApiError;
-use crate::registry::{DeleteOptions, FieldValidation, ObjectExt, Operation};
+use crate::operation::{DeleteOptions, FieldValidation, Operation};
 
 /// What a request does to the object, which is not always its HTTP verb: an apply creates or updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

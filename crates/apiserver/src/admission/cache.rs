@@ -6,8 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::registry::View;
 use crate::stored::decode_stored;
+use crate::view::View;
 
 /// What was read from the objects below one prefix of the store's keys, by key and revision.
 #[derive(Debug)]

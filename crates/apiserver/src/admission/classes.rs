@@ -4,11 +4,12 @@
 use serde_json::{Value, json};
 use tenure_access::identity::Lookup;
 use tenure_kinds::core_group::class_of_claim;
+use tenure_kinds::object::ObjectExt as _;
 use tenure_kinds::schema::resources::Resources;
 
 use super::{Action, Attributes};
 use crate::http::ApiError;
-use crate::registry::{ObjectExt, View};
+use crate::view::View;
 
 const STORAGE_DEFAULT: [&str; 2] = [
     "storageclass.kubernetes.io/is-default-class",

@@ -1,13 +1,14 @@
 //! LimitRange: what containers get that say nothing, and what Pods and claims may ask for.
 
 use serde_json::{Map, Value, json};
+use tenure_kinds::object::ObjectExt;
 use tenure_kinds::schema::once;
 use tenure_kinds::schema::quantity::Quantity;
 use tenure_kinds::schema::resources::{Resources, list, of_pod};
 
 use super::{Action, Attributes};
 use crate::http::ApiError;
-use crate::registry::{ObjectExt, View};
+use crate::view::View;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_access::identity::Lookup;
+use tenure_kinds::object::ObjectExt as _;
 
 use super::Attributes;
 use super::attributes::Action;
 use crate::catalog::Resource;
+use crate::contents::Contents;
 use crate::http::ApiError;
-use crate::registry::{ObjectExt, Registry, Selectors};
+use crate::selectors::Selectors;
 
 /// The group of webhooks and policies. None of them is ever asked about one of them, or it could shut out its own
 /// removal.
@@ -103,14 +105,14 @@ impl Matcher {
     }
 
     /// As which resource the request is covered, if it is.
-    pub(super) fn resource(&self, registry: &Registry, attributes: &Attributes<'_>) -> Option<Arc<Resource>> {
+    pub(super) fn resource(&self, contents: &Contents, attributes: &Attributes<'_>) -> Option<Arc<Resource>> {
         let own = &attributes.op.resource;
         let covers = |rules: &[Rule], resource: &Resource| rules.iter().any(|rule| rule.covers(attributes, resource));
         let own_covered = covers(&self.rules, own) || self.everything && self.rules.is_empty();
         if own_covered && self.excluded.is_empty() {
             return Some(own.clone());
         }
-        let others: Vec<Arc<Resource>> = registry
+        let others: Vec<Arc<Resource>> = contents
             .catalog()
             .iter()
             .filter(|other| self.equivalent && other.stored_as == own.stored_as)
@@ -132,7 +134,7 @@ impl Matcher {
     /// Whether the selectors select the request. An object counts if it is selected as it was or as it will be.
     pub(super) fn selects(
         &self,
-        registry: &Registry,
+        contents: &Contents,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
     ) -> Result<bool, ApiError> {
@@ -143,14 +145,14 @@ impl Matcher {
         if self.namespaces.is_empty() || attributes.namespace().is_empty() && !attributes.is_part_of("", "namespaces") {
             return Ok(true);
         }
-        let labels = namespace_labels(registry, attributes, object)?;
+        let labels = namespace_labels(contents, attributes, object)?;
         Ok(self.namespaces.matches(&json!({"metadata": {"labels": labels}})))
     }
 }
 
 /// The labels of the request's namespace; those that it will have, if it is itself written.
 fn namespace_labels(
-    registry: &Registry,
+    contents: &Contents,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
 ) -> Result<Value, ApiError> {
@@ -168,7 +170,7 @@ fn namespace_labels(
         return Ok(labels(object));
     }
     let name = attributes.namespace();
-    let found = registry.view().get("", "namespaces", None, name);
+    let found = contents.view().get("", "namespaces", None, name);
     found
         .map(|namespace| labels(&namespace))
         .ok_or_else(|| ApiError::new(404, "NotFound", format!("namespaces {name:?} not found")))

@@ -1,7 +1,7 @@
 //! The rules about a write that need other objects, the caller or other programs, in Kubernetes' order.
 //!
-//! A request goes through two phases. [`mutate`] may change the object, before it is made complete and checked;
-//! [`validate`] sees the object as it will be stored, and may only refuse. Both run outside of the store's locks, and
+//! A request goes through two phases. [`Admission::mutate`] may change the object, before it is made complete and checked;
+//! [`Admission::validate`] sees the object as it will be stored, and may only refuse. Both run outside of the store's locks, and
 //! again whenever a write was overtaken by another. What a mutation changed is owned by nobody, as in Kubernetes:
 //! owners are settled before it.
 
@@ -29,8 +29,8 @@ use serde_json::Value;
 pub(crate) use attributes::{Action, Attributes};
 
 use crate::catalog::Origin;
+use crate::contents::Contents;
 use crate::http::ApiError;
-use crate::registry::Registry;
 
 /// The rules that can be left out, by the names that Kubernetes has for them.
 pub const OPTIONAL_PLUGINS: [&str; 4] = [SERVICE_ACCOUNT, LIMIT_RANGER, PRIORITY, TOLERATIONS];
@@ -40,9 +40,10 @@ const LIMIT_RANGER: &str = "LimitRanger";
 const PRIORITY: &str = "Priority";
 const TOLERATIONS: &str = "DefaultTolerationSeconds";
 
-/// What admission keeps between requests.
-#[derive(Debug, Default)]
-pub(crate) struct State {
+/// Who admits what is written to a cluster, with what it keeps between requests.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    contents: Contents,
     /// Those of [`OPTIONAL_PLUGINS`] that are left out.
     left_out: OnceLock<Vec<String>>,
     hooks: webhooks::Hooks,
@@ -53,7 +54,18 @@ pub(crate) struct State {
     open: AtomicBool,
 }
 
-impl State {
+impl Admission {
+    pub(crate) fn new(contents: Contents) -> Self {
+        Self {
+            contents,
+            left_out: OnceLock::new(),
+            hooks: webhooks::Hooks::default(),
+            policies: policies::Policies::default(),
+            turns: quota::Turns::default(),
+            open: AtomicBool::new(false),
+        }
+    }
+
     /// From now on every write is everybody's business.
     pub(crate) fn open(&self) {
         self.open.store(true, Ordering::Release);
@@ -74,156 +86,129 @@ impl State {
         &self.turns
     }
 
-    fn policies(&self, registry: &Registry) -> Vec<policies::InForce> {
+    fn policies(&self) -> Vec<policies::InForce> {
         if self.open.load(Ordering::Acquire) {
-            self.policies.in_force(&registry.view())
+            self.policies.in_force(&self.contents.view())
         } else {
             Vec::new()
         }
     }
 
-    fn hooks(&self, registry: &Registry, phase: webhooks::Phase) -> Vec<Arc<webhooks::Hook>> {
+    fn hooks(&self, phase: webhooks::Phase) -> Vec<Arc<webhooks::Hook>> {
         if self.open.load(Ordering::Acquire) {
-            self.hooks.of(registry, phase)
+            self.hooks.of(&self.contents.view(), phase)
         } else {
             Vec::new()
         }
     }
-}
 
-/// What a request holds while it is written: it is taken from nobody else until this is dropped.
-#[derive(Debug)]
-#[must_use]
-pub(crate) struct Charge(Option<quota::Charge>);
-
-impl Charge {
-    /// Gives back what was taken for a write that did not happen.
-    pub(crate) async fn refund(self, registry: &Registry) {
-        if let Some(charge) = self.0 {
-            charge.refund(registry).await;
-        }
+    /// The object as it goes on, changed by who may change it.
+    pub(crate) async fn mutate(&self, attributes: &Attributes<'_>, object: Value) -> Result<Value, ApiError> {
+        let mut object = Some(object);
+        self.mutate_any(attributes, &mut object).await?;
+        let object = object.unwrap_or_default();
+        escalation::check(self.contents.rights(), attributes, &object)?;
+        Ok(object)
     }
-}
 
-/// The object as it goes on, changed by who may change it.
-pub(crate) async fn mutate(registry: &Registry, attributes: &Attributes<'_>, object: Value) -> Result<Value, ApiError> {
-    let mut object = Some(object);
-    mutate_any(registry, attributes, &mut object).await?;
-    let object = object.unwrap_or_default();
-    escalation::check(registry.rights(), attributes, &object)?;
-    Ok(object)
-}
-
-/// The mutating phase; of a deletion, without an object. If a webhook changed the object, there is a second round.
-async fn mutate_any(
-    registry: &Registry,
-    attributes: &Attributes<'_>,
-    object: &mut Option<Value>,
-) -> Result<(), ApiError> {
-    let mut rounds = webhooks::Rounds::default();
-    for reinvoke in [false, true] {
-        own_rules(registry, attributes, object.as_mut()).await?;
-        if !webhooks::mutate(registry, attributes, object, &mut rounds, reinvoke).await? {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// The mutating rules that are part of this server.
-async fn own_rules(
-    registry: &Registry,
-    attributes: &Attributes<'_>,
-    object: Option<&mut Value>,
-) -> Result<(), ApiError> {
-    match attributes.action {
-        Action::Create => {
-            namespace_lifecycle::on_create(attributes, &registry.view())?;
-            if let Origin::Custom(custom) = &attributes.resource().origin
-                && custom.terminating
-            {
-                let why = "create not allowed while custom resource definition is terminating";
-                return Err(ApiError::new(405, "MethodNotAllowed", why));
+    /// The mutating phase; of a deletion, without an object. If a webhook changed the object, there is a second round.
+    async fn mutate_any(&self, attributes: &Attributes<'_>, object: &mut Option<Value>) -> Result<(), ApiError> {
+        let mut rounds = webhooks::Rounds::default();
+        for reinvoke in [false, true] {
+            self.apply_own_rules(attributes, object.as_mut()).await?;
+            if !webhooks::mutate(self, attributes, object, &mut rounds, reinvoke).await? {
+                break;
             }
         }
-        Action::Update => {}
-        Action::Delete => namespace_lifecycle::on_delete(attributes)?,
+        Ok(())
     }
-    let Some(object) = object else { return Ok(()) };
-    if attributes.resource().is_custom() {
-        return Ok(());
-    }
-    let (view, state) = (registry.view(), registry.admission());
-    if state.runs(LIMIT_RANGER) {
-        limit_range::mutate(attributes, &view, object);
-    }
-    if state.runs(SERVICE_ACCOUNT) {
-        pods::service_account(registry, attributes, object).await?;
-    }
-    if state.runs(PRIORITY) {
-        pods::priority(attributes, &view, object)?;
-    }
-    if state.runs(TOLERATIONS) {
-        pods::tolerations(attributes, object);
-    }
-    classes::mutate(attributes, &view, object)?;
-    runtime_class::mutate(attributes, &view, object)
-}
 
-/// Whether [`validate`] may wait for others: for another program, or for another request's turn. Then it must not be
-/// called by who has something that those may be waiting for.
-pub(crate) fn waits_for_others(registry: &Registry, attributes: &Attributes<'_>) -> bool {
-    webhooks::asked_to_validate(registry, attributes) || quota::may_charge(registry, attributes)
-}
-
-/// Refuses an object as it would be stored, or none if one is deleted. Without `waits`, what came up since
-/// [`waits_for_others`] was asked is passed over.
-pub(crate) async fn validate(
-    registry: &Registry,
-    attributes: &Attributes<'_>,
-    object: Option<&Value>,
-    waits: bool,
-) -> Result<Charge, ApiError> {
-    if let Some(object) = object.filter(|_| !attributes.resource().is_custom()) {
-        let (view, state) = (registry.view(), registry.admission());
-        if state.runs(LIMIT_RANGER) {
-            limit_range::validate(attributes, &view, object)?;
+    /// The mutating rules that are part of this server.
+    async fn apply_own_rules(&self, attributes: &Attributes<'_>, object: Option<&mut Value>) -> Result<(), ApiError> {
+        match attributes.action {
+            Action::Create => {
+                namespace_lifecycle::on_create(attributes, &self.contents.view())?;
+                if let Origin::Custom(custom) = &attributes.resource().origin
+                    && custom.terminating
+                {
+                    let why = "create not allowed while custom resource definition is terminating";
+                    return Err(ApiError::new(405, "MethodNotAllowed", why));
+                }
+            }
+            Action::Update => {}
+            Action::Delete => namespace_lifecycle::on_delete(attributes)?,
         }
-        if state.runs(SERVICE_ACCOUNT) {
-            pods::validate_service_account(attributes, &view, object)?;
+        let Some(object) = object else { return Ok(()) };
+        if attributes.resource().is_custom() {
+            return Ok(());
         }
-        if state.runs(PRIORITY) {
-            pods::validate_priority_class(attributes, &view, object)?;
+        let view = self.contents.view();
+        if self.runs(LIMIT_RANGER) {
+            limit_range::mutate(attributes, &view, object);
         }
-        classes::validate_growth(attributes, &view, object)?;
-        runtime_class::validate(attributes, &view, object)?;
-        signers::validate(registry.rights(), attributes, object)?;
+        if self.runs(SERVICE_ACCOUNT) {
+            pods::service_account(&self.contents, attributes, object).await?;
+        }
+        if self.runs(PRIORITY) {
+            pods::priority(attributes, &view, object)?;
+        }
+        if self.runs(TOLERATIONS) {
+            pods::tolerations(attributes, object);
+        }
+        classes::mutate(attributes, &view, object)?;
+        runtime_class::mutate(attributes, &view, object)
     }
-    policies::validate(registry, attributes, object).await?;
-    if !waits {
-        return Ok(Charge(None));
-    }
-    webhooks::validate(registry, attributes, object).await?;
-    match object {
-        Some(object) => Ok(Charge(quota::charge(registry, attributes, object).await?)),
-        None => Ok(Charge(None)),
-    }
-}
 
-/// Both phases of a deletion.
-pub(crate) async fn admit_delete(registry: &Registry, attributes: &Attributes<'_>) -> Result<Charge, ApiError> {
-    mutate_any(registry, attributes, &mut None).await?;
-    validate(registry, attributes, None, true).await
-}
+    /// Whether [`Self::validate`] may wait for others: for another program, or for another request's turn. Then it must not be
+    /// called by who has something that those may be waiting for.
+    pub(crate) fn waits_for_others(&self, attributes: &Attributes<'_>) -> bool {
+        webhooks::asked_to_validate(self, attributes) || quota::may_charge(&self.contents, attributes)
+    }
 
-/// Both phases of a request whose object is answered and not stored; it may come back changed.
-pub(crate) async fn admit_unstored(
-    registry: &Registry,
-    attributes: &Attributes<'_>,
-    object: Value,
-) -> Result<Value, ApiError> {
-    let object = mutate(registry, attributes, object).await?;
-    let charge = validate(registry, attributes, Some(&object), true).await?;
-    charge.refund(registry).await;
-    Ok(object)
+    /// Refuses an object as it would be stored, or none if one is deleted; otherwise says what it owes to quotas. Without `waits`,
+    /// what came up since [`Self::waits_for_others`] was asked is passed over.
+    pub(crate) async fn validate(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        waits: bool,
+    ) -> Result<Option<quota::Owed>, ApiError> {
+        if let Some(object) = object.filter(|_| !attributes.resource().is_custom()) {
+            let view = self.contents.view();
+            if self.runs(LIMIT_RANGER) {
+                limit_range::validate(attributes, &view, object)?;
+            }
+            if self.runs(SERVICE_ACCOUNT) {
+                pods::validate_service_account(attributes, &view, object)?;
+            }
+            if self.runs(PRIORITY) {
+                pods::validate_priority_class(attributes, &view, object)?;
+            }
+            classes::validate_growth(attributes, &view, object)?;
+            runtime_class::validate(attributes, &view, object)?;
+            signers::validate(self.contents.rights(), attributes, object)?;
+        }
+        policies::validate(self, attributes, object).await?;
+        if !waits {
+            return Ok(None);
+        }
+        webhooks::validate(self, attributes, object).await?;
+        match object {
+            Some(object) => quota::reckon(self, attributes, object).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Both phases of a deletion, which owes nothing.
+    pub(crate) async fn admit_delete(&self, attributes: &Attributes<'_>) -> Result<(), ApiError> {
+        self.mutate_any(attributes, &mut None).await?;
+        self.validate(attributes, None, true).await.map(drop)
+    }
+
+    /// Both phases of a request whose object is answered and not stored; it may come back changed, and pays nothing.
+    pub(crate) async fn admit_unstored(&self, attributes: &Attributes<'_>, object: Value) -> Result<Value, ApiError> {
+        let object = self.mutate(attributes, object).await?;
+        self.validate(attributes, Some(&object), true).await.map(drop)?;
+        Ok(object)
+    }
 }

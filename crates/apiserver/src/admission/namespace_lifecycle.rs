@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 use tenure_access::identity::Lookup;
+use tenure_kinds::object::ObjectExt as _;
 
 use super::Attributes;
 use crate::http::ApiError;
-use crate::registry::{ObjectExt, View};
+use crate::view::View;
 
 /// The namespaces that Kubernetes itself needs.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_access::identity::Lookup;
+use tenure_kinds::object::{ObjectExt as _, generate_name};
 use tenure_kinds::schema::resources::list;
 
 use super::{Action, Attributes};
+use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::keys;
-use crate::registry::{ObjectExt, Registry, View, generate_name};
+use crate::operation::fill_randomly;
+use crate::view::View;
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_VOLUME: &str = "kube-api-access-";
@@ -35,7 +38,7 @@ fn has(object: &Value, pointer: &str) -> bool {
 
 /// Gives a Pod its ServiceAccount, and what that brings with it.
 pub(super) async fn service_account(
-    registry: &Registry,
+    contents: &Contents,
     attributes: &Attributes<'_>,
     pod: &mut Value,
 ) -> Result<(), ApiError> {
@@ -53,7 +56,7 @@ pub(super) async fn service_account(
     }
     let name = text(pod, "/spec/serviceAccountName").to_owned();
     set(pod, "serviceAccount", json!(name));
-    let account = find_account(registry, attributes, &name, pod).await?;
+    let account = find_account(contents, attributes, &name, pod).await?;
     let wanted = |object: &Value, pointer: &str| object.pointer(pointer).and_then(Value::as_bool);
     let mounts = wanted(pod, "/spec/automountServiceAccountToken")
         .or_else(|| wanted(&account, "/automountServiceAccountToken"))
@@ -79,20 +82,20 @@ fn is_mirror(pod: &Value) -> bool {
 }
 
 async fn find_account(
-    registry: &Registry,
+    contents: &Contents,
     attributes: &Attributes<'_>,
     name: &str,
     pod: &Value,
 ) -> Result<Value, ApiError> {
     let namespace = attributes.namespace();
-    let find = || registry.view().get("", "serviceaccounts", Some(namespace), name);
+    let find = || contents.view().get("", "serviceaccounts", Some(namespace), name);
     if let Some(found) = find() {
         return Ok((*found).clone());
     }
     if name == "default" {
         // A new namespace gets it in a moment.
         let key = keys::of_object("", "serviceaccounts", Some(namespace), name);
-        if let Ok(mut watcher) = registry.store().watch(key, registry.store().revision()) {
+        if let Ok(mut watcher) = contents.store().watch(key, contents.store().revision()) {
             if let Some(found) = find() {
                 return Ok((*found).clone());
             }
@@ -116,7 +119,7 @@ fn mount_token(pod: &mut Value) {
         .find(|name| name.starts_with(TOKEN_VOLUME))
         .map(str::to_owned);
     let has_volume = existing.is_some();
-    let volume = existing.unwrap_or_else(|| generate_name(TOKEN_VOLUME));
+    let volume = existing.unwrap_or_else(|| generate_name(TOKEN_VOLUME, fill_randomly));
     let mut needed = false;
     for key in ["initContainers", "containers"] {
         let containers = pod

@@ -6,7 +6,7 @@ use tenure_checkpoint::checkpoint;
 
 use super::{Action, Attributes};
 use crate::http::ApiError;
-use crate::registry::View;
+use crate::view::View;
 
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 const UNFOUNDED: &str = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";

@@ -6,24 +6,24 @@ use serde_json::{Map, Value, json};
 
 use super::Attributes;
 use crate::catalog::Resource;
+use crate::contents::Contents;
 use crate::http::ApiError;
-use crate::registry::Registry;
 
 /// An object of the request, as it is shown for this resource.
 pub(super) async fn shown<'a>(
-    registry: &Registry,
+    contents: &Contents,
     attributes: &Attributes<'_>,
     resource: &Resource,
     object: &'a Value,
 ) -> Result<Cow<'a, Value>, ApiError> {
     if attributes.subresource() == "scale" {
-        return Ok(Cow::Owned(registry.scale_of(attributes.op, object)?));
+        return Ok(Cow::Owned(attributes.resource().scale_of(object)));
     }
     let own = attributes.resource();
     if own.group == resource.group && own.version == resource.version {
         return Ok(Cow::Borrowed(object));
     }
-    let converted = registry.convert(object.clone(), resource).await;
+    let converted = contents.convert(object.clone(), resource).await;
     Ok(Cow::Owned(converted.map_err(|failed| ApiError::internal(failed.0))?))
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn shown<'a>(
 /// # Errors
 /// If it can't be brought back into the request's version.
 pub(super) async fn taken_back(
-    registry: &Registry,
+    contents: &Contents,
     attributes: &Attributes<'_>,
     resource: &Resource,
     object: &Value,
@@ -41,14 +41,14 @@ pub(super) async fn taken_back(
     if attributes.subresource() == "scale" {
         let mut object = object.clone();
         let replicas = changed.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
-        registry.set_replicas(attributes.op, &mut object, replicas);
+        attributes.resource().set_replicas(&mut object, replicas);
         return Ok(object);
     }
     let own = attributes.resource();
     if own.group == resource.group && own.version == resource.version {
         return Ok(changed);
     }
-    let converted = registry.convert(changed, own).await;
+    let converted = contents.convert(changed, own).await;
     converted.map_err(|failed| ApiError::internal(failed.0))
 }
 

@@ -25,7 +25,9 @@ use crate::admission::quota;
 use crate::authentication::{TokenError, secret_token};
 use crate::catalog::{Catalog, Resource};
 use crate::http::ApiError;
-use crate::registry::{DeleteOptions, Operation, Registry, View};
+use crate::operation::{DeleteOptions, Operation};
+use crate::registry::Registry;
+use crate::view::View;
 
 const MANAGER: &str = "kube-controller-manager";
 const AGGREGATION_MANAGER: &str = "clusterrole-aggregation-controller";
@@ -449,6 +451,7 @@ impl Worker {
         // An object may have been stored when another version was the stored one.
         let object = self
             .registry
+            .contents()
             .present_object(object, &operation.resource)
             .await
             .map_err(|error| refused("changing", name, error))?;

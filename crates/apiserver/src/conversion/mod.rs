@@ -14,7 +14,7 @@ pub(crate) use owners::{Needed, Owners};
 pub(crate) use shared::{Duty, Shared};
 
 use crate::http::ApiError;
-use crate::registry::Registry;
+use crate::view::View;
 use crate::webhook_client::{self, Bounds, ClientConfig, Endpoint};
 
 /// How long a webhook has, as with Kubernetes, and how much of an answer is read: a batch is four times smaller.
@@ -69,16 +69,11 @@ impl Webhook {
         })
     }
 
-    /// Objects in another version, each of which is in some other one.
+    /// Objects in another version, each of which is in some other one. The webhook is found by what is there now.
     ///
     /// # Errors
     /// What the webhook, or the connection to it, did wrong, in the real server's words.
-    pub(crate) async fn convert(
-        &self,
-        registry: &Registry,
-        objects: Vec<Value>,
-        wanted: &str,
-    ) -> Result<Vec<Value>, Failed> {
+    pub(crate) async fn convert(&self, view: View, objects: Vec<Value>, wanted: &str) -> Result<Vec<Value>, Failed> {
         let Some(first) = objects.first() else {
             return Ok(objects);
         };
@@ -98,7 +93,7 @@ impl Webhook {
         let failed = |why: String| Failed(format!("{webhook} failed: {why}"));
         let uid = uuid::Uuid::new_v4().to_string();
         let asked = review::request(version, &uid, wanted, &objects);
-        let answer = webhook_client::post(registry, &self.endpoint, BOUNDS, &asked)
+        let answer = webhook_client::post(view, &self.endpoint, BOUNDS, &asked)
             .await
             .map_err(failed)?;
         let converted = review::read(version, &uid, &answer).map_err(failed)?;

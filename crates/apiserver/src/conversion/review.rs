@@ -4,11 +4,12 @@ use go_words::value::type_name;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tenure_kinds::kind::version_of;
+use tenure_kinds::object::ObjectExt as _;
 use tenure_kinds::schema::strict::Twice;
 use tenure_kinds::schema::validation::{annotations, labels};
 use tenure_kinds::schema::{FieldPath, aggregate};
 
-use crate::registry::{BodyFormat, ObjectExt, parse_body, untyped};
+use crate::formats::{BodyFormat, parse, untyped};
 
 /// The versions of reviews that this server speaks.
 pub(super) const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -45,8 +46,8 @@ struct Outcome {
 /// The objects in an answer; what is wrong with the answer is told in the real server's words.
 pub(super) fn read(version: &str, uid: &str, bytes: &[u8]) -> Result<Vec<Value>, String> {
     // The real server reads YAML, too, which shows where the answer is a mere text.
-    let (answer, _) = match parse_body(bytes, BodyFormat::Json, Twice::Filled) {
-        Err(_) if bytes.len() <= LONGEST_YAML => parse_body(bytes, BodyFormat::Yaml, Twice::Filled),
+    let (answer, _) = match parse(bytes, BodyFormat::Json, Twice::Filled) {
+        Err(_) if bytes.len() <= LONGEST_YAML => parse(bytes, BodyFormat::Yaml, Twice::Filled),
         read => read,
     }
     .map_err(|error| error.message)?;

@@ -8,7 +8,8 @@ use tenure_access::authorization::{
 use super::Gate;
 use crate::authentication::{request_token, self_subject_review, token_review};
 use crate::http::ApiError;
-use crate::registry::{Operation, Registry};
+use crate::operation::Operation;
+use crate::registry::Registry;
 
 impl Gate {
     /// Whether objects of this resource are questions.

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use structured_merge::{Applied, ApplyError, Cause, Timestamp, keep_times_if_otherwise_equal};
 
 use super::create::check_namespace;
-use super::kinds;
 use super::update::Computed;
 use super::{FieldValidation, ObjectExt, Operation, Outcome, Patch, Registry};
 use crate::http::ApiError;
+use crate::kinds;
 
 impl Registry {
     /// Settles the owners of fields after a create, an update or a patch.

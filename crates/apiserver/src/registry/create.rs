@@ -1,18 +1,19 @@
 //! Creating an object.
 
-use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 use tenure_access::authorization::{Attributes as Right, Authorizer as _, Refusal};
 use tenure_kinds::kind::Shared;
+use tenure_kinds::object::generate_name;
 use tenure_store::{Change, Expect, Write, WriteError};
 
-use super::kinds;
 use super::owners::{self, Moment};
 use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, Registry, timestamp};
-use crate::admission;
 use crate::admission::Attributes;
+use crate::admission::policies::check_rights;
 use crate::http::{ApiError, FieldError};
+use crate::kinds;
+use crate::operation::fill_randomly;
 use crate::stored::{decode_stored, encode_within};
 
 /// How often a generated name that is taken is replaced by another.
@@ -51,6 +52,7 @@ impl Registry {
         op.resource.normalize(&mut object);
         kinds::set_defaults(&op.resource, &mut object);
         let object = self
+            .contents()
             .with_conversions(op, || self.manage_fields(op, None, object.clone()))
             .await;
         self.insert(op, object, Verb::Create).await
@@ -59,7 +61,8 @@ impl Registry {
     /// Creates an object whose fields are already owned.
     pub(super) async fn insert(&self, op: &Operation, object: Value, verb: Verb) -> Result<Outcome, ApiError> {
         let name = object.name().to_owned();
-        let mut object = admission::mutate(self, &Attributes::create(op, &name), object).await?;
+        let attributes = Attributes::create(op, &name);
+        let mut object = self.admission().mutate(&attributes, object).await?;
         owners::keep_once(op, &mut object, Moment::Admitted);
         let generated = object.name().is_empty() && !object.meta_str("generateName").is_empty();
         let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
@@ -67,7 +70,7 @@ impl Registry {
             attempts -= 1;
             let mut candidate = object.clone();
             if generated {
-                let name = generate_name(object.meta_str("generateName"));
+                let name = generate_name(object.meta_str("generateName"), fill_randomly);
                 candidate.set_meta("name", Value::from(name));
             }
             match self.insert_named(op, candidate, verb).await {
@@ -130,7 +133,7 @@ impl Registry {
         }
         errors.append(&mut allocated);
         if errors.is_empty() {
-            errors = admission::policies::check_rights(self, op, &object, None);
+            errors = check_rights(self.contents(), op, &object, None);
         }
         refuse(op, object.name(), &object, errors)?;
         (resource.behavior.warnings)(&object, None)
@@ -143,11 +146,11 @@ impl Registry {
         let key = op.key(&name);
         let attributes = Attributes::create(op, &name);
         // Nobody is waited for while everybody waits for this turn.
-        let gives_way = turn.is_some() && admission::waits_for_others(self, &attributes);
+        let gives_way = turn.is_some() && self.admission().waits_for_others(&attributes);
         if gives_way {
             turn = None;
         }
-        let charge = admission::validate(self, &attributes, Some(&object), turn.is_none()).await?;
+        let charge = self.admit(&attributes, &object, turn.is_none()).await?;
         if gives_way {
             turn = self.allocation_turn(resource).await;
             let view = self.view();
@@ -164,8 +167,8 @@ impl Registry {
             if view.exists_key(&key) {
                 return Err(self.already_exists(op, &name));
             }
-            let stored = self.for_storage(object, resource).await?;
-            let object = self.present_object(stored, resource).await?;
+            let stored = self.contents().for_storage(object, resource).await?;
+            let object = self.contents().present_object(stored, resource).await?;
             return Ok(Some(Outcome {
                 answer: Answer::Object(object),
                 created: true,
@@ -177,7 +180,8 @@ impl Registry {
             let why = "resourceVersion should not be set on objects to be created";
             Err(ApiError::new(500, "", why))
         } else {
-            self.for_storage(object, resource)
+            self.contents()
+                .for_storage(object, resource)
                 .await
                 .and_then(|stored| encode_within(&stored, 0))
         };
@@ -277,20 +281,4 @@ fn fits_namespace(op: &Operation, object: &Value) -> Result<(), ApiError> {
     Err(ApiError::bad_request(
         "the namespace of the provided object does not match the namespace sent on the request",
     ))
-}
-
-/// The characters of generated suffixes: no vowels, so no words.
-const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-
-/// A name that begins like this.
-pub(crate) fn generate_name(base: &str) -> String {
-    let mut random = [0_u8; 5];
-    // A failing random source gives a fixed suffix, which then collides visibly.
-    let _ = SystemRandom::new().fill(&mut random);
-    let mut name: String = base.chars().take(58).collect();
-    for byte in random {
-        let index = usize::from(byte) % SUFFIX.len();
-        name.push(SUFFIX.get(index).copied().map_or('b', char::from));
-    }
-    name
 }

@@ -4,22 +4,13 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use tenure_checkpoint::checkpoint;
-use tenure_kinds::customresources;
 use tenure_kinds::schema::found;
-use tenure_kinds::schema::strict::{self, MOST_FAULTS, Twice};
+use tenure_kinds::schema::strict::{MOST_FAULTS, Twice};
 
 use super::{FieldValidation, ObjectExt, Operation};
-
-use super::kinds;
+use crate::formats::{BodyFormat, UNTYPED, parse, untyped};
 use crate::http::ApiError;
-
-/// The form of a request body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyFormat {
-    Json,
-    Yaml,
-    Protobuf,
-}
+use crate::kinds;
 
 /// The object in a body, of the kind that the resource or subresource takes.
 pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> Result<Value, ApiError> {
@@ -90,40 +81,6 @@ fn decode_custom(op: &Operation, mut object: Value, repeated: Vec<String>, body:
 
 fn untyped_scale() -> ApiError {
     ApiError::bad_request("no kind is registered for the type v1.Scale in scheme \"pkg/runtime/scheme.go:111\"")
-}
-
-/// What precedes the reason why a body's type can't be read.
-const UNTYPED: &str = "couldn't get version/kind; json parse error: ";
-
-/// What is said of a body that is no object.
-pub(crate) fn untyped(value: &Value) -> String {
-    let found = found(value);
-    format!(
-        "{UNTYPED}json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-    )
-}
-
-/// The JSON value in a body, and the fields that are in it twice.
-pub(crate) fn parse(body: &[u8], format: BodyFormat, twice: Twice) -> Result<(Value, Vec<String>), ApiError> {
-    match format {
-        BodyFormat::Json => {
-            strict::read_json(body, twice).map_err(|detail| ApiError::bad_request(format!("{UNTYPED}{detail}")))
-        }
-        BodyFormat::Yaml => crate::yaml::parse(body)
-            .map(|(mut value, repeated)| {
-                // To YAML, 1.0 is 1.
-                customresources::plain_numbers(&mut value);
-                (value, repeated)
-            })
-            .map_err(|error| {
-                ApiError::bad_request(format!(
-                    "error decoding YAML: error converting YAML to JSON: yaml: {error}"
-                ))
-            }),
-        BodyFormat::Protobuf => kinds::decode_protobuf(body)
-            .map(|value| (value, Vec::new()))
-            .map_err(ApiError::bad_request),
-    }
 }
 
 fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), ApiError> {

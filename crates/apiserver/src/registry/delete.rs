@@ -1,156 +1,15 @@
 //! Deleting: preconditions, finalizers, propagation; what is left until the last finalizer goes.
 
 use serde_json::{Value, json};
-use tenure_kinds::schema::found;
 use tenure_store::{Change, Expect, Write, WriteError};
 
-use super::kinds;
 use super::state::storage_error;
 use super::timestamp;
-use super::{ObjectExt, Operation, RACE_ATTEMPTS, Registry};
-use crate::admission;
+use super::{DeleteOptions, ObjectExt, Operation, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
-use crate::catalog::Resource;
-use crate::http::{ApiError, FieldError};
+use crate::http::ApiError;
+use crate::kinds;
 use crate::stored::{decode_stored, encode};
-
-const ORPHAN: &str = "orphan";
-const FOREGROUND: &str = "foregroundDeletion";
-/// What a deletion asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DeleteOptions {
-    /// The uid that the object must have.
-    pub uid: Option<String>,
-    /// The resourceVersion that the object must have.
-    pub resource_version: Option<String>,
-    /// What happens to dependents: `Orphan`, `Background` or `Foreground`.
-    pub propagation_policy: Option<String>,
-    /// Seconds; kept for kinds that end gracefully.
-    pub grace_period_seconds: Option<i64>,
-    /// Whether nothing may be deleted.
-    pub dry_run: bool,
-}
-
-impl DeleteOptions {
-    /// Reads a DeleteOptions object.
-    pub(crate) fn from_value(value: &Value) -> Result<Self, ApiError> {
-        for (pointer, field, wanted) in Self::TYPES {
-            let is_right = |value: &Value| match wanted {
-                "int64" => value.is_i64(),
-                "bool" => value.is_boolean(),
-                "[]string" => value.is_array(),
-                _ => value.is_string(),
-            };
-            if let Some(odd) = value
-                .pointer(pointer)
-                .filter(|value| !value.is_null() && !is_right(value))
-            {
-                return Err(ApiError::bad_request(format!(
-                    "json: cannot unmarshal {} into Go struct field {field} of type {wanted}",
-                    found(odd)
-                )));
-            }
-        }
-        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let dry_run: Vec<&str> = value
-            .get("dryRun")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        if dry_run.iter().any(|stage| *stage != "All") {
-            return Err(invalid(&[FieldError::not_supported("dryRun", dry_run, &["All"])]));
-        }
-        let orphan = value.get("orphanDependents").and_then(Value::as_bool);
-        Ok(Self {
-            uid: text("/preconditions/uid"),
-            resource_version: text("/preconditions/resourceVersion"),
-            propagation_policy: Self::one_policy(text("/propagationPolicy"), orphan)?,
-            grace_period_seconds: value.get("gracePeriodSeconds").and_then(Value::as_i64),
-            dry_run: !dry_run.is_empty(),
-        })
-    }
-
-    /// The fields, how messages name them, and their types in Go, which messages name too.
-    const TYPES: [(&str, &str, &str); 6] = [
-        ("/preconditions/uid", "Preconditions.preconditions.uid", "types.UID"),
-        (
-            "/preconditions/resourceVersion",
-            "Preconditions.preconditions.resourceVersion",
-            "string",
-        ),
-        (
-            "/propagationPolicy",
-            "DeleteOptions.propagationPolicy",
-            "v1.DeletionPropagation",
-        ),
-        ("/gracePeriodSeconds", "DeleteOptions.gracePeriodSeconds", "int64"),
-        ("/orphanDependents", "DeleteOptions.orphanDependents", "bool"),
-        ("/dryRun", "DeleteOptions.dryRun", "[]string"),
-    ];
-
-    /// What happens to dependents, of the two ways to say it.
-    pub(crate) fn one_policy(policy: Option<String>, orphan: Option<bool>) -> Result<Option<String>, ApiError> {
-        match (policy, orphan) {
-            (Some(policy), Some(_)) => {
-                let twice = FieldError::invalid(
-                    "propagationPolicy",
-                    policy.as_str(),
-                    "orphanDependents and deletionPropagation cannot be both set",
-                );
-                let faults: Vec<FieldError> = std::iter::once(twice).chain(unknown_policy(Some(&policy))).collect();
-                Err(invalid(&faults))
-            }
-            (None, Some(orphan)) => Ok(Some(if orphan { "Orphan" } else { "Background" }.to_owned())),
-            (policy, None) => Ok(policy),
-        }
-    }
-
-    /// Refuses values that mean nothing.
-    pub(crate) fn validate(&self) -> Result<(), ApiError> {
-        let unknown = unknown_policy(self.propagation_policy.as_deref());
-        unknown.map_or(Ok(()), |fault| Err(invalid(&[fault])))
-    }
-
-    /// The finalizers after this deletion's wish for the dependents.
-    fn finalizers(&self, resource: &Resource, live: &Value) -> Vec<String> {
-        let mut finalizers: Vec<String> = live.finalizers().into_iter().map(str::to_owned).collect();
-        let decided = finalizers
-            .iter()
-            .any(|finalizer| finalizer == ORPHAN || finalizer == FOREGROUND);
-        let default = resource.behavior.default_propagation.filter(|_| !decided);
-        let wanted = match self
-            .propagation_policy
-            .as_deref()
-            .filter(|policy| !policy.is_empty())
-            .or(default)
-        {
-            Some("Orphan") => Some(ORPHAN),
-            Some("Foreground") => Some(FOREGROUND),
-            Some("Background") => None,
-            _ => return finalizers,
-        };
-        finalizers.retain(|finalizer| finalizer != ORPHAN && finalizer != FOREGROUND);
-        finalizers.extend(wanted.map(str::to_owned));
-        finalizers
-    }
-}
-
-fn unknown_policy(policy: Option<&str>) -> Option<FieldError> {
-    match policy {
-        None | Some("" | "Orphan" | "Background" | "Foreground") => None,
-        Some(other) => Some(FieldError::not_supported(
-            "propagationPolicy",
-            other,
-            &["Foreground", "Background", "Orphan", "nil"],
-        )),
-    }
-}
-
-fn invalid(faults: &[FieldError]) -> ApiError {
-    ApiError::invalid("meta.k8s.io", "DeleteOptions", "", faults)
-}
 
 /// What became of the object.
 #[derive(Debug, Clone, PartialEq)]
@@ -188,7 +47,7 @@ impl Registry {
             let live = self.present(op, entry).await?;
             check_preconditions(op, name, options, &live)?;
             let attributes = Attributes::delete(op, asked, &live, options);
-            let charge = admission::admit_delete(self, &attributes).await?;
+            self.admission().admit_delete(&attributes).await?;
             if live.is_deleting() && resource.waits_for_content(&live) {
                 return Ok(Deleted::Waiting(live));
             }
@@ -235,10 +94,10 @@ impl Registry {
                 // What goes at once was never seen as deleting; and nobody need be asked for what is stored already.
                 Change::Delete(encode(&match resource.webhook() {
                     Some(_) => decode_stored(entry)?,
-                    None => self.for_storage(live.clone(), resource).await?,
+                    None => self.contents().for_storage(live.clone(), resource).await?,
                 })?)
             } else {
-                Change::Put(encode(&self.for_storage(new, resource).await?)?)
+                Change::Put(encode(&self.contents().for_storage(new, resource).await?)?)
             };
             let write = Write {
                 key: key.clone().into(),
@@ -247,7 +106,6 @@ impl Registry {
                 frees: true,
             };
             let committed = self.commit(resource, write).await;
-            drop(charge);
             match committed {
                 Ok(entry) if gone && resource.behavior.is_answered_when_deleted => {
                     let mut deleted = live;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use tenure_store::Entry;
 
-use super::versions::is_verbatim;
 use super::{Answer, Operation, Registry, revision};
+use crate::contents::is_verbatim;
 use crate::http::ApiError;
 
 impl Registry {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tenure_store::{Entry, Snapshot};
 
 use super::held::{Slot, Source};
-use super::versions::{is_verbatim, stored_prefixes};
 use super::{ContinueToken, Operation, Registry, Selectors, revision};
+use crate::contents::{is_verbatim, stored_prefixes};
 use crate::conversion::BATCH;
 use crate::http::ApiError;
 use crate::stored::decode_stored;
@@ -163,7 +163,10 @@ impl Registry {
                 continue;
             }
             // Not as we write it; or of a version that is gone, which is said in the words for that.
-            let presented = self.present_all(op, std::slice::from_ref(entry)).now_or_never();
+            let presented = self
+                .contents()
+                .present_all(&op.resource, std::slice::from_ref(entry))
+                .now_or_never();
             presented.transpose()?;
         }
         Ok(())
@@ -260,7 +263,11 @@ impl Items {
             return Ok(None);
         }
         let mut presented = if self.are_decoded() {
-            self.registry.present_all(&self.op, &entries).await?.into_iter()
+            self.registry
+                .contents()
+                .present_all(&self.op.resource, &entries)
+                .await?
+                .into_iter()
         } else {
             Vec::new().into_iter()
         };

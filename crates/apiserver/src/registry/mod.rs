@@ -5,6 +5,7 @@
 //! caller (RBAC escalation).
 
 mod apply;
+mod charges;
 mod collection;
 mod continue_token;
 mod create;
@@ -12,37 +13,30 @@ mod decode;
 mod delete;
 mod get;
 mod held;
-pub(crate) mod kinds;
-mod label_selector;
 mod list;
-mod operation;
 mod owners;
 mod patch;
 mod pods;
 mod revision;
 mod scale;
-mod selector;
 mod state;
 mod update;
-mod versions;
 mod watch;
 
 pub(crate) use continue_token::ContinueToken;
-pub(crate) use create::generate_name;
-pub(crate) use decode::{BodyFormat, decode_object, internal_package, parse as parse_body, untyped};
-pub use delete::{DeleteOptions, Deleted};
+pub(crate) use decode::{decode_object, internal_package};
+pub use delete::Deleted;
 pub(crate) use held::Held;
 pub(crate) use list::{Item, Items, ListOptions, Listing, RevisionMatch};
-pub(crate) use operation::Warnings;
-pub use operation::{FieldValidation, Operation, Sent};
 pub(crate) use patch::apply_patch;
 pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use pods::Connection;
-pub(crate) use selector::Selectors;
-pub use state::{Registry, View};
+pub use state::Registry;
 pub(crate) use tenure_kinds::object::{ObjectExt, timestamp};
-pub(crate) use versions::is_verbatim;
 pub(crate) use watch::{WatchFrame, WatchOptions, WatchStream};
+
+use crate::operation::{DeleteOptions, FieldValidation, Operation};
+use crate::selectors::Selectors;
 
 /// How often a request is computed anew when somebody else was faster. Each time a write of somebody's went through, so this is
 /// progress; Kubernetes tries until the request's time is up, and with so many attempts that comes first here too.

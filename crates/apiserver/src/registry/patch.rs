@@ -5,12 +5,13 @@ use serde_json::Value;
 use tenure_kinds::schema::found;
 use tenure_kinds::schema::strict::{self, Twice};
 
-use super::decode::{self, BodyFormat, check_fields};
-use super::kinds;
+use super::decode::{self, check_fields};
 use super::{ObjectExt, Operation, Outcome, Registry};
+use crate::formats::{self, BodyFormat};
 use crate::http::body::MAX_BODY;
 use crate::http::{ApiError, FieldError};
 use crate::json_patch::Why;
+use crate::kinds;
 
 /// Kubernetes' limit on the operations of one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
@@ -51,7 +52,7 @@ impl Patch {
             })
         };
         let (mut body, repeated) = match kind {
-            PatchKind::Apply => decode::parse(body, BodyFormat::Yaml, Twice::Last)?,
+            PatchKind::Apply => formats::parse(body, BodyFormat::Yaml, Twice::Last)?,
             _ => strict::read_json(body, Twice::Last).map_err(undecodable)?,
         };
         let mismatch = |value: &Value, wanted: &str| {

@@ -3,13 +3,13 @@
 
 use serde_json::{Value, json};
 use tenure_access::identity::UserInfo;
+use tenure_kinds::kind::selector_text;
 use tenure_store::{Change, Expect, Write, WriteError};
 
-use super::scale::selector_text;
 use super::state::storage_error;
 use super::timestamp;
 use super::{DeleteOptions, OWN_MANAGER, ObjectExt, Operation, RACE_ATTEMPTS, Registry, Selectors};
-use crate::admission::{self, Attributes};
+use crate::admission::Attributes;
 use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
 use crate::stored::encode;
@@ -44,7 +44,9 @@ impl Registry {
             dry_run: options.dry_run || op.dry_run,
             ..options
         };
-        admission::admit_unstored(self, &Attributes::create(op, name), eviction.clone()).await?;
+        self.admission()
+            .admit_unstored(&Attributes::create(op, name), eviction.clone())
+            .await?;
         let pods = Operation {
             subresource: None,
             ..op.clone()
@@ -210,7 +212,9 @@ impl Registry {
         if !faults.is_empty() {
             return Err(ApiError::new(500, "", format!("[{}]", faults.join(", "))));
         }
-        admission::admit_unstored(self, &Attributes::create(op, name), binding.clone()).await?;
+        self.admission()
+            .admit_unstored(&Attributes::create(op, name), binding.clone())
+            .await?;
         let catalog = self.catalog();
         let pods = catalog
             .find("", "v1", "pods")
@@ -308,7 +312,7 @@ impl Registry {
             let write = Write {
                 key: key.clone().into(),
                 expect: Expect::Revision(entry.revision),
-                change: Change::Put(encode(&self.for_storage(object, &op.resource).await?)?),
+                change: Change::Put(encode(&self.contents().for_storage(object, &op.resource).await?)?),
                 frees: false,
             };
             match self.commit(&op.resource, write).await {

@@ -1,23 +1,20 @@
-//! The registry's handle: store, catalog of resources, schemas and clock, shared by all verbs.
+//! The registry's handle, shared by all verbs: what is in the cluster, what admission keeps, and what requests wait for.
 
 use std::sync::{Arc, Weak};
 
-use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::Value;
-use tenure_access::identity::Lookup;
-use tenure_kinds::customresources::{GROUP, PLURAL};
-use tenure_kinds::kind::{Objects, ServiceRange, Shared};
-use tenure_store::{Entry, Snapshot, Store, Write, WriteError};
+use tenure_kinds::kind::{ServiceRange, Shared};
+use tenure_store::{Entry, Store, Write, WriteError};
 
-use super::Held;
+use super::{Held, Operation};
+use crate::admission::Admission;
 use crate::catalog::{Catalog, Resource};
+use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::long_work;
 use crate::rights::Rights;
-use crate::stored::decode_stored;
-use crate::{admission, definitions, keys};
+use crate::view::View;
 
 /// All objects of one server. Clones share them.
 #[derive(Debug, Clone)]
@@ -27,15 +24,10 @@ pub struct Registry {
 
 #[derive(Debug)]
 struct Inner {
-    store: Store,
-    catalog: ArcSwap<Catalog>,
-    rights: Arc<Rights>,
-    admission: admission::State,
-    /// The revision whose definitions are served.
-    definitions: Mutex<u64>,
+    contents: Contents,
+    admission: Admission,
     /// Orders requests that must not run beside each other, such as the choice of a Service's address.
     allocation: tokio::sync::Mutex<()>,
-    services: ServiceRange,
     held: Held,
 }
 
@@ -50,23 +42,25 @@ impl WeakRegistry {
 
 impl Registry {
     pub(crate) fn new(store: Store, catalog: Catalog, services: ServiceRange) -> Self {
+        let contents = Contents::new(store, catalog, services);
         let inner = Inner {
-            rights: Arc::new(Rights::new(store.clone())),
-            store,
-            catalog: ArcSwap::from_pointee(catalog),
-            admission: admission::State::default(),
-            definitions: Mutex::default(),
+            admission: Admission::new(contents.clone()),
+            contents,
             allocation: tokio::sync::Mutex::new(()),
-            services,
             held: Held::default(),
         };
         Self { inner: Arc::new(inner) }
     }
 
+    /// What the verbs work on, to look at.
+    pub(crate) fn contents(&self) -> &Contents {
+        &self.inner.contents
+    }
+
     /// The store below.
     #[must_use]
     pub fn store(&self) -> &Store {
-        &self.inner.store
+        self.contents().store()
     }
 
     /// What lists read from.
@@ -80,49 +74,25 @@ impl Registry {
 
     /// Commits a write; what a definition defines is served when this returns.
     pub(super) async fn commit(&self, resource: &Resource, write: Write) -> Result<Arc<Entry>, WriteError> {
-        let entry = self.inner.store.write(write).await?;
+        let entry = self.store().write(write).await?;
         if resource.behavior.defines_resources {
-            self.refresh_definitions();
+            self.contents().refresh_definitions();
         }
         Ok(entry)
-    }
-
-    /// Brings what is served in step with the stored CustomResourceDefinitions.
-    pub(crate) fn refresh_definitions(&self) {
-        // One at a time: the last one to look at the store is the last one to set the table.
-        let mut seen = self.inner.definitions.lock();
-        let (store, now) = (&self.inner.store, self.inner.store.revision());
-        // Who wrote beside this one may have found this one's definition already.
-        let prefix = keys::of_resource(GROUP, PLURAL, None);
-        let nothing_new = || {
-            store
-                .events_after(&prefix, *seen, 1)
-                .is_ok_and(|(_, events)| events.is_empty())
-        };
-        if *seen > 0 && nothing_new() {
-            return;
-        }
-        definitions::refresh(self);
-        *seen = now;
     }
 
     /// What is served now.
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.inner.catalog.load_full()
-    }
-
-    /// Replaces what is served.
-    pub(crate) fn set_catalog(&self, catalog: Catalog) {
-        self.inner.catalog.store(Arc::new(catalog));
+        self.contents().catalog()
     }
 
     pub(crate) fn rights(&self) -> &Arc<Rights> {
-        &self.inner.rights
+        self.contents().rights()
     }
 
-    /// What admission keeps between requests.
-    pub(crate) fn admission(&self) -> &admission::State {
+    /// Who admits what is written.
+    pub(crate) fn admission(&self) -> &Admission {
         &self.inner.admission
     }
 
@@ -141,16 +111,18 @@ impl Registry {
     /// A consistent view of all objects.
     #[must_use]
     pub fn view(&self) -> View {
-        View {
-            snapshot: self.inner.store.snapshot(),
-            services: self.inner.services,
-        }
+        self.contents().view()
     }
 
-    /// The present time; the one place where this crate's verbs read a clock.
+    /// The present time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        Timestamp::now()
+        self.contents().now()
+    }
+
+    /// A stored entry as an object in the version that the request asks for.
+    pub(crate) async fn present(&self, op: &Operation, entry: &Entry) -> Result<Value, ApiError> {
+        self.contents().present(&op.resource, entry).await
     }
 }
 
@@ -158,71 +130,6 @@ impl Registry {
 pub(super) struct Turn<'a> {
     _turn: tokio::sync::MutexGuard<'a, ()>,
     _line: long_work::Line,
-}
-
-/// All objects at one revision, for rules that look at other objects.
-#[derive(Debug, Clone)]
-pub struct View {
-    snapshot: Snapshot,
-    services: ServiceRange,
-}
-
-impl View {
-    /// The revision of this view.
-    #[must_use]
-    pub fn revision(&self) -> u64 {
-        self.snapshot.revision()
-    }
-
-    /// Where Services get their addresses from.
-    pub(crate) fn services(&self) -> ServiceRange {
-        self.services
-    }
-
-    /// The objects of one resource, in one namespace or everywhere, in the stored version.
-    #[must_use]
-    pub fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
-        self.snapshot
-            .range(&keys::of_resource(group, plural, namespace), None)
-            .filter_map(|(_, entry)| decode_stored(entry).ok())
-            .collect()
-    }
-
-    /// The entries below a prefix of keys, in order.
-    pub(crate) fn entries<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Entry)> {
-        self.snapshot.range(prefix, None).map(|(key, entry)| (&**key, &**entry))
-    }
-
-    pub(crate) fn exists_key(&self, key: &str) -> bool {
-        self.snapshot.get(key).is_some()
-    }
-
-    /// Whether an object exists.
-    #[must_use]
-    pub fn exists(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> bool {
-        self.snapshot
-            .get(&keys::of_object(group, plural, namespace, name))
-            .is_some()
-    }
-}
-
-impl Lookup for View {
-    fn get(&self, group: &str, resource: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
-        let entry = self.snapshot.get(&keys::of_object(group, resource, namespace, name))?;
-        decode_stored(entry).ok().map(Arc::new)
-    }
-}
-
-impl Objects for View {
-    fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
-        Self::list(self, group, plural, namespace)
-    }
-
-    fn show(&self, group: &str, plural: &str, look: &mut dyn FnMut(&[u8])) {
-        for (_, entry) in self.snapshot.range(&keys::of_resource(group, plural, None), None) {
-            look(&entry.bytes);
-        }
-    }
 }
 
 /// What a client is told when the store refuses for a reason of its own.

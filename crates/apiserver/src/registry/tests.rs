@@ -10,9 +10,9 @@ use tenure_kinds::kind::{self, Generation, Kind, Origin, ServiceRange, Subresour
 use tenure_kinds::object::{ObjectExt as _, set_status};
 use tenure_store::{Limits, Store};
 
-use super::kinds;
 use super::{Answer, DeleteOptions, Deleted, Operation, Outcome, Registry};
 use crate::catalog::{Catalog, Resource};
+use crate::kinds;
 use crate::stored::decode_stored;
 
 static ASKED: Mutex<Vec<&str>> = Mutex::new(Vec::new());

@@ -8,14 +8,14 @@ use tenure_kinds::kind::Shared;
 use tenure_store::{Change, Entry, Expect, Write, WriteError};
 
 use super::create::{Verb, refuse};
-use super::kinds;
 use super::owners::{self, Moment};
 use super::state::storage_error;
-use super::versions::is_verbatim;
 use super::{Answer, ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
-use crate::admission;
 use crate::admission::Attributes;
+use crate::admission::policies::check_rights;
+use crate::contents::is_verbatim;
 use crate::http::{ApiError, FieldError};
+use crate::kinds;
 use crate::stored::{encode, encode_within};
 
 impl Registry {
@@ -77,7 +77,7 @@ impl Registry {
             op.conversions.forget();
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
-                let mut new = match self.with_conversions(op, || compute(None)).await?.into() {
+                let mut new = match self.contents().with_conversions(op, || compute(None)).await?.into() {
                     Computed::New(new) => new,
                     Computed::Unchanged => return Err(ApiError::not_found(&op.resource, name)),
                 };
@@ -92,14 +92,18 @@ impl Registry {
                 }
             };
             let live = self.present(op, entry).await?;
-            let computed = self.with_conversions(op, || compute(Some(&live))).await?.into();
+            let computed = self
+                .contents()
+                .with_conversions(op, || compute(Some(&live)))
+                .await?
+                .into();
             let goes_with_next_write = live.is_deleting() && op.resource.is_finalized(&live);
             let new = match &computed {
                 Computed::New(new) => new,
                 Computed::Unchanged => &live,
             };
             let attributes = Attributes::update(op, &live);
-            let mut admitted = admission::mutate(self, &attributes, new.clone()).await?;
+            let mut admitted = self.admission().mutate(&attributes, new.clone()).await?;
             owners::keep_once(op, &mut admitted, Moment::Admitted);
             if admitted != *new {
                 // Who admits a request may change no more than the request may.
@@ -113,7 +117,7 @@ impl Registry {
                 op.resource.write_nulls(&mut admitted, true);
                 if admitted == live {
                     // Nothing of what follows would find anything to do.
-                    let _charged = admission::validate(self, &attributes, Some(&live), true).await?;
+                    let _charged = self.admit(&attributes, &live, true).await?;
                     return Ok(unchanged(op, entry, live));
                 }
                 admitted = live.clone();
@@ -161,7 +165,7 @@ impl Registry {
             }
             errors.append(&mut allocated);
             if errors.is_empty() {
-                errors = admission::policies::check_rights(self, op, &new, Some(live));
+                errors = check_rights(self.contents(), op, &new, Some(live));
             }
             refuse(op, name, &new, errors)?;
         }
@@ -172,11 +176,11 @@ impl Registry {
                 .for_each(|text| op.warn(text));
         }
         let attributes = Attributes::update(op, live);
-        let gives_way = turn.is_some() && admission::waits_for_others(self, &attributes);
+        let gives_way = turn.is_some() && self.admission().waits_for_others(&attributes);
         if gives_way {
             turn = None;
         }
-        let charge = admission::validate(self, &attributes, Some(&new), turn.is_none()).await?;
+        let charge = self.admit(&attributes, &new, turn.is_none()).await?;
         // What waits for nothing any more goes with the next write, whatever that changes.
         let gone = new.is_deleting() && resource.is_finalized(&new);
         if same && !gone {
@@ -194,13 +198,13 @@ impl Registry {
             }
         }
         if op.dry_run {
-            let stored = self.for_storage(new, resource).await?;
-            let object = self.present_object(stored, resource).await?;
+            let stored = self.contents().for_storage(new, resource).await?;
+            let object = self.contents().present_object(stored, resource).await?;
             return Ok(Replaced::By(Answer::Object(object)));
         }
         // What goes is seen going as it was stored last.
         let last = if gone { live } else { &new };
-        let stored = self.for_storage(last.clone(), resource).await;
+        let stored = self.contents().for_storage(last.clone(), resource).await;
         let encoded = stored.and_then(|stored| {
             if gone {
                 encode(&stored)

@@ -13,8 +13,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use futures::FutureExt as _;
 
 use super::list::{Item, Items, ListOptions};
-use super::versions::is_verbatim;
 use super::{Operation, Registry, Selectors, revision};
+use crate::contents::is_verbatim;
 use crate::conversion::BATCH;
 use crate::http::ApiError;
 use crate::long_work::Turns;
@@ -402,7 +402,10 @@ async fn translate(
 
 /// An object of a watch, converted once for all watches of its version.
 async fn one(registry: &Registry, op: &Operation, entry: &Arc<Entry>) -> Result<Value, ApiError> {
-    let presented = registry.present_all(op, std::slice::from_ref(entry)).await?;
+    let presented = registry
+        .contents()
+        .present_all(&op.resource, std::slice::from_ref(entry))
+        .await?;
     Ok(presented.into_iter().next().unwrap_or_default())
 }
 

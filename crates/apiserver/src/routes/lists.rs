@@ -22,10 +22,11 @@ use crate::answers::PIECE;
 use crate::conversion::BATCH;
 use crate::http::negotiate::View;
 use crate::http::{ApiError, Body, BoxError, body, respond};
+use crate::kinds;
 use crate::ledger::Account;
 use crate::long_work::Turns;
-use crate::registry::kinds;
-use crate::registry::{Item, Items, Listing, Operation};
+use crate::operation::Operation;
+use crate::registry::{Item, Items, Listing};
 use crate::stored::{decode_stored, kind_prefix, without_kind};
 
 /// How much is read for one piece at most, whatever comes of it.

@@ -8,16 +8,16 @@ use tenure_kinds::schema::strict::Twice;
 use super::objects::{ObjectRequest, written};
 use super::options;
 use super::render::{Form, object as render};
-use crate::admission::{self, Attributes};
+use crate::admission::Attributes;
 use crate::audit::Trail;
 use crate::authentication::default_lifetime;
 use crate::catalog::Resource;
+use crate::formats::{BodyFormat, parse, untyped};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
-use crate::registry::kinds;
-use crate::registry::{
-    BodyFormat, DeleteOptions, Deleted, ObjectExt, Operation, Patch, PatchKind, decode_object, parse_body, untyped,
-};
+use crate::kinds;
+use crate::operation::{DeleteOptions, Operation};
+use crate::registry::{Deleted, ObjectExt, Patch, PatchKind, decode_object};
 
 const BODIES: [&str; 3] = [
     "application/json",
@@ -106,7 +106,7 @@ pub(crate) async fn create(
             map.remove("status");
         }
         let object = request.registry.manage_fields(op, None, object);
-        let object = admission::admit_unstored(&request.registry, &attributes, object).await?;
+        let object = request.registry.admission().admit_unstored(&attributes, object).await?;
         let answer = request.gate.review(&request.registry, op, &object)?;
         return Ok(respond::value(StatusCode::CREATED, &answer));
     }
@@ -128,7 +128,11 @@ pub(crate) async fn create_subresource(
     note(op, &object);
     default_lifetime(&mut object);
     let object = request.registry.manage_fields(op, None, object);
-    let object = admission::admit_unstored(&request.registry, &Attributes::create(op, name), object).await?;
+    let object = request
+        .registry
+        .admission()
+        .admit_unstored(&Attributes::create(op, name), object)
+        .await?;
     let answer = request.gate.token(&request.registry, op, name, &object)?;
     Ok(respond::value(StatusCode::CREATED, &answer))
 }
@@ -184,7 +188,7 @@ pub(crate) async fn patch(
     let kind = patch_kind(&op.resource, &request.headers)?;
     let patch = Patch::read(kind, body, request.query.flag("force"))?;
     op.trail
-        .sent_patch(|| parse_body(body, BodyFormat::Yaml, Twice::Last).map_or(Value::Null, |(patch, _)| patch));
+        .sent_patch(|| parse(body, BodyFormat::Yaml, Twice::Last).map_or(Value::Null, |(patch, _)| patch));
     if op.subresource.as_deref() == Some("scale") {
         let scale = request.registry.patch_scale(op, name, &patch).await?;
         return Ok(respond::value(StatusCode::OK, &scale));
@@ -203,7 +207,7 @@ pub(crate) fn delete_options(
     if body.is_empty() {
         return options::delete(query);
     }
-    let (value, _) = parse_body(body, body_format(headers)?, Twice::Filled)?;
+    let (value, _) = parse(body, body_format(headers)?, Twice::Filled)?;
     check_delete_options(&value)?;
     trail.sent(&Value::Null, || value.clone());
     DeleteOptions::from_value(&value)

@@ -13,13 +13,15 @@ use super::render::{Form, object as render_object};
 use super::{lists, object, options, pods, watch};
 use crate::audit::Trail;
 use crate::catalog::Resource;
+use crate::contents::is_verbatim;
 use crate::gate::Gate;
 use crate::http::negotiate::{UNTYPED, view};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
 use crate::ledger::Account;
 use crate::long_work::Turns;
-use crate::registry::{Answer, Operation, Outcome, PatchKind, Registry, Sent, Warnings, internal_package, is_verbatim};
+use crate::operation::{Operation, Sent, Warnings};
+use crate::registry::{Answer, Outcome, PatchKind, Registry, internal_package};
 
 /// One request about objects, admitted.
 pub(crate) struct ObjectRequest {

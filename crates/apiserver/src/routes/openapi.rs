@@ -11,7 +11,6 @@ use tenure_kinds::schema::openapi::{self, Document};
 use super::version;
 
 use crate::catalog::Catalog;
-use crate::definitions;
 use crate::http::negotiate::accepted;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, etag, respond};
@@ -31,7 +30,7 @@ pub(crate) fn serve(path: &str, query: &Query, headers: &HeaderMap, registry: &R
         "" => Some(index(&catalog, headers)),
         name => {
             if let Some((_, hash)) = catalog.custom_documents().find(|(path, _)| *path == name) {
-                let text = definitions::document(registry, name)?;
+                let text = registry.contents().openapi_document(name)?;
                 return Some(addressed(path, query, hash, || {
                     respond::bytes(StatusCode::OK, respond::JSON, text)
                 }));
@@ -53,7 +52,7 @@ fn version_2(headers: &HeaderMap, registry: &Registry, catalog: &Catalog) -> Res
             .map(|document| document.text());
         let custom = catalog
             .custom_documents()
-            .filter_map(|(path, _)| definitions::document(registry, path));
+            .filter_map(|(path, _)| registry.contents().openapi_document(path));
         let texts = built_in.chain(custom);
         openapi_v2::render(
             texts.filter_map(|text| serde_json::from_slice(&text).ok()),

@@ -10,7 +10,9 @@ use tenure_kinds::schema::FieldErrorKind;
 use crate::catalog::Resource;
 use crate::http::query::Query;
 use crate::http::{ApiError, FieldError};
-use crate::registry::{DeleteOptions, FieldValidation, ListOptions, RevisionMatch, Selectors, WatchOptions};
+use crate::operation::{DeleteOptions, FieldValidation};
+use crate::registry::{ListOptions, RevisionMatch, WatchOptions};
+use crate::selectors::Selectors;
 
 /// How long a watch lasts that names no timeout: Kubernetes' half hour, and up to as much again.
 const WATCH_SECONDS: u64 = 30 * 60;

@@ -7,7 +7,8 @@ use super::object::{body_format, note};
 use super::objects::ObjectRequest;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, FieldError, body, respond};
-use crate::registry::{Connection, ObjectExt, Operation, decode_object};
+use crate::operation::Operation;
+use crate::registry::{Connection, ObjectExt, decode_object};
 
 /// Whether a request is for this file.
 pub(super) fn serves(op: &Operation) -> bool {

@@ -7,8 +7,9 @@ use tenure_kinds::table::{IncludeObject, partial_metadata};
 use crate::http::negotiate::View;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
-use crate::registry::kinds;
-use crate::registry::{Operation, Registry};
+use crate::kinds;
+use crate::operation::Operation;
+use crate::registry::Registry;
 
 /// How to answer.
 #[derive(Debug, Clone, Copy)]

@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::http::ApiError;
-use crate::registry::Registry;
+use crate::view::View;
 use trust::Trust;
 
 /// Where a webhook is, as objects of the API say it.
@@ -188,16 +188,12 @@ pub(crate) struct Bounds {
     pub(crate) bytes: usize,
 }
 
-/// Posts a review and returns the body of the answer, or why there is none in the words of the real server.
-pub(crate) async fn post(
-    registry: &Registry,
-    endpoint: &Endpoint,
-    bounds: Bounds,
-    review: &Value,
-) -> Result<Bytes, String> {
+/// Posts a review and returns the body of the answer, or why there is none in the words of the real server. What is there now is
+/// looked at only to find the webhook, and not kept for the time of the call.
+pub(crate) async fn post(view: View, endpoint: &Endpoint, bounds: Bounds, review: &Value) -> Result<Bytes, String> {
     let query = format!("timeout={}s", bounds.seconds);
     let failed = |why: &str| format!("Post {:?}: {why}", format!("{}?{query}", endpoint.shown));
-    let call = call(registry, endpoint, &query, bounds.bytes, review);
+    let call = call(view, endpoint, &query, bounds.bytes, review);
     match tokio::time::timeout(Duration::from_secs(bounds.seconds), call).await {
         Ok(Ok(answer)) if answer.status.is_success() && answer.body.is_empty() => Err(format!(
             "0-length response with status code: {} and content type: {}",
@@ -217,18 +213,13 @@ struct Answer {
     body: Bytes,
 }
 
-async fn call(
-    registry: &Registry,
-    endpoint: &Endpoint,
-    query: &str,
-    most: usize,
-    review: &Value,
-) -> Result<Answer, String> {
+async fn call(view: View, endpoint: &Endpoint, query: &str, most: usize, review: &Value) -> Result<Answer, String> {
     let address = match &endpoint.place {
         Place::Address(address) => address.clone(),
-        Place::Service { namespace, name, port } => service::resolve(&registry.view(), namespace, name, *port)?,
+        Place::Service { namespace, name, port } => service::resolve(&view, namespace, name, *port)?,
         Place::Nowhere(why) => return Err(why.clone()),
     };
+    drop(view);
     let (config, name) = endpoint.tls.as_ref().map_err(Clone::clone)?;
     let dial = |error: std::io::Error| {
         let why = if error.kind() == std::io::ErrorKind::ConnectionRefused {

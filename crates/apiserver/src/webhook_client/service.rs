@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 use tenure_access::identity::Lookup;
+use tenure_kinds::object::ObjectExt as _;
 
-use crate::registry::{ObjectExt, View};
+use crate::view::View;
 
 /// An address of a Service: where its name points to, or a ready endpoint of it.
 pub(super) fn resolve(view: &View, namespace: &str, name: &str, port: u16) -> Result<String, String> {

@@ -7,6 +7,7 @@
 mod generation;
 mod request;
 mod resource;
+mod scale;
 mod schema;
 mod service_range;
 mod usage;
@@ -23,6 +24,7 @@ use crate::table::plain_cells;
 pub use generation::Generation;
 pub use request::{Objects, Request};
 pub use resource::{CustomKind, Origin, Resource, ScalePaths, Subresource};
+pub use scale::selector_text;
 pub use schema::KindSchema;
 pub use service_range::{InvalidRange, ServiceRange};
 pub use usage::{IsNamed, Usage};

@@ -18,17 +18,18 @@ use serde_json::{Value, json};
 pub(crate) use policy::{InForce, Policies};
 pub(crate) use rights::check as check_rights;
 use tenure_access::identity::Lookup;
+use tenure_kinds::object::ObjectExt as _;
 use tenure_kinds::schema::fit_for_html;
 pub(crate) use type_check::{Schemas, warnings as type_warnings, without_references};
 
 use self::policy::{Action, Binding, Policy};
 use self::verdict::{Denial, Verdict};
-use super::Attributes;
 use super::asking::Subject;
 use super::matching::GROUP;
+use super::{Admission, Attributes};
 use crate::catalog::Resource;
+use crate::contents::Contents;
 use crate::http::ApiError;
-use crate::registry::{ObjectExt, Registry};
 
 /// How many evaluations may follow each other before others have their turn.
 const IN_A_ROW: usize = 16;
@@ -87,14 +88,15 @@ impl Denied<'_> {
 
 /// Asks every policy about a request. All are asked before the first denial counts, so that every warning is given.
 pub(super) async fn validate(
-    registry: &Registry,
+    admission: &Admission,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
 ) -> Result<(), ApiError> {
     if is_exempt(attributes.resource()) {
         return Ok(());
     }
-    let in_force = registry.admission().policies(registry);
+    let contents = &admission.contents;
+    let in_force = admission.policies();
     let mut first: Option<Denied<'_>> = None;
     let mut evaluations = 0;
     for InForce { policy, bindings } in &in_force {
@@ -103,13 +105,13 @@ pub(super) async fn validate(
             let denial = Denial::invalid(format!("failed to configure {what}: {why}"));
             (!policy.ignores_failures).then_some(denial)
         };
-        let Some(resource) = policy.matcher.resource(registry, attributes) else {
+        let Some(resource) = policy.matcher.resource(contents, attributes) else {
             continue;
         };
-        let selected = policy.matcher.selects(registry, attributes, object);
+        let selected = policy.matcher.selects(contents, attributes, object);
         let configured = match selected {
             Ok(false) => continue,
-            Ok(true) => parameters::resolve(registry, policy),
+            Ok(true) => parameters::resolve(contents, policy),
             Err(error) => Err(error.message),
         };
         let kind = match configured {
@@ -128,9 +130,9 @@ pub(super) async fn validate(
         let mut subject = None;
         let mut notes = Notes::default();
         for binding in bindings {
-            let found = match binding.selects(registry, attributes, object) {
+            let found = match binding.selects(contents, attributes, object) {
                 Ok(false) => continue,
-                Ok(true) => parameters::collect(registry, kind.as_deref(), binding, attributes.namespace()).await,
+                Ok(true) => parameters::collect(contents, kind.as_deref(), binding, attributes.namespace()).await,
                 Err(error) => Err(error.message),
             };
             let denied = |denial: Denial| Denied {
@@ -151,7 +153,7 @@ pub(super) async fn validate(
                 continue;
             }
             if subject.is_none() {
-                subject = Some(Judged::of(registry, attributes, &resource, object).await?);
+                subject = Some(Judged::of(contents, attributes, &resource, object).await?);
             }
             let Some(subject) = &subject else { continue };
             for params in params {
@@ -159,7 +161,7 @@ pub(super) async fn validate(
                 if evaluations % IN_A_ROW == 0 {
                     tokio::task::yield_now().await;
                 }
-                let verdict = subject.judge(registry, attributes, policy, params.as_ref());
+                let verdict = subject.judge(contents, attributes, policy, params.as_ref());
                 let denial = carry_out(attributes, policy, binding, verdict, &mut notes);
                 if first.is_none() {
                     first = denial.map(denied);
@@ -188,7 +190,7 @@ struct Judged<'a> {
 
 impl<'a> Judged<'a> {
     async fn of(
-        registry: &Registry,
+        contents: &Contents,
         attributes: &Attributes<'a>,
         resource: &Resource,
         object: Option<&'a Value>,
@@ -197,12 +199,12 @@ impl<'a> Judged<'a> {
             "" => None,
             _ if attributes.is_part_of("", "namespaces") => None,
             name => {
-                let found = registry.view().get("", "namespaces", None, name);
+                let found = contents.view().get("", "namespaces", None, name);
                 let missing = || ApiError::new(404, "NotFound", format!("namespaces {name:?} not found"));
                 Some(Value::clone(found.ok_or_else(missing)?.as_ref()))
             }
         };
-        let matched = Subject::of(registry, attributes, resource, resource, object).await?;
+        let matched = Subject::of(contents, attributes, resource, resource, object).await?;
         Ok(Self {
             made: matched.matched_as(attributes, resource, attributes.resource()),
             matched,
@@ -212,14 +214,14 @@ impl<'a> Judged<'a> {
 
     fn judge(
         &self,
-        registry: &Registry,
+        contents: &Contents,
         attributes: &Attributes<'_>,
         policy: &Policy,
         params: Option<&Value>,
     ) -> Verdict {
-        self.made.ask(registry, attributes, |made| {
+        self.made.ask(contents, attributes, |made| {
             let matches = policy.matches(verdict::with_params(made, params));
-            self.matched.ask(registry, attributes, |matched| {
+            self.matched.ask(contents, attributes, |matched| {
                 policy.judge(matches, verdict::with_params(matched, params), self.namespace.as_ref())
             })
         })

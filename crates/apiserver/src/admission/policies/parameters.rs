@@ -7,15 +7,15 @@ use tenure_access::identity::Lookup;
 
 use super::policy::{Binding, Policy};
 use crate::catalog::Resource;
-use crate::registry::Registry;
+use crate::contents::Contents;
 
 /// The resource that holds a policy's parameters; `None` if it has none.
-pub(super) fn resolve(registry: &Registry, policy: &Policy) -> Result<Option<Arc<Resource>>, String> {
+pub(super) fn resolve(contents: &Contents, policy: &Policy) -> Result<Option<Arc<Resource>>, String> {
     let Some((api_version, kind)) = &policy.param_kind else {
         return Ok(None);
     };
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    match registry.catalog().find_kind(group, version, kind) {
+    match contents.catalog().find_kind(group, version, kind) {
         Some(resource) => Ok(Some(resource.clone())),
         None => Err(format!(
             "failed to find resource referenced by paramKind: '{group}/{version}, Kind={kind}'"
@@ -26,7 +26,7 @@ pub(super) fn resolve(registry: &Registry, policy: &Policy) -> Result<Option<Arc
 /// The parameters with which a policy judges a request of this namespace by a binding: one after the other, and once
 /// without any if either of both has none.
 pub(super) async fn collect(
-    registry: &Registry,
+    contents: &Contents,
     kind: Option<&Resource>,
     binding: &Binding,
     namespace: &str,
@@ -47,7 +47,7 @@ pub(super) async fn collect(
             return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
         }
     };
-    let view = registry.view();
+    let view = contents.view();
     let (group, plural) = &kind.stored_as;
     let found: Vec<Value> = match &reference.selector {
         None => {
@@ -64,7 +64,7 @@ pub(super) async fn collect(
     }
     let mut parameters = Vec::with_capacity(found.len());
     for object in found {
-        let object = registry.present_object(object, kind).await;
+        let object = contents.present_object(object, kind).await;
         parameters.push(Some(object.map_err(|error| error.message)?));
     }
     Ok(parameters)

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use kubernetes_cel::Type;
 use serde_json::Value;
 use tenure_kinds::expressions::{Compiler, Conditions, Expression, Scope};
+use tenure_kinds::object::ObjectExt as _;
 
 use super::super::Attributes;
 use super::super::cache::Cache;
 use super::super::matching::{GROUP, Matcher};
+use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::keys;
-use crate::registry::{ObjectExt, Registry, Selectors, View};
+use crate::selectors::Selectors;
+use crate::view::View;
 
 /// A policy, ready to judge.
 #[derive(Debug)]
@@ -160,14 +163,14 @@ impl Binding {
     /// Whether the binding is about a request that its policy is about.
     pub(super) fn selects(
         &self,
-        registry: &Registry,
+        contents: &Contents,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
     ) -> Result<bool, ApiError> {
         let Some(matcher) = &self.matcher else {
             return Ok(true);
         };
-        Ok(matcher.resource(registry, attributes).is_some() && matcher.selects(registry, attributes, object)?)
+        Ok(matcher.resource(contents, attributes).is_some() && matcher.selects(contents, attributes, object)?)
     }
 }
 

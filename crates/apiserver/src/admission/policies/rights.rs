@@ -6,11 +6,12 @@ use tenure_access::authorization::{Attributes, Authorizer as _};
 use tenure_access::identity::{Lookup, MASTERS, UserInfo};
 
 use super::super::matching::GROUP;
+use crate::contents::Contents;
 use crate::http::FieldError;
-use crate::registry::{Operation, Registry};
+use crate::operation::Operation;
 
 /// What is wrong with a policy or a binding that is about to be stored by who asks for it. It must be valid otherwise.
-pub(crate) fn check(registry: &Registry, op: &Operation, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(crate) fn check(contents: &Contents, op: &Operation, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let resource = &op.resource;
     if resource.group != GROUP || op.subresource.is_some() || op.user.in_group(MASTERS) {
         return Vec::new();
@@ -21,12 +22,12 @@ pub(crate) fn check(registry: &Registry, op: &Operation, object: &Value, old: Op
             let same = old.is_some_and(|old| kind(old) == kind(object));
             let refusal = kind(object)
                 .filter(|_| !same)
-                .map(|kind| of_policy(registry, &op.user, &kind));
+                .map(|kind| of_policy(contents, &op.user, &kind));
             ("spec.paramKind", refusal)
         }
         "validatingadmissionpolicybindings" => {
             let reference = object.pointer("/spec/paramRef");
-            let refusal = reference.map(|reference| of_binding(registry, &op.user, object, reference));
+            let refusal = reference.map(|reference| of_binding(contents, &op.user, object, reference));
             ("spec.paramRef", refusal)
         }
         _ => return Vec::new(),
@@ -51,10 +52,10 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(registry: &Registry, kind: &Value) -> Self {
+    fn of(contents: &Contents, kind: &Value) -> Self {
         let api_version = text(kind, "apiVersion");
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let catalog = registry.catalog();
+        let catalog = contents.catalog();
         let found = catalog.find_kind(group, version, text(kind, "kind"));
         Self {
             group: group.to_owned(),
@@ -73,16 +74,16 @@ impl Wanted {
         }
     }
 
-    fn allows(&self, registry: &Registry, user: &UserInfo, verb: &str, namespace: &str, name: &str) -> bool {
+    fn allows(&self, contents: &Contents, user: &UserInfo, verb: &str, namespace: &str, name: &str) -> bool {
         let attributes = Attributes::resource(verb, &self.group, &self.version, &self.resource)
             .in_namespace(namespace)
             .named(name);
-        registry.rights().authorize(user, &attributes).allowed
+        contents.rights().authorize(user, &attributes).allowed
     }
 }
 
-fn of_policy(registry: &Registry, user: &UserInfo, kind: &Value) -> Option<String> {
-    if Wanted::of(registry, kind).allows(registry, user, "get", "*", "*") {
+fn of_policy(contents: &Contents, user: &UserInfo, kind: &Value) -> Option<String> {
+    if Wanted::of(contents, kind).allows(contents, user, "get", "*", "*") {
         return None;
     }
     Some(format!(
@@ -93,19 +94,19 @@ fn of_policy(registry: &Registry, user: &UserInfo, kind: &Value) -> Option<Strin
     ))
 }
 
-fn of_binding(registry: &Registry, user: &UserInfo, binding: &Value, reference: &Value) -> Option<String> {
+fn of_binding(contents: &Contents, user: &UserInfo, binding: &Value, reference: &Value) -> Option<String> {
     let policy_name = binding
         .pointer("/spec/policyName")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let policy = registry
+    let policy = contents
         .view()
         .get(GROUP, "validatingadmissionpolicies", None, policy_name);
     let kind = policy.as_ref().and_then(|policy| policy.pointer("/spec/paramKind"));
-    let wanted = kind.map_or_else(Wanted::anything, |kind| Wanted::of(registry, kind));
+    let wanted = kind.map_or_else(Wanted::anything, |kind| Wanted::of(contents, kind));
     let name = text(reference, "name");
     let verb = if name.is_empty() { "list" } else { "get" };
-    if wanted.allows(registry, user, verb, text(reference, "namespace"), name) {
+    if wanted.allows(contents, user, verb, text(reference, "namespace"), name) {
         return None;
     }
     let user = shown(user);

@@ -2,31 +2,27 @@
 //! controller when something goes.
 //!
 //! One request at a time is charged in a namespace, and stored before the next one is: together they can't have more
-//! than the quota says, however many there are. What was charged for a write that failed is given back.
+//! than the quota says, however many there are. Owns what a request owes, and whose turn it is. Refuses to write: that is the registry's,
+//! which also gives back what was charged for a write that failed.
 
 mod scopes;
 mod usage;
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tenure_access::identity::UserInfo;
+use tenure_kinds::object::ObjectExt as _;
 use tenure_kinds::schema::resources::Resources;
 
-use super::{Action, Attributes};
+use super::{Action, Admission, Attributes};
+use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::keys;
-use crate::registry::{OWN_MANAGER, ObjectExt, Operation, Registry, View};
 
 use usage::Counted;
 pub(crate) use usage::recount;
-
-/// How often a charge is written anew when the quota was changed meanwhile.
-const ATTEMPTS: usize = 8;
 
 /// The turns of the namespaces that have quotas.
 #[derive(Debug, Default)]
@@ -54,25 +50,13 @@ impl Turns {
     }
 }
 
-/// What was charged for a request. It has the namespace's turn until the write is done.
+/// What a request owes to quotas. It has the namespace's turn until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Charge {
-    namespace: String,
+pub(crate) struct Owed {
+    pub(crate) namespace: String,
     /// By the quota's name.
-    charged: Vec<(String, Resources)>,
+    pub(crate) amounts: Vec<(String, Resources)>,
     _turn: Turn,
-}
-
-impl Charge {
-    /// Gives back what was charged for nothing.
-    pub(crate) async fn refund(self, registry: &Registry) {
-        for (name, amount) in &self.charged {
-            let written = write(registry, &self.namespace, name, |used| used.less(amount)).await;
-            if let Err(error) = written {
-                tracing::warn!(quota = name, namespace = self.namespace, %error, "a charge could not be given back");
-            }
-        }
-    }
 }
 
 fn prefix(namespace: &str) -> String {
@@ -80,57 +64,41 @@ fn prefix(namespace: &str) -> String {
 }
 
 /// Whether a request of this kind can be charged to somebody.
-pub(super) fn may_charge(registry: &Registry, attributes: &Attributes<'_>) -> bool {
+pub(super) fn may_charge(contents: &Contents, attributes: &Attributes<'_>) -> bool {
     let namespace = attributes.namespace();
     attributes.action != Action::Delete
         && attributes.resource().namespaced
         && !namespace.is_empty()
         && Counted::of(attributes).is_some()
-        && registry.view().entries(&prefix(namespace)).next().is_some()
+        && contents.view().entries(&prefix(namespace)).next().is_some()
 }
 
-/// Charges a request to the quotas that it falls under.
-pub(super) async fn charge(
-    registry: &Registry,
+/// What a request owes to the quotas that it falls under.
+pub(super) async fn reckon(
+    admission: &Admission,
     attributes: &Attributes<'_>,
     object: &Value,
-) -> Result<Option<Charge>, ApiError> {
-    let Some(kind) = Counted::of(attributes).filter(|_| may_charge(registry, attributes)) else {
+) -> Result<Option<Owed>, ApiError> {
+    let Some(kind) = Counted::of(attributes).filter(|_| may_charge(&admission.contents, attributes)) else {
         return Ok(None);
     };
     let namespace = attributes.namespace().to_owned();
-    let mut charge = Charge {
-        charged: Vec::new(),
-        _turn: registry.admission().turns().of(&namespace).await,
+    let mut all = Owed {
+        amounts: Vec::new(),
+        _turn: admission.turns().of(&namespace).await,
         namespace,
     };
-    for quota in registry.view().list("", "resourcequotas", Some(&charge.namespace)) {
-        let owed = match owed(attributes, &kind, &quota, object) {
-            Ok(owed) => owed,
-            Err(error) => {
-                charge.refund(registry).await;
-                return Err(error);
-            }
-        };
-        let Some(owed) = owed.filter(|_| !attributes.dry_run()) else {
-            continue;
-        };
-        let written = write(registry, &charge.namespace, quota.name(), |used| {
-            let mut used = used.clone();
-            used.add(&owed);
-            used
-        });
-        match written.await {
-            Ok(()) => charge.charged.push((quota.name().to_owned(), owed)),
-            // It is gone: nothing is owed to it any more.
-            Err(error) if error.code == 404 => {}
-            Err(error) => {
-                charge.refund(registry).await;
-                return Err(error);
-            }
+    for quota in admission
+        .contents
+        .view()
+        .list("", "resourcequotas", Some(&all.namespace))
+    {
+        let owed = owed(attributes, &kind, &quota, object)?;
+        if let Some(owed) = owed.filter(|_| !attributes.dry_run()) {
+            all.amounts.push((quota.name().to_owned(), owed));
         }
     }
-    Ok(Some(charge))
+    Ok(Some(all))
 }
 
 /// What a request owes to one quota; nothing if that does not cover it.
@@ -203,51 +171,6 @@ fn owed(
         used.only(|name, _| exceeds(name)).shown(),
         hard.only(|name, _| exceeds(name)).shown(),
     )))
-}
-
-type Writing<'a> = Pin<Box<dyn Future<Output = Result<(), ApiError>> + Send + 'a>>;
-
-/// Writes what is used of a quota. In a box, as this write is itself admitted; it is never charged to anybody.
-fn write<'a>(
-    registry: &'a Registry,
-    namespace: &'a str,
-    name: &'a str,
-    change: impl Fn(&Resources) -> Resources + Send + Sync + 'a,
-) -> Writing<'a> {
-    Box::pin(async move {
-        let catalog = registry.catalog();
-        let resource = catalog
-            .find("", "v1", "resourcequotas")
-            .ok_or_else(ApiError::no_such_resource)?;
-        let op = Operation::new(
-            resource.clone(),
-            Some(namespace.to_owned()),
-            UserInfo::loopback(),
-            OWN_MANAGER,
-        )
-        .subresource("status");
-        let mut outcome = Ok(());
-        for _ in 0..ATTEMPTS {
-            let found = find(&registry.view(), namespace, name);
-            let mut quota = found.ok_or_else(|| ApiError::not_found(resource, name))?;
-            let used = change(&Resources::read(quota.pointer("/status/used")));
-            if let Some(status) = quota.get_mut("status").and_then(Value::as_object_mut) {
-                status.insert("used".to_owned(), used.to_value());
-            }
-            outcome = match registry.update(&op, name, quota).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.code == 409 => Err(error),
-                Err(error) => return Err(error),
-            };
-        }
-        outcome
-    })
-}
-
-fn find(view: &View, namespace: &str, name: &str) -> Option<Value> {
-    use tenure_access::identity::Lookup;
-    let found = view.get("", "resourcequotas", Some(namespace), name)?;
-    Some((*found).clone())
 }
 
 /// A quota with the status that it should have: `None` if it has.

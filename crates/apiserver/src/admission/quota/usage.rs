@@ -8,7 +8,7 @@ use tenure_kinds::schema::resources::Resources;
 
 use super::super::{Action, Attributes};
 use super::scopes;
-use crate::registry::View;
+use crate::view::View;
 
 /// What is counted: the objects of one resource, as they are stored.
 #[derive(Debug, Clone)]

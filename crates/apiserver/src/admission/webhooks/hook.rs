@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 use tenure_kinds::expressions::{Compiler, Conditions};
+use tenure_kinds::object::ObjectExt as _;
 
 use super::super::cache::Cache;
 use super::super::matching::{GROUP, Matcher};
 use crate::keys;
-use crate::registry::{ObjectExt, Registry};
+use crate::view::View;
 use crate::webhook_client::{ClientConfig, Endpoint};
 
 /// Which of the two kinds of webhook.
@@ -94,13 +95,13 @@ pub(in crate::admission) struct Hooks {
 
 impl Hooks {
     /// The webhooks of one phase, in the order of their configurations' names.
-    pub(in crate::admission) fn of(&self, registry: &Registry, phase: Phase) -> Vec<Arc<Hook>> {
+    pub(in crate::admission) fn of(&self, view: &View, phase: Phase) -> Vec<Arc<Hook>> {
         let prefix = keys::of_resource(GROUP, phase.plural(), None);
         let cache = match phase {
             Phase::Mutating => &self.mutating,
             Phase::Validating => &self.validating,
         };
-        let configurations = cache.of(&registry.view(), &prefix, |object| {
+        let configurations = cache.of(view, &prefix, |object| {
             let list = object.get("webhooks").and_then(Value::as_array);
             let own = list.into_iter().flatten();
             own.map(|value| Arc::new(read(phase, object.name(), value))).collect()

@@ -18,10 +18,10 @@ use tenure_kinds::schema::fit_for_html;
 
 use super::asking::Subject;
 use super::matching::GROUP;
-use super::{Attributes, subject};
+use super::{Admission, Attributes, subject};
 use crate::catalog::Resource;
+use crate::contents::Contents;
 use crate::http::ApiError;
-use crate::registry::Registry;
 use crate::webhook_client::{self, Bounds};
 
 pub(super) use hook::{Hook, Hooks, Phase};
@@ -102,38 +102,38 @@ impl Notes<'_> {
 }
 
 /// The webhooks that may be asked about a request of this kind.
-fn hooks(registry: &Registry, attributes: &Attributes<'_>, phase: Phase) -> Vec<Arc<Hook>> {
+fn hooks(admission: &Admission, attributes: &Attributes<'_>, phase: Phase) -> Vec<Arc<Hook>> {
     if attributes.resource().group == GROUP {
         return Vec::new();
     }
-    registry.admission().hooks(registry, phase)
+    admission.hooks(phase)
 }
 
 /// Whether a validating webhook may be asked about the request.
-pub(super) fn asked_to_validate(registry: &Registry, attributes: &Attributes<'_>) -> bool {
-    hooks(registry, attributes, Phase::Validating)
+pub(super) fn asked_to_validate(admission: &Admission, attributes: &Attributes<'_>) -> bool {
+    hooks(admission, attributes, Phase::Validating)
         .iter()
-        .any(|hook| hook.matcher.resource(registry, attributes).is_some())
+        .any(|hook| hook.matcher.resource(&admission.contents, attributes).is_some())
 }
 
 /// As which resource a webhook is asked about the request, if it is.
 async fn wanted(
-    registry: &Registry,
+    contents: &Contents,
     attributes: &Attributes<'_>,
     hook: &Hook,
     object: Option<&Value>,
 ) -> Result<Option<Arc<Resource>>, ApiError> {
-    let Some(resource) = hook.matcher.resource(registry, attributes) else {
+    let Some(resource) = hook.matcher.resource(contents, attributes) else {
         return Ok(None);
     };
-    if !hook.matcher.selects(registry, attributes, object)? {
+    if !hook.matcher.selects(contents, attributes, object)? {
         return Ok(None);
     }
     if hook.conditions.is_empty() {
         return Ok(Some(resource));
     }
-    let subject = Subject::of(registry, attributes, &resource, attributes.resource(), object).await?;
-    let matches = subject.ask(registry, attributes, |inputs| {
+    let subject = Subject::of(contents, attributes, &resource, attributes.resource(), object).await?;
+    let matches = subject.ask(contents, attributes, |inputs| {
         hook.conditions.check(inputs, &BTreeMap::new(), hook.ignores_failures)
     });
     match matches {
@@ -161,13 +161,14 @@ impl Rounds {
 
 /// Asks the mutating webhooks one after the other. Returns whether the object was changed.
 pub(super) async fn mutate(
-    registry: &Registry,
+    admission: &Admission,
     attributes: &Attributes<'_>,
     object: &mut Option<Value>,
     rounds: &mut Rounds,
     reinvoke: bool,
 ) -> Result<bool, ApiError> {
-    let hooks = hooks(registry, attributes, Phase::Mutating);
+    let contents = &admission.contents;
+    let hooks = hooks(admission, attributes, Phase::Mutating);
     if hooks.is_empty() {
         return Ok(false);
     }
@@ -177,7 +178,7 @@ pub(super) async fn mutate(
     }
     let mut changed = false;
     for (index, hook) in hooks.into_iter().enumerate() {
-        let Some(resource) = wanted(registry, attributes, &hook, object.as_ref()).await? else {
+        let Some(resource) = wanted(contents, attributes, &hook, object.as_ref()).await? else {
             continue;
         };
         if reinvoke && !rounds.again.contains(&hook.id) {
@@ -188,12 +189,12 @@ pub(super) async fn mutate(
             hook: &hook,
             place: format!("round_{}_index_{index}", u8::from(reinvoke)),
         };
-        match ask(registry, attributes, &hook, &resource, object.as_ref()).await {
+        match ask(contents, attributes, &hook, &resource, object.as_ref()).await {
             Ok(answer) => {
                 let mut changes = false;
                 if let Some(operations) = answer {
                     let new =
-                        patch::apply(registry, attributes, &hook, &resource, object.as_ref(), &operations).await?;
+                        patch::apply(contents, attributes, &hook, &resource, object.as_ref(), &operations).await?;
                     notes.patched(&operations);
                     if object.as_ref() != Some(&new) {
                         changes = true;
@@ -219,16 +220,17 @@ pub(super) async fn mutate(
 
 /// Asks the validating webhooks, all at once.
 pub(super) async fn validate(
-    registry: &Registry,
+    admission: &Admission,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
 ) -> Result<(), ApiError> {
+    let contents = &admission.contents;
     let mut calls = Vec::new();
-    for hook in hooks(registry, attributes, Phase::Validating) {
-        if let Some(resource) = wanted(registry, attributes, &hook, object).await? {
+    for hook in hooks(admission, attributes, Phase::Validating) {
+        if let Some(resource) = wanted(contents, attributes, &hook, object).await? {
             let place = format!("round_0_index_{}", calls.len());
             calls.push(async move {
-                match ask(registry, attributes, &hook, &resource, object).await {
+                match ask(contents, attributes, &hook, &resource, object).await {
                     Ok(_) => Ok(()),
                     Err(failure) => {
                         let notes = Notes {
@@ -247,7 +249,7 @@ pub(super) async fn validate(
 
 /// Asks one webhook. Returns the operations of its patch.
 async fn ask(
-    registry: &Registry,
+    contents: &Contents,
     attributes: &Attributes<'_>,
     hook: &Hook,
     resource: &Resource,
@@ -271,15 +273,15 @@ async fn ask(
         resource,
         version,
         &uid,
-        show(registry, attributes, resource, object).await?.as_deref(),
-        show(registry, attributes, resource, attributes.old).await?.as_deref(),
+        show(contents, attributes, resource, object).await?.as_deref(),
+        show(contents, attributes, resource, attributes.old).await?.as_deref(),
     );
     let bounds = Bounds {
         seconds: hook.timeout_seconds,
         out_of_time: "context deadline exceeded",
         bytes: ANSWER_BYTES,
     };
-    let answer = webhook_client::post(registry, &hook.endpoint, bounds, &sent)
+    let answer = webhook_client::post(contents.view(), &hook.endpoint, bounds, &sent)
         .await
         .map_err(|reason| Failure::Call(format!("failed to call webhook: {reason}")))?;
     let answer = review::read(hook, version, &uid, &answer).map_err(Failure::Call)?;
@@ -305,12 +307,12 @@ async fn ask(
 }
 
 async fn show<'a>(
-    registry: &Registry,
+    contents: &Contents,
     attributes: &Attributes<'_>,
     resource: &Resource,
     object: Option<&'a Value>,
 ) -> Result<Option<Cow<'a, Value>>, Failure> {
     let Some(object) = object else { return Ok(None) };
-    let shown = subject::shown(registry, attributes, resource, object).await;
+    let shown = subject::shown(contents, attributes, resource, object).await;
     shown.map(Some).map_err(Failure::Refused)
 }

@@ -1,14 +1,15 @@
 //! What a mutating webhook makes of an object.
 
 use serde_json::Value;
+use tenure_kinds::object::ObjectExt as _;
 
 use super::super::{Attributes, subject};
 use super::hook::Hook;
 use crate::catalog::Resource;
+use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::json_patch::{self, Fault, Why};
-use crate::registry::kinds;
-use crate::registry::{ObjectExt, Registry};
+use crate::kinds;
 
 /// The operations of a patch.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Value>, String> {
@@ -37,7 +38,7 @@ fn refused(fault: &Fault) -> ApiError {
 
 /// The object after a webhook's patch, with its kind's defaults.
 pub(super) async fn apply(
-    registry: &Registry,
+    contents: &Contents,
     attributes: &Attributes<'_>,
     hook: &Hook,
     resource: &Resource,
@@ -50,7 +51,7 @@ pub(super) async fn apply(
             hook.name
         )));
     };
-    let shown = subject::shown(registry, attributes, resource, object).await?;
+    let shown = subject::shown(contents, attributes, resource, object).await?;
     let changed = json_patch::apply(shown.into_owned(), operations).map_err(|fault| refused(&fault))?;
     if !changed.is_object() {
         return Err(ApiError::internal(format!(
@@ -58,7 +59,7 @@ pub(super) async fn apply(
             hook.name
         )));
     }
-    let mut new = subject::taken_back(registry, attributes, resource, object, changed).await?;
+    let mut new = subject::taken_back(contents, attributes, resource, object, changed).await?;
     let own = attributes.resource();
     if let Some(map) = new.as_object_mut() {
         // A webhook can't turn an object into one of another kind.

@@ -1,32 +1,29 @@
-//! CustomResourceDefinitions at work: what they define is served from the moment their write is acknowledged, and a
-//! definition goes only after its objects have gone.
-//!
-//! What a definition means, and the resources that it comes to, is `tenure_kinds::customresources`' business; this folder keeps the
-//! table of resources in step with the store, and empties what is being deleted.
+//! CustomResourceDefinitions at work: what they define is served from the moment their write is acknowledged. Owns the table of
+//! resources that the definitions in the store come to. Refuses to say what a definition means, which is
+//! `tenure_kinds::customresources`' business, and to empty what is being deleted, which a controller does.
 
-mod cleanup;
-
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-
-pub(crate) use cleanup::start as start_cleanup;
 use tenure_kinds::customresources::{self, definitions, priority};
+use tenure_kinds::object::ObjectExt as _;
 
+use super::Contents;
 use crate::catalog::{Catalog, Origin, Resource};
 use crate::conversion::Webhook;
-use crate::registry::{ObjectExt, Registry};
+use crate::http::etag;
+use crate::view::View;
 
-/// Brings the table of resources in step with the definitions in the store. What did not change is kept.
-pub(crate) fn refresh(registry: &Registry) {
-    let old = registry.catalog();
+/// The table of resources with the definitions that are stored. What did not change is the old table's.
+pub(super) fn compile_all(view: &View, old: &Catalog) -> Catalog {
     let mut resources = Vec::new();
-    let mut hashes = std::collections::BTreeMap::<String, String>::new();
-    for definition in definitions(&registry.view()) {
+    let mut hashes = BTreeMap::<String, String>::new();
+    for definition in definitions(view) {
         if !customresources::is_established(&definition) {
             continue;
         }
-        for resource in compile(&definition, &old) {
+        for resource in compile(&definition, old) {
             let state = hashes
                 .entry(format!("apis/{}/{}", resource.group, resource.version))
                 .or_default();
@@ -43,9 +40,9 @@ pub(crate) fn refresh(registry: &Registry) {
     });
     let hashes = hashes
         .into_iter()
-        .map(|(path, state)| (path, crate::http::etag::hash(state.as_bytes())))
+        .map(|(path, state)| (path, etag::hash(state.as_bytes())))
         .collect();
-    registry.set_catalog(Catalog::builtin_of(&old).with_custom(resources, hashes));
+    Catalog::builtin_of(old).with_custom(resources, hashes)
 }
 
 /// The resources of an established definition; those of `old` if nothing changed.
@@ -81,13 +78,15 @@ fn kept(definition: &Value, old: &Catalog) -> Option<Vec<Arc<Resource>>> {
         .collect()
 }
 
-/// The OpenAPI document of a group and version that definitions serve.
-pub(crate) fn document(registry: &Registry, path: &str) -> Option<Vec<u8>> {
-    let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
-    let definitions: Vec<Value> = definitions(&registry.view())
-        .into_iter()
-        .filter(customresources::is_established)
-        .collect();
-    let document = customresources::openapi_document(group, version, &definitions);
-    serde_json::to_vec(&document).ok()
+impl Contents {
+    /// The OpenAPI document of a group and version that definitions serve.
+    pub(crate) fn openapi_document(&self, path: &str) -> Option<Vec<u8>> {
+        let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
+        let definitions: Vec<Value> = definitions(&self.view())
+            .into_iter()
+            .filter(customresources::is_established)
+            .collect();
+        let document = customresources::openapi_document(group, version, &definitions);
+        serde_json::to_vec(&document).ok()
+    }
 }

@@ -8,11 +8,12 @@ use serde_json::Value;
 use tenure_kinds::kind::{rename, version_of};
 use tenure_store::Entry;
 
-use super::kinds;
-use super::{Operation, Registry};
+use super::Contents;
 use crate::catalog::{Origin, Resource};
-use crate::conversion::{BATCH, Failed};
+use crate::conversion::{BATCH, Duty, Failed};
 use crate::http::ApiError;
+use crate::kinds;
+use crate::operation::Operation;
 use crate::stored::{decode_stored, prefix_of};
 
 /// How often something is computed anew with the objects that it missed: each owner's version needs a few.
@@ -25,7 +26,7 @@ pub(crate) fn is_verbatim(resource: &Resource) -> bool {
 
 /// What the stored objects of a custom kind begin with, whichever of its versions they are in; nothing for kinds whose objects
 /// are of a known version in any case, or are looked at before anything is sent of them.
-pub(super) fn stored_prefixes(resource: &Resource) -> Vec<Vec<u8>> {
+pub(crate) fn stored_prefixes(resource: &Resource) -> Vec<Vec<u8>> {
     match &resource.origin {
         Origin::Custom(custom) if resource.webhook().is_none() => {
             let versions = custom.schemas.keys();
@@ -35,7 +36,7 @@ pub(super) fn stored_prefixes(resource: &Resource) -> Vec<Vec<u8>> {
     }
 }
 
-impl Registry {
+impl Contents {
     /// The object, in whatever version it is, in the version of `resource`.
     pub(crate) async fn convert(&self, object: Value, resource: &Resource) -> Result<Value, Failed> {
         self.convert_to(object, resource, &resource.api_version()).await
@@ -70,7 +71,7 @@ impl Registry {
             foreign.push(object);
         }
         let converted = match resource.webhook() {
-            Some(webhook) => webhook.convert(self, foreign, wanted).await?,
+            Some(webhook) => webhook.convert(self.view(), foreign, wanted).await?,
             None => {
                 foreign.iter_mut().for_each(|object| rename(object, wanted));
                 foreign
@@ -116,14 +117,17 @@ impl Registry {
     }
 
     /// A stored entry as an object in the requested version.
-    pub(crate) async fn present(&self, op: &Operation, entry: &Entry) -> Result<Value, ApiError> {
-        self.present_object(decode_stored(entry)?, &op.resource).await
+    pub(crate) async fn present(&self, resource: &Resource, entry: &Entry) -> Result<Value, ApiError> {
+        self.present_object(decode_stored(entry)?, resource).await
     }
 
     /// Stored entries as objects in the requested version, for readers of many: what a webhook converts is converted
     /// once for all who ask at the same time, and kept for a while.
-    pub(crate) async fn present_all(&self, op: &Operation, entries: &[Arc<Entry>]) -> Result<Vec<Value>, ApiError> {
-        let resource = &op.resource;
+    pub(crate) async fn present_all(
+        &self,
+        resource: &Arc<Resource>,
+        entries: &[Arc<Entry>],
+    ) -> Result<Vec<Value>, ApiError> {
         let Some(webhook) = resource.webhook() else {
             let objects = entries.iter().map(|entry| decode_stored(entry));
             return self.present_objects(objects.collect::<Result<_, _>>()?, resource).await;
@@ -142,8 +146,8 @@ impl Registry {
         }
         if !duties.is_empty() {
             // On its own: others may wait for it when who asked first is gone.
-            let (registry, resource) = (self.clone(), resource.clone());
-            tokio::spawn(async move { registry.present_shared(&resource, duties).await });
+            let (contents, resource) = (self.clone(), resource.clone());
+            tokio::spawn(async move { contents.present_shared(&resource, duties).await });
         }
         let mut presented = Vec::with_capacity(waits.len());
         for wait in waits {
@@ -161,7 +165,7 @@ impl Registry {
     }
 
     /// Converts objects that several requests wait for, one batch after the other.
-    async fn present_shared(&self, resource: &Resource, duties: Vec<(crate::conversion::Duty, Value, usize)>) {
+    async fn present_shared(&self, resource: &Resource, duties: Vec<(Duty, Value, usize)>) {
         let Some(webhook) = resource.webhook() else { return };
         let mut left = duties.into_iter().peekable();
         while left.peek().is_some() {

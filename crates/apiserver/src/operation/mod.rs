@@ -1,4 +1,7 @@
-//! What every verb needs to know of its request, apart from the object.
+//! One request to the registry, apart from its object: what verbs, kinds and admission are told of it. Owns its options and how a
+//! kind is asked. Refuses to know what is done.
+
+mod delete_options;
 
 use std::sync::Arc;
 
@@ -9,11 +12,13 @@ use serde_json::Value;
 use tenure_access::identity::UserInfo;
 use tenure_kinds::kind::Request;
 
-use super::View;
+pub use delete_options::DeleteOptions;
+
 use crate::audit::Trail;
 use crate::catalog::Resource;
 use crate::conversion::Needed;
 use crate::http::{FieldError, warnings};
+use crate::view::View;
 
 /// What happens to fields that the kind does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -104,22 +109,22 @@ impl Operation {
     }
 
     /// Prepares an object that is about to be created, as its kind does.
-    pub(super) fn prepare_create(&self, object: &mut Value, view: &View, now: Timestamp) {
+    pub(crate) fn prepare_create(&self, object: &mut Value, view: &View, now: Timestamp) {
         self.ask(view, now, |request| request.prepare_create(object));
     }
 
     /// Prepares an object that is about to replace another, as its kind does.
-    pub(super) fn prepare_update(&self, live: &Value, new: &mut Value, view: &View, now: Timestamp) {
+    pub(crate) fn prepare_update(&self, live: &Value, new: &mut Value, view: &View, now: Timestamp) {
         self.ask(view, now, |request| request.prepare_update(live, new));
     }
 
     /// Faults that only show beside other objects, on creation.
-    pub(super) fn check_create(&self, object: &Value, view: &View, now: Timestamp) -> Vec<FieldError> {
+    pub(crate) fn check_create(&self, object: &Value, view: &View, now: Timestamp) -> Vec<FieldError> {
         self.ask(view, now, |request| request.check_create(object))
     }
 
     /// The same on a change.
-    pub(super) fn check_update(&self, live: &Value, new: &Value, view: &View, now: Timestamp) -> Vec<FieldError> {
+    pub(crate) fn check_update(&self, live: &Value, new: &Value, view: &View, now: Timestamp) -> Vec<FieldError> {
         self.ask(view, now, |request| request.check_update(live, new))
     }
 
@@ -140,6 +145,6 @@ impl Operation {
 }
 
 /// A failing random source gives what is there already, which then collides visibly.
-fn fill_randomly(bytes: &mut [u8]) {
+pub(crate) fn fill_randomly(bytes: &mut [u8]) {
     let _ = SystemRandom::new().fill(bytes);
 }

@@ -1,9 +1,11 @@
 //! The selectors of a request, by labels and by fields: what they select, and which fields a kind can be selected by.
 
-use serde_json::Value;
+mod label_selector;
 
-use super::ObjectExt;
-use super::label_selector::{self, Operator, Requirement};
+use serde_json::Value;
+use tenure_kinds::object::ObjectExt as _;
+
+use self::label_selector::{Operator, Requirement};
 use crate::catalog::{Origin, Resource};
 use crate::http::ApiError;
 

@@ -1,4 +1,4 @@
-//! A definition that is being deleted waits until its objects are gone; this empties it and lets it go.
+//! A CustomResourceDefinition that is being deleted waits until its objects are gone; this empties it and lets it go.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http::ApiError;
 use crate::keys;
-use crate::registry::{DeleteOptions, ListOptions, OWN_MANAGER, ObjectExt, Operation, Registry, timestamp};
+use crate::operation::{DeleteOptions, Operation};
+use crate::registry::{ListOptions, OWN_MANAGER, ObjectExt, Registry, timestamp};
 use crate::stored::decode_stored;
 
 /// How long to wait before a failed attempt is repeated.

@@ -1,4 +1,4 @@
-//! What is known of a kind, as the registry asks for it: one door to the schemas, tables and owners' types of
+//! What is known of a kind, as the registry and admission ask for it: one door to the schemas, tables and owners' types of
 //! built-in and custom kinds.
 
 use std::borrow::Cow;
@@ -11,12 +11,12 @@ use structured_merge::{FieldManager, ResetFields, Schema, Typing};
 use tenure_kinds::kind::{BuiltinVersions, KindSchema, Renaming, Types, version_of};
 use tenure_kinds::schema::{BuiltinSchemas, Decoded, ObjectSchema};
 use tenure_kinds::table::Columns;
-use tenure_kinds::{built_in, customresources, protobuf, strategic};
+use tenure_kinds::{built_in, customresources, strategic};
 
-use super::Operation;
 use crate::catalog::{Origin, Resource};
 use crate::conversion::Owners;
 use crate::http::{ApiError, FieldError};
+use crate::operation::Operation;
 
 fn builtin(resource: &Resource) -> Option<KindSchema> {
     built_in::schema_of(resource.behavior, &resource.api_version(), &resource.kind)
@@ -184,11 +184,6 @@ pub(crate) fn strategic_merge(resource: &Resource, live: &Value, patch: &Value) 
             ApiError::new(500, "", error.to_string())
         }
     })
-}
-
-/// The JSON form of a protobuf body.
-pub(crate) fn decode_protobuf(body: &[u8]) -> Result<Value, String> {
-    protobuf::decode(body).map_err(|error| error.to_string())
 }
 
 /// Drops of an object in the stored version what its schema does not know.
