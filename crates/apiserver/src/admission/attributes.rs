@@ -1,11 +1,14 @@
 //! One request as admission sees it.
 
 use serde_json::{Map, Value, json};
+use tenure_kinds::kind::Admitted;
 use tenure_kinds::object::ObjectExt;
 
 use crate::catalog::Resource;
+use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::operation::{DeleteOptions, FieldValidation, Operation};
+use crate::view::View;
 
 /// What a request does to the object, which is not always its HTTP verb: an apply creates or updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,19 +84,31 @@ impl<'a> Attributes<'a> {
         self.op.subresource.as_deref().unwrap_or_default()
     }
 
-    /// Whether it is about objects of this group and resource itself, not about a subresource.
-    pub(crate) fn is(&self, group: &str, plural: &str) -> bool {
-        self.op.subresource.is_none() && self.is_part_of(group, plural)
+    /// Whether it is about a namespace itself, not about a subresource of one.
+    pub(crate) fn is_of_namespace(&self) -> bool {
+        self.op.subresource.is_none() && self.is_part_of_namespace()
     }
 
-    /// Whether it is about objects of this group and resource, or a subresource of them.
-    pub(crate) fn is_part_of(&self, group: &str, plural: &str) -> bool {
-        self.op.resource.group == group && self.op.resource.plural == plural
+    /// Whether it is about a namespace, or a subresource of one.
+    pub(crate) fn is_part_of_namespace(&self) -> bool {
+        self.op.resource.behavior.holds_objects
+    }
+
+    /// Asks a rule of the kind something, which is told of the request what it has to know.
+    pub(crate) fn ask<T>(&self, contents: &Contents, view: &View, ask: impl FnOnce(&Admitted<'_>) -> T) -> T {
+        self.op.ask(view, contents.now(), |request| {
+            ask(&Admitted {
+                request,
+                namespace: self.namespace(),
+                old: self.old,
+                rights: &**contents.rights(),
+            })
+        })
     }
 
     /// The namespace that the request is in: that of a Namespace is itself. Empty for everything without one.
     pub(crate) fn namespace(&self) -> &'a str {
-        if self.is_part_of("", "namespaces") {
+        if self.is_part_of_namespace() {
             return self.name;
         }
         self.op.namespace.as_deref().unwrap_or_default()
@@ -131,7 +146,7 @@ impl<'a> Attributes<'a> {
             }
             let mut preconditions = Map::new();
             // A namespace is deleted as the one that was found, in several steps.
-            let found = self.old.filter(|_| self.is("", "namespaces")).map(ObjectExt::uid);
+            let found = self.old.filter(|_| self.is_of_namespace()).map(ObjectExt::uid);
             for (key, value) in [
                 ("uid", deletion.uid.as_deref().or(found)),
                 ("resourceVersion", deletion.resource_version.as_deref()),

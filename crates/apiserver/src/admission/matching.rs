@@ -34,7 +34,7 @@ impl Rule {
     /// Whether it covers the request, if that were about `resource`.
     pub(super) fn covers(&self, attributes: &Attributes<'_>, resource: &Resource) -> bool {
         let has = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
-        let is_namespace = attributes.is_part_of("", "namespaces");
+        let is_namespace = attributes.is_part_of_namespace();
         let namespaced = !is_namespace && !attributes.namespace().is_empty();
         let in_scope = match self.scope.as_str() {
             "Namespaced" => namespaced,
@@ -142,7 +142,7 @@ impl Matcher {
         if !self.objects.is_empty() && !either.into_iter().any(|object| self.objects.matches(object)) {
             return Ok(false);
         }
-        if self.namespaces.is_empty() || attributes.namespace().is_empty() && !attributes.is_part_of("", "namespaces") {
+        if self.namespaces.is_empty() || attributes.namespace().is_empty() && !attributes.is_part_of_namespace() {
             return Ok(true);
         }
         let labels = namespace_labels(contents, attributes, object)?;
@@ -163,7 +163,7 @@ fn namespace_labels(
             .cloned()
             .unwrap_or_default()
     };
-    if attributes.is("", "namespaces")
+    if attributes.is_of_namespace()
         && attributes.action != Action::Delete
         && let Some(object) = object
     {

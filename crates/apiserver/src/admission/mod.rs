@@ -4,41 +4,45 @@
 //! [`Admission::validate`] sees the object as it will be stored, and may only refuse. Both run outside of the store's locks, and
 //! again whenever a write was overtaken by another. What a mutation changed is owned by nobody, as in Kubernetes:
 //! owners are settled before it.
+//!
+//! What the objects of one kind meet is in that kind's value (`tenure_kinds::kind::Rule`); here is what all kinds meet. Owns the order,
+//! and which rules are left out.
 
 mod asking;
 mod attributes;
 mod cache;
-mod classes;
 mod escalation;
-mod limit_range;
 mod matching;
 mod namespace_lifecycle;
-mod pods;
 pub(crate) mod policies;
 pub(crate) mod quota;
-mod runtime_class;
-mod signers;
 mod subject;
 mod webhooks;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use serde_json::Value;
+use tenure_kinds::kind::{Awaited, Plugin, Rule};
 
 pub(crate) use attributes::{Action, Attributes};
 
 use crate::catalog::Origin;
 use crate::contents::Contents;
 use crate::http::ApiError;
+use crate::keys;
 
 /// The rules that can be left out, by the names that Kubernetes has for them.
-pub const OPTIONAL_PLUGINS: [&str; 4] = [SERVICE_ACCOUNT, LIMIT_RANGER, PRIORITY, TOLERATIONS];
+pub const OPTIONAL_PLUGINS: [&str; 4] = [
+    Plugin::ServiceAccount.name(),
+    Plugin::LimitRanger.name(),
+    Plugin::Priority.name(),
+    Plugin::DefaultTolerationSeconds.name(),
+];
 
-const SERVICE_ACCOUNT: &str = "ServiceAccount";
-const LIMIT_RANGER: &str = "LimitRanger";
-const PRIORITY: &str = "Priority";
-const TOLERATIONS: &str = "DefaultTolerationSeconds";
+/// How long a new namespace may take to get what every namespace gets.
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Who admits what is written to a cluster, with what it keeps between requests.
 #[derive(Debug)]
@@ -76,9 +80,11 @@ impl Admission {
         let _said_before = self.left_out.set(plugins);
     }
 
-    fn runs(&self, plugin: &str) -> bool {
+    /// The rules of the kind that is written, but for those that are left out.
+    fn rules_of(&self, attributes: &Attributes<'_>) -> impl Iterator<Item = &'static Rule> {
         let left_out = self.left_out.get().map(Vec::as_slice).unwrap_or_default();
-        !left_out.iter().any(|name| name == plugin)
+        let rules = attributes.resource().behavior.admission.iter();
+        rules.filter(|rule| !left_out.iter().any(|name| name == rule.plugin.name()))
     }
 
     /// The turns of the namespaces that have quotas.
@@ -139,24 +145,31 @@ impl Admission {
             Action::Delete => namespace_lifecycle::on_delete(attributes)?,
         }
         let Some(object) = object else { return Ok(()) };
-        if attributes.resource().is_custom() {
-            return Ok(());
+        let mut view = self.contents.view();
+        for rule in self.rules_of(attributes) {
+            let awaited = attributes.ask(&self.contents, &view, |admitted| (rule.awaits)(admitted, object));
+            if let Some(Awaited { group, plural, name }) = awaited {
+                let namespace = Some(attributes.namespace());
+                if !view.exists(group, plural, namespace, &name) {
+                    self.wait_for(&keys::of_object(group, plural, namespace, &name)).await;
+                    view = self.contents.view();
+                }
+            }
+            attributes
+                .ask(&self.contents, &view, |admitted| (rule.mutate)(admitted, object))
+                .map_err(|why| attributes.denied(Some(object), &why))?;
         }
-        let view = self.contents.view();
-        if self.runs(LIMIT_RANGER) {
-            limit_range::mutate(attributes, &view, object);
+        Ok(())
+    }
+
+    /// Waits a moment for an object that may be on its way.
+    async fn wait_for(&self, key: &str) {
+        let store = self.contents.store();
+        if let Ok(mut watcher) = store.watch(key, store.revision())
+            && !self.contents.view().exists_key(key)
+        {
+            let _came_or_not = tokio::time::timeout(PATIENCE, watcher.next()).await;
         }
-        if self.runs(SERVICE_ACCOUNT) {
-            pods::service_account(&self.contents, attributes, object).await?;
-        }
-        if self.runs(PRIORITY) {
-            pods::priority(attributes, &view, object)?;
-        }
-        if self.runs(TOLERATIONS) {
-            pods::tolerations(attributes, object);
-        }
-        classes::mutate(attributes, &view, object)?;
-        runtime_class::mutate(attributes, &view, object)
     }
 
     /// Whether [`Self::validate`] may wait for others: for another program, or for another request's turn. Then it must not be
@@ -173,20 +186,13 @@ impl Admission {
         object: Option<&Value>,
         waits: bool,
     ) -> Result<Option<quota::Owed>, ApiError> {
-        if let Some(object) = object.filter(|_| !attributes.resource().is_custom()) {
+        if let Some(object) = object {
             let view = self.contents.view();
-            if self.runs(LIMIT_RANGER) {
-                limit_range::validate(attributes, &view, object)?;
+            for rule in self.rules_of(attributes) {
+                attributes
+                    .ask(&self.contents, &view, |admitted| (rule.validate)(admitted, object))
+                    .map_err(|why| attributes.denied(Some(object), &why))?;
             }
-            if self.runs(SERVICE_ACCOUNT) {
-                pods::validate_service_account(attributes, &view, object)?;
-            }
-            if self.runs(PRIORITY) {
-                pods::validate_priority_class(attributes, &view, object)?;
-            }
-            classes::validate_growth(attributes, &view, object)?;
-            runtime_class::validate(attributes, &view, object)?;
-            signers::validate(self.contents.rights(), attributes, object)?;
         }
         policies::validate(self, attributes, object).await?;
         if !waits {

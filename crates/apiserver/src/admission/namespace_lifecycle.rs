@@ -42,7 +42,7 @@ pub(super) fn on_create(attributes: &Attributes<'_>, view: &View) -> Result<(), 
 }
 
 pub(super) fn on_delete(attributes: &Attributes<'_>) -> Result<(), ApiError> {
-    if attributes.is("", "namespaces") && IMMORTAL.contains(&attributes.name) {
+    if attributes.is_of_namespace() && IMMORTAL.contains(&attributes.name) {
         return Err(ApiError::denied(
             attributes.resource(),
             attributes.name,

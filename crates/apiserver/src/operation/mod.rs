@@ -129,7 +129,7 @@ impl Operation {
     }
 
     /// Asks the kind something, who is told of the request what it has to know.
-    fn ask<T>(&self, view: &View, now: Timestamp, ask: impl FnOnce(&Request<'_>) -> T) -> T {
+    pub(crate) fn ask<T>(&self, view: &View, now: Timestamp, ask: impl FnOnce(&Request<'_>) -> T) -> T {
         ask(&Request {
             resource: &self.resource,
             subresource: self.subresource.as_deref(),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_access::identity::UserInfo;
-use tenure_kinds::kind::{self, Generation, Kind, Origin, ServiceRange, Subresource};
+use tenure_kinds::kind::{self, Generation, Kind, Origin, Plugin, Rule, ServiceRange, Subresource};
 use tenure_kinds::object::{ObjectExt as _, set_status};
 use tenure_store::{Limits, Store};
 
@@ -77,6 +77,22 @@ static GADGET: Kind = Kind {
         note("warnings");
         vec!["it is experimental".to_owned()]
     },
+    admission: &[Rule {
+        mutate: |admitted, object| {
+            note("admission mutates");
+            assert_eq!(admitted.is_creation(), admitted.old.is_none() && admitted.is_whole());
+            object.set_meta("labels", json!({"admitted": "yes"}));
+            Ok(())
+        },
+        validate: |_, object| {
+            note("admission validates");
+            match object.pointer("/data/refused") {
+                Some(_) => Err("gadgets are not refused".to_owned()),
+                None => Ok(()),
+            }
+        },
+        ..Rule::of(Plugin::Priority)
+    }],
     cells: |object, _| vec![object.name().into(), "shown".into()],
     ..Kind::named("", "ConfigMap", "gadgets")
 };
@@ -134,6 +150,7 @@ async fn a_kind_is_its_value() {
             "write_nulls",
             "normalize",
             "defaults",
+            "admission mutates",
             "drop_disabled",
             "prepare_create",
             "write_nulls",
@@ -141,10 +158,12 @@ async fn a_kind_is_its_value() {
             "validate",
             "validate_create",
             "warnings",
+            "admission validates",
             "complete_created",
         ]
     );
     assert_eq!(created["immutable"], json!(false));
+    assert_eq!(created["metadata"]["labels"]["admitted"], json!("yes"));
     assert_eq!(created["status"], json!({"phase": "New"}));
     assert_eq!(created["metadata"]["generation"], json!(1));
     assert_eq!(
@@ -173,6 +192,12 @@ async fn a_kind_is_its_value() {
         json!({"phase": "New"}),
         "status has an endpoint of its own"
     );
+
+    let mut to_be_denied = updated.clone();
+    to_be_denied["data"]["refused"] = json!("");
+    let denied = registry.update(&op(), "one", to_be_denied).await.unwrap_err();
+    assert_eq!(denied.code, 403, "{denied}");
+    assert!(denied.message.ends_with("gadgets are not refused"), "{denied}");
 
     let mut without_version = updated.clone();
     without_version.remove_meta("resourceVersion");

@@ -4,7 +4,5 @@ mod certificate_signing_request;
 
 use crate::kind::Kind;
 
-pub use certificate_signing_request::{CLIENT_SIGNER, organizations};
-
 /// The kinds of this group.
 pub(crate) static KINDS: &[&Kind] = &[&certificate_signing_request::CERTIFICATE_SIGNING_REQUEST];

@@ -21,8 +21,6 @@ mod service_account;
 
 use crate::kind::Kind;
 
-pub use persistent_volume_claim::class_of_claim;
-
 /// The kinds of this group.
 pub(crate) static KINDS: &[&Kind] = &[
     &component_status::COMPONENT_STATUS,

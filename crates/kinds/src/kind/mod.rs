@@ -4,6 +4,7 @@
 //! file of its group's folder (`apps/deployment.rs`) what is its own and takes all else from [`Kind::named`]; all custom kinds share
 //! [`crate::customresources::CUSTOM`]. Refuses to know any single kind, and to ask which one it has before it.
 
+mod admission;
 mod generation;
 mod request;
 mod resource;
@@ -21,6 +22,7 @@ use crate::schema::FieldError;
 use crate::schema::validation::names::NameRule;
 use crate::table::plain_cells;
 
+pub use admission::{Admitted, Awaited, Plugin, Rule};
 pub use generation::Generation;
 pub use request::{Objects, Request};
 pub use resource::{CustomKind, Origin, Resource, ScalePaths, Subresource};
@@ -120,6 +122,9 @@ pub struct Kind {
     /// Where the spec of its pods is.
     pub pod_spec: Option<&'static str>,
 
+    /// What its objects meet in admission beside the rules for all kinds, in this order.
+    pub admission: &'static [Rule],
+
     /// Whether quotas may name the number of objects by the plural alone.
     pub is_counted_by_plural: bool,
     /// What quotas count beside the number.
@@ -206,6 +211,7 @@ impl Kind {
             status_writes_metadata: true,
             kept_from_status: &[],
             pod_spec: None,
+            admission: &[],
             is_counted_by_plural: false,
             usage: None,
             defaults: |_, _| {},

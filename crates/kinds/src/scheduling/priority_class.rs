@@ -3,10 +3,14 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::kind::{Generation, Kind};
+use crate::kind::{Admitted, Generation, Kind, Objects, Plugin, Rule};
+use crate::object::ObjectExt as _;
 use crate::schema::validation::{immutable, one_of};
 use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
+
+pub(crate) const GROUP: &str = "scheduling.k8s.io";
+pub(crate) const PLURAL: &str = "priorityclasses";
 
 /// PriorityClasses.
 pub(super) static PRIORITY_CLASS: Kind = Kind {
@@ -14,8 +18,12 @@ pub(super) static PRIORITY_CLASS: Kind = Kind {
     defaults: |_, object| defaults::set(object, "preemptionPolicy", "PreemptLowerPriority"),
     validate_create: validate,
     validate_update,
+    admission: &[Rule {
+        validate: validate_default,
+        ..Rule::of(Plugin::Priority)
+    }],
     cells: show,
-    ..Kind::named("scheduling.k8s.io", "PriorityClass", "priorityclasses")
+    ..Kind::named(GROUP, "PriorityClass", PLURAL)
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
@@ -27,6 +35,30 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         cells::age(object, now),
         cells::text(object, "/preemptionPolicy").into(),
     ]
+}
+
+/// The class of Pods that name none: of several, the lowest.
+pub(crate) fn find_default_class(objects: &dyn Objects) -> Option<Value> {
+    objects
+        .list(GROUP, PLURAL, None)
+        .into_iter()
+        .filter(|class| class.get("globalDefault").and_then(Value::as_bool) == Some(true))
+        .min_by_key(|class| class.get("value").and_then(Value::as_i64))
+}
+
+/// Refuses a second default.
+fn validate_default(admitted: &Admitted<'_>, class: &Value) -> Result<(), String> {
+    let is_default = class.get("globalDefault").and_then(Value::as_bool) == Some(true);
+    if !admitted.is_whole() || !is_default {
+        return Ok(());
+    }
+    match find_default_class(admitted.request.objects) {
+        Some(other) if admitted.old.is_none() || other.name() != class.name() => Err(format!(
+            "PriorityClass {} is already marked as default. Only one default can exist",
+            other.name()
+        )),
+        _ => Ok(()),
+    }
 }
 
 const HIGHEST_PRIORITY: i64 = 1_000_000_000;

@@ -197,7 +197,7 @@ impl<'a> Judged<'a> {
     ) -> Result<Self, ApiError> {
         let namespace = match attributes.namespace() {
             "" => None,
-            _ if attributes.is_part_of("", "namespaces") => None,
+            _ if attributes.is_part_of_namespace() => None,
             name => {
                 let found = contents.view().get("", "namespaces", None, name);
                 let missing = || ApiError::new(404, "NotFound", format!("namespaces {name:?} not found"));

@@ -1,5 +1,6 @@
 //! CertificateSigningRequests: who asks is written down by the server, and what was asked for stays.
 
+mod admission;
 mod validation;
 
 use jiff::Timestamp;
@@ -10,8 +11,6 @@ use crate::kind::Kind;
 use crate::object::timestamp;
 use crate::schema::validation::names::NameRule;
 use crate::table::{cells, duration};
-
-pub use validation::{CLIENT_SIGNER, organizations};
 
 /// CertificateSigningRequests.
 pub(super) static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
@@ -28,6 +27,7 @@ pub(super) static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
     },
     validate_create: validation::create,
     validate_part: |new, live, subresource| Some(validation::update(new, live, subresource)),
+    admission: admission::RULES,
     cells: show,
     ..Kind::named(
         "certificates.k8s.io",

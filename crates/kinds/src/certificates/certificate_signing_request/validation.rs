@@ -14,7 +14,7 @@ use crate::schema::validation::{items, metadata, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 /// The signer whose certificates the API server takes for its clients.
-pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+pub(super) const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// A signer that only older versions of the API know.
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 const APPROVED: &str = "Approved";
@@ -320,7 +320,7 @@ fn verified(encoded: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// What is no request.
-pub fn organizations(encoded: &str) -> Result<Vec<String>, String> {
+pub(super) fn organizations(encoded: &str) -> Result<Vec<String>, String> {
     let der = content(encoded)?;
     let request = parsed(&der)?;
     let subject = &request.certification_request_info.subject;

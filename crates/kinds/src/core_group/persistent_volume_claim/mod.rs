@@ -1,5 +1,6 @@
 //! PersistentVolumeClaims.
 
+mod admission;
 mod usage;
 pub(crate) mod validation;
 
@@ -20,6 +21,7 @@ pub(super) static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
     validate_update: validation::claim_update,
     validate_status: |value, _, errors| validation::claim_status(value, errors),
     cells: show,
+    admission: admission::RULES,
     is_counted_by_plural: true,
     usage: Some(usage::USAGE),
     ..Kind::named("", "PersistentVolumeClaim", "persistentvolumeclaims")
@@ -108,7 +110,7 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 /// The class that a claim names, in the older way or in the newer one.
-pub fn class_of_claim(claim: &Value) -> &str {
+fn class_of_claim(claim: &Value) -> &str {
     let older = claim.pointer("/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
     older
         .and_then(Value::as_str)

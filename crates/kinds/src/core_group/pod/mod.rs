@@ -1,5 +1,6 @@
 //! Pods, and what is alike in all that makes some.
 
+mod admission;
 mod cells;
 pub(crate) mod counts;
 mod defaulting;
@@ -60,6 +61,7 @@ pub(super) static POD: Kind = Kind {
     },
     cells: cells::show,
     row_condition: cells::row_condition,
+    admission: admission::RULES,
     is_counted_by_plural: true,
     usage: Some(usage::USAGE),
     ..Kind::named("", "Pod", "pods")

@@ -1,5 +1,6 @@
 //! Ingresses.
 
+mod admission;
 mod validation;
 
 use jiff::Timestamp;
@@ -17,6 +18,7 @@ pub(super) static INGRESS: Kind = Kind {
     validate_create: validation::ingress_create,
     validate_status: validation::validate_status,
     warnings,
+    admission: admission::RULES,
     cells: show,
     ..Kind::named("networking.k8s.io", "Ingress", "ingresses")
 };

@@ -1,10 +1,12 @@
 //! LimitRanges.
 
+pub(super) mod ranges;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::amounts::{amounts, is_extended, is_huge, resource_name};
+use crate::core_group::amounts::{amounts, is_extended, is_huge, resource_name};
 use crate::kind::{Kind, Request};
 use crate::object::ObjectExt;
 use crate::schema::quantity::Quantity;
@@ -13,7 +15,7 @@ use crate::schema::validation::{items, text};
 use crate::schema::{FieldError, FieldPath, defaults};
 
 /// LimitRanges.
-pub(super) static LIMIT_RANGE: Kind = Kind {
+pub(in crate::core_group) static LIMIT_RANGE: Kind = Kind {
     is_created_by_update: true,
     write_nulls: |_, object, stored| {
         if let Some(map) = object.as_object_mut() {

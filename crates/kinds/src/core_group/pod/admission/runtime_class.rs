@@ -1,47 +1,43 @@
-//! What the class of a pod's runtime adds to the pod: what the runtime needs itself, and where it is found (`RuntimeClass`).
+//! What the class of a Pod's runtime adds to the Pod: what the runtime needs itself, and where it is found.
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenure_access::identity::Lookup;
 use tenure_checkpoint::checkpoint;
 
-use super::{Action, Attributes};
-use crate::http::ApiError;
-use crate::view::View;
+use crate::kind::Admitted;
 
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 const UNFOUNDED: &str = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
 
-fn applies(attributes: &Attributes<'_>) -> bool {
-    attributes.is("", "pods") && attributes.action == Action::Create
-}
-
 /// The class that a pod names.
-fn class(attributes: &Attributes<'_>, view: &View, pod: &Value) -> Result<Option<Value>, ApiError> {
+fn find_class(admitted: &Admitted<'_>, pod: &Value) -> Result<Option<Arc<Value>>, String> {
     let Some(name) = pod.pointer("/spec/runtimeClassName").and_then(Value::as_str) else {
         return Ok(None);
     };
-    match view.get("node.k8s.io", "runtimeclasses", None, name) {
-        Some(class) => Ok(Some((*class).clone())),
-        None => {
-            let why = format!("pod rejected: RuntimeClass {name:?} not found");
-            Err(attributes.denied(Some(pod), &why))
-        }
+    let found = admitted
+        .request
+        .objects
+        .get("node.k8s.io", "runtimeclasses", None, name);
+    match found {
+        Some(class) => Ok(Some(class)),
+        None => Err(format!("pod rejected: RuntimeClass {name:?} not found")),
     }
 }
 
 /// Fills in what the class of a new pod says.
-pub(super) fn mutate(attributes: &Attributes<'_>, view: &View, pod: &mut Value) -> Result<(), ApiError> {
-    if !applies(attributes) {
+pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), String> {
+    if !admitted.is_creation() {
         return Ok(());
     }
-    let Some(class) = class(attributes, view, pod)? else {
+    let Some(class) = find_class(admitted, pod)? else {
         return Ok(());
     };
     if let Some(overhead) = class.get("overhead") {
         let fixed = overhead.get("podFixed");
         let own = pod.pointer("/spec/overhead").and_then(Value::as_object);
         if own.is_some_and(|own| !own.is_empty() && Some(own) != fixed.and_then(Value::as_object)) {
-            return Err(attributes.denied(Some(pod), MISMATCH));
+            return Err(MISMATCH.to_owned());
         }
         if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
             match fixed {
@@ -62,12 +58,11 @@ pub(super) fn mutate(attributes: &Attributes<'_>, view: &View, pod: &mut Value) 
         let own = pod.pointer("/spec/nodeSelector").and_then(|selector| selector.get(key));
         if let Some(own) = own.filter(|own| *own != value) {
             let shown = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let why = format!(
+            return Err(format!(
                 "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {}; pod.spec.nodeSelector[{key}] = {}",
                 shown(value),
                 shown(own)
-            );
-            return Err(attributes.denied(Some(pod), &why));
+            ));
         }
         if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut)
             && let Some(selector) = spec.entry("nodeSelector").or_insert_with(|| json!({})).as_object_mut()
@@ -87,15 +82,15 @@ pub(super) fn mutate(attributes: &Attributes<'_>, view: &View, pod: &mut Value) 
 }
 
 /// Refuses a new pod that counts on something else than its class says.
-pub(super) fn validate(attributes: &Attributes<'_>, view: &View, pod: &Value) -> Result<(), ApiError> {
-    if !applies(attributes) {
+pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), String> {
+    if !admitted.is_creation() {
         return Ok(());
     }
-    let class = class(attributes, view, pod)?;
+    let class = find_class(admitted, pod)?;
     let own = pod.pointer("/spec/overhead");
     match class.as_ref().and_then(|class| class.get("overhead")) {
-        Some(overhead) if overhead.get("podFixed") != own => Err(attributes.denied(Some(pod), MISMATCH)),
-        None if own.is_some() => Err(attributes.denied(Some(pod), UNFOUNDED)),
+        Some(overhead) if overhead.get("podFixed") != own => Err(MISMATCH.to_owned()),
+        None if own.is_some() => Err(UNFOUNDED.to_owned()),
         _ => Ok(()),
     }
 }

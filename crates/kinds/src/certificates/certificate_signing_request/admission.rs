@@ -1,0 +1,84 @@
+//! What requests for certificates meet in admission: who may decide on them and who may sign them is said for each signer, and nobody
+//! gets a client certificate for the group that may do everything.
+
+use serde_json::Value;
+use tenure_access::authorization::Attributes as Right;
+use tenure_access::identity::MASTERS;
+
+use super::validation::{CLIENT_SIGNER, organizations};
+use crate::kind::{Admitted, Plugin, Rule};
+
+/// The rules, in Kubernetes' order.
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        validate: validate_approval,
+        ..Rule::of(Plugin::CertificateApproval)
+    },
+    Rule {
+        validate: validate_signing,
+        ..Rule::of(Plugin::CertificateSigning)
+    },
+    Rule {
+        validate: validate_subject,
+        ..Rule::of(Plugin::CertificateSubjectRestriction)
+    },
+];
+
+/// Who decides must be allowed to approve for the signer.
+fn validate_approval(admitted: &Admitted<'_>, _: &Value) -> Result<(), String> {
+    match (admitted.request.subresource, admitted.old) {
+        (Some("approval"), Some(old)) => require_right(admitted, "approve", old),
+        _ => Ok(()),
+    }
+}
+
+/// Who signs, or says that it can't be, must be allowed to sign for the signer.
+fn validate_signing(admitted: &Admitted<'_>, object: &Value) -> Result<(), String> {
+    let (Some("status"), Some(old)) = (admitted.request.subresource, admitted.old) else {
+        return Ok(());
+    };
+    let same = |pointer: &str| object.pointer(pointer) == old.pointer(pointer);
+    if same("/status/certificate") && same("/status/conditions") {
+        return Ok(());
+    }
+    require_right(admitted, "sign", old)
+}
+
+fn signer(object: &Value) -> &str {
+    let name = object.pointer("/spec/signerName").and_then(Value::as_str);
+    name.unwrap_or_default()
+}
+
+/// Refuses who has no right to this signer, nor to all signers of its domain.
+fn require_right(admitted: &Admitted<'_>, verb: &str, request: &Value) -> Result<(), String> {
+    let signer = signer(request);
+    let domain = signer.split('/').next().unwrap_or_default();
+    let is_allowed = [signer.to_owned(), format!("{domain}/*")].iter().any(|name| {
+        let right = Right::resource(verb, "certificates.k8s.io", "*", "signers").named(name);
+        admitted.rights.authorize(admitted.request.user, &right).allowed
+    });
+    if is_allowed {
+        return Ok(());
+    }
+    Err(format!(
+        "user not permitted to {verb} requests with signerName {signer:?}"
+    ))
+}
+
+/// Refuses a client certificate for the group that may do everything.
+fn validate_subject(admitted: &Admitted<'_>, object: &Value) -> Result<(), String> {
+    if !admitted.is_creation() || signer(object) != CLIENT_SIGNER {
+        return Ok(());
+    }
+    let request = object
+        .pointer("/spec/request")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let groups = organizations(request).map_err(|why| format!("failed to parse CSR: {why}"))?;
+    if groups.iter().any(|group| group == MASTERS) {
+        return Err(format!(
+            "use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"
+        ));
+    }
+    Ok(())
+}

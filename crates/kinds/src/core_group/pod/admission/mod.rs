@@ -1,0 +1,54 @@
+//! What Pods meet in admission: what they get from a LimitRange, a ServiceAccount, a class of priorities and one of runtimes, and
+//! what these forbid. One file a rule.
+
+mod limit_range;
+mod priority;
+mod runtime_class;
+mod service_account;
+mod tolerations;
+
+use serde_json::Value;
+
+use crate::kind::{Plugin, Rule};
+
+/// The rules, in Kubernetes' order.
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        mutate: limit_range::mutate,
+        validate: limit_range::validate,
+        ..Rule::of(Plugin::LimitRanger)
+    },
+    Rule {
+        awaits: service_account::awaits,
+        mutate: service_account::mutate,
+        validate: service_account::validate,
+        ..Rule::of(Plugin::ServiceAccount)
+    },
+    Rule {
+        mutate: priority::mutate,
+        ..Rule::of(Plugin::Priority)
+    },
+    Rule {
+        mutate: tolerations::mutate,
+        ..Rule::of(Plugin::DefaultTolerationSeconds)
+    },
+    Rule {
+        mutate: runtime_class::mutate,
+        validate: runtime_class::validate,
+        ..Rule::of(Plugin::RuntimeClass)
+    },
+];
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn set(pod: &mut Value, key: &str, value: Value) {
+    if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert(key.to_owned(), value);
+    }
+}
+
+fn has(object: &Value, pointer: &str) -> bool {
+    object.pointer(pointer).is_some_and(|value| !value.is_null())
+}
