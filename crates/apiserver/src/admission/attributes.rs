@@ -96,12 +96,18 @@ impl<'a> Attributes<'a> {
 
     /// Asks a rule of the kind something, which is told of the request what it has to know.
     pub(crate) fn ask<T>(&self, contents: &Contents, view: &View, ask: impl FnOnce(&Admitted<'_>) -> T) -> T {
+        let plural_of = |group: &str, version: &str, kind: &str| {
+            let catalog = contents.catalog();
+            let found = catalog.find_kind(group, version, kind);
+            found.map(|found| found.plural.clone())
+        };
         self.op.ask(view, contents.now(), |request| {
             ask(&Admitted {
                 request,
                 namespace: self.namespace(),
                 old: self.old,
                 rights: &**contents.rights(),
+                plural_of: &plural_of,
             })
         })
     }

@@ -76,7 +76,8 @@ impl Admission {
     }
 
     /// Leaves rules out; said once, before anything is asked.
-    pub(crate) fn leave_out(&self, plugins: Vec<String>) {
+    pub(crate) fn leave_out(&self, mut plugins: Vec<String>) {
+        plugins.retain(|plugin| OPTIONAL_PLUGINS.contains(&plugin.as_str()));
         let _said_before = self.left_out.set(plugins);
     }
 

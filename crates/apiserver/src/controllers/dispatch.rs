@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use jiff::{SignedDuration, Timestamp};
 use regex::bytes::Regex;
 use serde_json::Value;
+use tenure_kinds::{built_in, customresources};
 
 use super::expiry::{Due, Expiry};
 use super::garbage::{FOREGROUND, ORPHAN, OwnerIndex, has_finalizer};
@@ -48,6 +49,39 @@ pub(crate) enum Task {
     CheckTypes(String),
 }
 
+/// An object whose every change is looked at, as a controller follows its kind; with its namespace, where that is what matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Followed<'a> {
+    Namespace,
+    /// The CA's certificate in a namespace.
+    RootCertificate(&'a str),
+    ServiceAccount(&'a str),
+    Secret(&'a str),
+    Event,
+    Quota(&'a str),
+    ClusterRole,
+    Policy,
+    Definition,
+}
+
+impl<'a> Followed<'a> {
+    /// Which one it is. The one place that knows their names: each kind is the business of one of the controllers.
+    fn of(name: &'a ObjectName) -> Option<Self> {
+        match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
+            ("", "namespaces", None) => Some(Self::Namespace),
+            ("", "configmaps", Some(namespace)) if name.name == ROOT_CA => Some(Self::RootCertificate(namespace)),
+            ("", "serviceaccounts", Some(namespace)) => Some(Self::ServiceAccount(namespace)),
+            ("", "secrets", Some(namespace)) => Some(Self::Secret(namespace)),
+            ("", "events", Some(_)) => Some(Self::Event),
+            ("", "resourcequotas", Some(namespace)) => Some(Self::Quota(namespace)),
+            ("rbac.authorization.k8s.io", "clusterroles", None) => Some(Self::ClusterRole),
+            (policy_types::GROUP, policy_types::PLURAL, None) => Some(Self::Policy),
+            (customresources::GROUP, customresources::PLURAL, None) => Some(Self::Definition),
+            _ => None,
+        }
+    }
+}
+
 /// Turns changes into tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatcher {
@@ -86,7 +120,7 @@ impl Dispatcher {
     /// Whether a change of this object can matter, judged without decoding it: most objects' changes don't.
     #[must_use]
     pub(crate) fn cares_about(&self, name: &ObjectName, bytes: &[u8]) -> bool {
-        is_special(name)
+        Followed::of(name).is_some()
             || (self.workload_status && workload::covers(name))
             || self.shrinks_quota(name)
             || name
@@ -119,8 +153,8 @@ impl Dispatcher {
         if self.shrinks_quota(name) || self.may_be_uncharged(name, written) {
             tasks.extend(name.namespace.clone().map(Task::Count));
         }
-        match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
-            ("", "namespaces", None) => {
+        match Followed::of(name) {
+            Some(Followed::Namespace) => {
                 self.namespaces.insert(name.name.clone());
                 if namespace::is_ending(object) {
                     self.ending.insert(name.name.clone());
@@ -129,11 +163,11 @@ impl Dispatcher {
                     tasks.push(Task::Furnish(name.name.clone()));
                 }
             }
-            ("", "configmaps", Some(namespace)) if name.name == ROOT_CA => {
+            Some(Followed::RootCertificate(namespace)) => {
                 tasks.push(Task::Furnish(namespace.to_owned()));
             }
-            ("", "serviceaccounts", Some(namespace)) => tasks.extend(self.tokens_of(namespace, &name.name)),
-            ("", "secrets", Some(namespace)) => {
+            Some(Followed::ServiceAccount(namespace)) => tasks.extend(self.tokens_of(namespace, &name.name)),
+            Some(Followed::Secret(namespace)) => {
                 if let Some(account) = account_of(object) {
                     self.tokens
                         .entry((namespace.to_owned(), account.to_owned()))
@@ -142,8 +176,8 @@ impl Dispatcher {
                     tasks.push(Task::Token(namespace.to_owned(), name.name.clone()));
                 }
             }
-            ("", "events", Some(_)) => self.events.insert(name.clone(), object, written),
-            ("", "resourcequotas", Some(namespace)) => {
+            Some(Followed::Event) => self.events.insert(name.clone(), object, written),
+            Some(Followed::Quota(namespace)) => {
                 let quotas = self.quotas.entry(namespace.to_owned()).or_default();
                 let is_new = quotas.insert(name.name.clone());
                 if is_new {
@@ -153,11 +187,11 @@ impl Dispatcher {
                     tasks.push(Task::Count(namespace.to_owned()));
                 }
             }
-            ("rbac.authorization.k8s.io", "clusterroles", None) => tasks.push(Task::Aggregate),
-            ("admissionregistration.k8s.io", "validatingadmissionpolicies", None) if policy_types::is_due(object) => {
+            Some(Followed::ClusterRole) => tasks.push(Task::Aggregate),
+            Some(Followed::Policy) if policy_types::is_due(object) => {
                 tasks.push(Task::CheckTypes(name.name.clone()));
             }
-            ("apiextensions.k8s.io", "customresourcedefinitions", None) => tasks.extend(self.unresolved_tasks()),
+            Some(Followed::Definition) => tasks.extend(self.unresolved_tasks()),
             _ => {}
         }
         tasks
@@ -192,8 +226,8 @@ impl Dispatcher {
         {
             tasks.push(Task::Count(namespace.clone()));
         }
-        match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
-            ("", "resourcequotas", Some(namespace)) => {
+        match Followed::of(name) {
+            Some(Followed::Quota(namespace)) => {
                 if let Some(quotas) = self.quotas.get_mut(namespace) {
                     quotas.remove(&name.name);
                     if quotas.is_empty() {
@@ -202,20 +236,20 @@ impl Dispatcher {
                     }
                 }
             }
-            ("", "namespaces", None) => {
+            Some(Followed::Namespace) => {
                 self.namespaces.remove(&name.name);
                 self.ending.remove(&name.name);
             }
-            ("", "configmaps", Some(namespace)) if name.name == ROOT_CA => {
+            Some(Followed::RootCertificate(namespace)) => {
                 tasks.push(Task::Furnish(namespace.to_owned()));
             }
-            ("", "serviceaccounts", Some(namespace)) => {
+            Some(Followed::ServiceAccount(namespace)) => {
                 if name.name == "default" {
                     tasks.push(Task::Furnish(namespace.to_owned()));
                 }
                 tasks.extend(self.tokens_of(namespace, &name.name));
             }
-            ("", "secrets", Some(namespace)) => {
+            Some(Followed::Secret(namespace)) => {
                 if let Some(account) = account_of(object) {
                     let key = (namespace.to_owned(), account.to_owned());
                     if let Some(secrets) = self.tokens.get_mut(&key) {
@@ -226,7 +260,7 @@ impl Dispatcher {
                     }
                 }
             }
-            ("rbac.authorization.k8s.io", "clusterroles", None) => tasks.push(Task::Aggregate),
+            Some(Followed::ClusterRole) => tasks.push(Task::Aggregate),
             _ => {}
         }
         tasks
@@ -234,13 +268,10 @@ impl Dispatcher {
 
     /// Whether a change of such an object, and not only its deletion, may make less of it.
     fn shrinks_quota(&self, name: &ObjectName) -> bool {
-        let counted =
-            name.group.is_empty() && matches!(name.plural.as_str(), "pods" | "services" | "persistentvolumeclaims");
-        counted
-            && name
-                .namespace
-                .as_ref()
-                .is_some_and(|namespace| self.quotas.contains_key(namespace))
+        name.namespace
+            .as_ref()
+            .is_some_and(|namespace| self.quotas.contains_key(namespace))
+            && built_in::find_resource(&name.group, &name.plural).usage.is_some()
     }
 
     /// Whether the request that wrote this at `written` may have begun before the namespace's newest quota was there, and so was
@@ -335,18 +366,6 @@ fn rolled_out_by(name: &ObjectName, object: &Value) -> Option<Task> {
         namespace,
         deployment,
     )))
-}
-
-/// Whether every change of such an object is looked at.
-fn is_special(name: &ObjectName) -> bool {
-    match (name.group.as_str(), name.plural.as_str()) {
-        ("", "namespaces" | "serviceaccounts" | "secrets" | "events" | "resourcequotas")
-        | ("rbac.authorization.k8s.io", "clusterroles")
-        | ("admissionregistration.k8s.io", "validatingadmissionpolicies")
-        | ("apiextensions.k8s.io", "customresourcedefinitions") => true,
-        ("", "configmaps") => name.name == ROOT_CA,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

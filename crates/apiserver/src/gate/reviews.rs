@@ -4,6 +4,7 @@ use serde_json::Value;
 use tenure_access::authorization::{
     local_subject_access_review, self_subject_access_review, self_subject_rules_review, subject_access_review,
 };
+use tenure_kinds::kind::Review;
 
 use super::Gate;
 use crate::authentication::{request_token, self_subject_review, token_review};
@@ -12,36 +13,26 @@ use crate::operation::Operation;
 use crate::registry::Registry;
 
 impl Gate {
-    /// Whether objects of this resource are questions.
-    pub(crate) fn is_review(&self, op: &Operation) -> bool {
-        matches!(
-            (op.resource.group.as_str(), op.resource.plural.as_str()),
-            ("authentication.k8s.io", "selfsubjectreviews" | "tokenreviews")
-                | (
-                    "authorization.k8s.io",
-                    "subjectaccessreviews"
-                        | "selfsubjectaccessreviews"
-                        | "localsubjectaccessreviews"
-                        | "selfsubjectrulesreviews"
-                )
-        )
-    }
-
     /// The answer to a review.
-    pub(crate) fn review(&self, registry: &Registry, op: &Operation, object: &Value) -> Result<Value, ApiError> {
+    pub(crate) fn review(
+        &self,
+        registry: &Registry,
+        op: &Operation,
+        review: Review,
+        object: &Value,
+    ) -> Result<Value, ApiError> {
         let now = registry.now();
-        let answer = match op.resource.plural.as_str() {
-            "selfsubjectreviews" => Ok(self_subject_review(&op.user, now)),
-            "tokenreviews" => token_review(object, self.authenticator().tokens(), &registry.view(), now),
-            "subjectaccessreviews" => subject_access_review(object, self.rights()),
-            "selfsubjectaccessreviews" => self_subject_access_review(&op.user, object, self.rights()),
-            "localsubjectaccessreviews" => {
+        let answer = match review {
+            Review::SelfSubject => Ok(self_subject_review(&op.user, now)),
+            Review::Token => token_review(object, self.authenticator().tokens(), &registry.view(), now),
+            Review::SubjectAccess => subject_access_review(object, self.rights()),
+            Review::SelfSubjectAccess => self_subject_access_review(&op.user, object, self.rights()),
+            Review::LocalSubjectAccess => {
                 local_subject_access_review(op.namespace.as_deref().unwrap_or_default(), object, self.rights())
             }
-            "selfsubjectrulesreviews" => self
+            Review::SelfSubjectRules => self
                 .rights()
                 .with(|rbac| self_subject_rules_review(&op.user, object, rbac)),
-            _ => return Err(ApiError::method_not_allowed()),
         };
         answer.map_err(ApiError::from)
     }

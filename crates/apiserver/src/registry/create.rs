@@ -10,7 +10,6 @@ use super::owners::{self, Moment};
 use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, Registry, timestamp};
 use crate::admission::Attributes;
-use crate::admission::policies::check_rights;
 use crate::http::{ApiError, FieldError};
 use crate::kinds;
 use crate::operation::fill_randomly;
@@ -133,7 +132,9 @@ impl Registry {
         }
         errors.append(&mut allocated);
         if errors.is_empty() {
-            errors = check_rights(self.contents(), op, &object, None);
+            let attributes = Attributes::create(op, object.name());
+            let check = resource.behavior.check_rights;
+            errors = attributes.ask(self.contents(), &view, |admitted| check(admitted, &object));
         }
         refuse(op, object.name(), &object, errors)?;
         (resource.behavior.warnings)(&object, None)

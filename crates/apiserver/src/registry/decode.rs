@@ -163,7 +163,7 @@ const SHOWN: usize = 30;
 
 fn unrecognized(op: &Operation, body: &[u8], detail: &str) -> ApiError {
     // A Secret's body is not repeated to anybody.
-    let body = if op.resource.plural == "secrets" { &[] } else { body };
+    let body = if op.resource.is_confidential() { &[] } else { body };
     let head = body.get(..SHOWN).unwrap_or(body);
     let shown = match head.first() {
         None => "<empty>".to_owned(),

@@ -56,6 +56,11 @@ static GADGET: Kind = Kind {
         None
     },
     keep_from_status: |_, _| note("keep_from_status"),
+    check_rights: |admitted, _| {
+        note("check_rights");
+        assert!((admitted.plural_of)("", "v1", "Pod").is_some_and(|plural| plural == "pods"));
+        Vec::new()
+    },
     check_create: |request, _| {
         note("check_create");
         assert!(request.objects.list("", "gadgets", None).is_empty());
@@ -157,6 +162,7 @@ async fn a_kind_is_its_value() {
             "check_create",
             "validate",
             "validate_create",
+            "check_rights",
             "warnings",
             "admission validates",
             "complete_created",
@@ -180,9 +186,12 @@ async fn a_kind_is_its_value() {
     for hook in [
         "reset",
         "prepare_update",
+        "admission mutates",
         "check_update",
         "validate_part",
         "validate_update",
+        "check_rights",
+        "admission validates",
     ] {
         assert!(during.contains(&hook), "{hook} of {during:?}");
     }

@@ -12,7 +12,6 @@ use super::owners::{self, Moment};
 use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
-use crate::admission::policies::check_rights;
 use crate::contents::is_verbatim;
 use crate::http::{ApiError, FieldError};
 use crate::kinds;
@@ -165,7 +164,8 @@ impl Registry {
             }
             errors.append(&mut allocated);
             if errors.is_empty() {
-                errors = check_rights(self.contents(), op, &new, Some(live));
+                let check = resource.behavior.check_rights;
+                errors = Attributes::update(op, live).ask(self.contents(), &view, |admitted| check(admitted, &new));
             }
             refuse(op, name, &new, errors)?;
         }

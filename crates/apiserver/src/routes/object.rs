@@ -98,7 +98,7 @@ pub(crate) async fn create(
 ) -> Result<Response<Body>, ApiError> {
     let object = decode_object(op, body, body_format(&request.headers)?)?;
     note(op, &object);
-    if request.gate.is_review(op) {
+    if let Some(review) = op.resource.behavior.review {
         let name = object.name().to_owned();
         let attributes = Attributes::create(op, &name);
         let mut object = object;
@@ -107,7 +107,7 @@ pub(crate) async fn create(
         }
         let object = request.registry.manage_fields(op, None, object);
         let object = request.registry.admission().admit_unstored(&attributes, object).await?;
-        let answer = request.gate.review(&request.registry, op, &object)?;
+        let answer = request.gate.review(&request.registry, op, review, &object)?;
         return Ok(respond::value(StatusCode::CREATED, &answer));
     }
     let outcome = request.registry.create(op, object).await?;

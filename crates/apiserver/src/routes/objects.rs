@@ -187,8 +187,8 @@ async fn dispatch(
         headers,
         ..
     } = request;
-    if pods::serves(op) {
-        return pods::serve(request, op, info.name.as_deref().unwrap_or_default(), &body).await;
+    if let Some(action) = (op.resource.behavior.action)(op.subresource.as_deref()) {
+        return pods::serve(request, op, action, info.name.as_deref().unwrap_or_default(), &body).await;
     }
     match (info.verb.as_str(), info.name.as_deref()) {
         ("list", _) => {

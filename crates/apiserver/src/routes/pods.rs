@@ -2,6 +2,7 @@
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
+use tenure_kinds::kind::Action;
 
 use super::object::{body_format, note};
 use super::objects::ObjectRequest;
@@ -10,55 +11,55 @@ use crate::http::{ApiError, Body, FieldError, body, respond};
 use crate::operation::Operation;
 use crate::registry::{Connection, ObjectExt, decode_object};
 
-/// Whether a request is for this file.
-pub(super) fn serves(op: &Operation) -> bool {
-    let resource = &op.resource;
-    resource.group.is_empty()
-        && match (resource.plural.as_str(), op.subresource.as_deref()) {
-            ("bindings", None) => true,
-            ("pods", Some(name)) => matches!(name, "attach" | "binding" | "eviction" | "exec" | "log" | "portforward"),
-            _ => false,
-        }
-}
-
 pub(super) async fn serve(
     request: &ObjectRequest,
     op: &Operation,
+    action: Action,
     name: &str,
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
     let registry = &request.registry;
-    match op.subresource.as_deref() {
-        None | Some("binding") => {
+    match action {
+        Action::Bind => {
             let binding = decode_object(op, body, body_format(&request.headers)?)?;
             note(op, &binding);
             let name = if name.is_empty() { binding.name() } else { name };
             registry.bind(op, name, &binding).await?;
             Ok(done())
         }
-        Some("eviction") => {
+        Action::Evict => {
             let eviction = decode_object(op, body, body_format(&request.headers)?)?;
             note(op, &eviction);
             registry.evict(op, name, &eviction).await?;
             Ok(done())
         }
-        Some(way) => {
-            if way == "log" {
-                check_log_options(&request.query, name)?;
-            }
-            let wanted = Connection {
-                container: request.query.get("container").unwrap_or_default(),
-                needs_container: way != "portforward",
-                log: way == "log",
-            };
-            match registry.connect(op, name, &wanted).await? {
-                Some(error) => Err(error),
-                None => {
-                    let mut response = Response::new(body::full(""));
-                    *response.status_mut() = StatusCode::NO_CONTENT;
-                    Ok(response)
-                }
-            }
+        Action::Connect { needs_container } => connect(request, op, name, needs_container, false).await,
+        Action::ReadLog => {
+            check_log_options(&request.query, name)?;
+            connect(request, op, name, true, true).await
+        }
+    }
+}
+
+/// The answer to who wants to reach a running pod, or its log.
+async fn connect(
+    request: &ObjectRequest,
+    op: &Operation,
+    name: &str,
+    needs_container: bool,
+    log: bool,
+) -> Result<Response<Body>, ApiError> {
+    let wanted = Connection {
+        container: request.query.get("container").unwrap_or_default(),
+        needs_container,
+        log,
+    };
+    match request.registry.connect(op, name, &wanted).await? {
+        Some(error) => Err(error),
+        None => {
+            let mut response = Response::new(body::full(""));
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            Ok(response)
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::kind::Kind;
 
 /// MutatingAdmissionPolicies.
 pub(super) static MUTATING_ADMISSION_POLICY: Kind = Kind {
+    judges_requests: true,
     cells: |object, now| show(object, "/spec/mutations", now),
     ..Kind::named(
         "admissionregistration.k8s.io",

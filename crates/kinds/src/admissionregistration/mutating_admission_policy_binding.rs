@@ -5,6 +5,7 @@ use crate::kind::Kind;
 
 /// MutatingAdmissionPolicyBindings.
 pub(super) static MUTATING_ADMISSION_POLICY_BINDING: Kind = Kind {
+    judges_requests: true,
     cells: show,
     ..Kind::named(
         "admissionregistration.k8s.io",

@@ -3,16 +3,18 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::policies;
+use super::{policies, rights};
 use crate::kind::{Generation, Kind};
 use crate::table::cells;
 
 /// ValidatingAdmissionPolicies.
 pub(super) static VALIDATING_ADMISSION_POLICY: Kind = Kind {
+    judges_requests: true,
     needs_resource_version: true,
     generation: Generation::Counted,
     initial_status: Some(|| json!({})),
     kept_from_status: &["labels", "annotations", "finalizers", "ownerReferences"],
+    check_rights: rights::check_policy,
     validate_create: |value, errors| policies::policy(value, None, errors),
     validate_update: |value, old, errors| policies::policy(value, Some(old), errors),
     validate_status: |value, _, errors| policies::policy_status(value, errors),

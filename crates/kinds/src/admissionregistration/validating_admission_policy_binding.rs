@@ -3,14 +3,16 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::policies;
+use super::{policies, rights};
 use crate::kind::{Generation, Kind};
 use crate::table::cells;
 
 /// ValidatingAdmissionPolicyBindings.
 pub(super) static VALIDATING_ADMISSION_POLICY_BINDING: Kind = Kind {
+    judges_requests: true,
     needs_resource_version: true,
     generation: Generation::Counted,
+    check_rights: rights::check_binding,
     validate: policies::binding,
     cells: show,
     ..Kind::named(

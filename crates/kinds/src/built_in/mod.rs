@@ -19,6 +19,8 @@ static GROUPS: &[&[&Kind]] = &[
     crate::apiextensions::KINDS,
     crate::apiregistration::KINDS,
     crate::apps::KINDS,
+    crate::authentication::KINDS,
+    crate::authorization::KINDS,
     crate::autoscaling::KINDS,
     crate::batch::KINDS,
     crate::certificates::KINDS,

@@ -9,12 +9,19 @@ use crate::table::cells;
 
 /// ConfigMaps.
 pub(super) static CONFIG_MAP: Kind = Kind {
-    validate: |value, errors| data::data("ConfigMap", value, errors),
-    validate_update: |value, old, errors| data::immutable_data("ConfigMap", value, old, errors),
+    validate: |value, errors| data::check_keys_and_length(value, "", measure_value, errors),
+    validate_update: data::check_immutable,
     cells: show,
     is_counted_by_plural: true,
     ..Kind::named("", "ConfigMap", "configmaps")
 };
+
+fn measure_value(field: &str, text: &str) -> usize {
+    match field {
+        "data" => text.len(),
+        _ => data::measure_decoded(text),
+    }
+}
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let size = cells::size(object, "/data") + cells::size(object, "/binaryData");

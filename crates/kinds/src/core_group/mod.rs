@@ -1,6 +1,7 @@
 //! The kinds of the core group, and what is alike in all that makes pods. One file or folder a kind.
 
 mod amounts;
+mod binding;
 mod component_status;
 mod config_map;
 mod data;
@@ -23,6 +24,7 @@ use crate::kind::Kind;
 
 /// The kinds of this group.
 pub(crate) static KINDS: &[&Kind] = &[
+    &binding::BINDING,
     &component_status::COMPONENT_STATUS,
     &config_map::CONFIG_MAP,
     &endpoints::ENDPOINTS,

@@ -7,19 +7,24 @@ use serde_json::{Map, Value, json};
 
 use super::data;
 use crate::kind::Kind;
-use crate::schema::defaults;
+use crate::schema::validation::{immutable, text};
+use crate::schema::{FieldError, FieldPath, defaults, json_syntax};
 use crate::table::cells;
 
 /// Secrets.
 pub(super) static SECRET: Kind = Kind {
     selectable_fields: &["type"],
+    is_confidential: true,
     normalize: |_, object| encode_texts(object),
     // An applied Secret keeps the texts until its owners are settled.
     prepare_create: |_, object| encode_texts(object),
     prepare_update: |_, _, new| encode_texts(new),
     defaults: |_, object| fill_in(object),
-    validate: |value, errors| data::data("Secret", value, errors),
-    validate_update: |value, old, errors| data::immutable_data("Secret", value, old, errors),
+    validate,
+    validate_update: |value, old, errors| {
+        immutable(value, old, "type", &FieldPath::default(), errors);
+        data::check_immutable(value, old, errors);
+    },
     cells: show,
     is_counted_by_plural: true,
     ..Kind::named("", "Secret", "secrets")
@@ -54,6 +59,57 @@ fn fill_in(object: &mut Map<String, Value>) {
             data.insert(key, STANDARD.encode(bytes).into());
         }
     }
+}
+
+/// Checks a Secret: its data, and what its type needs of that.
+fn validate(value: &Value, errors: &mut Vec<FieldError>) {
+    data::check_keys_and_length(value, "data", |_, text| data::measure_decoded(text), errors);
+    static NOTHING: Value = Value::Null;
+    let data = value.get("data").unwrap_or(&NOTHING);
+    let path = FieldPath::new("data");
+    let mut require = |keys: &[&str]| {
+        for key in keys {
+            if data.get(*key).is_none() {
+                errors.push(FieldError::required(path.key(key), ""));
+            }
+        }
+    };
+    match text(value, "type") {
+        "kubernetes.io/tls" => require(&["tls.crt", "tls.key"]),
+        "kubernetes.io/dockercfg" => docker(data, ".dockercfg", errors),
+        "kubernetes.io/dockerconfigjson" => docker(data, ".dockerconfigjson", errors),
+        "kubernetes.io/basic-auth" if data.get("username").is_none() && data.get("password").is_none() => {
+            require(&["username", "password"]);
+        }
+        "kubernetes.io/ssh-auth" if text(data, "ssh-privatekey").is_empty() => {
+            errors.push(FieldError::required(path.key("ssh-privatekey"), ""));
+        }
+        "kubernetes.io/service-account-token" => {
+            const ANNOTATION: &str = "kubernetes.io/service-account.name";
+            let annotations = value.pointer("/metadata/annotations").unwrap_or(&NOTHING);
+            if text(annotations, ANNOTATION).is_empty() {
+                errors.push(FieldError::required(
+                    FieldPath::new("metadata").child("annotations").key(ANNOTATION),
+                    "",
+                ));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn docker(data: &Value, key: &str, errors: &mut Vec<FieldError>) {
+    let path = FieldPath::new("data").key(key);
+    let Some(content) = data.get(key).and_then(Value::as_str) else {
+        errors.push(FieldError::required(path, ""));
+        return;
+    };
+    let bytes = STANDARD.decode(content).unwrap_or_default();
+    let problem = match serde_json::from_slice::<Value>(&bytes) {
+        Ok(Value::Object(_)) => return,
+        _ => json_syntax::fault(&bytes).unwrap_or_else(|| "must be a JSON object".to_owned()),
+    };
+    errors.push(FieldError::invalid(path, "<secret contents redacted>", problem));
 }
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -65,6 +65,8 @@ pub struct Admitted<'a> {
     pub old: Option<&'a Value>,
     /// Who may do what.
     pub rights: &'a dyn Authorizer,
+    /// The plural of a kind that is served: its group, its version, its name.
+    pub plural_of: &'a dyn Fn(&str, &str, &str) -> Option<String>,
 }
 
 impl Admitted<'_> {

@@ -8,6 +8,7 @@ mod admission;
 mod generation;
 mod request;
 mod resource;
+mod review;
 mod scale;
 mod schema;
 mod service_range;
@@ -26,6 +27,7 @@ pub use admission::{Admitted, Awaited, Plugin, Rule};
 pub use generation::Generation;
 pub use request::{Objects, Request};
 pub use resource::{CustomKind, Origin, Resource, ScalePaths, Subresource};
+pub use review::{Action, Review};
 pub use scale::selector_text;
 pub use schema::KindSchema;
 pub use service_range::{InvalidRange, ServiceRange};
@@ -87,6 +89,15 @@ pub struct Kind {
     pub selectable_fields: &'static [&'static str],
     /// The refusal of another field, where it has words of its own.
     pub refuse_field: Option<fn(&str) -> String>,
+
+    /// The question that an object is, if it is answered and not stored.
+    pub review: Option<Review>,
+    /// What is done through an endpoint, if that is no view of the object.
+    pub action: fn(Option<&str>) -> Option<Action>,
+    /// Whether objects judge requests, so that none judges requests about them, or it could shut out its own removal.
+    pub judges_requests: bool,
+    /// Whether what is sent is not repeated to anybody.
+    pub is_confidential: bool,
 
     /// Whether a PUT of an object that is not there creates it.
     pub is_created_by_update: bool,
@@ -154,6 +165,8 @@ pub struct Kind {
     /// Puts back what a status can't take away from the live object, which comes first.
     pub keep_from_status: fn(&Value, &mut Value),
 
+    /// What the writer has no right to make the server do, of an object without other faults.
+    pub check_rights: fn(&Admitted<'_>, &Value) -> Vec<FieldError>,
     /// Faults that only show beside other objects, on creation.
     pub check_create: fn(&Request<'_>, &Value) -> Vec<FieldError>,
     /// The same on a change; the live object comes second.
@@ -195,6 +208,10 @@ impl Kind {
             deprecation: None,
             selectable_fields: &[],
             refuse_field: None,
+            review: None,
+            action: |_| None,
+            judges_requests: false,
+            is_confidential: false,
             is_created_by_update: false,
             is_answered_when_deleted: false,
             needs_resource_version: false,
@@ -225,6 +242,7 @@ impl Kind {
             prepare_delete: |_, _| {},
             reset: |_, _, _| None,
             keep_from_status: |_, _| {},
+            check_rights: |_, _| Vec::new(),
             check_create: |_, _| Vec::new(),
             check_update: |_, _, _| Vec::new(),
             metadata_comes_last: false,
@@ -246,5 +264,5 @@ impl Kind {
     }
 }
 
-/// A built-in kind of which nothing special is said, as the reviews are, which nobody stores.
+/// A built-in kind of which nothing special is said.
 pub static PLAIN: Kind = Kind::named("", "", "");

@@ -178,6 +178,12 @@ impl Resource {
         matches!(self.origin, Origin::Custom(_))
     }
 
+    /// Whether what is sent is not repeated to anybody. Of a custom kind only its name can say so.
+    #[must_use]
+    pub fn is_confidential(&self) -> bool {
+        self.behavior.is_confidential || (self.is_custom() && self.plural == "secrets")
+    }
+
     /// What every request is told, if this version is deprecated.
     #[must_use]
     pub fn deprecation(&self) -> Option<String> {

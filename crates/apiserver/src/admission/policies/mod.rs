@@ -7,7 +7,6 @@
 
 mod parameters;
 mod policy;
-mod rights;
 mod type_check;
 mod verdict;
 
@@ -16,7 +15,6 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 pub(crate) use policy::{InForce, Policies};
-pub(crate) use rights::check as check_rights;
 use tenure_access::identity::Lookup;
 use tenure_kinds::object::ObjectExt as _;
 use tenure_kinds::schema::fit_for_html;
@@ -25,7 +23,6 @@ pub(crate) use type_check::{Schemas, warnings as type_warnings, without_referenc
 use self::policy::{Action, Binding, Policy};
 use self::verdict::{Denial, Verdict};
 use super::asking::Subject;
-use super::matching::GROUP;
 use super::{Admission, Attributes};
 use crate::catalog::Resource;
 use crate::contents::Contents;
@@ -36,18 +33,7 @@ const IN_A_ROW: usize = 16;
 
 /// Whether no policy may judge requests about a resource.
 fn is_exempt(resource: &Resource) -> bool {
-    match resource.group.as_str() {
-        GROUP => matches!(
-            resource.plural.as_str(),
-            "validatingadmissionpolicies"
-                | "validatingadmissionpolicybindings"
-                | "mutatingadmissionpolicies"
-                | "mutatingadmissionpolicybindings"
-        ),
-        "authentication.k8s.io" => matches!(resource.plural.as_str(), "selfsubjectreviews" | "tokenreviews"),
-        "authorization.k8s.io" => true,
-        _ => false,
-    }
+    resource.behavior.judges_requests || resource.behavior.review.is_some()
 }
 
 /// A request that a policy denies, and by which of its bindings.

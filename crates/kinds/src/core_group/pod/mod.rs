@@ -14,7 +14,7 @@ pub(crate) mod warnings;
 
 use serde_json::{Value, json};
 
-use crate::kind::{Generation, Kind, OwnersFirst, Request};
+use crate::kind::{Action, Generation, Kind, OwnersFirst, Request};
 use crate::object::{set_status, timestamp};
 use crate::schema::defaults;
 
@@ -61,6 +61,14 @@ pub(super) static POD: Kind = Kind {
     },
     cells: cells::show,
     row_condition: cells::row_condition,
+    action: |subresource| match subresource? {
+        "binding" => Some(Action::Bind),
+        "eviction" => Some(Action::Evict),
+        "attach" | "exec" => Some(Action::Connect { needs_container: true }),
+        "portforward" => Some(Action::Connect { needs_container: false }),
+        "log" => Some(Action::ReadLog),
+        _ => None,
+    },
     admission: admission::RULES,
     is_counted_by_plural: true,
     usage: Some(usage::USAGE),

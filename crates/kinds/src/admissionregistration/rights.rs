@@ -2,41 +2,44 @@
 //! binding's author those that it refers to.
 
 use serde_json::Value;
-use tenure_access::authorization::{Attributes, Authorizer as _};
-use tenure_access::identity::{Lookup, MASTERS, UserInfo};
+use tenure_access::authorization::Attributes;
+use tenure_access::identity::{MASTERS, UserInfo};
 
-use super::super::matching::GROUP;
-use crate::contents::Contents;
-use crate::http::FieldError;
-use crate::operation::Operation;
+use crate::kind::Admitted;
+use crate::schema::FieldError;
 
-/// What is wrong with a policy or a binding that is about to be stored by who asks for it. It must be valid otherwise.
-pub(crate) fn check(contents: &Contents, op: &Operation, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let resource = &op.resource;
-    if resource.group != GROUP || op.subresource.is_some() || op.user.in_group(MASTERS) {
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// What a policy's author may not make the server read.
+pub(super) fn check_policy(admitted: &Admitted<'_>, policy: &Value) -> Vec<FieldError> {
+    if !applies(admitted) {
         return Vec::new();
     }
-    let (field, refusal) = match resource.plural.as_str() {
-        "validatingadmissionpolicies" => {
-            let kind = |object: &Value| object.pointer("/spec/paramKind").cloned();
-            let same = old.is_some_and(|old| kind(old) == kind(object));
-            let refusal = kind(object)
-                .filter(|_| !same)
-                .map(|kind| of_policy(contents, &op.user, &kind));
-            ("spec.paramKind", refusal)
-        }
-        "validatingadmissionpolicybindings" => {
-            let reference = object.pointer("/spec/paramRef");
-            let refusal = reference.map(|reference| of_binding(contents, &op.user, object, reference));
-            ("spec.paramRef", refusal)
-        }
-        _ => return Vec::new(),
-    };
-    refusal
-        .flatten()
-        .map(|why| FieldError::forbidden(field, why))
-        .into_iter()
-        .collect()
+    let kind = |object: &Value| object.pointer("/spec/paramKind").cloned();
+    let same = admitted.old.is_some_and(|old| kind(old) == kind(policy));
+    let refusal = kind(policy)
+        .filter(|_| !same)
+        .and_then(|kind| refuse_policy(admitted, &kind));
+    to_faults("spec.paramKind", refusal)
+}
+
+/// What a binding's author may not make the server read.
+pub(super) fn check_binding(admitted: &Admitted<'_>, binding: &Value) -> Vec<FieldError> {
+    if !applies(admitted) {
+        return Vec::new();
+    }
+    let reference = binding.pointer("/spec/paramRef");
+    let refusal = reference.and_then(|reference| refuse_binding(admitted, binding, reference));
+    to_faults("spec.paramRef", refusal)
+}
+
+fn applies(admitted: &Admitted<'_>) -> bool {
+    admitted.is_whole() && !admitted.request.user.in_group(MASTERS)
+}
+
+fn to_faults(field: &str, refusal: Option<String>) -> Vec<FieldError> {
+    let faults = refusal.map(|why| FieldError::forbidden(field, why));
+    faults.into_iter().collect()
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
@@ -52,16 +55,15 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(contents: &Contents, kind: &Value) -> Self {
+    fn of(admitted: &Admitted<'_>, kind: &Value) -> Self {
         let api_version = text(kind, "apiVersion");
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let catalog = contents.catalog();
-        let found = catalog.find_kind(group, version, text(kind, "kind"));
+        let found = (admitted.plural_of)(group, version, text(kind, "kind"));
         Self {
             group: group.to_owned(),
             version: version.to_owned(),
-            resource: found.map_or_else(|| "*".to_owned(), |found| found.plural.clone()),
             resolved: found.is_some(),
+            resource: found.unwrap_or_else(|| "*".to_owned()),
         }
     }
 
@@ -74,42 +76,43 @@ impl Wanted {
         }
     }
 
-    fn allows(&self, contents: &Contents, user: &UserInfo, verb: &str, namespace: &str, name: &str) -> bool {
+    fn allows(&self, admitted: &Admitted<'_>, verb: &str, namespace: &str, name: &str) -> bool {
         let attributes = Attributes::resource(verb, &self.group, &self.version, &self.resource)
             .in_namespace(namespace)
             .named(name);
-        contents.rights().authorize(user, &attributes).allowed
+        admitted.rights.authorize(admitted.request.user, &attributes).allowed
     }
 }
 
-fn of_policy(contents: &Contents, user: &UserInfo, kind: &Value) -> Option<String> {
-    if Wanted::of(contents, kind).allows(contents, user, "get", "*", "*") {
+fn refuse_policy(admitted: &Admitted<'_>, kind: &Value) -> Option<String> {
+    if Wanted::of(admitted, kind).allows(admitted, "get", "*", "*") {
         return None;
     }
     Some(format!(
         "user {} must have \"get\" permission on all objects of the referenced paramKind (kind={}, apiVersion={})",
-        shown(user),
+        shown(admitted.request.user),
         text(kind, "kind"),
         text(kind, "apiVersion"),
     ))
 }
 
-fn of_binding(contents: &Contents, user: &UserInfo, binding: &Value, reference: &Value) -> Option<String> {
+fn refuse_binding(admitted: &Admitted<'_>, binding: &Value, reference: &Value) -> Option<String> {
     let policy_name = binding
         .pointer("/spec/policyName")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let policy = contents
-        .view()
+    let policy = admitted
+        .request
+        .objects
         .get(GROUP, "validatingadmissionpolicies", None, policy_name);
     let kind = policy.as_ref().and_then(|policy| policy.pointer("/spec/paramKind"));
-    let wanted = kind.map_or_else(Wanted::anything, |kind| Wanted::of(contents, kind));
+    let wanted = kind.map_or_else(Wanted::anything, |kind| Wanted::of(admitted, kind));
     let name = text(reference, "name");
     let verb = if name.is_empty() { "list" } else { "get" };
-    if wanted.allows(contents, user, verb, text(reference, "namespace"), name) {
+    if wanted.allows(admitted, verb, text(reference, "namespace"), name) {
         return None;
     }
-    let user = shown(user);
+    let user = shown(admitted.request.user);
     let everything = format!(
         "to determine minimum required permissions and user {user} does not have \"{verb}\" permission for all groups, \
          versions and resources"

@@ -1,0 +1,13 @@
+//! LocalSubjectAccessReviews: whether somebody may do something in a namespace.
+
+use crate::kind::{Kind, Review};
+
+/// LocalSubjectAccessReviews: whether somebody may do something in a namespace.
+pub(super) static LOCAL_SUBJECT_ACCESS_REVIEW: Kind = Kind {
+    review: Some(Review::LocalSubjectAccess),
+    ..Kind::named(
+        "authorization.k8s.io",
+        "LocalSubjectAccessReview",
+        "localsubjectaccessreviews",
+    )
+};

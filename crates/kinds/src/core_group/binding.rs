@@ -1,0 +1,9 @@
+//! Bindings: an order to give a Pod its node.
+
+use crate::kind::{Action, Kind};
+
+/// Bindings.
+pub(super) static BINDING: Kind = Kind {
+    action: |subresource| subresource.is_none().then_some(Action::Bind),
+    ..Kind::named("", "Binding", "bindings")
+};
