@@ -361,10 +361,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
             forced_back: Vec::new(),
         };
     };
-    let (before, after) = (
-        digest::compare_without_bookkeeping(live),
-        digest::compare_without_bookkeeping(answer),
-    );
+    let (before, after) = (digest::select_comparable(live), digest::select_comparable(answer));
     let take_over = take_over(object, live);
     let taken_over = attempt.taken_over.get(id);
     if let Some(WriteAnswer::Failed(failure)) = taken_over {
@@ -404,14 +401,14 @@ pub(super) fn find_version(live: &Value) -> Option<String> {
 
 fn is_settled(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
     context.memory.settled.get(&object.target.id).is_some_and(|settled| {
-        settled.desired == object.digest && settled.live == digest::compare_without_bookkeeping(live).digest()
+        settled.desired == object.digest && settled.live == digest::select_comparable(live).digest()
     })
 }
 
 fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
     let settled = Settled {
         desired: object.digest.clone(),
-        live: digest::compare_without_bookkeeping(live).digest(),
+        live: digest::select_comparable(live).digest(),
     };
     context.memory.settled.insert(object.target.id.clone(), settled);
 }

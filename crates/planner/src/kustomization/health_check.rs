@@ -177,7 +177,7 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
         let Some(live) = context.live(id) else { continue };
         let changed = match live {
             Live::Present(live) => {
-                digest::compare_without_bookkeeping(&live.0) != digest::compare_without_bookkeeping(answer)
+                digest::select_comparable(&live.0) != digest::select_comparable(answer)
                     && version(&live.0) > version(answer)
             }
             // A finished Job may be removed by its own TTL.

@@ -83,7 +83,7 @@ impl Snapshot {
         let health = spec.wait || !spec.health_checks.is_empty();
         match (before, now) {
             (Live::Present(before), Live::Present(now)) => {
-                digest::compare_without_bookkeeping(&before.0) != digest::compare_without_bookkeeping(&now.0)
+                digest::select_comparable(&before.0) != digest::select_comparable(&now.0)
                     || (health && before.revision() != now.revision())
             }
             _ => true,
