@@ -83,8 +83,8 @@ fn generated() -> Result<BTreeMap<PathBuf, String>> {
         };
         let path = match kind {
             "CustomResourceDefinition" => format!("deploy/crds/{}", tenure_api::crds::file_name(&object)),
-            "ClusterRole" => format!("deploy/rbac/{name}.yaml"),
-            "ClusterRoleBinding" => format!("deploy/rbac/{name}-binding.yaml"),
+            "ClusterRole" | "Role" => format!("deploy/rbac/{name}.yaml"),
+            "ClusterRoleBinding" | "RoleBinding" => format!("deploy/rbac/{name}-binding.yaml"),
             _ => format!("deploy/platform/{}-{name}.yaml", kind.to_lowercase()),
         };
         if files.insert(PathBuf::from(&path), document(&object)).is_some() {

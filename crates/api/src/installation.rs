@@ -4,8 +4,14 @@
 use serde_json::{Value, json};
 
 use crate::crds::{CrdError, crds};
-use crate::metadata::{CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
+use crate::metadata::{
+    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, MANAGED_BY,
+    MANAGED_BY_TENURE, PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE,
+};
 use crate::roles::cluster_roles;
+
+/// The Role of whoever leads, and its binding.
+const LEADER_ROLE: &str = "tenure-leader";
 
 /// Everything, in an order in which it can be applied.
 ///
@@ -19,6 +25,8 @@ pub fn objects() -> Result<Vec<Value>, CrdError> {
         service_account(),
         controller_cluster_role(),
         controller_cluster_role_binding(),
+        leader_role(),
+        leader_role_binding(),
     ]);
     Ok(objects)
 }
@@ -59,8 +67,33 @@ fn controller_cluster_role() -> Value {
             {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
             {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": generated},
             {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"]},
-            {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}
+            {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+            // Who else reconciles the same kinds.
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"],
+             "resourceNames": [SOURCE_CONTROLLER_LEASE, KUSTOMIZE_CONTROLLER_LEASE, CAPSULE_LEASE]}
         ]
+    })
+}
+
+/// What a leader does with its Lease. Who may create is not bound to a name: a request to create has none that RBAC could look at.
+fn leader_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": LEADER_ROLE, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
+        "rules": [
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "patch"],
+             "resourceNames": [CONTROLLER_LEASE]}
+        ]
+    })
+}
+
+fn leader_role_binding() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": LEADER_ROLE, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": LEADER_ROLE},
+        "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER_SERVICE_ACCOUNT, "namespace": PLATFORM_NAMESPACE}]
     })
 }
 

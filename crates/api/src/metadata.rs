@@ -4,6 +4,14 @@
 pub const PLATFORM_NAMESPACE: &str = "tenure-system";
 /// The ServiceAccount of the controller itself, in the platform namespace.
 pub const CONTROLLER_SERVICE_ACCOUNT: &str = "tenure-controller";
+/// The Lease of whoever leads among several `tenure run`, in the platform namespace.
+pub const CONTROLLER_LEASE: &str = "tenure-controller";
+/// What Flux's source-controller holds while it reconciles, in its own namespace.
+pub const SOURCE_CONTROLLER_LEASE: &str = "source-controller-leader-election";
+/// What Flux's kustomize-controller holds while it reconciles, in its own namespace.
+pub const KUSTOMIZE_CONTROLLER_LEASE: &str = "kustomize-controller-leader-election";
+/// What Capsule's controller holds while it reconciles, in its own namespace.
+pub const CAPSULE_LEASE: &str = "42c733ea.clastix.capsule.io";
 
 /// Field manager of everything that a Kustomization applies (Flux's, so that a cluster that switches recreates nothing).
 pub const KUSTOMIZE_CONTROLLER: &str = "kustomize-controller";

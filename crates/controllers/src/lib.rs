@@ -23,6 +23,7 @@ mod cache;
 mod config;
 mod dependents;
 mod drive;
+mod election;
 mod entry;
 mod execute;
 mod git_repository;
@@ -53,6 +54,7 @@ mod under_way;
 
 pub use budgets::{Budgets, Share};
 pub use config::Config;
+pub use election::{Election, LeaseName, run_as_leader};
 pub use manager::{RunError, run};
 pub use origin::{OriginError, build_object};
 pub use render::RenderLimits;

@@ -32,13 +32,20 @@ const FAREWELL: Duration = Duration::from_secs(20);
 const SWEEP: Duration = Duration::from_secs(15);
 /// How soon a kind is looked for again that the API server does not serve yet.
 const ABSENT: Duration = Duration::from_millis(500);
+/// After how many looks in vain that is said.
+const ABSENCES: u32 = 10;
 
 /// Why the controllers could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The folder for artifacts can't be used.
     #[error("the folder for artifacts can't be used: {0}")]
-    ArtifactRecords(#[from] StorageError),
+    Artifacts(#[from] StorageError),
+    /// Another process leads, or may lead.
+    #[error(
+        "another process may lead from now on: the Lease was taken, or could not be renewed in time; everything has stopped here"
+    )]
+    Deposed,
 }
 
 /// Runs all controllers until `shutdown`; then lets what is under way end, for at most twenty seconds.
@@ -157,10 +164,21 @@ impl Manager {
             let controller = &manager.hub.means.controller;
             let health = manager.hub.means.clients.health();
             let mut complaint = String::new();
+            let mut absent = 0_u32;
             let resource = loop {
                 match controller.resource(api_version, kind).await {
                     Ok(resource) => break resource,
-                    Err(ClusterError::NoKindMatch { .. }) => tracing::debug!(kind, "not served yet"),
+                    Err(ClusterError::NoKindMatch { .. }) => {
+                        absent += 1;
+                        if absent == ABSENCES {
+                            health.set_seen(kind, false);
+                            tracing::warn!(
+                                kind,
+                                api_version,
+                                "the API server doesn't serve this kind, and nothing begins without it: `tenure install` makes it"
+                            );
+                        }
+                    }
                     Err(error) => {
                         health.set_seen(kind, false);
                         let said = error.to_string();

@@ -22,6 +22,7 @@ pub mod confidential;
 pub mod crash;
 pub mod dependents;
 pub mod digest;
+pub mod election;
 mod ending;
 pub mod fields;
 pub mod git_repository;

@@ -65,15 +65,34 @@ impl Connect {
 
     /// A client for the cluster that the flags name.
     pub(crate) async fn client(&self) -> Result<kube::Client, Failure> {
+        Ok(kube::Client::try_from(self.read_config().await?)?)
+    }
+
+    /// The cluster that the flags or $KUBECONFIG name; else, in a Pod, the one that the Pod is in, as its ServiceAccount.
+    pub(crate) async fn read_config_of_cluster(&self) -> Result<kube::Config, Failure> {
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let named = self.kubeconfig.is_some() || self.context.is_some() || is_set("KUBECONFIG");
+        if named || !is_set("KUBERNETES_SERVICE_HOST") {
+            return self.read_config().await;
+        }
+        kube::Config::incluster().map_err(|error| {
+            Failure::environment(format!(
+                "the ServiceAccount of this Pod can't be used: {}",
+                chain(&error)
+            ))
+        })
+    }
+
+    /// The cluster that the kubeconfig names.
+    async fn read_config(&self) -> Result<kube::Config, Failure> {
         let (kubeconfig, _) = self.read()?;
         let options = KubeConfigOptions {
             context: self.context.clone(),
             ..KubeConfigOptions::default()
         };
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+        kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
-            .map_err(|error| Failure::usage(format!("the kubeconfig can't be used: {}", chain(&error))))?;
-        Ok(kube::Client::try_from(config)?)
+            .map_err(|error| Failure::usage(format!("the kubeconfig can't be used: {}", chain(&error))))
     }
 
     /// The kubeconfig, and the file that the context in use comes from.

@@ -1,18 +1,17 @@
-//! What is put into the embedded control plane at every start, and the controllers on top of it. Owns no list of its
-//! own: the objects are `tenure_api::installation`, and the controllers choose nothing that is not in their Config.
+//! What is put into the embedded control plane at every start, or into another cluster once, and the controllers on top of it. Owns no list of
+//! its own: the objects are `tenure_api::installation`, and the controllers choose nothing that is not in their Config.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_apiserver::Server;
 use tenure_cluster::{Connection, Installation, Token};
-use tenure_controllers::{Budgets, Guards, RenderLimits};
 use tenure_sources::Endpoint;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::controllers::ControllerSettings;
 use crate::failure::{Failure, chain};
 
 /// The field manager of what an installation applies.
@@ -20,39 +19,6 @@ const FIELD_MANAGER: &str = "tenure";
 
 /// How long a token of the controller is good for.
 const TOKEN_SECONDS: i64 = 3600;
-
-/// What sources may reach although it is denied by default.
-pub(crate) struct Allowed {
-    /// Sources of any namespace.
-    pub(crate) everybody: Vec<Endpoint>,
-    /// Sources of the platform namespace, besides.
-    pub(crate) platform: Vec<Endpoint>,
-}
-
-/// Reads what an administrator allows sources to reach.
-pub(crate) fn allowances(texts: &[String]) -> Result<Vec<Endpoint>, Failure> {
-    let parse = |text: &String| {
-        text.parse().map_err(|error| {
-            Failure::usage(format!("--allow-source: {error}"))
-                .hint("an allowance is exact: scheme, host and port, such as http://127.0.0.1:3000")
-        })
-    };
-    texts.iter().map(parse).collect()
-}
-
-/// Reads who acts by default, by namespace.
-pub(crate) fn default_service_accounts(texts: &[String]) -> Result<BTreeMap<String, String>, Failure> {
-    let parse = |text: &String| match text.split_once('=') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
-            Ok((namespace.to_owned(), name.to_owned()))
-        }
-        _ => Err(
-            Failure::usage(format!("--default-service-account {text:?}: NAMESPACE=NAME is wanted"))
-                .hint("such as tenure-system=platform-gitops"),
-        ),
-    };
-    texts.iter().map(parse).collect()
-}
 
 /// Applies everything that an installation consists of; what is as it should be is not written again. What is in a
 /// namespace comes after the namespaces; beyond that there is no order, and what is written together is on disk together.
@@ -74,11 +40,22 @@ pub(crate) async fn apply(installation: &Installation) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Applies the same one after the other and tells what was applied: what is refused comes after all that was not.
+pub(crate) async fn apply_in_order(installation: &Installation, tell: impl Fn(String)) -> Result<(), Failure> {
+    let objects = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
+    for object in &objects {
+        apply_one(installation, object).await?;
+        tell(name(object));
+    }
+    Ok(())
+}
+
 async fn apply_one(installation: &Installation, object: &Value) -> Result<(), Failure> {
     let applied = installation.apply(&path(object)?, FIELD_MANAGER, object).await;
     applied.map_err(|error| {
-        let failure = Failure::from(error);
-        Failure::internal(format!("{} can't be installed: {}", name(object), failure.message))
+        let mut failure = Failure::from(error);
+        failure.message = format!("{} can't be installed: {}", name(object), failure.message);
+        failure
     })
 }
 
@@ -94,6 +71,14 @@ fn path(object: &Value) -> Result<String, Failure> {
         "CustomResourceDefinition" => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
         "Namespace" => "/api/v1/namespaces".to_owned(),
         "ServiceAccount" => format!("/api/v1/namespaces/{}/serviceaccounts", text("/metadata/namespace")),
+        "Role" => format!(
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+            text("/metadata/namespace")
+        ),
+        "RoleBinding" => format!(
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+            text("/metadata/namespace")
+        ),
         "ClusterRole" => "/apis/rbac.authorization.k8s.io/v1/clusterroles".to_owned(),
         "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".to_owned(),
         other => return Err(Failure::internal(format!("an installation has no {other}"))),
@@ -101,13 +86,13 @@ fn path(object: &Value) -> Result<String, Failure> {
     Ok(format!("{collection}/{}", text("/metadata/name")))
 }
 
-/// Starts the controllers as their own ServiceAccount, through the server's service in this process.
+/// Starts the controllers as their own ServiceAccount, through the server's service in this process. What is in `platform_sources` may be
+/// reached by sources of the platform namespace, besides what the settings allow to all.
 pub(crate) fn start_controllers(
     server: &Server,
     data: &Path,
-    allowed: Allowed,
-    defaults: BTreeMap<String, String>,
-    (guards, budgets, rendering): (Guards, Budgets, RenderLimits),
+    settings: ControllerSettings,
+    platform_sources: Vec<Endpoint>,
     shutdown: CancellationToken,
 ) -> Result<JoinHandle<()>, Failure> {
     let namespace = tenure_api::metadata::PLATFORM_NAMESPACE;
@@ -126,13 +111,7 @@ pub(crate) fn start_controllers(
     let health = connection.health();
     server.add_ready_check("controllers", move || health.is_good());
     let mut config = tenure_controllers::Config::new(connection, data.join("artifacts"));
-    config.platform_sources.allow.clone_from(&allowed.everybody);
-    config.platform_sources.allow.extend(allowed.platform);
-    config.tenant_sources.allow = allowed.everybody;
-    config.settings.default_service_accounts = defaults;
-    config.guards = guards;
-    config.budgets = budgets;
-    config.rendering = rendering;
+    settings.set_into(&mut config, platform_sources);
     Ok(tokio::spawn(async move {
         if let Err(error) = tenure_controllers::run(config, shutdown).await {
             tracing::error!(error = chain(&error), "the controllers ended");
@@ -148,18 +127,6 @@ mod tests {
     fn every_object_of_the_installation_has_a_place() {
         for object in tenure_api::installation::objects().expect("objects") {
             path(&object).expect("a path");
-        }
-    }
-
-    #[test]
-    fn an_allowance_is_exact() {
-        for (text, ok) in [
-            ("http://127.0.0.1:3000", true),
-            ("ssh://git.example", true),
-            ("git.example", false),
-            ("http://git.example/path", false),
-        ] {
-            assert_eq!(allowances(&[text.to_owned()]).is_ok(), ok, "{text}");
         }
     }
 }

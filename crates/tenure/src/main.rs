@@ -11,6 +11,7 @@ mod columns;
 mod commands;
 mod connect;
 mod failure;
+mod health_server;
 mod installation;
 mod logging;
 mod output;
@@ -79,6 +80,8 @@ fn apiserver_version() -> &'static str {
 enum Command {
     Demo(commands::demo::Demo),
     Up(Box<commands::up::Up>),
+    Run(Box<commands::run::Run>),
+    Install(commands::install::Install),
     Backup(commands::backup::Backup),
     Restore(commands::backup::Restore),
     Build(commands::build::Build),
@@ -150,6 +153,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Demo(demo) => block_on(demo.run()),
         Command::Up(up) => block_on(up.run()),
+        Command::Run(run) => block_on(run.run()),
+        Command::Install(install) => block_on(install.run()),
         Command::Backup(backup) => block_on(backup.run()),
         Command::Restore(restore) => block_on(restore.run()),
         Command::Who(who) => block_on(who.run()),

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use tenure_apiserver::{Config, Counter, Server, ServerError};
 use tenure_cluster::Installation;
-use tenure_controllers::{Guards, RenderLimits};
 use tenure_tenancy::identity;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -15,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::advertised::{Advertised, advertised, interface_addresses, nearest};
 use crate::allocator;
+use crate::commands::controllers::{ControllerSettings, parse_allowances};
 use crate::commands::kube_apiserver::ServerSettings;
 use crate::failure::{Failure, chain};
-use crate::installation::{self, Allowed};
+use crate::installation;
 use crate::repositories::{self, Repositories};
 
 /// How a control plane is started.
@@ -32,20 +32,12 @@ pub(crate) struct Options {
     pub(crate) settings: ServerSettings,
     /// Whether stored workloads are reported as rolled out.
     pub(crate) workload_status: bool,
-    /// Addresses that sources may reach although they are denied by default, as `scheme://host:port`.
-    pub(crate) allowed_sources: Vec<String>,
     /// Folders of this machine that are served to sources of the platform namespace, as `NAME=FOLDER`.
     pub(crate) repositories: Vec<String>,
     /// The port on loopback that they are served on; 0 takes a free one.
     pub(crate) repository_port: u16,
-    /// Who Kustomizations that name nobody act as, as `namespace=name`.
-    pub(crate) default_service_accounts: Vec<String>,
-    /// What is not deleted before somebody has said so.
-    pub(crate) guards: Guards,
-    /// How much repositories may take of memory and disk.
-    pub(crate) budgets: tenure_controllers::Budgets,
-    /// How much renderings may take.
-    pub(crate) rendering: RenderLimits,
+    /// What the controllers are told.
+    pub(crate) controllers: ControllerSettings,
 }
 
 /// A running control plane.
@@ -67,10 +59,8 @@ impl Plane {
     /// Starts everything; when it returns, the API answers and the controllers run.
     pub(crate) async fn start(options: Options) -> Result<Self, Failure> {
         let started = Instant::now();
-        let allowed = installation::allowances(&options.allowed_sources)?;
         let named = repositories::read_all(&options.repositories)?;
-        let defaults = installation::default_service_accounts(&options.default_service_accounts)?;
-        prepare(&options.data)?;
+        make_folder(&options.data)?;
         let listener = listen(options.address).await?;
         let bound = listener
             .local_addr()
@@ -83,10 +73,7 @@ impl Plane {
         let server = open(&options, &told).await?;
         // After the folder has become this store's own: what others find in it first is left as it is.
         let repositories = Repositories::start(&options.data, named, options.repository_port).await?;
-        let allowed = Allowed {
-            everybody: allowed,
-            platform: installation::allowances(repositories.address().as_slice())?,
-        };
+        let served = parse_allowances(repositories.address().as_slice())?;
         let address = SocketAddr::new(told.host, bound.port());
         // With another CA for clients, this server has nothing that an administrator could prove himself with.
         let own_clients = options.settings.provided.client_authorities.is_none();
@@ -122,9 +109,8 @@ impl Plane {
             Some(installation::start_controllers(
                 &server,
                 &options.data,
-                allowed,
-                defaults,
-                (options.guards, options.budgets, options.rendering),
+                options.controllers,
+                served,
                 ended,
             )?)
         };
@@ -203,7 +189,8 @@ impl Plane {
     }
 }
 
-fn prepare(data: &Path) -> Result<(), Failure> {
+/// Makes the folder for what is kept, for nobody else to read.
+pub(crate) fn make_folder(data: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
     made.map_err(|error| {

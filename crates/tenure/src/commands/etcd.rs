@@ -56,7 +56,7 @@ impl Etcd {
             .map_err(|error| Failure::environment(format!("can't listen on {address}: {error}")))?;
         tokio::select! {
             () = serve(listener, folder) => {}
-            ended = super::up::ended() => ended?,
+            ended = super::up::wait_for_end() => ended?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -21,3 +21,4 @@ mod howto;
 mod kube_apiserver;
 mod process;
 mod real_repositories;
+mod run;

@@ -62,7 +62,7 @@ impl Demo {
         output::print_line(output::bold(
             "Tenure reconciles Git into Kubernetes as somebody. This is the whole story, on real Git repositories.",
         ));
-        let ended = super::up::ended();
+        let ended = super::up::wait_for_end();
         tokio::pin!(ended);
         let world = tokio::select! {
             world = World::start(folder, self.port) => world?,

@@ -8,6 +8,7 @@ use serde_json::json;
 use tenure_git_server::{Content, GitServer, Options, Repository};
 
 use super::files::{self, File};
+use crate::commands::controllers::ControllerSettings;
 use crate::failure::{Failure, chain};
 use crate::plane::{self, Plane};
 
@@ -80,13 +81,9 @@ impl World {
             data: folder.join("data"),
             address: ([127, 0, 0, 1], port).into(),
             workload_status: true,
-            allowed_sources: vec![git_address.clone()],
             repositories: Vec::new(),
             repository_port: 0,
-            default_service_accounts: Vec::new(),
-            guards: tenure_controllers::Guards::default(),
-            budgets: tenure_controllers::Budgets::default(),
-            rendering: Default::default(),
+            controllers: ControllerSettings::allow_source(&git_address)?,
             bare: false,
             settings: Default::default(),
         })

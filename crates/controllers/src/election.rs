@@ -1,0 +1,232 @@
+//! Runs the controllers only while this process leads: reads and writes the Leases that `tenure_planner::election` decides about, as the
+//! controller. Refuses to begin while others reconcile the same kinds, and to go on once its own Lease may have ended.
+
+use std::time::Duration;
+
+use jiff::{Timestamp, Unit};
+use serde_json::{Value, json};
+use tenure_cluster::{Client, ClientPool, ClusterError};
+use tenure_planner::election::{LeaseRecord, Move, RETRY, WatchedLease, decide, must_stop, write_spec};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::manager::{RunError, run};
+
+/// The kind of what is held.
+const API_VERSION: &str = "coordination.k8s.io/v1";
+const KIND: &str = "Lease";
+/// The field manager of what is written to it.
+const MANAGER: &str = "tenure-leader-election";
+
+/// A Lease, by namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Who leads, and who has to have ended before.
+#[derive(Clone, Debug)]
+pub struct Election {
+    /// What the leader holds.
+    pub lease: LeaseName,
+    /// What this process calls itself there; no other may have the same name.
+    pub candidate: String,
+    /// What other programs hold while they reconcile the same kinds: while one of these is held, nobody begins.
+    pub others: Vec<LeaseName>,
+}
+
+/// Runs all controllers while this process leads, until `shutdown`.
+///
+/// # Errors
+/// [`RunError`] when they can't start, and [`RunError::Deposed`] when another may lead from now on: everything has stopped by then, and the
+/// process should end and begin anew.
+pub async fn run_as_leader(config: Config, election: Election, shutdown: CancellationToken) -> Result<(), RunError> {
+    let client = ClientPool::new(config.connection.clone()).controller();
+    let mut campaign = Campaign {
+        client,
+        election,
+        began: Instant::now(),
+        own: WatchedLease::default(),
+        said: String::new(),
+    };
+    let Some(()) = shutdown.run_until_cancelled(campaign.win()).await else {
+        return Ok(());
+    };
+    tracing::info!(candidate = campaign.election.candidate, "this process leads");
+    let end = CancellationToken::new();
+    let running = run(config, end.clone());
+    tokio::pin!(running);
+    let deposed = tokio::select! {
+        ended = &mut running => return ended,
+        () = campaign.hold() => true,
+        () = shutdown.cancelled() => false,
+    };
+    if deposed {
+        // Dropped, not ended in good order: what is under way must not go on beside another leader's.
+        return Err(RunError::Deposed);
+    }
+    end.cancel();
+    // It is held until the last reconciliation has ended, or another one would begin beside it.
+    let ended = tokio::select! {
+        ended = &mut running => ended,
+        () = campaign.hold() => return Err(RunError::Deposed),
+    };
+    campaign.give_back().await;
+    ended
+}
+
+struct Campaign {
+    client: Client,
+    election: Election,
+    began: Instant,
+    own: WatchedLease,
+    /// What was said last about waiting, so that it is said once.
+    said: String,
+}
+
+impl Campaign {
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Waits until nobody else reconciles the same kinds, and until the Lease is this process's.
+    async fn win(&mut self) {
+        let mut others = vec![WatchedLease::default(); self.election.others.len()];
+        loop {
+            match self.try_to_win(&mut others).await {
+                Ok(None) => return,
+                Ok(Some(wait)) => self.say(wait),
+                // Another candidate was faster; the next look says who.
+                Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. }) => {}
+                Err(error) => self.say(format!("the Leases can't be read and written: {error}")),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// One look; says who is waited for.
+    async fn try_to_win(&mut self, others: &mut [WatchedLease]) -> Result<Option<String>, ClusterError> {
+        let names = self.election.others.clone();
+        for (name, watched) in names.iter().zip(others) {
+            let record = self.read(name).await?.as_ref().map(LeaseRecord::read);
+            watched.take(record, self.now());
+            if let Some(holder) = watched.find_holder(self.now()) {
+                return Ok(Some(format!(
+                    "{} in {} is held by {holder}, which reconciles the same kinds: nothing begins here until it is given up; scale that controller to 0",
+                    name.name, name.namespace
+                )));
+            }
+        }
+        self.look().await?;
+        match decide(&self.own, &self.election.candidate, self.now()) {
+            Move::Wait { holder } => Ok(Some(format!("{holder} leads; this process waits"))),
+            next => self.write(&next).await.map(|()| None),
+        }
+    }
+
+    /// Renews the Lease until that fails for too long.
+    async fn hold(&mut self) {
+        let mut renewed = self.now();
+        while !must_stop(renewed, self.now()) {
+            tokio::time::sleep(RETRY).await;
+            let begun = self.now();
+            let left = (renewed + tenure_planner::election::RENEWAL).saturating_sub(begun);
+            match tokio::time::timeout(left, self.renew()).await {
+                Ok(Ok(true)) => renewed = begun,
+                Ok(Ok(false)) => return,
+                Ok(Err(error)) => tracing::warn!(%error, "the Lease could not be renewed"),
+                Err(_) => tracing::warn!("the Lease could not be renewed: no answer"),
+            }
+        }
+    }
+
+    /// Whether it is still this process's, and renewed.
+    async fn renew(&mut self) -> Result<bool, ClusterError> {
+        self.look().await?;
+        match decide(&self.own, &self.election.candidate, self.now()) {
+            next @ Move::Take { renewal: true, .. } => self.write(&next).await.map(|()| true),
+            Move::Create | Move::Take { .. } | Move::Wait { .. } => Ok(false),
+        }
+    }
+
+    /// Gives the Lease back, so that the next one needn't wait until it ends.
+    async fn give_back(&mut self) {
+        let given = async {
+            self.look().await?;
+            if let Move::Take {
+                version, renewal: true, ..
+            } = decide(&self.own, &self.election.candidate, self.now())
+            {
+                let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}});
+                self.patch(&patch).await?;
+            }
+            Ok::<(), ClusterError>(())
+        };
+        if let Err(error) = given.await {
+            tracing::warn!(%error, "the Lease could not be given back; it ends by itself");
+        }
+    }
+
+    async fn read(&self, lease: &LeaseName) -> Result<Option<Value>, ClusterError> {
+        let resource = self.client.resource(API_VERSION, KIND).await?;
+        self.client.find(&resource, &lease.namespace, &lease.name).await
+    }
+
+    async fn look(&mut self) -> Result<(), ClusterError> {
+        let lease = self.read(&self.election.lease).await?;
+        self.own.take(lease.as_ref().map(LeaseRecord::read), self.now());
+        Ok(())
+    }
+
+    async fn write(&mut self, next: &Move) -> Result<(), ClusterError> {
+        let candidate = &self.election.candidate;
+        let spec = |transitions, renewal| write_spec(candidate, transitions, &time(), renewal);
+        match next {
+            Move::Wait { .. } => Ok(()),
+            Move::Create => {
+                let LeaseName { namespace, name } = &self.election.lease;
+                let lease = json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"namespace": namespace, "name": name},
+                    "spec": spec(0, false)});
+                self.client.create(&lease, MANAGER).await.map(drop)
+            }
+            Move::Take {
+                version,
+                transitions,
+                renewal,
+            } => {
+                let patch = json!({"metadata": {"resourceVersion": version}, "spec": spec(*transitions, *renewal)});
+                self.patch(&patch).await
+            }
+        }
+    }
+
+    async fn patch(&self, patch: &Value) -> Result<(), ClusterError> {
+        let LeaseName { namespace, name } = &self.election.lease;
+        let resource = self.client.resource(API_VERSION, KIND).await?;
+        let target = (namespace.as_str(), name.as_str());
+        self.client
+            .merge_patch(&resource, target, None, MANAGER, patch)
+            .await
+            .map(drop)
+    }
+
+    fn say(&mut self, what: String) {
+        if what != self.said {
+            tracing::warn!("{what}");
+            self.said = what;
+        }
+    }
+}
+
+/// Now, as a Lease has it: RFC 3339 with microseconds.
+fn time() -> String {
+    let now = Timestamp::now();
+    let rounded = now
+        .round(jiff::TimestampRound::new().smallest(Unit::Microsecond))
+        .unwrap_or(now);
+    format!("{rounded:.6}")
+}

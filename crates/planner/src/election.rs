@@ -1,0 +1,240 @@
+//! Who of several processes reconciles: the decisions of a leader election by a Lease (`coordination.k8s.io/v1`).
+//!
+//! Owns when a Lease may be taken, and when a leader must stop. The rule is client-go's: what other processes write as times is never
+//! compared with a clock of ours. A Lease has ended when it was seen unchanged for as long as it says that it holds, by the time that went
+//! by here. It refuses to be a fence: between a leader that stands still and its successor, two may write for a moment, which server-side
+//! apply and resourceVersions have to withstand.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+
+/// How long a Lease of ours holds without being renewed.
+pub const LEASE: Duration = Duration::from_secs(15);
+/// How long a leader tries to renew before it stops, so that it has stopped when the next one begins.
+pub const RENEWAL: Duration = Duration::from_secs(10);
+/// Between two looks at a Lease, and between two renewals.
+pub const RETRY: Duration = Duration::from_secs(2);
+
+/// How long a Lease holds that doesn't say it.
+const UNSTATED: Duration = Duration::from_secs(60);
+
+/// What a Lease says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// Who has it; empty when it was given back.
+    pub holder: String,
+    /// How long it holds without being renewed.
+    pub holds: Duration,
+    /// When it was renewed, as its holder wrote it: only whether it changes counts.
+    pub renewed: String,
+    /// How often it changed hands.
+    pub transitions: i64,
+    /// Its resourceVersion, with which it is taken or renewed.
+    pub version: String,
+}
+
+impl LeaseRecord {
+    /// Reads a Lease; what it leaves out is taken as it is for client-go.
+    #[must_use]
+    pub fn read(lease: &Value) -> Self {
+        let view = ObjectView::of(lease);
+        let seconds = view.find_number("/spec/leaseDurationSeconds");
+        Self {
+            holder: view.read_text("/spec/holderIdentity").to_owned(),
+            holds: seconds
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .map_or(UNSTATED, Duration::from_secs),
+            renewed: view.read_text("/spec/renewTime").to_owned(),
+            transitions: view.find_number("/spec/leaseTransitions").unwrap_or_default(),
+            version: view.read_text("/metadata/resourceVersion").to_owned(),
+        }
+    }
+}
+
+/// A Lease as it was seen last, and since when it has been the same. Times are since any moment that stays the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchedLease {
+    record: Option<LeaseRecord>,
+    since: Duration,
+}
+
+impl WatchedLease {
+    /// Takes what was read; nothing when there is no such Lease.
+    pub fn take(&mut self, record: Option<LeaseRecord>, now: Duration) {
+        let same = |new: &LeaseRecord, old: &LeaseRecord| new.holder == old.holder && new.renewed == old.renewed;
+        let unchanged = match (&record, &self.record) {
+            (Some(new), Some(old)) => same(new, old),
+            (None, None) => true,
+            _ => false,
+        };
+        if !unchanged {
+            self.since = now;
+        }
+        self.record = record;
+    }
+
+    /// Who holds it, as far as can be told: one that nobody has renewed for as long as it says that it holds is held by nobody.
+    #[must_use]
+    pub fn find_holder(&self, now: Duration) -> Option<&str> {
+        let record = self.record.as_ref().filter(|record| !record.holder.is_empty())?;
+        (now.saturating_sub(self.since) < record.holds).then_some(record.holder.as_str())
+    }
+}
+
+/// What a candidate does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// There is no Lease: make one.
+    Create,
+    /// Write it as one's own, if it still has this resourceVersion.
+    Take {
+        /// The resourceVersion.
+        version: String,
+        /// How often it has changed hands then.
+        transitions: i64,
+        /// Whether it was one's own before.
+        renewal: bool,
+    },
+    /// Somebody has it.
+    Wait {
+        /// Who.
+        holder: String,
+    },
+}
+
+/// What a candidate of that name does about a Lease.
+#[must_use]
+pub fn decide(lease: &WatchedLease, name: &str, now: Duration) -> Move {
+    let Some(record) = &lease.record else {
+        return Move::Create;
+    };
+    match lease.find_holder(now) {
+        Some(holder) if holder != name => Move::Wait {
+            holder: holder.to_owned(),
+        },
+        // Also one's own that has ended: nobody else has taken it, or it would be another's.
+        _ => Move::Take {
+            version: record.version.clone(),
+            transitions: record.transitions + i64::from(record.holder != name),
+            renewal: record.holder == name,
+        },
+    }
+}
+
+/// Whether a leader that renewed its Lease at `renewed` for the last time must have stopped.
+#[must_use]
+pub fn must_stop(renewed: Duration, now: Duration) -> bool {
+    now.saturating_sub(renewed) >= RENEWAL
+}
+
+/// What a Lease of one's own says. `time` is RFC 3339 with microseconds.
+#[must_use]
+pub fn write_spec(name: &str, transitions: i64, time: &str, renewal: bool) -> Value {
+    let mut spec = json!({
+        "holderIdentity": name,
+        "leaseDurationSeconds": LEASE.as_secs(),
+        "leaseTransitions": transitions,
+        "renewTime": time,
+    });
+    if !renewal && let Some(spec) = spec.as_object_mut() {
+        spec.insert("acquireTime".to_owned(), json!(time));
+    }
+    spec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn record(holder: &str, renewed: &str) -> LeaseRecord {
+        LeaseRecord {
+            holder: holder.to_owned(),
+            holds: at(15),
+            renewed: renewed.to_owned(),
+            transitions: 3,
+            version: "7".to_owned(),
+        }
+    }
+
+    fn take(transitions: i64, renewal: bool) -> Move {
+        Move::Take {
+            version: "7".to_owned(),
+            transitions,
+            renewal,
+        }
+    }
+
+    #[test]
+    fn a_lease_is_taken_when_it_stood_still_for_as_long_as_it_holds() {
+        let mut lease = WatchedLease::default();
+        assert_eq!(decide(&lease, "a", at(0)), Move::Create);
+        let wait = Move::Wait { holder: "b".to_owned() };
+        // However old it says that it is: it is looked at for as long as it holds.
+        lease.take(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(100));
+        assert_eq!(decide(&lease, "a", at(100)), wait);
+        lease.take(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(114));
+        assert_eq!(decide(&lease, "a", at(114)), wait);
+        // Renewed, by whatever clock: the time begins again.
+        lease.take(Some(record("b", "1999-01-01T00:00:00.000000Z")), at(114));
+        assert_eq!(decide(&lease, "a", at(128)), wait);
+        assert_eq!(decide(&lease, "a", at(129)), take(4, false));
+    }
+
+    #[test]
+    fn what_was_given_back_is_free_at_once_and_ones_own_is_renewed() {
+        let mut lease = WatchedLease::default();
+        lease.take(Some(record("", "t")), at(5));
+        assert_eq!(
+            (lease.find_holder(at(5)), decide(&lease, "a", at(5))),
+            (None, take(4, false))
+        );
+        lease.take(Some(record("a", "t")), at(6));
+        assert_eq!(decide(&lease, "a", at(6)), take(3, true));
+        assert_eq!(decide(&lease, "a", at(99)), take(3, true));
+        lease.take(None, at(100));
+        assert_eq!(decide(&lease, "a", at(100)), Move::Create);
+    }
+
+    #[test]
+    fn a_leader_stops_before_the_next_one_may_begin() {
+        assert!(!must_stop(at(5), at(14)));
+        assert!(must_stop(at(5), at(15)));
+        assert!(RENEWAL < LEASE && RETRY < RENEWAL);
+    }
+
+    #[test]
+    fn a_lease_is_read_whatever_it_says() {
+        let lease = json!({"metadata": {"resourceVersion": "9"}, "spec": {"holderIdentity": "x", "leaseDurationSeconds": 35, "leaseTransitions": 2, "renewTime": "t"}});
+        let read = LeaseRecord::read(&lease);
+        assert_eq!(
+            (
+                read.holder.as_str(),
+                read.holds,
+                read.transitions,
+                read.version.as_str()
+            ),
+            ("x", at(35), 2, "9")
+        );
+        for odd in [
+            json!({}),
+            json!(null),
+            json!({"spec": {"leaseDurationSeconds": -1, "holderIdentity": 4}}),
+        ] {
+            let read = LeaseRecord::read(&odd);
+            assert_eq!((read.holder.as_str(), read.holds), ("", UNSTATED));
+        }
+    }
+
+    #[test]
+    fn what_is_written_says_since_when_only_when_it_changes_hands() {
+        let first = write_spec("a", 1, "t", false);
+        assert_eq!((&first["acquireTime"], &first["renewTime"]), (&json!("t"), &json!("t")));
+        assert!(write_spec("a", 1, "t", true).get("acquireTime").is_none());
+    }
+}

@@ -1,0 +1,181 @@
+//! The flags of the controllers, the same wherever they run. Owns their names and what they are read as; refuses to choose more than the
+//! controllers' own defaults do.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use tenure_controllers::{Budgets, Config, Guards, RenderLimits};
+use tenure_sources::Endpoint;
+
+use super::budgets;
+use crate::failure::Failure;
+use crate::quantity;
+
+/// What the controllers may do, and how much of the machine they may take.
+#[derive(Debug, Args)]
+#[group(id = "controllers")]
+pub(crate) struct Flags {
+    /// Allow sources to reach an address that is denied by default (loopback, link-local, private): exactly this scheme, host and port.
+    #[arg(long = "allow-source", value_name = "SCHEME://HOST:PORT")]
+    allowed_sources: Vec<String>,
+    /// The ServiceAccount that Kustomizations of a namespace act as when they name none; `default` where nothing is set.
+    #[arg(long = "default-service-account", value_name = "NAMESPACE=NAME")]
+    default_service_accounts: Vec<String>,
+    /// What one rendering may make all together before it is given up.
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = quantity::parse_bytes)]
+    rendering_bytes: u64,
+    /// What all renderings that run at the same time may make together; others wait.
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = quantity::parse_bytes)]
+    renderings_bytes: u64,
+    /// How many steps one rendering may take, of some five nanoseconds each.
+    #[arg(long, value_name = "STEPS", default_value_t = RenderLimits::default().steps)]
+    rendering_steps: u64,
+    #[command(flatten)]
+    guards: GuardFlags,
+    #[command(flatten)]
+    budgets: budgets::Flags,
+}
+
+/// What the flags of the controllers say.
+#[derive(Debug)]
+pub(crate) struct ControllerSettings {
+    /// What sources may reach although it is denied by default.
+    pub(crate) allowed_sources: Vec<Endpoint>,
+    /// Who Kustomizations that name nobody act as, by namespace.
+    default_service_accounts: BTreeMap<String, String>,
+    guards: Guards,
+    budgets: Budgets,
+    rendering: RenderLimits,
+}
+
+impl Flags {
+    /// Reads what is written in them.
+    pub(crate) fn read_settings(&self) -> Result<ControllerSettings, Failure> {
+        Ok(ControllerSettings {
+            allowed_sources: parse_allowances(&self.allowed_sources)?,
+            default_service_accounts: parse_default_accounts(&self.default_service_accounts)?,
+            guards: self.guards.guards(),
+            budgets: self.budgets.budgets(),
+            rendering: RenderLimits {
+                bytes: self.rendering_bytes,
+                steps: self.rendering_steps,
+                all_bytes: self.renderings_bytes,
+                ..RenderLimits::default()
+            },
+        })
+    }
+}
+
+impl ControllerSettings {
+    /// Nothing but the defaults, and one address that sources may reach.
+    pub(crate) fn allow_source(address: &str) -> Result<Self, Failure> {
+        Ok(Self {
+            allowed_sources: parse_allowances(&[address.to_owned()])?,
+            default_service_accounts: BTreeMap::new(),
+            guards: Guards::default(),
+            budgets: Budgets::default(),
+            rendering: RenderLimits::default(),
+        })
+    }
+
+    /// Tells the controllers. What may be reached `besides` counts for sources of the platform namespace only.
+    pub(crate) fn set_into(self, config: &mut Config, besides: Vec<Endpoint>) {
+        config.platform_sources.allow.clone_from(&self.allowed_sources);
+        config.platform_sources.allow.extend(besides);
+        config.tenant_sources.allow = self.allowed_sources;
+        config.settings.default_service_accounts = self.default_service_accounts;
+        config.guards = self.guards;
+        config.budgets = self.budgets;
+        config.rendering = self.rendering;
+    }
+}
+
+/// What a commit does not delete before somebody has said so (see docs/reference/deletion-guards.md).
+#[derive(Debug, Args)]
+struct GuardFlags {
+    /// Stop a prune of more than this share of an inventory, in percent; 100 stops none.
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    guard_prune_percent: u8,
+    /// Stop no prune of fewer objects than this.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    guard_prune_objects: usize,
+    /// Kinds of which nothing is pruned or recreated unasked, with commas between them; empty for none.
+    #[arg(
+        long,
+        value_name = "KIND[.GROUP],...",
+        default_value = "PersistentVolumeClaim,PersistentVolume,Namespace,CustomResourceDefinition.apiextensions.k8s.io,Tenant.capsule.clastix.io"
+    )]
+    protected_kinds: String,
+}
+
+impl GuardFlags {
+    fn guards(&self) -> Guards {
+        let kinds = self.protected_kinds.split(',').map(str::trim);
+        Guards {
+            prune_percent: self.guard_prune_percent,
+            prune_least: self.guard_prune_objects,
+            protected: kinds.filter(|kind| !kind.is_empty()).map(Into::into).collect(),
+        }
+    }
+}
+
+/// Reads what an administrator allows sources to reach.
+pub(crate) fn parse_allowances(texts: &[String]) -> Result<Vec<Endpoint>, Failure> {
+    let parse = |text: &String| {
+        text.parse().map_err(|error| {
+            Failure::usage(format!("--allow-source: {error}"))
+                .hint("an allowance is exact: scheme, host and port, such as http://127.0.0.1:3000")
+        })
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// Reads who acts by default, by namespace.
+fn parse_default_accounts(texts: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let parse = |text: &String| match text.split_once('=') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+            Ok((namespace.to_owned(), name.to_owned()))
+        }
+        _ => Err(
+            Failure::usage(format!("--default-service-account {text:?}: NAMESPACE=NAME is wanted"))
+                .hint("such as tenure-system=platform-gitops"),
+        ),
+    };
+    texts.iter().map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: GuardFlags,
+    }
+
+    #[test]
+    fn guards_are_as_by_default_unless_a_flag_says_otherwise() {
+        let guards = |flags: &[&str]| {
+            let line = std::iter::once("up").chain(flags.iter().copied());
+            Line::try_parse_from(line).expect("flags").flags.guards()
+        };
+        assert_eq!(guards(&[]), Guards::default());
+        let none = guards(&["--guard-prune-percent", "100", "--protected-kinds", ""]);
+        assert_eq!((none.prune_percent, none.protected.len()), (100, 0));
+    }
+
+    #[test]
+    fn an_allowance_is_exact() {
+        for (text, ok) in [
+            ("http://127.0.0.1:3000", true),
+            ("ssh://git.example", true),
+            ("git.example", false),
+            ("http://git.example/path", false),
+        ] {
+            assert_eq!(parse_allowances(&[text.to_owned()]).is_ok(), ok, "{text}");
+        }
+    }
+}

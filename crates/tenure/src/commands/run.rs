@@ -1,0 +1,169 @@
+//! `tenure run`: the controllers alone, for a cluster that is there already, until they are told to end.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_api::metadata::{
+    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, PLATFORM_NAMESPACE,
+    SOURCE_CONTROLLER_LEASE,
+};
+use tenure_cluster::Connection;
+use tenure_controllers::{Config, Election, LeaseName};
+use tokio_util::sync::CancellationToken;
+
+use super::{controllers, up};
+use crate::connect::Connect;
+use crate::failure::{Failure, chain};
+use crate::health_server::serve_probes;
+use crate::{allocator, output, plane};
+
+/// Run the controllers for a cluster that is there already: the kubeconfig's, or the one that this Pod is in.
+///
+/// They act as ServiceAccount tenure-system/tenure-controller, whoever the kubeconfig is for: another user has to be allowed to
+/// impersonate it. `tenure install` makes it, its rights and the kinds. Of several that run for one cluster, one leads and the others wait.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    connect: Connect,
+    /// Folder for what is fetched; each process has its own.
+    #[arg(long, value_name = "DIR", default_value = "tenure-run")]
+    data: PathBuf,
+    /// Answer GET /healthz and /readyz here, over plain HTTP; without it, nothing is listened on.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    health_address: Option<SocketAddr>,
+    /// The namespace of Flux's controllers: nothing begins while they reconcile the same kinds.
+    #[arg(long, value_name = "NAME", default_value = "flux-system")]
+    flux_namespace: String,
+    /// The namespace of Capsule's controller: nothing begins while it reconciles Tenants.
+    #[arg(long, value_name = "NAME", default_value = "capsule-system")]
+    capsule_namespace: String,
+    #[command(flatten)]
+    controllers: controllers::Flags,
+}
+
+impl Run {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let settings = self.controllers.read_settings()?;
+        let cluster = self.connect.read_config_of_cluster().await?;
+        let address = cluster.cluster_url.to_string();
+        let cluster = become_controller(cluster).await?;
+        plane::make_folder(&self.data)?;
+        let _held_until_the_end = lock_folder(&self.data)?;
+        let connection = Connection::over_network(cluster)
+            .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", chain(&error))))?;
+        let health = connection.health();
+        let mut config = Config::new(connection, self.data.join("artifacts"));
+        settings.set_into(&mut config, Vec::new());
+        let election = self.prepare_election()?;
+        output::print_line(format!("controllers {} for {address}", election.candidate));
+        let shutdown = CancellationToken::new();
+        let leading = tokio::spawn(tenure_controllers::run_as_leader(config, election, shutdown.clone()));
+        let probes = async {
+            match self.health_address {
+                Some(address) => serve_probes(address, health).await?.await,
+                None => std::future::pending().await,
+            }
+            Ok::<(), Failure>(())
+        };
+        tokio::pin!(leading);
+        tokio::select! {
+            ended = &mut leading => return finish(ended),
+            failed = probes => failed?,
+            () = allocator::give_back_freed_memory() => {}
+            told = up::wait_for_end() => told?,
+        }
+        output::print_note("ending: what is under way ends first, then the Lease is given back");
+        shutdown.cancel();
+        finish(leading.await)
+    }
+
+    fn prepare_election(&self) -> Result<Election, Failure> {
+        let host = nix::unistd::gethostname()
+            .map_err(|error| Failure::environment(format!("this machine's name can't be read: {error}")))?;
+        let lease = |namespace: &str, name: &str| LeaseName {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        Ok(Election {
+            lease: lease(PLATFORM_NAMESPACE, CONTROLLER_LEASE),
+            // Another process of the same machine, or a later one of the same number, is another candidate.
+            candidate: format!(
+                "{}_{}_{}",
+                host.to_string_lossy(),
+                std::process::id(),
+                jiff::Timestamp::now().as_microsecond()
+            ),
+            others: vec![
+                lease(&self.flux_namespace, SOURCE_CONTROLLER_LEASE),
+                lease(&self.flux_namespace, KUSTOMIZE_CONTROLLER_LEASE),
+                lease(&self.capsule_namespace, CAPSULE_LEASE),
+            ],
+        })
+    }
+}
+
+fn finish(
+    ended: Result<Result<(), tenure_controllers::RunError>, tokio::task::JoinError>,
+) -> Result<ExitCode, Failure> {
+    match ended {
+        Ok(Ok(())) => Ok(ExitCode::SUCCESS),
+        Ok(Err(error @ tenure_controllers::RunError::Deposed)) => {
+            Err(Failure::environment(error.to_string()).hint("start it again: it waits then until it leads"))
+        }
+        Ok(Err(error)) => Err(Failure::environment(chain(&error))),
+        Err(error) => Err(Failure::internal(format!("the controllers ended: {error}"))),
+    }
+}
+
+/// The same cluster, as the controller's ServiceAccount and nobody else: with an administrator's rights a mistake of ours would have them.
+async fn become_controller(mut cluster: kube::Config) -> Result<kube::Config, Failure> {
+    let account = format!("system:serviceaccount:{PLATFORM_NAMESPACE}:{CONTROLLER_SERVICE_ACCOUNT}");
+    let user = ask_who(&cluster).await?;
+    if user == account {
+        return Ok(cluster);
+    }
+    let name = http::HeaderValue::from_str(&account).map_err(|error| Failure::internal(error.to_string()))?;
+    cluster
+        .headers
+        .push((http::HeaderName::from_static("impersonate-user"), name));
+    match ask_who(&cluster).await {
+        Ok(_) => Ok(cluster),
+        Err(failure) => Err(Failure::environment(format!(
+            "the controllers act as {account}, and {user} may not impersonate it: {}",
+            failure.message
+        ))
+        .hint("use a kubeconfig of that ServiceAccount, or of a user with the verb `impersonate` on it")),
+    }
+}
+
+/// Who the API server takes the requests of a configuration for.
+async fn ask_who(cluster: &kube::Config) -> Result<String, Failure> {
+    let client = kube::Client::try_from(cluster.clone())?;
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(review.to_string().into_bytes())
+        .map_err(|error| Failure::internal(error.to_string()))?;
+    let answer: Value = client.request(request).await?;
+    Ok(ObjectView::of(&answer)
+        .read_text("/status/userInfo/username")
+        .to_owned())
+}
+
+/// Keeps another process from the same folder until what is returned is dropped.
+fn lock_folder(data: &Path) -> Result<std::fs::File, Failure> {
+    let path = data.join("lock");
+    let refuse = |what: String| Failure::environment(format!("{}: {what}", path.display()));
+    let file = std::fs::File::create(&path).map_err(|error| refuse(error.to_string()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            Err(refuse("another process uses this folder".to_owned()).hint("name another one: --data DIR"))
+        }
+        Err(std::fs::TryLockError::Error(error)) => Err(refuse(error.to_string())),
+    }
+}
