@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::time::{self, Time};
 
 /// A fetched and stored revision of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -16,6 +17,7 @@ pub struct Artifact {
     #[schemars(regex(pattern = r"^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[a-zA-Z0-9=_-]+$"))]
     pub digest: Option<String>,
     /// When the artifact was last changed.
+    #[schemars(schema_with = "time::describe")]
     pub last_update_time: Time,
     /// What the upstream says of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text;
+use crate::time::{self, Time};
 
 /// The longest message that is written into a condition, in bytes (Flux's `MaxConditionMessageLength`).
 pub const MAX_MESSAGE_LENGTH: usize = 20_000;
@@ -60,6 +60,7 @@ impl ConditionStatus {
 #[schemars(inline)]
 pub struct Condition {
     /// When the status last changed from one value to another.
+    #[schemars(schema_with = "time::describe")]
     pub last_transition_time: Time,
     /// A message for people; may be empty.
     #[serde(default)]

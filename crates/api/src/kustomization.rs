@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +20,7 @@ use crate::reference::{
     SecretKeyReference,
 };
 use crate::selector::{CustomHealthCheck, Image, Patch, Selector};
+use crate::time::{self, Time};
 
 /// What to apply, from which source, and how.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -255,8 +255,10 @@ pub struct Snapshot {
     /// Digest of what was built.
     pub digest: String,
     /// When it was first reconciled.
+    #[schemars(schema_with = "time::describe")]
     pub first_reconciled: Time,
     /// When it was last reconciled.
+    #[schemars(schema_with = "time::describe")]
     pub last_reconciled: Time,
     /// How long the last reconciliation took.
     pub last_reconciled_duration: String,

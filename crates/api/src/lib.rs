@@ -22,6 +22,7 @@ pub mod source_url;
 pub mod surface;
 pub mod tenant;
 pub mod text;
+pub mod time;
 pub mod view;
 
 pub use condition::{Condition, ConditionStatus};
@@ -34,5 +35,5 @@ pub use surface::{Surface, SurfaceSpec, SurfaceStatus};
 pub use tenant::{Tenant, TenantSpec, TenantStatus};
 pub use view::{ObjectView, StatedCondition};
 
-/// A time as Kubernetes writes it: RFC 3339 in UTC with whole seconds.
-pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+pub use time::Time;
