@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tenure_access::identity::Lookup;
 use tenure_kinds::kind::ServiceRange;
 use tenure_store::{Limits, OpenError, Store};
@@ -127,7 +128,11 @@ impl Server {
     ///
     /// # Errors
     /// [`ServerError`]: in use, damaged, not writable.
-    pub async fn open(config: Config) -> Result<Self, ServerError> {
+    pub fn open(config: Config) -> BoxFuture<'static, Result<Self, ServerError>> {
+        Box::pin(Self::open_all(config))
+    }
+
+    async fn open_all(config: Config) -> Result<Self, ServerError> {
         let audit = config.audit.map(|(policy, log)| Audit::open(&policy, log));
         let audit = audit.transpose().map_err(ServerError::Audit)?;
         let directory = config.data_dir.clone();
@@ -186,7 +191,11 @@ impl Server {
     ///
     /// # Errors
     /// When the socket or TLS fails; what a single connection does wrong ends only that connection.
-    pub async fn serve(&self, listener: TcpListener) -> Result<(), ServerError> {
+    pub fn serve(&self, listener: TcpListener) -> BoxFuture<'_, Result<(), ServerError>> {
+        Box::pin(self.serve_all(listener))
+    }
+
+    async fn serve_all(&self, listener: TcpListener) -> Result<(), ServerError> {
         let mut address = listener.local_addr().map_err(ServerError::Listener)?;
         if let Some(advertised) = self.advertised {
             address.set_ip(advertised);

@@ -3,13 +3,13 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body as _;
 use tenure_access::identity::UserInfo;
@@ -228,6 +228,19 @@ impl ApiService {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: std::fmt::Display,
     {
+        match self.clone().take(request.map(body::boxed)).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Answers a request with a body of the one type that all have here. Its future is made here, too: all that answers is compiled once,
+    /// and not again for each type of body and in each crate that sends a request.
+    fn take(self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
+        Box::pin(async move { Ok(self.respond(request).await) })
+    }
+
+    async fn respond(&self, request: Request<Body>) -> Response<Body> {
         let started = Instant::now();
         let running = self.activity.as_ref().map(Activity::request);
         let (parts, body) = request.into_parts();
@@ -311,19 +324,15 @@ impl ApiService {
         answers::send(response, account, charge, &route, (running, holding.place))
     }
 
-    async fn answer<B>(
+    async fn answer(
         &self,
         counted: Counted<'_>,
         query: Query,
         arrival: &Arrival<'_>,
-        request_body: B,
+        request_body: Body,
         (warnings, trail): (&Warnings, &Trail),
         holding: &mut Holding,
-    ) -> Result<Response<Body>, Refused>
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: std::fmt::Display,
-    {
+    ) -> Result<Response<Body>, Refused> {
         let shared = &self.shared;
         let info = counted.info;
         let registry = &shared.cluster.registry;
@@ -578,15 +587,14 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
 
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let service = self.clone();
-        Box::pin(async move { Ok(service.handle(request).await) })
+        self.clone().take(request.map(body::boxed))
     }
 }
 

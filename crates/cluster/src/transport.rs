@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WARNING};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -127,16 +128,19 @@ pub(crate) async fn open(
 }
 
 /// Sends a request and takes its whole answer.
-pub(crate) async fn ask(
-    transport: &kube::Client,
-    identity: &Identity,
-    token: Option<&Token>,
-    call: &Call,
-) -> Result<Answer, ClusterError> {
-    let response = open(transport, identity, token, call).await?;
-    let warnings = warnings(&response);
-    let text = read(call, response).await?;
-    Ok(Answer { text, warnings })
+pub(crate) fn ask<'a>(
+    transport: &'a kube::Client,
+    identity: &'a Identity,
+    token: Option<&'a Token>,
+    call: &'a Call,
+) -> BoxFuture<'a, Result<Answer, ClusterError>> {
+    // A future with a type of its own would be compiled again in each crate that asks.
+    Box::pin(async move {
+        let response = open(transport, identity, token, call).await?;
+        let warnings = warnings(&response);
+        let text = read(call, response).await?;
+        Ok(Answer { text, warnings })
+    })
 }
 
 fn refusal(identity: &Identity, code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> ClusterError {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 use tenure_cluster::{Client, ClientPool, ClusterError};
@@ -44,7 +45,15 @@ pub struct Election {
 /// # Errors
 /// [`RunError`] when they can't start, and [`RunError::Deposed`] when another may lead from now on: everything has stopped by then, and the
 /// process should end and begin anew.
-pub async fn run_as_leader(config: Config, election: Election, shutdown: CancellationToken) -> Result<(), RunError> {
+pub fn run_as_leader(
+    config: Config,
+    election: Election,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, Result<(), RunError>> {
+    Box::pin(lead(config, election, shutdown))
+}
+
+async fn lead(config: Config, election: Election, shutdown: CancellationToken) -> Result<(), RunError> {
     let client = ClientPool::new(config.connection.clone()).controller();
     let mut campaign = Campaign {
         client,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt as _};
@@ -54,8 +55,8 @@ pub enum RunError {
 ///
 /// # Errors
 /// [`RunError`] when they can't start.
-pub async fn run(config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
-    run_kinds(kinds::list_kinds(), config, shutdown).await
+pub fn run(config: Config, shutdown: CancellationToken) -> BoxFuture<'static, Result<(), RunError>> {
+    Box::pin(run_kinds(kinds::list_kinds(), config, shutdown))
 }
 
 /// Runs the controllers of these kinds.

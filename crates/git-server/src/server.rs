@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
@@ -206,12 +207,15 @@ impl GitServer {
     ///
     /// # Errors
     /// [`GitServerError::Io`] for the folder, [`GitServerError::Listen`] for an address in use, [`GitServerError::Keys`].
-    pub async fn start(folder: impl AsRef<Path>, options: Options) -> Result<Self, GitServerError> {
-        let folder = folder.as_ref();
-        let made = std::fs::create_dir_all(folder).and_then(|()| folder.canonicalize());
+    pub fn start(folder: impl AsRef<Path>, options: Options) -> BoxFuture<'static, Result<Self, GitServerError>> {
+        Box::pin(Self::start_in(folder.as_ref().to_path_buf(), options))
+    }
+
+    async fn start_in(folder: PathBuf, options: Options) -> Result<Self, GitServerError> {
+        let made = std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize());
         let root = made.map_err(|source| GitServerError::Io {
             action: "use",
-            path: folder.to_path_buf(),
+            path: folder.clone(),
             source,
         })?;
         let shared = Arc::new(Shared {

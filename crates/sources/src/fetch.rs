@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
@@ -43,7 +44,17 @@ const LIST_BYTES: u64 = 16 << 20;
 /// # Errors
 /// A [`FetchError`] that says what failed and what to do; [`FetchError::reason`] is the condition's reason and
 /// [`FetchError::transient`] says whether trying again may help.
-pub async fn fetch(
+pub fn fetch<'a>(
+    request: &'a GitRequest,
+    policy: &'a Policy,
+    limits: &'a Limits,
+    store: &'a ArtifactStore,
+    account: &'a Account,
+) -> BoxFuture<'a, Result<Fetched, FetchError>> {
+    Box::pin(fetch_in_time(request, policy, limits, store, account))
+}
+
+async fn fetch_in_time(
     request: &GitRequest,
     policy: &Policy,
     limits: &Limits,

@@ -17,6 +17,15 @@ pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 /// The largest request body, in bytes: Kubernetes' own limit.
 pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 
+/// Any body, as the one type that all have here.
+pub(crate) fn boxed<B>(body: B) -> Body
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: std::fmt::Display,
+{
+    body.map_err(|error| BoxError::from(error.to_string())).boxed_unsync()
+}
+
 /// A body that is all there.
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
