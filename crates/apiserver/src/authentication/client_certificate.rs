@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::RwLock;
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256, digest};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -100,10 +100,9 @@ impl ClientCertificates {
         let Some((leaf, intermediates)) = chain.split_first() else {
             return Ok(None);
         };
-        let mut hash = [0_u8; 32];
-        hash.copy_from_slice(digest(&SHA256, leaf).as_ref());
+        let whole = hash_chain(chain);
         let seconds = now.as_second();
-        if let Some(known) = self.verified.read().get(&hash)
+        if let Some(known) = self.verified.read().get(&whole)
             && known.not_before <= seconds
             && seconds <= known.not_after
         {
@@ -114,25 +113,49 @@ impl ClientCertificates {
             .verify_client_cert(leaf, intermediates, time)
             .map_err(CertificateError::Chain)?;
         let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::Parse)?;
-        let user = user_of(&certificate, &hash)?;
-        let known = Remembered {
-            user: user.clone(),
-            not_before: certificate.validity().not_before.timestamp(),
-            not_after: certificate.validity().not_after.timestamp(),
-        };
-        // A chain through intermediates ends with the first of them, whose end is not known here: not remembered.
-        if intermediates.is_empty() {
+        let user = user_of(&certificate, digest(&SHA256, leaf).as_ref())?;
+        if let Some((not_before, not_after)) = shortest_validity(chain) {
+            let known = Remembered {
+                user: user.clone(),
+                not_before,
+                not_after,
+            };
             let mut verified = self.verified.write();
             if verified.len() >= REMEMBERED {
                 verified.clear();
             }
-            verified.insert(hash, known);
+            verified.insert(whole, known);
         }
         Ok(user)
     }
 }
 
-fn user_of(certificate: &X509Certificate<'_>, hash: &[u8; 32]) -> Result<Option<UserInfo>, CertificateError> {
+/// Tells chains apart: with the length of each certificate, so that two can't pass for one.
+fn hash_chain(chain: &[CertificateDer<'_>]) -> [u8; 32] {
+    let mut context = Context::new(&SHA256);
+    for certificate in chain {
+        context.update(&certificate.len().to_be_bytes());
+        context.update(certificate);
+    }
+    let mut hash = [0_u8; 32];
+    hash.copy_from_slice(context.finish().as_ref());
+    hash
+}
+
+/// From when until when all certificates of a chain are valid, in seconds since 1970: a verified chain holds for that long at least. `None`
+/// where one can't be read, which only one that nobody needed can be.
+fn shortest_validity(chain: &[CertificateDer<'_>]) -> Option<(i64, i64)> {
+    let mut shortest = (i64::MIN, i64::MAX);
+    for certificate in chain {
+        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+        let validity = certificate.validity();
+        shortest.0 = shortest.0.max(validity.not_before.timestamp());
+        shortest.1 = shortest.1.min(validity.not_after.timestamp());
+    }
+    Some(shortest)
+}
+
+fn user_of(certificate: &X509Certificate<'_>, hash: &[u8]) -> Result<Option<UserInfo>, CertificateError> {
     let subject = certificate.subject();
     let Some(name) = subject
         .iter_common_name()
@@ -216,5 +239,71 @@ impl ClientCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.inner.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::ToSpan as _;
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+        date_time_ymd,
+    };
+
+    use super::*;
+
+    fn params(name: &str, last_day: u8) -> CertificateParams {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = date_time_ymd(2026, 1, 1);
+        params.not_after = date_time_ymd(2026, 1, last_day);
+        params
+    }
+
+    fn authority(name: &str, last_day: u8) -> CertificateParams {
+        let mut params = params(name, last_day);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+    }
+
+    fn client(last_day: u8) -> CertificateParams {
+        let mut params = params("jane", last_day);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params
+    }
+
+    fn day(day: i64) -> Timestamp {
+        let first: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        first + (24 * (day - 1)).hours()
+    }
+
+    /// Clients with OpenSSL send the CA's own certificate as well, and some have an authority between.
+    #[test]
+    fn a_chain_is_remembered_until_its_first_certificate_ends() {
+        let root = CertifiedIssuer::self_signed(authority("root", 30), KeyPair::generate().unwrap()).unwrap();
+        let middle = CertifiedIssuer::signed_by(authority("middle", 10), KeyPair::generate().unwrap(), &root).unwrap();
+        let of_root = client(20).signed_by(&KeyPair::generate().unwrap(), &root).unwrap();
+        let of_middle = client(20).signed_by(&KeyPair::generate().unwrap(), &middle).unwrap();
+        let certificates = ClientCertificates::new(&[root.der().clone()]).unwrap();
+        for chain in [
+            vec![of_root.der().clone()],
+            vec![of_root.der().clone(), root.der().clone()],
+            vec![of_middle.der().clone(), middle.der().clone()],
+        ] {
+            let before = certificates.verified.read().len();
+            for _ in 0..3 {
+                let user = certificates.identify(&chain, day(2)).unwrap().unwrap();
+                assert_eq!(user.name, "jane");
+            }
+            assert_eq!(certificates.verified.read().len(), before + 1, "each chain once");
+            assert!(certificates.identify(&chain, day(25)).is_err());
+        }
+        let through_middle = [of_middle.der().clone(), middle.der().clone()];
+        assert!(certificates.identify(&through_middle, day(9)).is_ok());
+        assert!(certificates.identify(&through_middle, day(12)).is_err());
+        // Not remembered under the name of another chain.
+        assert!(certificates.identify(&[of_middle.der().clone()], day(2)).is_err());
+        let glued = CertificateDer::from([of_root.der().as_ref(), root.der().as_ref()].concat());
+        assert!(certificates.identify(&[glued], day(2)).is_err());
     }
 }
