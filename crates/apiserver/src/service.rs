@@ -1,5 +1,9 @@
 //! One request from its first byte to its answer: limits, who, may they, read the body, do it.
 
+mod paths;
+
+pub use paths::path_segments;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::IpAddr;
@@ -486,33 +490,6 @@ impl ApiService {
             Err(_) => Err(went_too_far(Ended::OutOfTime).into()),
         }
     }
-
-    fn answer_path(&self, info: &RequestInfo, query: &Query, headers: &http::HeaderMap) -> Response<Body> {
-        if !matches!(info.verb.as_str(), "get" | "head") {
-            return respond::error(&ApiError::method_not_allowed());
-        }
-        let path = info.path.as_str();
-        let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-        PATHS
-            .iter()
-            .find(|(segment, _)| *segment == first)
-            .and_then(|(_, answer)| answer(self, path, query, headers))
-            .unwrap_or_else(respond::not_found)
-    }
-
-    /// What verifiers of ServiceAccount tokens ask for.
-    fn openid(&self, path: &str) -> Option<Response<Body>> {
-        let tokens = self.shared.cluster.gate.authenticator().tokens();
-        let value = match path {
-            "/.well-known/openid-configuration" => {
-                let address = self.shared.address.read().clone();
-                tokens.openid_configuration(&format!("https://{address}/openid/v1/jwks"))
-            }
-            "/openid/v1/jwks" => tokens.json_web_keys(),
-            _ => return None,
-        };
-        Some(respond::value(http::StatusCode::OK, &value))
-    }
 }
 
 /// Whether a request was refused for what it says: sent once more, it would be again.
@@ -522,62 +499,6 @@ fn is_refusal(served: &Result<Result<Response<Body>, ApiError>, NotTaken>) -> bo
         Ok(Err(error)) | Err(NotTaken::Wrong(error)) => error,
     };
     matches!(error.code, 400 | 413 | 415 | 422)
-}
-
-/// What answers the paths below one first segment; nothing for a path that is not there.
-type AnswersPath = fn(&ApiService, &str, &Query, &http::HeaderMap) -> Option<Response<Body>>;
-
-/// Everything that is served beside objects, by first segment: what is not in this table is not served.
-const PATHS: [(&str, AnswersPath); 11] = [
-    ("version", |_, _, _, _| Some(routes::serve_version())),
-    ("healthz", health),
-    ("livez", health),
-    ("readyz", health),
-    ("api", discovery),
-    ("apis", discovery),
-    ("openapi", |service, path, query, headers| {
-        routes::serve_openapi(path, query, headers, &service.shared.cluster.registry)
-    }),
-    ("metrics", |service, _, _, _| {
-        let shared = &service.shared;
-        Some(
-            shared
-                .metrics
-                .serve(&shared.cluster.registry, &shared.fairness, &shared.surroundings),
-        )
-    }),
-    ("tenure", |service, path, _, _| {
-        (path == routes::BACKUP_PATH).then(|| routes::serve_backup(&service.shared.cluster.registry))
-    }),
-    (".well-known", |service, path, _, _| service.openid(path)),
-    ("openid", |service, path, _, _| service.openid(path)),
-];
-
-/// The first segments of all paths that are served beside objects, for whoever checks who may ask for them.
-pub fn path_segments() -> impl Iterator<Item = &'static str> {
-    PATHS.iter().map(|(segment, _)| *segment)
-}
-
-fn health(service: &ApiService, path: &str, query: &Query, _: &http::HeaderMap) -> Option<Response<Body>> {
-    let shared = &service.shared;
-    let checks = shared.surroundings.checks();
-    routes::serve_health(
-        path,
-        query,
-        &shared.cluster.registry,
-        shared.shutdown.is_cancelled(),
-        checks,
-    )
-}
-
-fn discovery(service: &ApiService, path: &str, _: &Query, headers: &http::HeaderMap) -> Option<Response<Body>> {
-    let shared = &service.shared;
-    routes::serve_discovery(
-        path,
-        headers,
-        &shared.cluster.registry.catalog(),
-        &shared.address.read(),
-    )
 }
 
 impl<B> tower::Service<Request<B>> for ApiService
