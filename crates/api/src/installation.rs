@@ -31,8 +31,15 @@ pub fn objects() -> Result<Vec<Value>, CrdError> {
     Ok(objects)
 }
 
+/// A Pod here could have the token of the controllers' account: only Pods that are confined themselves may be here.
 fn namespace() -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLATFORM_NAMESPACE, "labels": labels()}})
+    let mut labels = labels();
+    if let Some(labels) = labels.as_object_mut() {
+        for mode in ["enforce", "audit", "warn"] {
+            labels.insert(format!("pod-security.kubernetes.io/{mode}"), json!("restricted"));
+        }
+    }
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLATFORM_NAMESPACE, "labels": labels}})
 }
 
 fn service_account() -> Value {

@@ -24,6 +24,7 @@ pub mod tenant;
 pub mod text;
 pub mod time;
 pub mod view;
+pub mod workload;
 
 pub use condition::{Condition, ConditionStatus};
 pub use duration::DurationText;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
-use tenure_cluster::{Client, ClientPool, ClusterError};
+use tenure_cluster::{Client, ClientPool, ClusterError, ControllerHealth};
 use tenure_planner::election::{LeaseRecord, Move, RETRY, WatchedLease, decide, must_stop, write_spec};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +57,7 @@ async fn lead(config: Config, election: Election, shutdown: CancellationToken) -
     let client = ClientPool::new(config.connection.clone()).controller();
     let mut campaign = Campaign {
         client,
+        health: config.connection.health(),
         election,
         began: Instant::now(),
         own: WatchedLease::default(),
@@ -90,6 +91,7 @@ async fn lead(config: Config, election: Election, shutdown: CancellationToken) -
 
 struct Campaign {
     client: Client,
+    health: ControllerHealth,
     election: Election,
     began: Instant,
     own: WatchedLease,
@@ -106,7 +108,9 @@ impl Campaign {
     async fn win(&mut self) {
         let mut others = vec![WatchedLease::default(); self.election.others.len()];
         loop {
-            match self.try_to_win(&mut others).await {
+            let tried = self.try_to_win(&mut others).await;
+            self.tell_health(&tried);
+            match tried {
                 Ok(None) => return,
                 Ok(Some(wait)) => self.say(wait),
                 // Another candidate was faster; the next look says who.
@@ -144,11 +148,16 @@ impl Campaign {
             tokio::time::sleep(RETRY).await;
             let begun = self.now();
             let left = (renewed + tenure_planner::election::RENEWAL).saturating_sub(begun);
-            match tokio::time::timeout(left, self.renew()).await {
-                Ok(Ok(true)) => renewed = begun,
-                Ok(Ok(false)) => return,
-                Ok(Err(error)) => tracing::warn!(%error, "the Lease could not be renewed"),
-                Err(_) => tracing::warn!("the Lease could not be renewed: no answer"),
+            let Ok(renewal) = tokio::time::timeout(left, self.renew()).await else {
+                self.health.set_seen(KIND, false);
+                tracing::warn!("the Lease could not be renewed: no answer");
+                continue;
+            };
+            self.tell_health(&renewal);
+            match renewal {
+                Ok(true) => renewed = begun,
+                Ok(false) => return,
+                Err(error) => tracing::warn!(%error, "the Lease could not be renewed"),
             }
         }
     }
@@ -221,6 +230,15 @@ impl Campaign {
             .merge_patch(&resource, target, None, MANAGER, patch)
             .await
             .map(drop)
+    }
+
+    /// Who can't read the Leases never leads, or not for long: a probe must learn it. That another candidate was faster is no such thing.
+    fn tell_health<T>(&self, tried: &Result<T, ClusterError>) {
+        let lost = matches!(
+            tried,
+            Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. })
+        );
+        self.health.set_seen(KIND, tried.is_ok() || lost);
     }
 
     fn say(&mut self, what: String) {

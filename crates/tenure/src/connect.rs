@@ -6,6 +6,7 @@ use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::failure::{Failure, chain};
+use crate::pod;
 
 /// Flags of every command that talks to a cluster.
 #[derive(Debug, Clone, Args)]
@@ -75,12 +76,9 @@ impl Connect {
         if named || !is_set("KUBERNETES_SERVICE_HOST") {
             return self.read_config().await;
         }
-        kube::Config::incluster().map_err(|error| {
-            Failure::environment(format!(
-                "the ServiceAccount of this Pod can't be used: {}",
-                chain(&error)
-            ))
-        })
+        let read = |name| std::env::var(name).unwrap_or_default();
+        let (host, port) = (read("KUBERNETES_SERVICE_HOST"), read("KUBERNETES_SERVICE_PORT"));
+        pod::read_config(std::path::Path::new(pod::MOUNTED), &host, &port).await
     }
 
     /// The cluster that the kubeconfig names.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::controllers::ControllerSettings;
 use crate::failure::{Failure, chain};
+use crate::object_path::write_object_path;
 
 /// The field manager of what an installation applies.
 const FIELD_MANAGER: &str = "tenure";
@@ -40,10 +41,13 @@ pub(crate) async fn apply(installation: &Installation) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Applies the same one after the other and tells what was applied: what is refused comes after all that was not.
-pub(crate) async fn apply_in_order(installation: &Installation, tell: impl Fn(String)) -> Result<(), Failure> {
-    let objects = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
-    for object in &objects {
+/// Applies objects one after the other and tells what was applied: what is refused comes after all that was not.
+pub(crate) async fn apply_in_order(
+    installation: &Installation,
+    objects: &[Value],
+    tell: impl Fn(String),
+) -> Result<(), Failure> {
+    for object in objects {
         apply_one(installation, object).await?;
         tell(name(object));
     }
@@ -51,7 +55,9 @@ pub(crate) async fn apply_in_order(installation: &Installation, tell: impl Fn(St
 }
 
 async fn apply_one(installation: &Installation, object: &Value) -> Result<(), Failure> {
-    let applied = installation.apply(&path(object)?, FIELD_MANAGER, object).await;
+    let applied = installation
+        .apply(&write_object_path(object)?, FIELD_MANAGER, object)
+        .await;
     applied.map_err(|error| {
         let mut failure = Failure::from(error);
         failure.message = format!("{} can't be installed: {}", name(object), failure.message);
@@ -59,31 +65,10 @@ async fn apply_one(installation: &Installation, object: &Value) -> Result<(), Fa
     })
 }
 
-fn name(object: &Value) -> String {
+/// What an object is called when it is told about.
+pub(crate) fn name(object: &Value) -> String {
     let text = |path: &str| ObjectView::of(object).read_text(path);
     format!("{} {}", text("/kind"), text("/metadata/name"))
-}
-
-/// Where an object of the installation is written to. The kinds are few and known, so nothing has to be discovered.
-fn path(object: &Value) -> Result<String, Failure> {
-    let text = |path: &str| ObjectView::of(object).read_text(path);
-    let collection = match text("/kind") {
-        "CustomResourceDefinition" => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
-        "Namespace" => "/api/v1/namespaces".to_owned(),
-        "ServiceAccount" => format!("/api/v1/namespaces/{}/serviceaccounts", text("/metadata/namespace")),
-        "Role" => format!(
-            "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
-            text("/metadata/namespace")
-        ),
-        "RoleBinding" => format!(
-            "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
-            text("/metadata/namespace")
-        ),
-        "ClusterRole" => "/apis/rbac.authorization.k8s.io/v1/clusterroles".to_owned(),
-        "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".to_owned(),
-        other => return Err(Failure::internal(format!("an installation has no {other}"))),
-    };
-    Ok(format!("{collection}/{}", text("/metadata/name")))
 }
 
 /// Starts the controllers as their own ServiceAccount, through the server's service in this process. What is in `platform_sources` may be
@@ -117,16 +102,4 @@ pub(crate) fn start_controllers(
             tracing::error!(error = chain(&error), "the controllers ended");
         }
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_object_of_the_installation_has_a_place() {
-        for object in tenure_api::installation::objects().expect("objects") {
-            path(&object).expect("a path");
-        }
-    }
 }

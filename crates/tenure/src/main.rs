@@ -14,8 +14,10 @@ mod failure;
 mod health_server;
 mod installation;
 mod logging;
+mod object_path;
 mod output;
 mod plane;
+mod pod;
 mod provenance;
 mod quantity;
 mod repositories;
@@ -81,7 +83,7 @@ enum Command {
     Demo(commands::demo::Demo),
     Up(Box<commands::up::Up>),
     Run(Box<commands::run::Run>),
-    Install(commands::install::Install),
+    Install(Box<commands::install::Install>),
     Backup(commands::backup::Backup),
     Restore(commands::backup::Restore),
     Build(commands::build::Build),

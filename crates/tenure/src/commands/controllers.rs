@@ -78,6 +78,18 @@ impl ControllerSettings {
         })
     }
 
+    /// How many bytes of memory, and of disk, they may take together.
+    pub(crate) fn count_bytes(&self) -> (u64, u64) {
+        let budgets = &self.budgets;
+        let memory = [
+            budgets.trees.all,
+            budgets.fetches.all,
+            budgets.looking.all,
+            self.rendering.all_bytes,
+        ];
+        (memory.into_iter().fold(0, u64::saturating_add), budgets.archives.all)
+    }
+
     /// Tells the controllers. What may be reached `besides` counts for sources of the platform namespace only.
     pub(crate) fn set_into(self, config: &mut Config, besides: Vec<Endpoint>) {
         config.platform_sources.allow.clone_from(&self.allowed_sources);

@@ -16,3 +16,4 @@ pub(crate) mod run;
 pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod who;
+pub(crate) mod workload;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{controllers, up};
 use crate::connect::Connect;
 use crate::failure::{Failure, chain};
-use crate::health_server::serve_probes;
+use crate::health_server::{self, serve_probes};
 use crate::{allocator, output, plane};
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or the one that this Pod is in.
@@ -32,9 +32,17 @@ pub(crate) struct Run {
     /// Folder for what is fetched; each process has its own.
     #[arg(long, value_name = "DIR", default_value = "tenure-run")]
     data: PathBuf,
-    /// Answer GET /healthz and /readyz here, over plain HTTP; without it, nothing is listened on.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Answer GET /livez and /readyz here, over plain HTTP, a port alone on every address; without it, nothing is listened on.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = health_server::parse_address)]
     health_address: Option<SocketAddr>,
+    #[command(flatten)]
+    reconciling: Reconciling,
+}
+
+/// What they are told about their work; the rest of the flags is about where they run.
+#[derive(Debug, Args)]
+#[group(id = "reconciling")]
+pub(crate) struct Reconciling {
     /// The namespace of Flux's controllers: nothing begins while they reconcile the same kinds.
     #[arg(long, value_name = "NAME", default_value = "flux-system")]
     flux_namespace: String,
@@ -42,12 +50,12 @@ pub(crate) struct Run {
     #[arg(long, value_name = "NAME", default_value = "capsule-system")]
     capsule_namespace: String,
     #[command(flatten)]
-    controllers: controllers::Flags,
+    pub(crate) controllers: controllers::Flags,
 }
 
 impl Run {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        let settings = self.controllers.read_settings()?;
+        let settings = self.reconciling.controllers.read_settings()?;
         let cluster = self.connect.read_config_of_cluster().await?;
         let address = cluster.cluster_url.to_string();
         let cluster = become_controller(cluster).await?;
@@ -59,20 +67,23 @@ impl Run {
         let mut config = Config::new(connection, self.data.join("artifacts"));
         settings.set_into(&mut config, Vec::new());
         let election = self.prepare_election()?;
+        let probes = match self.health_address {
+            Some(address) => Some(serve_probes(address, health).await?),
+            None => None,
+        };
         output::print_line(format!("controllers {} for {address}", election.candidate));
         let shutdown = CancellationToken::new();
         let leading = tokio::spawn(tenure_controllers::run_as_leader(config, election, shutdown.clone()));
         let probes = async {
-            match self.health_address {
-                Some(address) => serve_probes(address, health).await?.await,
+            match probes {
+                Some(probes) => probes.await,
                 None => std::future::pending().await,
             }
-            Ok::<(), Failure>(())
         };
         tokio::pin!(leading);
         tokio::select! {
             ended = &mut leading => return finish(ended),
-            failed = probes => failed?,
+            () = probes => {}
             () = allocator::give_back_freed_memory() => {}
             told = up::wait_for_end() => told?,
         }
@@ -84,6 +95,7 @@ impl Run {
     fn prepare_election(&self) -> Result<Election, Failure> {
         let host = nix::unistd::gethostname()
             .map_err(|error| Failure::environment(format!("this machine's name can't be read: {error}")))?;
+        let (flux, capsule) = (&self.reconciling.flux_namespace, &self.reconciling.capsule_namespace);
         let lease = |namespace: &str, name: &str| LeaseName {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -98,9 +110,9 @@ impl Run {
                 jiff::Timestamp::now().as_microsecond()
             ),
             others: vec![
-                lease(&self.flux_namespace, SOURCE_CONTROLLER_LEASE),
-                lease(&self.flux_namespace, KUSTOMIZE_CONTROLLER_LEASE),
-                lease(&self.capsule_namespace, CAPSULE_LEASE),
+                lease(flux, SOURCE_CONTROLLER_LEASE),
+                lease(flux, KUSTOMIZE_CONTROLLER_LEASE),
+                lease(capsule, CAPSULE_LEASE),
             ],
         })
     }

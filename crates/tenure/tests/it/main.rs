@@ -21,4 +21,3 @@ mod howto;
 mod kube_apiserver;
 mod process;
 mod real_repositories;
-mod run;

@@ -1,0 +1,325 @@
+//! What runs the controllers inside a cluster, as data: a Deployment, who its Pods may talk to, and what evictions leave of them.
+//! Owns every number in it that doesn't come from whoever installs. It refuses to hold rights: those are `installation`'s, and are
+//! the same whoever runs the process.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::{Value, json};
+
+use crate::metadata::{CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
+
+/// The user and the group that the process has: numbers, so that a kubelet can tell that they aren't root's.
+pub const USER: u32 = 65532;
+/// The port of the probes.
+pub const HEALTH_PORT: u16 = 9440;
+/// What the program is called in an image that has nothing else.
+pub const PROGRAM: &str = "/tenure";
+/// The only folder that can be written.
+const DATA: &str = "/var/lib/tenure";
+/// Where the API server listens when nobody says it: 443 for the Service, 6443 for what is behind it, which is what many
+/// network plugins look at.
+const API_SERVER_PORTS: [u16; 2] = [443, 6443];
+/// Where a cache of a node answers to names, in clusters that have one.
+const NODE_LOCAL_DNS: &str = "169.254.20.10/32";
+/// The ports of DNS: the usual one, and the one that OpenShift's Pods listen on.
+const DNS_PORTS: [u16; 2] = [53, 5353];
+
+/// What of IPv4 no source may reach: the same that the dialer's policy refuses. A test of the program compares the two.
+pub const CLOSED_IPV4: [(&str, u8); 15] = [
+    ("0.0.0.0", 8),
+    ("10.0.0.0", 8),
+    ("100.64.0.0", 10),
+    ("127.0.0.0", 8),
+    ("168.63.129.16", 32),
+    ("169.254.0.0", 16),
+    ("172.16.0.0", 12),
+    ("192.0.0.0", 24),
+    ("192.0.2.0", 24),
+    ("192.88.99.0", 24),
+    ("192.168.0.0", 16),
+    ("198.18.0.0", 15),
+    ("198.51.100.0", 24),
+    ("203.0.113.0", 24),
+    ("224.0.0.0", 3),
+];
+/// What of the global unicast addresses of IPv6 no source may reach, besides what 6to4 addresses carry. (ISATAP's form, which the
+/// dialer judges too, is no range.)
+pub const CLOSED_IPV6: [&str; 3] = ["2001::/23", "2001:db8::/32", "3fff::/20"];
+
+/// What an installer chooses about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// The image that holds the program.
+    pub image: String,
+    /// How many Pods there are: one leads, the others wait.
+    pub replicas: u32,
+    /// The PriorityClass of the Pods.
+    pub priority_class: Option<String>,
+    /// What `tenure run` is told besides.
+    pub arguments: Vec<String>,
+    /// Where the API server is; nothing stands for every address, on its usual ports.
+    pub api_servers: Vec<SocketAddr>,
+    /// Single addresses that sources may reach although they are none of the Internet's.
+    pub source_addresses: Vec<SocketAddr>,
+    /// Ranges that sources may reach although they are none of the Internet's.
+    pub source_networks: Vec<String>,
+    /// How many bytes of memory the process may take.
+    pub memory: u64,
+    /// How many bytes of disk it may take.
+    pub disk: u64,
+}
+
+/// All that runs the controllers, in an order in which it can be applied: who may talk to whom comes before anybody talks.
+#[must_use]
+pub fn objects(workload: &Workload) -> Vec<Value> {
+    vec![
+        closed_namespace(),
+        controller_traffic(workload),
+        disruption_budget(),
+        deployment(workload),
+    ]
+}
+
+fn metadata(name: &str) -> Value {
+    json!({"name": name, "namespace": PLATFORM_NAMESPACE, "labels": labels()})
+}
+
+fn selector() -> Value {
+    json!({"app.kubernetes.io/name": "tenure", "app.kubernetes.io/component": "controllers"})
+}
+
+fn labels() -> Value {
+    json!({"app.kubernetes.io/name": "tenure", "app.kubernetes.io/component": "controllers", MANAGED_BY: MANAGED_BY_TENURE})
+}
+
+/// Nobody opens a connection to a Pod of the platform namespace. Probes of a kubelet are not held up by policies.
+fn closed_namespace() -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata("tenure-nobody-comes-in"),
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress"]}
+    })
+}
+
+/// Where the controllers may connect to. The dialer decides that for each source, after names were resolved; this is the second line,
+/// for a day on which something gets past the first. It can be no narrower than the dialer's policy, or a source that tenants may have
+/// could not be fetched: any port of any public address.
+fn controller_traffic(workload: &Workload) -> Value {
+    let tcp = |ports: &[u16]| -> Value {
+        ports
+            .iter()
+            .map(|port| json!({"protocol": "TCP", "port": port}))
+            .collect()
+    };
+    let dns: Vec<Value> = DNS_PORTS
+        .iter()
+        .flat_map(|port| ["UDP", "TCP"].map(|protocol| json!({"protocol": protocol, "port": port})))
+        .collect();
+    let mut egress = vec![
+        json!({"to": [{"namespaceSelector": {}}, {"ipBlock": {"cidr": NODE_LOCAL_DNS}}], "ports": dns}),
+        json!({"to": open_blocks(), "ports": [{"protocol": "TCP"}]}),
+    ];
+    if workload.api_servers.is_empty() {
+        // Its address is another one in every cluster, and none that a selector finds.
+        egress.push(json!({"ports": tcp(&API_SERVER_PORTS)}));
+    }
+    for address in workload.api_servers.iter().chain(&workload.source_addresses) {
+        egress.push(json!({"to": [{"ipBlock": {"cidr": only(address.ip())}}], "ports": tcp(&[address.port()])}));
+    }
+    if !workload.source_networks.is_empty() {
+        let blocks: Vec<Value> = workload
+            .source_networks
+            .iter()
+            .map(|network| json!({"ipBlock": {"cidr": network}}))
+            .collect();
+        egress.push(json!({"to": blocks, "ports": [{"protocol": "TCP"}]}));
+    }
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata(CONTROLLER_SERVICE_ACCOUNT),
+        "spec": {"podSelector": {"matchLabels": selector()}, "policyTypes": ["Ingress", "Egress"], "egress": egress}
+    })
+}
+
+/// The public addresses: all that sources may reach when no administrator says more.
+fn open_blocks() -> Vec<Value> {
+    let ranges = |write: &dyn Fn(&str, u8) -> String| -> Vec<String> {
+        CLOSED_IPV4
+            .iter()
+            .map(|(address, length)| write(address, *length))
+            .collect()
+    };
+    let mut global: Vec<String> = CLOSED_IPV6.map(str::to_owned).into();
+    // 6to4 carries an IPv4 address behind its prefix, NAT64 at its end: they are judged by that one.
+    global.extend(ranges(&|address, length| carried("2002:", "::", address, 16 + length)));
+    vec![
+        json!({"ipBlock": {"cidr": "0.0.0.0/0", "except": ranges(&|address, length| format!("{address}/{length}"))}}),
+        json!({"ipBlock": {"cidr": "2000::/3", "except": global}}),
+        json!({"ipBlock": {"cidr": "64:ff9b::/96",
+            "except": ranges(&|address, length| carried("64:ff9b::", "", address, 96 + length))}}),
+    ]
+}
+
+/// A range of IPv6 addresses that carry those of a range of IPv4.
+fn carried(before: &str, after: &str, address: &str, length: u8) -> String {
+    let octets = address.parse().unwrap_or(std::net::Ipv4Addr::UNSPECIFIED).octets();
+    let [a, b, c, d] = octets.map(u16::from);
+    let text = format!("{before}{:x}:{:x}{after}", a << 8 | b, c << 8 | d);
+    let written = text
+        .parse::<std::net::Ipv6Addr>()
+        .map_or(text, |address| address.to_string());
+    format!("{written}/{length}")
+}
+
+fn only(address: IpAddr) -> String {
+    format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
+}
+
+/// One Pod at a time is taken away, be there one or many: a bound on how many stay would keep a node with the only one from being drained.
+fn disruption_budget() -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata(CONTROLLER_SERVICE_ACCOUNT),
+        "spec": {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": selector()}}
+    })
+}
+
+fn deployment(workload: &Workload) -> Value {
+    let mut arguments = vec![
+        "run".to_owned(),
+        // A folder of its own: the mounted one belongs to the group, and what is in this one to the process alone.
+        format!("--data={DATA}/data"),
+        format!("--health-address={HEALTH_PORT}"),
+    ];
+    arguments.extend(workload.arguments.iter().cloned());
+    let probe = |path: &str, failures: u32| json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures});
+    let spread = |key: &str| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": selector()}});
+    let mebibytes = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
+    let container = json!({
+        "name": "tenure", "image": workload.image, "imagePullPolicy": "IfNotPresent",
+        "command": [PROGRAM], "args": arguments,
+        "env": [{"name": "TENURE_LOG_FORMAT", "value": "json"}],
+        "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
+        "livenessProbe": probe("/livez", 3), "readinessProbe": probe("/readyz", 2),
+        "securityContext": {
+            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "privileged": false, "runAsNonRoot": true,
+            "runAsUser": USER, "runAsGroup": USER, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}
+        },
+        // No limit of processor time: who is throttled renews its Lease late, and loses it.
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "256Mi"},
+            "limits": {"memory": mebibytes(workload.memory)}
+        },
+        "volumeMounts": [{"name": "data", "mountPath": DATA}]
+    });
+    let mut pod = json!({
+        "serviceAccountName": CONTROLLER_SERVICE_ACCOUNT, "automountServiceAccountToken": true, "enableServiceLinks": false,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        // What is under way ends first, then the Lease is given back.
+        "terminationGracePeriodSeconds": 60,
+        "securityContext": {
+            "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"}
+        },
+        "topologySpreadConstraints": [spread("kubernetes.io/hostname"), spread("topology.kubernetes.io/zone")],
+        "containers": [container],
+        "volumes": [{"name": "data", "emptyDir": {"sizeLimit": mebibytes(workload.disk)}}]
+    });
+    if let (Some(class), Some(pod)) = (&workload.priority_class, pod.as_object_mut()) {
+        pod.insert("priorityClassName".to_owned(), json!(class));
+    }
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(CONTROLLER_SERVICE_ACCOUNT),
+        "spec": {
+            "replicas": workload.replicas, "revisionHistoryLimit": 3,
+            "selector": {"matchLabels": selector()},
+            // The next ones wait already when the last one gives the Lease back.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {"metadata": {"labels": labels()}, "spec": pod}
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload() -> Workload {
+        Workload {
+            image: "example/tenure:1@sha256:0".to_owned(),
+            replicas: 2,
+            priority_class: None,
+            arguments: vec!["--flux-namespace=gitops".to_owned()],
+            api_servers: Vec::new(),
+            source_addresses: Vec::new(),
+            source_networks: Vec::new(),
+            memory: (1 << 30) + 1,
+            disk: 1 << 30,
+        }
+    }
+
+    fn find(objects: &[Value], kind: &str, name: &str) -> Value {
+        let found = objects
+            .iter()
+            .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+        found.unwrap_or_else(|| panic!("no {kind} {name}")).clone()
+    }
+
+    #[test]
+    fn the_deployment_says_what_was_chosen_and_nothing_is_written_twice() {
+        let mut chosen = workload();
+        let objects_by_default = objects(&chosen);
+        let by_default = find(&objects_by_default, "Deployment", "tenure-controller");
+        let pod = &by_default["spec"]["template"]["spec"];
+        assert_eq!(pod["priorityClassName"], Value::Null);
+        assert_eq!(pod["containers"][0]["resources"]["limits"]["memory"], "1025Mi");
+        assert_eq!(pod["volumes"][0]["emptyDir"]["sizeLimit"], "1024Mi");
+        let arguments = pod["containers"][0]["args"].as_array().expect("a list");
+        assert_eq!(arguments.last().expect("one"), "--flux-namespace=gitops");
+        chosen.priority_class = Some("system-cluster-critical".to_owned());
+        let with_class = find(&objects(&chosen), "Deployment", "tenure-controller");
+        assert_eq!(
+            with_class["spec"]["template"]["spec"]["priorityClassName"],
+            "system-cluster-critical"
+        );
+        // A Deployment whose selector doesn't choose its own Pods is refused, and a budget for other Pods is none.
+        let budget = find(&objects_by_default, "PodDisruptionBudget", "tenure-controller");
+        let policy = find(&objects_by_default, "NetworkPolicy", "tenure-controller");
+        let labels = by_default["spec"]["template"]["metadata"]["labels"]
+            .as_object()
+            .expect("labels");
+        for chosen in [
+            &by_default["spec"]["selector"]["matchLabels"],
+            &budget["spec"]["selector"]["matchLabels"],
+            &policy["spec"]["podSelector"]["matchLabels"],
+        ] {
+            for (key, value) in chosen.as_object().expect("a selector") {
+                assert_eq!(labels.get(key), Some(value), "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_known_api_server_narrows_what_may_be_reached() {
+        let egress = |workload: &Workload| {
+            find(&objects(workload), "NetworkPolicy", "tenure-controller")["spec"]["egress"]
+                .as_array()
+                .expect("rules")
+                .clone()
+        };
+        let mut chosen = workload();
+        let anywhere = |rules: &[Value]| rules.iter().filter(|rule| rule.get("to").is_none()).count();
+        assert_eq!(anywhere(&egress(&chosen)), 1);
+        chosen.api_servers = vec!["10.96.0.1:443".parse().unwrap(), "[fd00::1]:6443".parse().unwrap()];
+        chosen.source_networks = vec!["10.1.0.0/16".to_owned()];
+        let rules = egress(&chosen);
+        assert_eq!(anywhere(&rules), 0);
+        let text = serde_json::to_string(&rules).unwrap();
+        for cidr in ["10.96.0.1/32", "fd00::1/128", "10.1.0.0/16"] {
+            assert!(text.contains(&format!("\"cidr\":\"{cidr}\"")), "{cidr}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_carried_where_it_belongs() {
+        assert_eq!(carried("2002:", "::", "10.0.0.0", 24), "2002:a00::/24");
+        assert_eq!(carried("64:ff9b::", "", "192.168.0.0", 112), "64:ff9b::c0a8:0/112");
+    }
+}

@@ -1,0 +1,278 @@
+//! The flags that say how the controllers run inside a cluster. Owns what they are read as, and refuses an image that could be
+//! exchanged unseen; what comes of them is `tenure_api::workload`.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Parser};
+use tenure_api::workload::Workload;
+use tenure_sources::Cidr;
+
+use super::run;
+use crate::failure::Failure;
+
+/// What the process takes besides its budgets: itself, its caches, and what it says to the API server.
+const MEMORY_BESIDES: u64 = 384 << 20;
+/// What is on disk besides artifacts: what is fetched until it is one.
+const DISK_BESIDES: u64 = 1 << 30;
+
+/// How the controllers run in the cluster.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "What runs the controllers")]
+#[group(id = "workload")]
+pub(crate) struct Flags {
+    /// The image with the program as /tenure.
+    #[arg(long, value_name = "NAME:TAG@DIGEST", required_unless_present = "without_deployment")]
+    image: Option<String>,
+    /// Take an image without a digest. Whoever can move its tag then chooses the program that holds the controllers' rights.
+    #[arg(long, requires = "image")]
+    unpinned_image: bool,
+    /// How many Pods: one leads, the others wait.
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+    replicas: u32,
+    /// The PriorityClass of the Pods.
+    #[arg(long, value_name = "NAME")]
+    priority_class: Option<String>,
+    /// Where the API server is, to let the Pods connect to nothing else of the cluster; several times for several addresses. Without it,
+    /// they may connect to ports 443 and 6443 of any address.
+    #[arg(long = "api-server", value_name = "ADDRESS:PORT")]
+    api_servers: Vec<SocketAddr>,
+    /// A range that sources may be fetched from although it is private; the controllers need an --allow-source for each address there, too.
+    #[arg(long = "source-network", value_name = "CIDR")]
+    source_networks: Vec<String>,
+}
+
+/// What `tenure run` takes in a Pod, and nothing that says where it runs.
+#[derive(Debug, Parser)]
+#[command(name = "tenure run", no_binary_name = true, disable_help_flag = true)]
+struct HandedOn {
+    #[command(flatten)]
+    reconciling: run::Reconciling,
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+}
+
+/// What runs the controllers, and what its installer should know.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) workload: Workload,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Flags {
+    /// Reads them, together with what is handed on to `tenure run`.
+    pub(crate) fn read(&self, arguments: &[String]) -> Result<Chosen, Failure> {
+        let image = self.image.as_deref().unwrap_or_default();
+        check_image(image, self.unpinned_image)?;
+        for network in &self.source_networks {
+            if let Err(error) = network.parse::<Cidr>() {
+                return Err(Failure::usage(format!("--source-network: {error}")));
+            }
+        }
+        let handed_on = HandedOn::try_parse_from(arguments).map_err(|error| {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            let problem = line.trim_start_matches("error: ");
+            Failure::usage(format!("what comes after -- is for tenure run: {problem}"))
+                .hint("the folder, the probes and the cluster are chosen by the installation; `tenure run --help` lists the rest")
+        })?;
+        if let Some(filter) = &handed_on.log {
+            crate::logging::filter(filter)?;
+        }
+        let settings = handed_on.reconciling.controllers.read_settings()?;
+        let mut notes = Vec::new();
+        let mut source_addresses = Vec::new();
+        for endpoint in &settings.allowed_sources {
+            match endpoint.host.parse() {
+                Ok(address) => source_addresses.push(SocketAddr::new(address, endpoint.port)),
+                Err(_) if self.source_networks.is_empty() => notes.push(format!(
+                    "--allow-source {endpoint}: a NetworkPolicy knows no names; if its address is private, open it with --source-network CIDR"
+                )),
+                Err(_) => {}
+            }
+        }
+        let (memory, disk) = settings.count_bytes();
+        let workload = Workload {
+            image: image.to_owned(),
+            replicas: self.replicas,
+            priority_class: self.priority_class.clone(),
+            arguments: arguments.to_vec(),
+            api_servers: self.api_servers.clone(),
+            source_addresses,
+            source_networks: self.source_networks.clone(),
+            memory: memory.saturating_add(MEMORY_BESIDES),
+            disk: disk.saturating_add(DISK_BESIDES),
+        };
+        Ok(Chosen { workload, notes })
+    }
+}
+
+/// An image by its digest is the same one tomorrow and on every node.
+fn check_image(image: &str, unpinned: bool) -> Result<(), Failure> {
+    let refuse = |problem: &str| {
+        Failure::usage(format!("--image {image:?}: {problem}"))
+            .hint("such as registry.example/tenure:0.1.0@sha256:… with the 64 digits that the registry told when it was pushed")
+    };
+    let (name, digest) = image
+        .split_once('@')
+        .map_or((image, None), |(name, digest)| (name, Some(digest)));
+    let known = |letter: char| letter.is_ascii_alphanumeric() || "._-/:".contains(letter);
+    if name.is_empty() || !name.chars().all(known) || !name.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+        return Err(refuse("it is no name of an image"));
+    }
+    let tag = name
+        .rsplit('/')
+        .next()
+        .and_then(|last| last.split_once(':'))
+        .map(|(_, tag)| tag);
+    match digest {
+        Some(digest) => {
+            let digits = digest.strip_prefix("sha256:").unwrap_or_default();
+            let hexadecimal = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
+            if digits.len() != 64 || !digits.bytes().all(hexadecimal) {
+                return Err(refuse("its digest is not sha256: and 64 hexadecimal digits"));
+            }
+            Ok(())
+        }
+        None if !unpinned => Err(refuse(
+            "it has no digest, so that its tag decides what runs with the controllers' rights (--unpinned-image takes it)",
+        )),
+        None if tag.is_none_or(|tag| tag.is_empty() || tag == "latest") => {
+            Err(refuse("without a digest it needs a tag other than latest"))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        /// The other choice, which `--image` is required without.
+        #[arg(long)]
+        without_deployment: bool,
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    impl Flags {
+        /// What any installation has.
+        pub(crate) fn any() -> Self {
+            Self::of(&["--image=tenure:1", "--unpinned-image"])
+        }
+
+        fn of(words: &[&str]) -> Self {
+            let words = std::iter::once("install").chain(words.iter().copied());
+            let line = Line::try_parse_from(words).expect("flags");
+            assert!(!line.without_deployment);
+            line.flags
+        }
+    }
+
+    fn read(words: &[&str], arguments: &[&str]) -> Result<Chosen, Failure> {
+        let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+        Flags::of(words).read(&arguments)
+    }
+
+    #[test]
+    fn an_image_is_named_by_its_digest() {
+        let digest = "a".repeat(64);
+        for (image, unpinned, ok) in [
+            (format!("registry.example:5000/tenure:1@sha256:{digest}"), false, true),
+            (format!("tenure@sha256:{digest}"), false, true),
+            (format!("tenure:1@sha256:{}", &digest[1..]), false, false),
+            (format!("tenure:1@md5:{digest}"), false, false),
+            ("tenure:1".to_owned(), false, false),
+            ("tenure:1".to_owned(), true, true),
+            ("registry.example:5000/tenure".to_owned(), true, false),
+            ("tenure:latest".to_owned(), true, false),
+            ("--tenure:1".to_owned(), true, false),
+            ("ten ure:1".to_owned(), true, false),
+            (String::new(), true, false),
+        ] {
+            assert_eq!(check_image(&image, unpinned).is_ok(), ok, "{image}");
+        }
+    }
+
+    #[test]
+    fn what_is_handed_on_is_read_before_it_is() {
+        let image = ["--image=tenure:1", "--unpinned-image"];
+        let chosen = read(
+            &image,
+            &["--allow-source", "http://10.0.0.7:3000", "--flux-namespace=gitops"],
+        )
+        .expect("a workload");
+        assert_eq!(chosen.workload.source_addresses, ["10.0.0.7:3000".parse().unwrap()]);
+        assert_eq!(chosen.workload.arguments.len(), 3);
+        let named = read(&image, &["--allow-source=http://git.internal:3000"]).expect("a workload");
+        assert!(
+            named.notes.iter().any(|note| note.contains("--source-network")),
+            "{:?}",
+            named.notes
+        );
+        for (arguments, problem) in [
+            (&["--data=/elsewhere"][..], "--data"),
+            (&["--kubeconfig=/root/.kube/config"], "--kubeconfig"),
+            (&["--health-address=1"], "--health-address"),
+            (&["--guard-prune-percent=101"], "--guard-prune-percent"),
+            (&["--allow-source=everything"], "--allow-source"),
+            (&["word"], "word"),
+        ] {
+            let failure = read(&image, arguments).expect_err("refused");
+            assert!(failure.message.contains(problem), "{}", failure.message);
+        }
+        assert!(read(&[image[0], image[1], "--source-network=everything"], &[]).is_err());
+    }
+
+    /// The policy of the network opens what the dialer's opens, neither less nor more.
+    #[test]
+    fn the_network_is_as_open_as_the_dialer() {
+        use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+        use tenure_api::workload::{CLOSED_IPV4, CLOSED_IPV6};
+        let policy = tenure_sources::Policy::default();
+        let endpoint: tenure_sources::Endpoint = "https://git.example".parse().expect("an endpoint");
+        let range = |text: &str| text.parse::<Cidr>().expect("a range");
+        let closed: Vec<Cidr> = CLOSED_IPV4
+            .iter()
+            .map(|(address, length)| range(&format!("{address}/{length}")))
+            .collect();
+        let mut addresses: Vec<u32> = (0..=0xffff_u32)
+            .flat_map(|high| [high << 16, high << 16 | 0xffff])
+            .collect();
+        for (address, length) in CLOSED_IPV4 {
+            let first = u32::from(address.parse::<Ipv4Addr>().expect("an address"));
+            let last = first | u32::MAX.checked_shr(length.into()).unwrap_or(0);
+            addresses.extend([first, last, first.wrapping_sub(1), last.wrapping_add(1)]);
+        }
+        for address in addresses {
+            let address = IpAddr::V4(address.into());
+            let closed = closed.iter().any(|range| range.contains(address));
+            assert_eq!(policy.check(&endpoint, address).is_err(), closed, "{address}");
+        }
+        let (global, closed) = (range("2000::/3"), CLOSED_IPV6.map(range));
+        // Those that carry an address of IPv4 are judged by it.
+        let carrying = range("2002::/16");
+        for high in 0..=0xffff_u16 {
+            for second in [0, 0x1ff, 0x200, 0xdb7, 0xdb8, 0xdb9, 0xfff, 0x1000, 0xffff] {
+                let address = IpAddr::V6(Ipv6Addr::new(high, second, 0, 0, 0, 1, 0, 1));
+                if carrying.contains(address) || high == 0 {
+                    continue;
+                }
+                let open = global.contains(address) && !closed.iter().any(|range| range.contains(address));
+                assert_eq!(policy.check(&endpoint, address).is_ok(), open, "{address}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_may_take_what_its_budgets_may() {
+        let image = ["--image=tenure:1", "--unpinned-image"];
+        let usual = read(&image, &[]).expect("a workload").workload;
+        let more = read(&image, &["--tree-memory=1160MiB", "--artifact-storage=18GiB"])
+            .expect("a workload")
+            .workload;
+        assert_eq!(more.memory - usual.memory, 1000 << 20);
+        assert_eq!(more.disk - usual.disk, 10 << 30);
+    }
+}

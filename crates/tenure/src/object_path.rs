@@ -1,0 +1,75 @@
+//! Where the objects of an installation are written to. Owns a table of their kinds: they are few and known, so that nothing has to be
+//! discovered in a cluster that has none of them yet. Refuses every other kind.
+
+use serde_json::Value;
+use tenure_api::ObjectView;
+
+use crate::failure::Failure;
+
+/// The kinds: which group and version, plural, and whether they live in namespaces.
+const KINDS: [(&str, &str, &str, bool); 10] = [
+    (
+        "CustomResourceDefinition",
+        "/apis/apiextensions.k8s.io/v1",
+        "customresourcedefinitions",
+        false,
+    ),
+    ("Namespace", "/api/v1", "namespaces", false),
+    ("ServiceAccount", "/api/v1", "serviceaccounts", true),
+    ("Role", "/apis/rbac.authorization.k8s.io/v1", "roles", true),
+    (
+        "RoleBinding",
+        "/apis/rbac.authorization.k8s.io/v1",
+        "rolebindings",
+        true,
+    ),
+    (
+        "ClusterRole",
+        "/apis/rbac.authorization.k8s.io/v1",
+        "clusterroles",
+        false,
+    ),
+    (
+        "ClusterRoleBinding",
+        "/apis/rbac.authorization.k8s.io/v1",
+        "clusterrolebindings",
+        false,
+    ),
+    ("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies", true),
+    ("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets", true),
+    ("Deployment", "/apis/apps/v1", "deployments", true),
+];
+
+/// The path of one object.
+pub(crate) fn write_object_path(object: &Value) -> Result<String, Failure> {
+    let text = |path: &str| ObjectView::of(object).read_text(path);
+    let kind = text("/kind");
+    let Some((_, group, plural, namespaced)) = KINDS.iter().find(|(known, ..)| *known == kind) else {
+        return Err(Failure::internal(format!("an installation has no {kind}")));
+    };
+    let name = text("/metadata/name");
+    Ok(if *namespaced {
+        format!("{group}/namespaces/{}/{plural}/{name}", text("/metadata/namespace"))
+    } else {
+        format!("{group}/{plural}/{name}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::workload::Flags;
+
+    #[test]
+    fn every_object_of_the_installation_has_a_place() {
+        let mut objects = tenure_api::installation::objects().expect("objects");
+        objects.extend(tenure_api::workload::objects(
+            &Flags::any().read(&[]).expect("a workload").workload,
+        ));
+        for object in objects {
+            let path = write_object_path(&object).expect("a path");
+            let version = object["apiVersion"].as_str().expect("a version");
+            assert!(path.contains(&format!("/{version}/")), "{path}");
+        }
+    }
+}

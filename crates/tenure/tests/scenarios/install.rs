@@ -1,0 +1,228 @@
+//! `tenure install`: what it prints and what it applies; and the process that it describes, started as a kubelet starts it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::process::{fails, free_port, named, run};
+use crate::world::{Cluster, Controllers, describe, lease, wait_for_probe};
+
+const IMAGE: &str =
+    "registry.example/tenure:0.1.0@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+fn export(arguments: &[&str]) -> String {
+    let exported = run(&[&["install", "--export"], arguments].concat());
+    assert!(exported.status.success(), "{}", describe(&exported));
+    String::from_utf8(exported.stdout).unwrap()
+}
+
+#[test]
+fn what_is_installed_can_be_read_before() {
+    let rights = export(&["--without-deployment"]);
+    for words in [
+        "kind: CustomResourceDefinition",
+        "name: tenure-leader",
+        "name: tenure-system",
+        "pod-security.kubernetes.io/enforce: restricted",
+    ] {
+        assert!(rights.contains(words), "no {words:?}");
+    }
+    assert!(!rights.contains("kind: Deployment") && !rights.contains("kind: NetworkPolicy"));
+    let all = export(&[
+        "--image",
+        IMAGE,
+        "--replicas=3",
+        "--priority-class=system-cluster-critical",
+        "--",
+        "--flux-namespace=gitops",
+    ]);
+    assert!(all.starts_with(&rights), "what runs comes after what it needs");
+    for words in [
+        "kind: Deployment",
+        "kind: PodDisruptionBudget",
+        "kind: NetworkPolicy",
+        IMAGE,
+        "replicas: 3",
+        "priorityClassName: system-cluster-critical",
+        "- --flux-namespace=gitops",
+    ] {
+        assert!(all.contains(words), "no {words:?}");
+    }
+}
+
+#[test]
+fn a_choice_that_makes_no_sense_is_refused() {
+    fails(&["install", "--export"], 2, &["--image"]);
+    fails(
+        &["install", "--export", "--image=tenure:1"],
+        2,
+        &["no digest", "--unpinned-image"],
+    );
+    fails(
+        &["install", "--export", "--without-deployment", "--image", IMAGE],
+        2,
+        &["cannot be used with"],
+    );
+    fails(
+        &["install", "--export", "--without-deployment", "--", "--log=info"],
+        2,
+        &["cannot be used with"],
+    );
+    fails(
+        &["install", "--export", "--image", IMAGE, "--", "--data=/tmp"],
+        2,
+        &["after --", "--data"],
+    );
+    fails(
+        &["install", "--export", "--image", IMAGE, "--replicas=0"],
+        2,
+        &["--replicas"],
+    );
+}
+
+/// A server takes all of it, and taking it again changes nothing.
+#[tokio::test]
+async fn a_server_takes_it_twice() {
+    let cluster = Cluster::start().await;
+    let install = ["install", "--image", IMAGE];
+    cluster.check(&install, 0, &["applied Deployment tenure-controller", "rollout status"]);
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "tenure-system", "name": "tenure-controller"}});
+    let first = cluster.admin.find(&deployment).await.unwrap();
+    cluster.check(&install, 0, &["applied Deployment tenure-controller"]);
+    let second = cluster.admin.find(&deployment).await.unwrap();
+    assert_eq!(first["metadata"]["generation"], second["metadata"]["generation"]);
+    assert_eq!(second["spec"]["template"]["spec"]["containers"][0]["image"], IMAGE);
+}
+
+/// The Pod security standard called restricted, rule by rule, and what is wanted beyond it.
+#[test]
+fn its_pods_are_confined() {
+    let text = export(&["--image", IMAGE]);
+    let objects = kustomize::manifests("exported", &text, &kustomize::Limits::default()).unwrap();
+    let found = objects.iter().find(|built| built.object["kind"] == "Deployment");
+    let deployment = &found.unwrap().object;
+    let pod = &deployment["spec"]["template"]["spec"];
+    for field in ["hostNetwork", "hostPID", "hostIPC", "initContainers"] {
+        assert_eq!(pod[field], Value::Null, "{field}");
+    }
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    for container in pod["containers"].as_array().unwrap() {
+        let context = &container["securityContext"];
+        assert_eq!(context["allowPrivilegeEscalation"], false);
+        assert_eq!(context["readOnlyRootFilesystem"], true);
+        assert_eq!(context["runAsNonRoot"], true);
+        assert!(context["runAsUser"].as_u64().unwrap() > 0);
+        assert_eq!(context["capabilities"], json!({"drop": ["ALL"]}));
+        for port in container["ports"].as_array().unwrap() {
+            assert_eq!(port["hostPort"], Value::Null);
+        }
+        assert!(container["resources"]["limits"]["memory"].is_string());
+    }
+    for volume in pod["volumes"].as_array().unwrap() {
+        assert!(volume["emptyDir"]["sizeLimit"].is_string(), "{volume}");
+    }
+}
+
+/// A Pod has no kubeconfig: what it has is an address in its environment, and a token and an authority in files that the kubelet renews.
+/// The files are where a kubelet puts them, in a mount namespace of the process's own.
+#[tokio::test]
+async fn it_runs_as_in_a_pod() {
+    if !can_mount() {
+        println!("skipped: this machine lets no process have mounts of its own");
+        return;
+    }
+    let cluster = Cluster::start_installed().await;
+    let kubeconfig = kube::config::Kubeconfig::read_from(&cluster.kubeconfig).unwrap();
+    let server = kubeconfig.clusters[0].cluster.as_ref().unwrap();
+    let address = server.server.clone().unwrap();
+    let (host, port) = address
+        .trim_start_matches("https://")
+        .trim_end_matches('/')
+        .rsplit_once(':')
+        .unwrap();
+    let mounted = cluster.data("mounted");
+    std::fs::create_dir(&mounted).unwrap();
+    std::fs::write(
+        mounted.join("ca.crt"),
+        decode(server.certificate_authority_data.as_ref().unwrap()),
+    )
+    .unwrap();
+    let token = cluster.make_token("tenure-system", "tenure-controller").await;
+    std::fs::write(mounted.join("token"), &token).unwrap();
+
+    let probes = free_port();
+    let program = env!("CARGO_BIN_EXE_tenure");
+    let script = format!(
+        "set -e; mount -t tmpfs tmpfs /var/run; folder=/var/run/secrets/kubernetes.io/serviceaccount; mkdir -p $folder; \
+         mount --bind {} $folder; exec {program} run --data {} --health-address {probes}",
+        mounted.display(),
+        cluster.data("run").display(),
+    );
+    let mut command = in_own_mounts(&script);
+    command
+        .env("KUBERNETES_SERVICE_HOST", host.trim_matches(['[', ']']))
+        .env("KUBERNETES_SERVICE_PORT", port);
+    let controllers = Controllers::spawn(command);
+    cluster.admin.wait_for_leader(&controllers.candidate).await;
+    wait_for_probe(probes, "/readyz", 200).await;
+
+    // The account is made anew, as one of the same name: its old token is worth nothing. The kubelet writes another one.
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"namespace": "tenure-system", "name": "tenure-controller"}});
+    cluster.admin.delete(&account).await;
+    cluster.check(
+        &["install", "--without-deployment"],
+        0,
+        &["applied ServiceAccount tenure-controller"],
+    );
+    let token = cluster.make_token("tenure-system", "tenure-controller").await;
+    std::fs::write(mounted.join("token.new"), &token).unwrap();
+    std::fs::rename(mounted.join("token.new"), mounted.join("token")).unwrap();
+    let renewed = cluster.admin.find(&lease()).await.unwrap()["spec"]["renewTime"].clone();
+    cluster
+        .admin
+        .wait_for(lease(), |lease| {
+            lease["spec"]["holderIdentity"] == controllers.candidate.as_str() && lease["spec"]["renewTime"] != renewed
+        })
+        .await;
+    wait_for_probe(probes, "/readyz", 200).await;
+}
+
+#[test]
+fn a_pod_without_a_token_says_so() {
+    let output = crate::process::tenure(&["run", "--data", "/nonexistent"])
+        .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        .env("KUBERNETES_SERVICE_PORT", "6443")
+        .output()
+        .unwrap();
+    if !Path::new("/var/run/secrets/kubernetes.io/serviceaccount/token").exists() {
+        assert_eq!(output.status.code(), Some(3));
+        assert!(
+            describe(&output).contains("automountServiceAccountToken"),
+            "{}",
+            describe(&output)
+        );
+    }
+}
+
+/// A shell in mounts of its own, and, for who is not root, in users of its own.
+fn in_own_mounts(script: &str) -> Command {
+    let mut command = named(Path::new("unshare"));
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+    command
+}
+
+fn can_mount() -> bool {
+    let tried = in_own_mounts("mount -t tmpfs tmpfs /var/run")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    tried.is_ok_and(|status| status.success())
+}
+
+fn decode(text: &str) -> Vec<u8> {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.decode(text).unwrap()
+}

@@ -1,0 +1,19 @@
+//! The program with a cluster that it doesn't serve itself: what is installed there, what runs, and what is left when it is taken away.
+//! On `tenure up --bare`, which is what a kube-apiserver is and no more; with `cargo xtask scenarios`, on a real one.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::allow_attributes,
+    dead_code,
+    reason = "tests may panic, and share what starts processes with others"
+)]
+
+mod install;
+#[path = "../it/process.rs"]
+mod process;
+mod run;
+mod world;

@@ -1,0 +1,186 @@
+//! `tenure run` against an API server that another process serves over the network.
+
+use serde_json::json;
+use tenure_git_server::{GitServer, Options};
+
+use crate::process::{fails, free_port, run as run_to_the_end};
+use crate::world::{
+    Cluster, Controllers, ask_probe, describe, manifest, path, prepare_shop, wait_for_greeting, wait_for_probe,
+};
+
+#[tokio::test]
+async fn one_of_several_leads_and_another_takes_over() {
+    let cluster = Cluster::start_installed().await;
+    let (admin, kubeconfig, folder) = (&cluster.admin, &cluster.kubeconfig, &cluster.folder);
+    let git_folder = tempfile::tempdir().unwrap();
+    let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
+    let repository = prepare_shop(admin, &git).await;
+    let allowed = format!("http://{}", git.http_address());
+    let more = ["--allow-source", allowed.as_str()];
+    let start = |name: &str, more: &[&str]| Controllers::start(kubeconfig, &folder.path().join(name), more);
+
+    // Flux's controller has its Lease: nothing begins.
+    admin
+        .apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "flux-system"}}))
+        .await;
+    let flux = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"namespace": "flux-system", "name": "kustomize-controller-leader-election"},
+        "spec": {"holderIdentity": "kustomize-controller-5d8f", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}});
+    admin.apply(flux.clone()).await;
+    let mut first = start("first", &more);
+    first.expect("held by kustomize-controller-5d8f");
+    admin.delete(&flux).await;
+    admin.wait_for_leader(&first.candidate).await;
+    wait_for_greeting(admin, 1).await;
+
+    // Who acts is the controller's account, whoever the kubeconfig is for.
+    let managed = admin
+        .find(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "greeting"}}))
+        .await
+        .unwrap();
+    assert_eq!(
+        managed["metadata"]["managedFields"][0]["manager"],
+        "kustomize-controller"
+    );
+
+    fails(
+        &[
+            "run",
+            "--data",
+            path(&folder.path().join("first")),
+            "--kubeconfig",
+            path(kubeconfig),
+        ],
+        3,
+        &["another process uses this folder", "--data"],
+    );
+
+    // The second waits, until the first is killed and its Lease has ended.
+    let second = start("second", &more);
+    second.expect("leads; this process waits");
+    first.signal(nix::sys::signal::Signal::SIGKILL);
+    repository
+        .commit([("app.yaml", manifest(2))], "a change")
+        .await
+        .unwrap();
+    admin.wait_for_leader(&second.candidate).await;
+    wait_for_greeting(admin, 2).await;
+
+    // One that ends in good order gives the Lease back: the third needn't wait until it ends.
+    let mut second = second;
+    assert_eq!(second.signal(nix::sys::signal::Signal::SIGTERM), Some(0));
+    let third = start("third", &more);
+    admin.wait_for_leader(&third.candidate).await;
+    repository.commit([("app.yaml", manifest(3))], "another").await.unwrap();
+    wait_for_greeting(admin, 3).await;
+}
+
+#[tokio::test]
+async fn a_leader_whose_lease_is_taken_ends() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &[]);
+    admin.wait_for_leader(&leader.candidate).await;
+    admin
+        .apply(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"namespace": "tenure-system", "name": "tenure-controller"},
+            "spec": {"holderIdentity": "somebody-else", "leaseDurationSeconds": 3600}}))
+        .await;
+    assert_eq!(leader.child.wait().unwrap().code(), Some(3));
+    leader.expect("another process may lead from now on");
+}
+
+#[tokio::test]
+async fn who_may_not_act_as_the_controller_is_told_what_is_missing() {
+    let cluster = Cluster::start_installed().await;
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "nobody"}});
+    cluster.admin.apply(account).await;
+    let token = cluster.make_token("default", "nobody").await;
+    // The administrator's kubeconfig with another user in it.
+    let mut kubeconfig = kube::config::Kubeconfig::read_from(&cluster.kubeconfig).unwrap();
+    kubeconfig.auth_infos[0].auth_info = Some(serde_json::from_value(json!({"token": token})).unwrap());
+    let file = cluster.data("kubeconfig");
+    std::fs::write(&file, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+    fails(
+        &["run", "--data", path(&cluster.data("run")), "--kubeconfig", path(&file)],
+        3,
+        &[
+            "system:serviceaccount:default:nobody may not impersonate",
+            "tenure-system:tenure-controller",
+        ],
+    );
+    fails(
+        &["install", "--without-deployment", "--kubeconfig", path(&file)],
+        3,
+        &["can't be installed", "forbidden"],
+    );
+    fails(&["run", "--kubeconfig", "/nonexistent"], 2, &["/nonexistent"]);
+}
+
+/// Who can't read the Lease never leads: that is no process that is ready.
+#[tokio::test]
+async fn who_cannot_read_the_leases_is_not_ready() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"namespace": "tenure-system", "name": "tenure-leader"}});
+    admin.delete(&binding).await;
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let controllers = Controllers::start(
+        &cluster.kubeconfig,
+        &cluster.data("run"),
+        &["--health-address", &address],
+    );
+    controllers.expect("the Leases can't be read and written");
+    wait_for_probe(port, "/readyz", 503).await;
+    assert_eq!(ask_probe(port, "/livez"), Some(200), "it can't be mended by a restart");
+    cluster.check(
+        &["install", "--without-deployment"],
+        0,
+        &["applied RoleBinding tenure-leader"],
+    );
+    admin.wait_for_leader(&controllers.candidate).await;
+    wait_for_probe(port, "/readyz", 200).await;
+    // The same for one that leads already: before it stops, it is not ready any more.
+    admin.delete(&binding).await;
+    wait_for_probe(port, "/readyz", 503).await;
+}
+
+/// One that waits for the leader is ready to take over: a rolling update goes on.
+#[tokio::test]
+async fn one_that_waits_is_ready() {
+    let cluster = Cluster::start_installed().await;
+    let leader = Controllers::start(&cluster.kubeconfig, &cluster.data("first"), &[]);
+    cluster.admin.wait_for_leader(&leader.candidate).await;
+    let port = free_port();
+    let address = format!("127.0.0.1:{port}");
+    let second = Controllers::start(
+        &cluster.kubeconfig,
+        &cluster.data("second"),
+        &["--health-address", &address],
+    );
+    second.expect("leads; this process waits");
+    wait_for_probe(port, "/readyz", 200).await;
+}
+
+#[tokio::test]
+async fn probes_that_cannot_be_answered_keep_it_from_starting() {
+    let cluster = Cluster::start_installed().await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (run, kubeconfig) = (cluster.data("run"), path(&cluster.kubeconfig));
+    let output = run_to_the_end(&[
+        "run",
+        "--data",
+        path(&run),
+        "--kubeconfig",
+        kubeconfig,
+        "--health-address",
+        &address,
+    ]);
+    assert_eq!(output.status.code(), Some(3), "{}", describe(&output));
+    assert!(output.stdout.is_empty(), "it said that it runs: {}", describe(&output));
+    assert!(describe(&output).contains("--health-address"), "{}", describe(&output));
+}

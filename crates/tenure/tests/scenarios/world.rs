@@ -1,0 +1,328 @@
+//! What these scenarios share: a cluster that another process serves over the network, an administrator there, and running controllers.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use tenure_git_server::{GitServer, Repository};
+
+use crate::process::{Up, connect, tenure};
+
+/// How long anything may take; what comes comes much sooner.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The label that says: a namespace was made by a test, and may be removed by the next one.
+const TEST_LABEL: &str = "tenure.dev/test";
+
+/// A cluster that another process serves, with nothing in it that reconciles.
+pub(crate) struct Cluster {
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) admin: Admin,
+    _up: Option<Up>,
+}
+
+impl Cluster {
+    /// `tenure up --bare`, or the real one that `TENURE_TEST_KUBECONFIG` names, cleared of what other tests left there.
+    pub(crate) async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (up, kubeconfig) = match std::env::var_os(tenure_testkit::TEST_KUBECONFIG) {
+            None => {
+                let data = folder.path().join("cluster");
+                (Some(Up::start(&data, &["--bare"])), data.join("kubeconfig"))
+            }
+            Some(kubeconfig) => {
+                let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+                drop(tenure_testkit::Cluster::start().await.unwrap());
+                (None, PathBuf::from(kubeconfig))
+            }
+        };
+        let admin = Admin(connect(kube::config::Kubeconfig::read_from(&kubeconfig).expect("kubeconfig")).await);
+        Self {
+            kubeconfig,
+            folder,
+            admin,
+            _up: up,
+        }
+    }
+
+    /// The same with everything that the controllers need.
+    pub(crate) async fn start_installed() -> Self {
+        let cluster = Self::start().await;
+        let installed = cluster.run(&["install", "--without-deployment"]);
+        assert!(installed.status.success(), "{}", describe(&installed));
+        // A Lease of an earlier test's controllers would be waited for.
+        let lease = lease();
+        if cluster.admin.find(&lease).await.is_some() {
+            cluster.admin.delete(&lease).await;
+        }
+        cluster
+    }
+
+    /// Runs the program to its end, as the administrator of this cluster.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        tenure(arguments)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .output()
+            .expect("run tenure")
+    }
+
+    /// Runs it and expects this exit code, and these words in what it says.
+    pub(crate) fn check(&self, arguments: &[&str], code: i32, words: &[&str]) -> String {
+        let output = self.run(arguments);
+        let said = describe(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        for word in words {
+            assert!(said.contains(word), "{arguments:?} does not say {word:?}: {said}");
+        }
+        said
+    }
+
+    /// A folder of this test's own.
+    pub(crate) fn data(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A token of a ServiceAccount.
+    pub(crate) async fn make_token(&self, namespace: &str, name: &str) -> String {
+        let api: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(self.admin.0.clone(), namespace);
+        let request = serde_json::from_value(json!({"spec": {}})).unwrap();
+        let token = api
+            .create_token_request(name, &Default::default(), &request)
+            .await
+            .unwrap();
+        token.status.unwrap().token.unwrap()
+    }
+}
+
+/// What a program said, on both ways.
+pub(crate) fn describe(output: &Output) -> String {
+    format!(
+        "{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// The Lease of whoever leads.
+pub(crate) fn lease() -> Value {
+    json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"namespace": "tenure-system", "name": "tenure-controller"}})
+}
+
+/// What an HTTP server at this address says to a probe: its status, none while nobody answers.
+pub(crate) fn ask_probe(port: u16, path: &str) -> Option<u16> {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nhost: probe\r\n\r\n").as_bytes())
+        .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.split(' ').nth(1)?.parse().ok()
+}
+
+/// Waits until a probe is answered so.
+pub(crate) async fn wait_for_probe(port: u16, path: &str, status: u16) {
+    let started = Instant::now();
+    let mut last = None;
+    while started.elapsed() < PATIENCE {
+        last = ask_probe(port, path);
+        if last == Some(status) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{path} is answered {last:?}, not {status}");
+}
+
+/// A running `tenure run`, and what it says to standard error.
+pub(crate) struct Controllers {
+    pub(crate) child: Child,
+    pub(crate) candidate: String,
+    said: std::sync::mpsc::Receiver<String>,
+}
+
+impl Controllers {
+    pub(crate) fn start(kubeconfig: &Path, data: &Path, more: &[&str]) -> Self {
+        let mut command: Command = tenure(&["run", "--data", path(data), "--kubeconfig", path(kubeconfig)]);
+        command.args(more);
+        Self::spawn(command)
+    }
+
+    /// Starts them as a command says, and waits for the line with which they begin.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("start tenure run");
+        let errors = BufReader::new(child.stderr.take().expect("piped"));
+        let (send, said) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let Some(Ok(first)) = lines.next() else {
+            panic!("tenure run ended: {:?}", said.iter().collect::<Vec<_>>());
+        };
+        let mut words = first.split(' ');
+        assert_eq!(words.next(), Some("controllers"), "{first}");
+        let candidate = words.next().expect("a candidate").to_owned();
+        Self { child, candidate, said }
+    }
+
+    /// Waits until it has said this.
+    pub(crate) fn expect(&self, words: &str) {
+        let mut heard = Vec::new();
+        while let Ok(line) = self.said.recv_timeout(PATIENCE) {
+            if line.contains(words) {
+                return;
+            }
+            heard.push(line);
+        }
+        panic!("it did not say {words:?}, but {heard:#?}");
+    }
+
+    pub(crate) fn signal(&mut self, signal: nix::sys::signal::Signal) -> Option<i32> {
+        let id = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).expect("an id"));
+        nix::sys::signal::kill(id, signal).expect("signal");
+        self.child.wait().expect("reap").code()
+    }
+}
+
+impl Drop for Controllers {
+    fn drop(&mut self) {
+        let _already_gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+pub(crate) fn path(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// The administrator.
+pub(crate) struct Admin(pub(crate) kube::Client);
+
+impl Admin {
+    pub(crate) fn api(&self, object: &Value) -> Api<DynamicObject> {
+        let (api_version, kind) = (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => Api::namespaced_with(self.0.clone(), namespace, &resource),
+            None => Api::all_with(self.0.clone(), &resource),
+        }
+    }
+
+    pub(crate) async fn apply(&self, mut object: Value) {
+        if object["kind"] == "Namespace" {
+            object["metadata"]["labels"][TEST_LABEL] = json!("true");
+        }
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let parameters = PatchParams::apply("test").force();
+        self.api(&object)
+            .patch(name, &parameters, &Patch::Apply(&object))
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn delete(&self, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        self.api(object).delete(name, &Default::default()).await.unwrap();
+    }
+
+    pub(crate) async fn find(&self, object: &Value) -> Option<Value> {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let found = self.api(object).get_opt(name).await.unwrap()?;
+        Some(serde_json::to_value(found).unwrap())
+    }
+
+    /// Waits until an object is as it should be.
+    pub(crate) async fn wait_for(&self, object: Value, expected: impl Fn(&Value) -> bool) {
+        let started = Instant::now();
+        let mut last = None;
+        while started.elapsed() < PATIENCE {
+            last = self.find(&object).await;
+            if last.as_ref().is_some_and(&expected) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{object} is {last:#?}");
+    }
+
+    pub(crate) async fn wait_for_leader(&self, candidate: &str) {
+        self.wait_for(lease(), |lease| lease["spec"]["holderIdentity"] == candidate)
+            .await;
+    }
+}
+
+pub(crate) fn manifest(number: u32) -> String {
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\ndata:\n  number: \"{number}\"\n")
+}
+
+pub(crate) async fn prepare_shop(admin: &Admin, git: &GitServer) -> Repository {
+    let repository = git.create("shop").await.unwrap();
+    repository
+        .commit([("app.yaml", manifest(1))], "the beginning")
+        .await
+        .unwrap();
+    admin
+        .apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}))
+        .await;
+    let metadata = json!({"namespace": "shop", "name": "deployer"});
+    admin
+        .apply(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}))
+        .await;
+    admin
+        .apply(
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata,
+            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]}),
+        )
+        .await;
+    admin
+        .apply(
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deployer"},
+            "subjects": [{"kind": "ServiceAccount", "name": "deployer", "namespace": "shop"}]}),
+        )
+        .await;
+    admin
+        .apply(
+            json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"namespace": "shop", "name": "shop"},
+            "spec": {"interval": "2s", "url": git.http_url("shop"), "ref": {"branch": "main"}}}),
+        )
+        .await;
+    admin
+        .apply(
+            json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"namespace": "shop", "name": "shop"},
+            "spec": {"interval": "1h", "retryInterval": "1s", "prune": true, "path": "./", "targetNamespace": "shop",
+                     "serviceAccountName": "deployer", "sourceRef": {"kind": "GitRepository", "name": "shop"}}}),
+        )
+        .await;
+    repository
+}
+
+pub(crate) async fn wait_for_greeting(admin: &Admin, number: u32) {
+    let greeting =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "greeting"}});
+    admin
+        .wait_for(greeting, |found| {
+            found["data"]["number"]
+                .as_str()
+                .is_some_and(|found| found.parse() == Ok(number))
+        })
+        .await;
+}
