@@ -47,7 +47,7 @@ pub const CLOSED_IPV4: [(&str, u8); 15] = [
 pub const CLOSED_IPV6: [&str; 3] = ["2001::/23", "2001:db8::/32", "3fff::/20"];
 
 /// What an installer chooses about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// The image that holds the program.
     pub image: String,

@@ -39,6 +39,7 @@ pub mod refusal;
 pub mod restart;
 pub mod surface;
 pub mod tenant;
+pub mod uninstallation;
 
 pub use answer::{Answer, Failure, Live, WriteAnswer};
 pub use answered::Answered;

@@ -23,6 +23,7 @@ mod quantity;
 mod repositories;
 mod resources;
 mod targets;
+mod uninstallation;
 
 use failure::Failure;
 use logging::LogFormat;
@@ -84,6 +85,7 @@ enum Command {
     Up(Box<commands::up::Up>),
     Run(Box<commands::run::Run>),
     Install(Box<commands::install::Install>),
+    Uninstall(commands::uninstall::Uninstall),
     Backup(commands::backup::Backup),
     Restore(commands::backup::Restore),
     Build(commands::build::Build),
@@ -157,6 +159,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Up(up) => block_on(up.run()),
         Command::Run(run) => block_on(run.run()),
         Command::Install(install) => block_on(install.run()),
+        Command::Uninstall(uninstall) => block_on(uninstall.run()),
         Command::Backup(backup) => block_on(backup.run()),
         Command::Restore(restore) => block_on(restore.run()),
         Command::Who(who) => block_on(who.run()),

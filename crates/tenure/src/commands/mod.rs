@@ -13,6 +13,7 @@ pub(crate) mod install;
 pub(crate) mod kube_apiserver;
 pub(crate) mod reconcile;
 pub(crate) mod run;
+pub(crate) mod uninstall;
 pub(crate) mod up;
 pub(crate) mod version;
 pub(crate) mod who;

@@ -1,5 +1,6 @@
 //! How-tos that are tested as they are written: their shell blocks, one after the other, in a folder of their own.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::process::{free_port, named};
@@ -22,46 +23,59 @@ fn shell_blocks(page: &str) -> String {
     script
 }
 
-#[test]
-fn the_first_tenant_from_nothing() {
-    let has_kubectl = Command::new("kubectl")
-        .arg("version")
-        .arg("--client")
+fn read_page(name: &str) -> String {
+    std::fs::read_to_string(format!("{}/../../docs/howto/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+fn has_program(name: &str) -> bool {
+    let found = Command::new(name)
+        .arg("--help")
         .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .status();
-    if !has_kubectl.is_ok_and(|status| status.success()) {
-        println!("skipped: there is no kubectl on PATH");
-        return;
-    }
-    let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/howto/first-tenant.md")).unwrap();
-    // Ports that nobody else has; everything else as it stands there.
-    let port = free_port();
-    let script = shell_blocks(&page)
-        .replace("tenure up ", &format!("tenure up --port 0 --repository-port {port} "))
-        .replace("127.0.0.1:6480", &format!("127.0.0.1:{port}"));
-    assert!(script.contains("kubectl delete tenant/team-a"), "{script}");
-    let folder = tempfile::tempdir().unwrap();
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_tenure"));
+    found.is_ok_and(|status| status.success())
+}
+
+/// Runs a script in a folder, with the program on PATH; whatever happens, what it started in the background ends with it.
+fn run_script(folder: &Path, script: &str, prepare: impl FnOnce(&mut Command)) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_tenure"));
     let path = std::env::join_paths(
         std::iter::once(program.parent().unwrap().to_owned())
             .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
     );
-    // Whatever happens, what was started in the background ends with the shell.
     let script = format!("set -eum\ntrap 'kill %1 2>/dev/null || true' EXIT\n{script}");
-    let output = named(std::path::Path::new("bash"))
+    let mut command = named(Path::new("bash"));
+    command
         .args(["-c", &script])
         .env("PATH", path.unwrap())
         // kubectl keeps what it found there.
-        .env("HOME", folder.path())
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    let (said, failed) = (
+        .env("HOME", folder)
+        .current_dir(folder);
+    prepare(&mut command);
+    let output = command.output().unwrap();
+    let said = format!(
+        "{}\n{}",
         String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success(), "{said}\n{failed}");
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn the_first_tenant_from_nothing() {
+    if !has_program("kubectl") {
+        println!("skipped: there is no kubectl on PATH");
+        return;
+    }
+    // Ports that nobody else has; everything else as it stands there.
+    let port = free_port();
+    let script = shell_blocks(&read_page("first-tenant.md"))
+        .replace("tenure up ", &format!("tenure up --port 0 --repository-port {port} "))
+        .replace("127.0.0.1:6480", &format!("127.0.0.1:{port}"));
+    assert!(script.contains("kubectl delete tenant/team-a"), "{script}");
+    let folder = tempfile::tempdir().unwrap();
+    let said = run_script(folder.path(), &script, |_| ());
     for words in [
         "app-app",
         "surface.tenure.dev/app",
@@ -69,6 +83,40 @@ fn the_first_tenant_from_nothing() {
         ".spec.replicas",
         "\n2\n",
     ] {
-        assert!(said.contains(words), "no {words:?} in:\n{said}\n{failed}");
+        assert!(said.contains(words), "no {words:?} in:\n{said}");
     }
+}
+
+/// Both pages, one after the other, as somebody would who tries it out: installed, run, and taken away again. The cluster is one that
+/// somebody has already, and the image one that nobody can pull: no node is there to try.
+#[test]
+fn a_cluster_that_is_there_already() {
+    if !has_program("kubectl") || !has_program("curl") {
+        println!("skipped: there is no kubectl or no curl on PATH");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("cluster");
+    let _up = crate::process::Up::start(&data, &["--bare"]);
+    let script = shell_blocks(&read_page("another-cluster.md")) + &shell_blocks(&read_page("uninstall.md"));
+    let script = script.replace("127.0.0.1:9440", &format!("127.0.0.1:{}", free_port()));
+    for words in ["tenure install --image", "tenure run", "tenure uninstall --yes"] {
+        assert!(script.contains(words), "{words}: {script}");
+    }
+    let digest = "a".repeat(64);
+    let said = run_script(folder.path(), &script, |command| {
+        command
+            .env("IMAGE", format!("registry.example/tenure:0.1.0@sha256:{digest}"))
+            .env("KUBECONFIG", data.join("kubeconfig"));
+    });
+    for words in [
+        "applied Deployment tenure-controller",
+        "controllers ",
+        "ClusterRole tenure-controller: deleted",
+        "Namespace tenure-system: deleted",
+    ] {
+        assert!(said.contains(words), "no {words:?} in:\n{said}");
+    }
+    let exported = std::fs::read_to_string(folder.path().join("tenure.yaml")).unwrap();
+    assert!(exported.contains("--allow-source"), "{exported}");
 }

@@ -16,4 +16,5 @@ mod install;
 #[path = "../it/process.rs"]
 mod process;
 mod run;
+mod uninstall;
 mod world;

@@ -23,7 +23,7 @@ pub(crate) struct Cluster {
     pub(crate) kubeconfig: PathBuf,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) admin: Admin,
-    _up: Option<Up>,
+    up: Option<Up>,
 }
 
 impl Cluster {
@@ -46,7 +46,7 @@ impl Cluster {
             kubeconfig,
             folder,
             admin,
-            _up: up,
+            up,
         }
     }
 
@@ -80,6 +80,13 @@ impl Cluster {
             assert!(said.contains(word), "{arguments:?} does not say {word:?}: {said}");
         }
         said
+    }
+
+    /// On a cluster that other tests have after this one, waits until something that goes is gone.
+    pub(crate) async fn wait_until_settled(&self, object: &Value) {
+        if self.up.is_none() {
+            self.admin.wait_until_gone(object).await;
+        }
     }
 
     /// A folder of this test's own.
@@ -259,6 +266,20 @@ impl Admin {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         panic!("{object} is {last:#?}");
+    }
+
+    /// Waits until there is no such object.
+    pub(crate) async fn wait_until_gone(&self, object: &Value) {
+        let started = Instant::now();
+        let mut last = None;
+        while started.elapsed() < PATIENCE {
+            last = self.find(object).await;
+            if last.is_none() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("it is there still: {last:#?}");
     }
 
     pub(crate) async fn wait_for_leader(&self, candidate: &str) {

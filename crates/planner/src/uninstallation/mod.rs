@@ -1,0 +1,422 @@
+//! What taking the controllers out of a cluster consists of, and in which order, so that nothing that was applied goes with them.
+//!
+//! Objects of Flux's kinds carry the controllers' finalizer: with nobody to take it off they could never be deleted; and while somebody
+//! reconciles, deleting them deletes what they applied. What Surfaces and Tenants made is owned by them: where they go, the garbage
+//! collector takes it along, namespaces with all that is in them. So the controllers end first and are kept from coming back; then finalizers and
+//! owners are taken off; only then something is deleted, and no Kustomization is deleted that isn't suspended, which whoever reconciles
+//! it, Flux too, takes as "its objects are left".
+//!
+//! It refuses to delete what somebody else reconciles, and a namespace into which something was applied.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_api::metadata::{
+    CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
+    OWNER_NAME, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+};
+
+/// ClusterRoles of the installation that people and tenants hold: they go with the kinds, not with the controllers.
+const HELD_BY_OTHERS: [&str; 3] = [
+    TENANT_GITOPS_CLUSTER_ROLE,
+    NAMESPACE_DELETER_CLUSTER_ROLE,
+    VIEW_CLUSTER_ROLE,
+];
+/// What is in every namespace, or follows from something that is listed.
+const PASSED_OVER: [&str; 7] = [
+    "Event",
+    "Lease",
+    "Pod",
+    "ReplicaSet",
+    "ControllerRevision",
+    "EndpointSlice",
+    "Endpoints",
+];
+
+/// Which kinds are deleted, and all their objects with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KindChoice {
+    /// Tenure's own: nobody else reconciles them.
+    Own,
+    /// None.
+    None,
+    /// Flux's and Capsule's, too.
+    All,
+}
+
+/// An object as it was seen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeenObject {
+    /// Where it is.
+    pub path: String,
+    /// The object: its kind and metadata, and what else is looked at.
+    pub object: Value,
+}
+
+/// What was observed.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The Deployment of the controllers.
+    pub deployment: Option<SeenObject>,
+    /// What else of an installation is there, in the order in which it is applied; the namespace included.
+    pub installed: Vec<SeenObject>,
+    /// The GitRepositories and Kustomizations of all namespaces.
+    pub reconciled: Vec<SeenObject>,
+    /// How many Surfaces and Tenants there are, by kind.
+    pub counts: BTreeMap<String, usize>,
+    /// The namespaces, ServiceAccounts and RoleBindings that a Tenant owns.
+    pub owned_by_tenants: Vec<SeenObject>,
+    /// The RoleBindings that bear the label of what Tenure writes.
+    pub role_bindings: Vec<SeenObject>,
+    /// All that is in the platform namespace.
+    pub inside: Vec<SeenObject>,
+    /// The ClusterRoleBindings of accounts of the platform namespace.
+    pub cluster_role_bindings: Vec<SeenObject>,
+    /// Who else reconciles Flux's kinds now.
+    pub flux: Option<String>,
+    /// Who else reconciles Tenants now.
+    pub capsule: Option<String>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The object's path.
+    pub path: String,
+    /// What it is called, and what is done to it.
+    pub says: String,
+    /// What is written.
+    pub action: Action,
+}
+
+/// What is written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// A merge patch; it names the uid and the version that were seen.
+    Patch(Value),
+    /// It is deleted, if it has this uid.
+    Delete {
+        /// The uid that was seen.
+        uid: String,
+    },
+}
+
+/// The next steps, and those after them as far as they can be told by now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Stages: each begins when nothing is left of those before it.
+    pub stages: Vec<Vec<Step>>,
+    /// What goes with what is deleted.
+    pub goes: Vec<String>,
+    /// What stays, and why.
+    pub stays: Vec<String>,
+}
+
+/// Why nothing is done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Somebody else reconciles objects whose kind would be deleted.
+    #[error("{0}: the kinds can't be deleted while their objects are reconciled")]
+    Reconciled(String),
+}
+
+/// What to do next.
+///
+/// # Errors
+/// [`Refusal`].
+pub fn plan(snapshot: &Snapshot, kinds: KindChoice) -> Result<Plan, Refusal> {
+    if let (KindChoice::All, Some(other)) = (kinds, snapshot.flux.as_ref().or(snapshot.capsule.as_ref())) {
+        return Err(Refusal::Reconciled(other.clone()));
+    }
+    let mut plan = Plan::default();
+    let namespace = judge_namespace(snapshot, &mut plan);
+    plan.stages = vec![
+        snapshot.deployment.iter().filter_map(delete).collect(),
+        release(snapshot, kinds, namespace),
+        delete_rights(snapshot, kinds, namespace),
+        delete_kinds(snapshot, kinds, &mut plan),
+        delete_namespace(snapshot, namespace),
+    ];
+    if namespace == NamespaceVerdict::Goes {
+        tell_dangling_bindings(snapshot, &mut plan);
+    }
+    plan.stages.retain(|stage| !stage.is_empty());
+    Ok(plan)
+}
+
+/// Whether the platform namespace goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NamespaceVerdict {
+    Goes,
+    Stays,
+}
+
+fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
+    let mut stays = Vec::new();
+    let mut goes: BTreeMap<&str, usize> = BTreeMap::new();
+    for seen in &snapshot.inside {
+        let object = ObjectView::of(&seen.object);
+        let kind = object.read_text("/kind");
+        let of_installation = snapshot
+            .installed
+            .iter()
+            .chain(&snapshot.deployment)
+            .any(|part| part.path == seen.path);
+        if of_installation || PASSED_OVER.contains(&kind) || is_in_every_namespace(kind, &seen.object) {
+            continue;
+        }
+        if is_reconciled_kind(&seen.object) {
+            if snapshot.flux.is_some() {
+                stays.push(format!("{} is reconciled by others", name(&seen.object)));
+            }
+        } else if kind != "Surface" && object.find_label(OWNER_NAME).is_some() {
+            stays.push(format!("a Kustomization applied {}", name(&seen.object)));
+        }
+        *goes.entry(kind).or_default() += 1;
+    }
+    if let Some(why) = stays.first() {
+        let more = match stays.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        plan.stays.push(format!("Namespace {PLATFORM_NAMESPACE}: {why}{more}"));
+        return NamespaceVerdict::Stays;
+    }
+    for (kind, count) in goes {
+        plan.goes.push(format!("{count} {kind} in {PLATFORM_NAMESPACE}"));
+    }
+    NamespaceVerdict::Goes
+}
+
+/// Finalizers and owners that would keep objects for ever, or take others along.
+fn release(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVerdict) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let surfaces_go = kinds != KindChoice::None;
+    for seen in &snapshot.reconciled {
+        let goes = kinds == KindChoice::All || (namespace == NamespaceVerdict::Goes && is_in_platform(&seen.object));
+        let mut release = Release::of(&seen.object);
+        // A finalizer of somebody who is there is taken off by him.
+        if snapshot.flux.is_none() {
+            release.take_finalizer();
+        }
+        if surfaces_go {
+            release.take_owners("tenure.dev", "Surface");
+        }
+        if goes && ObjectView::of(&seen.object).read_text("/kind") == "Kustomization" {
+            release.suspend();
+        }
+        steps.extend(release.finish(seen));
+    }
+    if kinds == KindChoice::All {
+        for seen in &snapshot.owned_by_tenants {
+            let mut release = Release::of(&seen.object);
+            release.take_owners("capsule.clastix.io", "Tenant");
+            steps.extend(release.finish(seen));
+        }
+    }
+    steps
+}
+
+/// What the controllers may do, wherever it was given to them; and what of the installation is in a namespace that stays.
+fn delete_rights(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVerdict) -> Vec<Step> {
+    let of_controllers = snapshot.role_bindings.iter().filter(|seen| {
+        let mut subjects = ObjectView::of(&seen.object).list_views("/subjects").peekable();
+        ObjectView::of(&seen.object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+            && !is_in_platform(&seen.object)
+            && subjects.peek().is_some()
+            && subjects.all(is_platform_account)
+    });
+    let installed = snapshot.installed.iter().rev().filter(|seen| {
+        let object = ObjectView::of(&seen.object);
+        match object.read_text("/kind") {
+            "CustomResourceDefinition" | "Namespace" => false,
+            // Somebody else's of the same name.
+            _ if object.find_label(MANAGED_BY) != Some(MANAGED_BY_TENURE) => false,
+            "ClusterRole" if HELD_BY_OTHERS.contains(&object.read_text("/metadata/name")) => kinds == KindChoice::All,
+            _ => !is_in_platform(&seen.object) || namespace == NamespaceVerdict::Stays,
+        }
+    });
+    // The bindings come before what they bind to.
+    let (bindings, others): (Vec<_>, Vec<_>) = of_controllers
+        .chain(installed)
+        .partition(|seen| ObjectView::of(&seen.object).read_text("/kind").ends_with("Binding"));
+    bindings.into_iter().chain(others).filter_map(delete).collect()
+}
+
+fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for seen in &snapshot.installed {
+        let object = ObjectView::of(&seen.object);
+        if object.read_text("/kind") != "CustomResourceDefinition" {
+            continue;
+        }
+        let own = object.read_text("/spec/group") == "tenure.dev";
+        let kind = object.read_text("/spec/names/kind");
+        let count = match kind {
+            "GitRepository" | "Kustomization" => {
+                let of_kind = |seen: &&SeenObject| ObjectView::of(&seen.object).read_text("/kind") == kind;
+                snapshot.reconciled.iter().filter(of_kind).count()
+            }
+            kind => snapshot.counts.get(kind).copied().unwrap_or_default(),
+        };
+        if kinds == KindChoice::All || (own && kinds == KindChoice::Own) {
+            plan.goes.push(format!("{count} {kind}, of all namespaces"));
+            steps.extend(delete(seen));
+        } else {
+            plan.stays.push(format!("the kind {kind}, and {count} of it"));
+        }
+    }
+    steps
+}
+
+fn delete_namespace(snapshot: &Snapshot, verdict: NamespaceVerdict) -> Vec<Step> {
+    let namespaces = snapshot
+        .installed
+        .iter()
+        .filter(|seen| ObjectView::of(&seen.object).read_text("/kind") == "Namespace");
+    match verdict {
+        NamespaceVerdict::Goes => namespaces.filter_map(delete).collect(),
+        NamespaceVerdict::Stays => Vec::new(),
+    }
+}
+
+/// Rights that are bound to accounts which go: whoever makes a namespace and an account of these names has them.
+fn tell_dangling_bindings(snapshot: &Snapshot, plan: &mut Plan) {
+    for seen in &snapshot.cluster_role_bindings {
+        let is_ours = snapshot.installed.iter().any(|part| part.path == seen.path);
+        let subjects = ObjectView::of(&seen.object).list_views("/subjects");
+        for subject in subjects.filter(|subject| !is_ours && is_platform_account(*subject)) {
+            plan.stays.push(format!(
+                "{} binds ServiceAccount {PLATFORM_NAMESPACE}/{}, which goes: whoever makes it anew has its rights",
+                name(&seen.object),
+                subject.read_text("/name")
+            ));
+        }
+    }
+}
+
+fn is_platform_account(subject: ObjectView<'_>) -> bool {
+    subject.read_text("/kind") == "ServiceAccount" && subject.read_text("/namespace") == PLATFORM_NAMESPACE
+}
+
+/// What is taken off an object, as one patch: nobody sees a part of it.
+struct Release<'a> {
+    object: &'a Value,
+    metadata: serde_json::Map<String, Value>,
+    suspended: bool,
+    says: Vec<&'static str>,
+}
+
+impl<'a> Release<'a> {
+    fn of(object: &'a Value) -> Self {
+        Self {
+            object,
+            metadata: serde_json::Map::new(),
+            suspended: false,
+            says: Vec::new(),
+        }
+    }
+
+    fn take_off(&mut self, field: &str, says: &'static str, goes: impl Fn(&Value) -> bool) {
+        let entries = self
+            .object
+            .pointer("/metadata")
+            .and_then(|metadata| metadata.get(field));
+        let entries = entries.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let left: Vec<Value> = entries.iter().filter(|entry| !goes(entry)).cloned().collect();
+        if left.len() < entries.len() {
+            self.metadata.insert(field.to_owned(), Value::Array(left));
+            self.says.push(says);
+        }
+    }
+
+    fn take_finalizer(&mut self) {
+        self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
+            finalizer.as_str() == Some(FLUX_FINALIZER)
+        });
+    }
+
+    fn take_owners(&mut self, group: &str, kind: &str) {
+        self.take_off("ownerReferences", "without its owner", |owner| {
+            let owner = ObjectView::of(owner);
+            let version = owner.read_text("/apiVersion");
+            version.split_once('/').is_some_and(|(named, _)| named == group) && owner.read_text("/kind") == kind
+        });
+    }
+
+    fn suspend(&mut self) {
+        if !ObjectView::of(self.object).is_true("/spec/suspend") {
+            self.suspended = true;
+            self.says.push("suspended");
+        }
+    }
+
+    fn finish(mut self, seen: &SeenObject) -> Option<Step> {
+        if self.says.is_empty() {
+            return None;
+        }
+        let object = ObjectView::of(self.object);
+        for (field, path) in [
+            ("uid", "/metadata/uid"),
+            ("resourceVersion", "/metadata/resourceVersion"),
+        ] {
+            self.metadata.insert(field.to_owned(), json!(object.read_text(path)));
+        }
+        let mut patch = json!({ "metadata": self.metadata });
+        if self.suspended
+            && let Some(patch) = patch.as_object_mut()
+        {
+            patch.insert("spec".to_owned(), json!({"suspend": true}));
+        }
+        Some(Step {
+            path: seen.path.clone(),
+            says: format!("{}: {}", name(self.object), self.says.join(", ")),
+            action: Action::Patch(patch),
+        })
+    }
+}
+
+/// Deletes what isn't being deleted already.
+fn delete(seen: &SeenObject) -> Option<Step> {
+    let object = ObjectView::of(&seen.object);
+    if object.is_being_deleted() {
+        return None;
+    }
+    Some(Step {
+        path: seen.path.clone(),
+        says: format!("{}: deleted", name(&seen.object)),
+        action: Action::Delete {
+            uid: object.read_text("/metadata/uid").to_owned(),
+        },
+    })
+}
+
+fn name(object: &Value) -> String {
+    let text = |path: &str| ObjectView::of(object).read_text(path);
+    match text("/metadata/namespace") {
+        "" => format!("{} {}", text("/kind"), text("/metadata/name")),
+        namespace => format!("{} {namespace}/{}", text("/kind"), text("/metadata/name")),
+    }
+}
+
+fn is_in_platform(object: &Value) -> bool {
+    ObjectView::of(object).read_text("/metadata/namespace") == PLATFORM_NAMESPACE
+}
+
+fn is_reconciled_kind(object: &Value) -> bool {
+    let version = ObjectView::of(object).read_text("/apiVersion");
+    version.contains(".toolkit.fluxcd.io/")
+}
+
+/// The account and the authority that every namespace has.
+fn is_in_every_namespace(kind: &str, object: &Value) -> bool {
+    let name = ObjectView::of(object).read_text("/metadata/name");
+    matches!(
+        (kind, name),
+        ("ServiceAccount", "default" | CONTROLLER_SERVICE_ACCOUNT) | ("ConfigMap", "kube-root-ca.crt")
+    )
+}
+
+#[cfg(test)]
+mod tests;

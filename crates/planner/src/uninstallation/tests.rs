@@ -1,0 +1,331 @@
+//! What is taken away, in which order, and what is never touched, as data.
+
+use super::*;
+
+fn seen(object: Value) -> SeenObject {
+    let mut object = object;
+    let path = format!("/{}", name(&object));
+    object["metadata"]["uid"] = json!(format!("uid of {path}"));
+    object["metadata"]["resourceVersion"] = json!("7");
+    SeenObject { path, object }
+}
+
+fn object(kind: &str, namespace: &str, name: &str) -> Value {
+    let version = match kind {
+        "Kustomization" => "kustomize.toolkit.fluxcd.io/v1",
+        "GitRepository" => "source.toolkit.fluxcd.io/v1",
+        "Surface" => "tenure.dev/v1alpha1",
+        _ => "v1",
+    };
+    let labels = if kind.contains("Role") || kind == "ServiceAccount" {
+        json!({MANAGED_BY: MANAGED_BY_TENURE})
+    } else {
+        json!({})
+    };
+    let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labels}});
+    if !namespace.is_empty() {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    object
+}
+
+fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    let metadata = if parent.is_empty() {
+        &mut object
+    } else {
+        object.pointer_mut(parent).unwrap()
+    };
+    metadata[field] = value;
+    object
+}
+
+fn owned(object: Value, api_version: &str, kind: &str) -> Value {
+    let owner = json!([{"apiVersion": api_version, "kind": kind, "name": "shop", "uid": "u"}, {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "v"}]);
+    with(object, "/metadata/ownerReferences", owner)
+}
+
+fn kustomization(namespace: &str, name: &str) -> Value {
+    with(
+        object("Kustomization", namespace, name),
+        "/metadata/finalizers",
+        json!([FLUX_FINALIZER, "another"]),
+    )
+}
+
+fn definition(group: &str, kind: &str) -> Value {
+    let definition = object("CustomResourceDefinition", "", kind);
+    with(definition, "/spec", json!({"group": group, "names": {"kind": kind}}))
+}
+
+/// A cluster in which all of it is there.
+fn whole() -> Snapshot {
+    let installed = [
+        definition("tenure.dev", "Surface"),
+        definition("kustomize.toolkit.fluxcd.io", "Kustomization"),
+        definition("capsule.clastix.io", "Tenant"),
+        object("ClusterRole", "", TENANT_GITOPS_CLUSTER_ROLE),
+        object("Namespace", "", PLATFORM_NAMESPACE),
+        object("ServiceAccount", PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT),
+        object("ClusterRole", "", "tenure-controller"),
+        object("ClusterRoleBinding", "", "tenure-controller"),
+        object("Role", PLATFORM_NAMESPACE, "tenure-leader"),
+    ];
+    Snapshot {
+        deployment: Some(seen(object("Deployment", PLATFORM_NAMESPACE, "tenure-controller"))),
+        installed: installed.map(seen).into(),
+        reconciled: vec![
+            seen(owned(kustomization("shop", "web"), "tenure.dev/v1alpha1", "Surface")),
+            seen(kustomization(PLATFORM_NAMESPACE, "platform")),
+        ],
+        counts: [("Surface".to_owned(), 1), ("Tenant".to_owned(), 2)].into(),
+        owned_by_tenants: vec![seen(owned(
+            object("Namespace", "", "shop"),
+            "capsule.clastix.io/v1beta2",
+            "Tenant",
+        ))],
+        ..Snapshot::default()
+    }
+}
+
+fn says(plan: &Plan) -> Vec<Vec<String>> {
+    let stage = |stage: &Vec<Step>| stage.iter().map(|step| step.says.clone()).collect();
+    plan.stages.iter().map(stage).collect()
+}
+
+fn find<'a>(plan: &'a Plan, says: &str) -> &'a Step {
+    let found = plan.stages.iter().flatten().find(|step| step.says.starts_with(says));
+    found.unwrap_or_else(|| panic!("no {says}: {:#?}", self::says(plan)))
+}
+
+#[test]
+fn the_order_is_controllers_finalizers_rights_kinds_namespace() {
+    let plan = plan(&whole(), KindChoice::Own).unwrap();
+    assert_eq!(
+        says(&plan),
+        [
+            vec!["Deployment tenure-system/tenure-controller: deleted"],
+            vec![
+                "Kustomization shop/web: without the controllers' finalizer, without its owner",
+                "Kustomization tenure-system/platform: without the controllers' finalizer, suspended",
+            ],
+            vec![
+                "ClusterRoleBinding tenure-controller: deleted",
+                "ClusterRole tenure-controller: deleted"
+            ],
+            vec!["CustomResourceDefinition Surface: deleted"],
+            vec!["Namespace tenure-system: deleted"],
+        ]
+    );
+    assert!(
+        plan.stays.iter().any(|line| line.contains("Tenant, and 2")),
+        "{:?}",
+        plan.stays
+    );
+    assert!(
+        plan.goes.iter().any(|line| line.contains("1 Surface")),
+        "{:?}",
+        plan.goes
+    );
+}
+
+/// What others put there stays, and a patch holds only for the object that was seen.
+#[test]
+fn one_patch_takes_off_what_is_ours_and_nothing_else() {
+    let plan = plan(&whole(), KindChoice::All).unwrap();
+    let Action::Patch(patch) = &find(&plan, "Kustomization shop/web").action else {
+        panic!("no patch");
+    };
+    assert_eq!(patch["metadata"]["finalizers"], json!(["another"]));
+    assert_eq!(patch["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
+    assert_eq!(patch["metadata"]["ownerReferences"][0]["kind"], "ConfigMap");
+    assert_eq!(patch["spec"], json!({"suspend": true}));
+    assert_eq!(patch["metadata"]["uid"], "uid of /Kustomization shop/web");
+    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+}
+
+/// Whatever is chosen and whatever is there: no Kustomization is deleted, by its kind or its namespace, before it is suspended and
+/// released, and no namespace is left with an owner that goes.
+#[test]
+fn nothing_is_deleted_that_takes_others_along() {
+    for kinds in [KindChoice::Own, KindChoice::None, KindChoice::All] {
+        let plan = plan(&whole(), kinds).unwrap();
+        let position = |what: &dyn Fn(&Step) -> bool| plan.stages.iter().position(|stage| stage.iter().any(what));
+        let patches = position(&|step| matches!(step.action, Action::Patch(_))).unwrap();
+        for (stage, step) in plan
+            .stages
+            .iter()
+            .enumerate()
+            .flat_map(|(stage, steps)| steps.iter().map(move |step| (stage, step)))
+        {
+            let deletes = matches!(step.action, Action::Delete { .. }) && !step.says.starts_with("Deployment");
+            assert!(!deletes || stage > patches, "{kinds:?}: {}", step.says);
+        }
+        let tenants_go = says(&plan)
+            .concat()
+            .iter()
+            .any(|step| step.starts_with("CustomResourceDefinition Tenant"));
+        let released = says(&plan)
+            .concat()
+            .iter()
+            .any(|step| step.starts_with("Namespace shop: without its owner"));
+        assert_eq!(tenants_go, kinds == KindChoice::All);
+        assert_eq!(tenants_go, released);
+        assert!(
+            !says(&plan)
+                .concat()
+                .iter()
+                .any(|step| step.starts_with("Namespace shop: deleted"))
+        );
+    }
+}
+
+#[test]
+fn what_others_reconcile_is_left_to_them() {
+    let mut snapshot = whole();
+    snapshot.flux = Some("kustomize-controller in flux-system".to_owned());
+    assert!(matches!(plan(&snapshot, KindChoice::All), Err(Refusal::Reconciled(_))));
+    snapshot.inside = vec![seen(kustomization(PLATFORM_NAMESPACE, "platform"))];
+    let plan = plan(&snapshot, KindChoice::Own).unwrap();
+    assert_eq!(
+        find(&plan, "Kustomization shop/web").says,
+        "Kustomization shop/web: without its owner"
+    );
+    assert!(
+        plan.stays.iter().any(|line| line.contains("reconciled by others")),
+        "{:?}",
+        plan.stays
+    );
+    let all = says(&plan).concat();
+    assert!(
+        !all.iter()
+            .any(|step| step.starts_with("Namespace") || step.contains("suspended")),
+        "{all:?}"
+    );
+    // The namespace stays, so what the controllers had there goes by itself.
+    assert!(
+        all.contains(&"ServiceAccount tenure-system/tenure-controller: deleted".to_owned()),
+        "{all:?}"
+    );
+}
+
+/// Who reconciles Tenants has nothing to do with Flux's finalizers.
+#[test]
+fn capsule_keeps_its_kind_and_nothing_else() {
+    let mut snapshot = whole();
+    snapshot.capsule = Some("capsule-controller-manager in capsule-system".to_owned());
+    assert!(matches!(plan(&snapshot, KindChoice::All), Err(Refusal::Reconciled(_))));
+    let without = plan(&whole(), KindChoice::Own).unwrap();
+    assert_eq!(plan(&snapshot, KindChoice::Own).unwrap(), without);
+}
+
+#[test]
+fn rights_of_accounts_that_go_are_told() {
+    let subject = json!([{"kind": "ServiceAccount", "namespace": PLATFORM_NAMESPACE, "name": "platform-gitops"}]);
+    let binding = with(object("ClusterRoleBinding", "", "platform"), "/subjects", subject);
+    let snapshot = Snapshot {
+        cluster_role_bindings: vec![seen(binding)],
+        ..whole()
+    };
+    let plan = plan(&snapshot, KindChoice::Own).unwrap();
+    assert!(
+        plan.stays.iter().any(|line| line.contains("platform-gitops")),
+        "{:?}",
+        plan.stays
+    );
+    assert!(
+        !says(&plan)
+            .concat()
+            .iter()
+            .any(|step| step.contains("ClusterRoleBinding platform"))
+    );
+}
+
+#[test]
+fn a_namespace_into_which_something_was_applied_stays() {
+    let applied = with(
+        object("Service", PLATFORM_NAMESPACE, "web"),
+        "/metadata/labels",
+        json!({OWNER_NAME: "platform"}),
+    );
+    let mut snapshot = whole();
+    snapshot.inside = vec![
+        seen(object("Secret", PLATFORM_NAMESPACE, "key")),
+        seen(object("Event", PLATFORM_NAMESPACE, "e")),
+        seen(object("ServiceAccount", PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT)),
+    ];
+    let without = plan(&snapshot, KindChoice::Own).unwrap();
+    assert!(
+        without.goes.contains(&"1 Secret in tenure-system".to_owned()),
+        "{:?}",
+        without.goes
+    );
+    assert_eq!(
+        without
+            .goes
+            .iter()
+            .filter(|line| line.ends_with("tenure-system"))
+            .count(),
+        1
+    );
+    snapshot.inside.push(seen(applied));
+    let plan = plan(&snapshot, KindChoice::Own).unwrap();
+    assert!(
+        plan.stays.iter().any(|line| line.contains("Service tenure-system/web")),
+        "{:?}",
+        plan.stays
+    );
+    let all = says(&plan).concat();
+    assert!(!all.iter().any(|step| step.starts_with("Namespace")), "{all:?}");
+    assert!(
+        all.contains(&"Kustomization tenure-system/platform: without the controllers' finalizer".to_owned()),
+        "{all:?}"
+    );
+}
+
+/// What a tenant labels as Tenure's is deleted only if it gives rights to the platform's accounts and to nobody else.
+#[test]
+fn rights_that_the_controllers_had_in_other_namespaces_go() {
+    let binding = |name: &str, subjects: Value, label: &str| {
+        let binding = with(
+            object("RoleBinding", "shop", name),
+            "/metadata/labels",
+            json!({MANAGED_BY: label}),
+        );
+        seen(with(binding, "/subjects", subjects))
+    };
+    let ours = json!({"kind": "ServiceAccount", "namespace": PLATFORM_NAMESPACE, "name": "lane"});
+    let theirs = json!({"kind": "ServiceAccount", "namespace": "shop", "name": "shop-gitops"});
+    let snapshot = Snapshot {
+        role_bindings: vec![
+            binding("lane", json!([ours]), MANAGED_BY_TENURE),
+            binding("gitops", json!([theirs]), MANAGED_BY_TENURE),
+            binding("both", json!([ours, theirs]), MANAGED_BY_TENURE),
+            binding("nobody", json!([]), MANAGED_BY_TENURE),
+            binding("foreign", json!([ours]), "helm"),
+        ],
+        ..Snapshot::default()
+    };
+    let plan = plan(&snapshot, KindChoice::Own).unwrap();
+    assert_eq!(says(&plan), [vec!["RoleBinding shop/lane: deleted"]]);
+}
+
+#[test]
+fn what_is_done_is_not_done_again() {
+    assert_eq!(plan(&Snapshot::default(), KindChoice::All).unwrap(), Plan::default());
+    let going = with(
+        object("Namespace", "", PLATFORM_NAMESPACE),
+        "/metadata/deletionTimestamp",
+        json!("2026-01-01T00:00:00Z"),
+    );
+    let snapshot = Snapshot {
+        installed: vec![seen(going)],
+        reconciled: vec![seen(with(
+            object("Kustomization", "shop", "web"),
+            "/spec",
+            json!({"suspend": true}),
+        ))],
+        ..Snapshot::default()
+    };
+    assert!(plan(&snapshot, KindChoice::All).unwrap().stages.is_empty());
+}

@@ -1,0 +1,118 @@
+//! `tenure uninstall`: takes the controllers out of a cluster and leaves what runs. Owns the question whether it is meant; what is done, and
+//! in which order, is `tenure_planner::uninstallation`.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use tenure_planner::uninstallation::{KindChoice, Plan};
+use tenure_tenancy::identity;
+
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::output;
+use crate::uninstallation::{Leadership, Uninstallation};
+
+/// How many lines of one stage are shown before a question; --dry-run shows all.
+const SHOWN: usize = 15;
+
+/// Take the controllers, their rights and their namespace out of a cluster. What Kustomizations applied stays, and runs on.
+///
+/// The controllers end first. Then their finalizer is taken off what they reconcile, so that it can be deleted later; then the rest goes.
+/// Flux's and Capsule's kinds stay with all their objects, unless --delete-kinds is given.
+#[derive(Debug, Args)]
+pub(crate) struct Uninstall {
+    #[command(flatten)]
+    connect: Connect,
+    /// Print what would be done, and do nothing.
+    #[arg(long, conflicts_with = "yes")]
+    dry_run: bool,
+    /// Don't ask.
+    #[arg(long)]
+    yes: bool,
+    /// Leave Tenure's own kind, too: Surfaces stay.
+    #[arg(long, conflicts_with = "delete_kinds")]
+    keep_kinds: bool,
+    /// Delete Flux's and Capsule's kinds, too, and all their objects. What they applied and the namespaces of Tenants stay.
+    #[arg(long)]
+    delete_kinds: bool,
+    /// How long to wait for the controllers to end, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 90)]
+    wait: u64,
+    /// The namespace of Flux's controllers: while they run, what is theirs is left to them.
+    #[arg(long, value_name = "NAME", default_value = "flux-system")]
+    flux_namespace: String,
+    /// The namespace of Capsule's controller.
+    #[arg(long, value_name = "NAME", default_value = "capsule-system")]
+    capsule_namespace: String,
+}
+
+impl Uninstall {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        let kinds = match (self.keep_kinds, self.delete_kinds) {
+            (true, _) => KindChoice::None,
+            (_, true) => KindChoice::All,
+            _ => KindChoice::Own,
+        };
+        let client = self.connect.client().await?;
+        let namespaces = [self.flux_namespace.clone(), self.capsule_namespace.clone()];
+        let cluster = Uninstallation::new(client, identity::use_for_installation(), namespaces);
+        let plan = cluster.plan(kinds).await?;
+        if plan.stages.is_empty() {
+            output::print_line("nothing is installed here");
+            return Ok(ExitCode::SUCCESS);
+        }
+        show(&plan, if self.dry_run { usize::MAX } else { SHOWN });
+        if self.dry_run {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !self.yes {
+            ask()?;
+        }
+        let mut leadership = Leadership::new();
+        cluster.end_controllers(&plan).await?;
+        leadership.win(&cluster, Duration::from_secs(self.wait)).await?;
+        let told = |done: &str| output::print_line(done);
+        let finished = cluster.finish(kinds, &mut leadership, told).await;
+        leadership.give_back(&cluster).await;
+        for line in &finished?.stays {
+            output::print_note(format!("stays: {line}"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn show(plan: &Plan, most: usize) {
+    for (number, stage) in plan.stages.iter().enumerate() {
+        output::print_line(format!("{}.", number + 1));
+        for step in stage.iter().take(most) {
+            output::print_line(format!("   {}", step.says));
+        }
+        if let Some(more) = stage.len().checked_sub(most).filter(|more| *more > 0) {
+            output::print_line(format!("   and {more} more; --dry-run names them"));
+        }
+    }
+    for line in &plan.goes {
+        output::print_line(format!("goes with it: {line}"));
+    }
+    for line in &plan.stays {
+        output::print_line(format!("stays: {line}"));
+    }
+}
+
+/// Who sits before a terminal may say yes; everybody else has to have said it.
+fn ask() -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage("nobody was asked whether this is meant")
+            .hint("--yes does it, --dry-run only says what would be done"));
+    }
+    let mut out = std::io::stderr();
+    let _reader_gone = write!(out, "Do this? Only yes is taken for yes: ").and_then(|()| out.flush());
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    if read.is_err() || answer.trim() != "yes" {
+        return Err(Failure::negative("nothing was done"));
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Keeps controllers from working while an installation is taken apart: holds the Lease that they would need. What it may do with it is
+//! decided by `tenure_planner::election`; it refuses to take one that somebody renews.
+
+use std::time::Duration;
+
+use jiff::{Timestamp, Unit};
+use serde_json::{Value, json};
+use tenure_api::metadata::{CONTROLLER_LEASE, PLATFORM_NAMESPACE};
+use tenure_planner::election::{LeaseRecord, Move, RETRY, WatchedLease, decide, write_spec};
+use tokio::time::Instant;
+
+use super::Uninstallation;
+use crate::failure::Failure;
+
+/// How long the Lease holds without being renewed: longer than anything takes between two renewals.
+const HOLDS_SECONDS: u64 = 120;
+
+/// The Lease, as the one who uninstalls watches and holds it.
+pub(crate) struct Leadership {
+    candidate: String,
+    began: Instant,
+    watched: WatchedLease,
+    held: bool,
+}
+
+impl Leadership {
+    pub(crate) fn new() -> Self {
+        Self {
+            candidate: format!(
+                "tenure-uninstall_{}_{}",
+                std::process::id(),
+                Timestamp::now().as_microsecond()
+            ),
+            began: Instant::now(),
+            watched: WatchedLease::default(),
+            held: false,
+        }
+    }
+
+    /// Waits until nobody leads, and holds the Lease then. Where there is no namespace for it, nobody can lead.
+    pub(crate) async fn win(&mut self, cluster: &Uninstallation, patience: Duration) -> Result<(), Failure> {
+        loop {
+            let Some(namespace) = cluster.find(&write_namespace_path()).await? else {
+                return Ok(());
+            };
+            match self.try_once(cluster).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(holder)) if self.began.elapsed() >= patience => {
+                    return Err(Failure::environment(format!(
+                        "{holder} leads still, and works with what would be taken away: nothing but the Deployment was deleted"
+                    ))
+                    .hint("end that `tenure run`, and try again; --wait SECONDS waits longer"));
+                }
+                Ok(Some(_)) => {}
+                // A candidate was faster: the next look says which.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                // Nothing can be made in a namespace that goes, and so nobody can begin to lead there.
+                Err(kube::Error::Api(status))
+                    if status.code == 403 && namespace.pointer("/metadata/deletionTimestamp").is_some() =>
+                {
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+            tokio::time::sleep(RETRY.min(Duration::from_secs(1))).await;
+        }
+    }
+
+    /// Renews the Lease, as long as there is one.
+    pub(crate) async fn hold(&mut self, cluster: &Uninstallation) -> Result<(), Failure> {
+        if !self.held {
+            return Ok(());
+        }
+        let Some(lease) = cluster
+            .find(&write_lease_path(PLATFORM_NAMESPACE, CONTROLLER_LEASE))
+            .await?
+        else {
+            return Ok(());
+        };
+        self.watched.take(Some(LeaseRecord::read(&lease)), self.began.elapsed());
+        match decide(&self.watched, &self.candidate, self.began.elapsed()) {
+            next @ Move::Take { renewal: true, .. } => Ok(self.write(cluster, &next).await?),
+            _ => Err(
+                Failure::environment("somebody else has taken the Lease: nothing more is taken away")
+                    .hint("end that `tenure run`, and try again"),
+            ),
+        }
+    }
+
+    /// Gives it back: controllers may begin again where it wasn't finished.
+    pub(crate) async fn give_back(self, cluster: &Uninstallation) {
+        if !self.held {
+            return;
+        }
+        let patch = json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}});
+        if let Err(error) = cluster
+            .patch(&write_lease_path(PLATFORM_NAMESPACE, CONTROLLER_LEASE), &patch)
+            .await
+        {
+            tracing::debug!(%error, "the Lease could not be given back; it ends by itself");
+        }
+    }
+
+    /// Takes the Lease, or says who has it.
+    async fn try_once(&mut self, cluster: &Uninstallation) -> Result<Option<String>, kube::Error> {
+        let lease = cluster.find_lease(PLATFORM_NAMESPACE, CONTROLLER_LEASE).await?;
+        self.watched
+            .take(lease.as_ref().map(LeaseRecord::read), self.began.elapsed());
+        match decide(&self.watched, &self.candidate, self.began.elapsed()) {
+            Move::Wait { holder } => Ok(Some(holder)),
+            next => {
+                self.write(cluster, &next).await?;
+                self.held = true;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn write(&self, cluster: &Uninstallation, next: &Move) -> Result<(), kube::Error> {
+        let write_spec = |transitions, renewal| {
+            let mut spec = write_spec(&self.candidate, transitions, &time(), renewal);
+            if let Some(spec) = spec.as_object_mut() {
+                spec.insert("leaseDurationSeconds".to_owned(), json!(HOLDS_SECONDS));
+            }
+            spec
+        };
+        match next {
+            Move::Wait { .. } => Ok(()),
+            Move::Create => {
+                let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                    "metadata": {"namespace": PLATFORM_NAMESPACE, "name": CONTROLLER_LEASE}, "spec": write_spec(0, false)});
+                cluster
+                    .create(&write_leases_path(PLATFORM_NAMESPACE), &lease)
+                    .await
+                    .map(drop)
+            }
+            Move::Take {
+                version,
+                transitions,
+                renewal,
+            } => {
+                let patch =
+                    json!({"metadata": {"resourceVersion": version}, "spec": write_spec(*transitions, *renewal)});
+                let path = write_lease_path(PLATFORM_NAMESPACE, CONTROLLER_LEASE);
+                cluster.patch(&path, &patch).await.map(drop)
+            }
+        }
+    }
+}
+
+impl Uninstallation {
+    /// Who holds a Lease and renews it: one that stands unchanged for as long as it holds is held by nobody.
+    pub(super) async fn find_live_holder(&self, namespace: &str, name: &str) -> Result<Option<String>, Failure> {
+        let began = Instant::now();
+        let mut watched = WatchedLease::default();
+        let mut first: Option<LeaseRecord> = None;
+        loop {
+            let record = self.find_lease(namespace, name).await?.as_ref().map(LeaseRecord::read);
+            let path = write_lease_path(namespace, name);
+            if record.is_some() && self.ended.lock().get(&path) == record.as_ref() {
+                return Ok(None);
+            }
+            watched.take(record.clone(), began.elapsed());
+            let Some(holder) = watched.find_holder(began.elapsed()) else {
+                self.ended.lock().extend(record.map(|record| (path, record)));
+                return Ok(None);
+            };
+            let renewed = |first: &LeaseRecord| record.as_ref().is_some_and(|record| record.renewed != first.renewed);
+            if first.as_ref().is_some_and(renewed) || began.elapsed() >= Duration::from_secs(HOLDS_SECONDS) {
+                return Ok(Some(format!("{holder} has the Lease {namespace}/{name}")));
+            }
+            first = first.or(record);
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    async fn find_lease(&self, namespace: &str, name: &str) -> Result<Option<Value>, kube::Error> {
+        let request = http::Request::get(write_lease_path(namespace, name))
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        match self.administrator.request(request).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn write_namespace_path() -> String {
+    format!("/api/v1/namespaces/{PLATFORM_NAMESPACE}")
+}
+
+fn write_leases_path(namespace: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
+}
+
+fn write_lease_path(namespace: &str, name: &str) -> String {
+    format!("{}/{name}", write_leases_path(namespace))
+}
+
+/// Now, as a Lease has it: RFC 3339 with microseconds.
+fn time() -> String {
+    let now = Timestamp::now();
+    let rounded = now
+        .round(jiff::TimestampRound::new().smallest(Unit::Microsecond))
+        .unwrap_or(now);
+    format!("{rounded:.6}")
+}

@@ -1,0 +1,159 @@
+//! Takes an installation out of a cluster: reads what `tenure_planner::uninstallation` decides from, and carries out what it says, as the
+//! installer. Refuses to write while somebody leads, and to take a missing answer for the answer that something isn't there.
+
+mod leadership;
+mod observe;
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt as _;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tenure_planner::election::LeaseRecord;
+use tenure_planner::uninstallation::{Action, KindChoice, Plan, Step, plan};
+use tenure_tenancy::Installer;
+
+use crate::failure::Failure;
+
+pub(crate) use leadership::Leadership;
+
+/// Who writes, as managedFields will show it.
+const FIELD_MANAGER: &str = "tenure-uninstall";
+/// How many writes are under way at the same time.
+const AT_ONCE: usize = 8;
+/// How often it is looked again: others change what is released, and each time it is read anew.
+const ROUNDS: usize = 30;
+
+/// The API server, as the one who uninstalls.
+pub(crate) struct Uninstallation {
+    administrator: kube::Client,
+    installer: Installer,
+    /// Where Flux's and Capsule's controllers have their Leases.
+    namespaces_of_others: [String; 2],
+    /// Leases that were seen to have ended, by their paths: while they are the same, that isn't waited for again.
+    ended: Mutex<BTreeMap<String, LeaseRecord>>,
+}
+
+impl Uninstallation {
+    pub(crate) fn new(administrator: kube::Client, installer: Installer, namespaces_of_others: [String; 2]) -> Self {
+        Self {
+            administrator,
+            installer,
+            namespaces_of_others,
+            ended: Mutex::default(),
+        }
+    }
+
+    /// What is there now, and what is to be done about it.
+    pub(crate) async fn plan(&self, kinds: KindChoice) -> Result<Plan, Failure> {
+        let snapshot = self.observe().await?;
+        plan(&snapshot, kinds).map_err(|refusal| {
+            Failure::environment(refusal.to_string())
+                .hint("without --delete-kinds they stay, and so does what is reconciled")
+        })
+    }
+
+    /// Carries out the first stage, that of the controllers themselves, if it is the next one.
+    pub(crate) async fn end_controllers(&self, plan: &Plan) -> Result<(), Failure> {
+        match plan.stages.first() {
+            Some(stage) if is_of_deployment(stage) => self.write_all(stage, |_| ()).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Stage after stage, each planned from what is there then, until nothing is left to do.
+    pub(crate) async fn finish(
+        &self,
+        kinds: KindChoice,
+        leadership: &mut Leadership,
+        tell: impl Fn(&str),
+    ) -> Result<Plan, Failure> {
+        let mut last = String::new();
+        for _ in 0..ROUNDS {
+            leadership.hold(self).await?;
+            let plan = self.plan(kinds).await?;
+            let Some(stage) = plan.stages.first() else {
+                return Ok(plan);
+            };
+            if let Some(step) = stage.first() {
+                last.clone_from(&step.says);
+            }
+            self.write_all(stage, &tell).await?;
+        }
+        Err(
+            Failure::environment(format!("it is not finished, for somebody puts things back: {last}"))
+                .hint("end what else works with these objects, and try again"),
+        )
+    }
+
+    async fn write_all(&self, steps: &[Step], tell: impl Fn(&str)) -> Result<(), Failure> {
+        let mut writes = futures::stream::iter(steps)
+            .map(|step| async move { (step, self.write(step).await) })
+            .buffer_unordered(AT_ONCE);
+        while let Some((step, written)) = writes.next().await {
+            match written {
+                Ok(()) => tell(&step.says),
+                // Gone, or changed since it was seen: the next look says what is to be done about it.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                Err(error) => {
+                    let mut failure = Failure::from(error);
+                    failure.message = format!("{}: {}", step.says, failure.message);
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&self, step: &Step) -> Result<(), kube::Error> {
+        match &step.action {
+            Action::Patch(patch) => self.patch(&step.path, patch).await.map(drop),
+            Action::Delete { uid } => {
+                let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+                    "preconditions": {"uid": uid}});
+                let request = http::Request::delete(&step.path);
+                self.send(request, "application/json", &options).await.map(drop)
+            }
+        }
+    }
+
+    async fn patch(&self, path: &str, patch: &Value) -> Result<Value, kube::Error> {
+        let request = http::Request::patch(format!("{path}?fieldManager={FIELD_MANAGER}"));
+        self.send(request, "application/merge-patch+json", patch).await
+    }
+
+    async fn create(&self, path: &str, object: &Value) -> Result<Value, kube::Error> {
+        let request = http::Request::post(format!("{path}?fieldManager={FIELD_MANAGER}"));
+        self.send(request, "application/json", object).await
+    }
+
+    async fn send(
+        &self,
+        request: http::request::Builder,
+        media_type: &str,
+        body: &Value,
+    ) -> Result<Value, kube::Error> {
+        let request = request
+            .header(http::header::CONTENT_TYPE, media_type)
+            .body(body.to_string().into_bytes())
+            .map_err(kube::Error::HttpError)?;
+        tracing::debug!(path = %request.uri(), identity = %self.installer, "uninstalling");
+        self.administrator.request(request).await
+    }
+
+    /// An object, or the answer that there is none.
+    async fn find(&self, path: &str) -> Result<Option<Value>, Failure> {
+        let request = http::Request::get(path)
+            .body(Vec::new())
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        match self.administrator.request::<Value>(request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn is_of_deployment(stage: &[Step]) -> bool {
+    stage.iter().all(|step| step.path.contains("/deployments/"))
+}

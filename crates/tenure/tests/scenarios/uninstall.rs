@@ -1,0 +1,300 @@
+//! `tenure uninstall`: everything goes but what runs. On a real cluster its namespace controller and its garbage collector are there, too,
+//! which take along what isn't kept from it.
+
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tenure_git_server::{GitServer, Options};
+
+use crate::world::{Admin, Cluster, Controllers, lease, prepare_shop, wait_for_greeting};
+
+const IMAGE: &str =
+    "registry.example/tenure:0.1.0@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const FINALIZER: &str = "finalizers.fluxcd.io";
+
+fn named(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+    if !namespace.is_empty() {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    object
+}
+
+fn kustomization(namespace: &str, name: &str) -> Value {
+    let mut object = named("kustomize.toolkit.fluxcd.io/v1", "Kustomization", namespace, name);
+    object["spec"] = json!({"interval": "1h", "prune": true, "path": "./", "targetNamespace": "shop",
+        "serviceAccountName": "deployer", "sourceRef": {"kind": "GitRepository", "name": name}});
+    object
+}
+
+fn definition(name: &str) -> Value {
+    named("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)
+}
+
+fn greeting() -> Value {
+    named("v1", "ConfigMap", "shop", "greeting")
+}
+
+fn has_finalizer(object: &Value) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == FINALIZER))
+}
+
+/// A namespace that goes is as good as gone where nobody finishes it.
+async fn expect_gone(cluster: &Cluster, object: &Value) {
+    let found = cluster.admin.find(object).await;
+    let going = found.is_none_or(|found| found["metadata"]["deletionTimestamp"].is_string());
+    assert!(going, "{object} is there");
+    cluster.wait_until_settled(object).await;
+}
+
+#[tokio::test]
+async fn what_runs_is_left() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    cluster.check(&["install", "--image", IMAGE], 0, &["applied Deployment"]);
+    let git_folder = tempfile::tempdir().unwrap();
+    let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
+    prepare_shop(admin, &git).await;
+    let allowed = format!("http://{}", git.http_address());
+    let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--allow-source", &allowed]);
+    admin.wait_for_leader(&leader.candidate).await;
+    wait_for_greeting(admin, 1).await;
+    let applied = admin.find(&greeting()).await.unwrap();
+    let shop = kustomization("shop", "shop");
+    admin.wait_for(shop.clone(), has_finalizer).await;
+
+    // Looking changes nothing, and neither does who hasn't said that it is meant.
+    cluster.check(
+        &["uninstall", "--dry-run"],
+        0,
+        &[
+            "Deployment tenure-system/tenure-controller: deleted",
+            "Kustomization shop/shop: without the controllers' finalizer",
+            "ClusterRoleBinding tenure-controller: deleted",
+            "stays: the kind Kustomization, and 1 of it",
+        ],
+    );
+    cluster.check(&["uninstall"], 2, &["--yes"]);
+    assert!(has_finalizer(&admin.find(&shop).await.unwrap()));
+    let deployment = named("apps/v1", "Deployment", "tenure-system", "tenure-controller");
+    assert!(admin.find(&deployment).await.is_some());
+
+    // Who works still is waited for, and nothing is taken away beside him.
+    cluster.check(
+        &["uninstall", "--yes", "--wait=3"],
+        3,
+        &["leads still", &leader.candidate],
+    );
+    assert!(has_finalizer(&admin.find(&shop).await.unwrap()));
+    assert_eq!(leader.signal(Signal::SIGTERM), Some(0));
+
+    cluster.check(&["uninstall", "--yes"], 0, &["Namespace tenure-system: deleted"]);
+    let left = admin.find(&shop).await.unwrap();
+    assert!(
+        !has_finalizer(&left) && left["metadata"]["deletionTimestamp"].is_null(),
+        "{left}"
+    );
+    assert_ne!(left["spec"]["suspend"], true, "Flux would go on with it");
+    for gone in [
+        deployment,
+        named("rbac.authorization.k8s.io/v1", "ClusterRole", "", "tenure-controller"),
+        named(
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRoleBinding",
+            "",
+            "tenure-controller",
+        ),
+        named("v1", "Namespace", "", "tenure-system"),
+        definition("surfaces.tenure.dev"),
+    ] {
+        expect_gone(&cluster, &gone).await;
+    }
+    for stays in [
+        "kustomizations.kustomize.toolkit.fluxcd.io",
+        "tenants.capsule.clastix.io",
+    ] {
+        assert!(admin.find(&definition(stays)).await.is_some(), "{stays}");
+    }
+
+    // It can be deleted now, and takes nothing along.
+    admin.delete(&shop).await;
+    admin.wait_until_gone(&shop).await;
+    let found = admin.find(&greeting()).await.expect("what was applied");
+    assert_eq!(found["metadata"]["uid"], applied["metadata"]["uid"]);
+    cluster.check(&["uninstall", "--yes"], 0, &["nothing is installed here"]);
+}
+
+/// A Tenant owns its namespaces: where its kind goes, they would go with all that runs in them.
+#[tokio::test]
+async fn the_namespaces_of_tenants_outlive_their_kind() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    let mut tenant = named("capsule.clastix.io/v1beta2", "Tenant", "", "left-behind");
+    tenant["spec"] = json!({"owners": [{"kind": "User", "name": "olive"}]});
+    let mut namespace = named("v1", "Namespace", "", "left-behind");
+    namespace["metadata"]["labels"] = json!({"capsule.clastix.io/tenant": "left-behind"});
+    admin.apply(namespace.clone()).await;
+    admin.apply(tenant.clone()).await;
+    let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &[]);
+    let is_owned = |found: &Value| found["metadata"]["ownerReferences"].is_array();
+    admin.wait_for(namespace.clone(), is_owned).await;
+    let account = named("v1", "ServiceAccount", "left-behind", "left-behind-gitops");
+    admin.wait_for(account.clone(), is_owned).await;
+    assert_eq!(leader.signal(Signal::SIGTERM), Some(0));
+
+    cluster.check(
+        &["uninstall", "--delete-kinds", "--yes"],
+        0,
+        &["Namespace left-behind: without its owner"],
+    );
+    for kind in [
+        "tenants.capsule.clastix.io",
+        "kustomizations.kustomize.toolkit.fluxcd.io",
+    ] {
+        expect_gone(&cluster, &definition(kind)).await;
+    }
+    for stays in [&namespace, &account] {
+        let found = admin.find(stays).await.expect("it stays");
+        assert!(found["metadata"]["deletionTimestamp"].is_null(), "{found}");
+        assert!(!is_owned(&found), "{found}");
+    }
+    expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
+}
+
+/// Many objects are read page by page; and a namespace that something was applied to is not deleted.
+#[tokio::test]
+async fn all_of_many_are_released() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    admin.apply(named("v1", "Namespace", "", "many")).await;
+    for number in 0..205 {
+        let mut object = kustomization("many", &format!("k{number}"));
+        object["metadata"]["finalizers"] = json!([FINALIZER, "example.com/kept"]);
+        admin.apply(object).await;
+    }
+    let mut applied = named("v1", "ConfigMap", "tenure-system", "applied");
+    applied["metadata"]["labels"] = json!({"kustomize.toolkit.fluxcd.io/name": "platform"});
+    admin.apply(applied.clone()).await;
+    let said = cluster.check(
+        &["uninstall", "--yes", "--keep-kinds"],
+        0,
+        &["stays: Namespace tenure-system"],
+    );
+    assert_eq!(
+        said.matches("without the controllers' finalizer\n").count(),
+        205 + 15,
+        "those that were shown before, too"
+    );
+    for number in [0, 199, 200, 204] {
+        let mut object = kustomization("many", &format!("k{number}"));
+        let found = admin.find(&object).await.unwrap();
+        assert_eq!(found["metadata"]["finalizers"], json!(["example.com/kept"]));
+        object["metadata"]["finalizers"] = json!([]);
+        admin.apply(object).await;
+    }
+    assert!(admin.find(&applied).await.is_some());
+    assert!(admin.find(&definition("surfaces.tenure.dev")).await.is_some());
+    let account = named("v1", "ServiceAccount", "tenure-system", "tenure-controller");
+    assert!(admin.find(&account).await.is_none());
+    admin.delete(&applied).await;
+    for number in 0..205 {
+        let object = named(
+            "kustomize.toolkit.fluxcd.io/v1",
+            "Kustomization",
+            "many",
+            &format!("k{number}"),
+        );
+        let off = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let name = format!("k{number}");
+        admin
+            .api(&object)
+            .patch(&name, &PatchParams::default(), &off)
+            .await
+            .unwrap();
+    }
+    admin.delete(&named("v1", "Namespace", "", "many")).await;
+}
+
+/// Where Flux reconciles, its objects and their finalizers are its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_flux_reconciles_is_left_to_it() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    for namespace in ["flux-system", "theirs"] {
+        admin.apply(named("v1", "Namespace", "", namespace)).await;
+    }
+    let mut object = kustomization("theirs", "web");
+    object["metadata"]["finalizers"] = json!([FINALIZER]);
+    admin.apply(object.clone()).await;
+    let renewing = tokio::spawn(renew(Admin(admin.0.clone())));
+    let flux = named(
+        "coordination.k8s.io/v1",
+        "Lease",
+        "flux-system",
+        "kustomize-controller-leader-election",
+    );
+    admin.wait_for(flux.clone(), |_| true).await;
+    cluster.check(
+        &["uninstall", "--delete-kinds", "--yes"],
+        3,
+        &["kustomize-controller-5d8f", "without --delete-kinds"],
+    );
+    cluster.check(&["uninstall", "--yes"], 0, &["Namespace tenure-system: deleted"]);
+    assert!(has_finalizer(&admin.find(&object).await.unwrap()));
+    renewing.abort();
+    let _aborted = renewing.await;
+    admin.delete(&flux).await;
+    let off = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    admin
+        .api(&object)
+        .patch("web", &PatchParams::default(), &off)
+        .await
+        .unwrap();
+    expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
+}
+
+/// Flux's controller, as its Lease shows it.
+async fn renew(admin: Admin) {
+    let mut lease = named(
+        "coordination.k8s.io/v1",
+        "Lease",
+        "flux-system",
+        "kustomize-controller-leader-election",
+    );
+    for microsecond in 0..1_000_000_u32 {
+        let time = format!("2026-01-01T00:00:00.{microsecond:06}Z");
+        lease["spec"] =
+            json!({"holderIdentity": "kustomize-controller-5d8f", "leaseDurationSeconds": 15, "renewTime": time});
+        admin.apply(lease.clone()).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Who was killed in the middle of it leaves a Lease that ends, and the next one goes on where it was.
+#[tokio::test]
+async fn what_was_begun_is_finished() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    let mut held = lease();
+    held["spec"] = json!({"holderIdentity": "tenure-uninstall_1_1", "leaseDurationSeconds": 2, "renewTime": "2026-01-01T00:00:00.000000Z"});
+    admin.apply(held).await;
+    let binding = named(
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRoleBinding",
+        "",
+        "tenure-controller",
+    );
+    admin.delete(&binding).await;
+    cluster.check(
+        &["uninstall", "--yes"],
+        0,
+        &[
+            "ClusterRole tenure-controller: deleted",
+            "Namespace tenure-system: deleted",
+        ],
+    );
+    expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
+}
