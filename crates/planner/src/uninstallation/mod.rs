@@ -34,6 +34,10 @@ const PASSED_OVER: [&str; 7] = [
     "Endpoints",
 ];
 
+/// How often something is taken off an object of a tenant that has it again each time. Who puts it back harms nobody but himself, and must not
+/// keep the controllers' rights in the cluster for it.
+const ATTEMPTS: u32 = 3;
+
 /// Which kinds are deleted, and all their objects with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KindChoice {
@@ -71,6 +75,8 @@ pub struct Snapshot {
     pub role_bindings: Vec<SeenObject>,
     /// All that is in the platform namespace.
     pub inside: Vec<SeenObject>,
+    /// How often something was written to an object already, by its path.
+    pub attempts: BTreeMap<String, u32>,
     /// The ClusterRoleBindings of accounts of the platform namespace.
     pub cluster_role_bindings: Vec<SeenObject>,
     /// Who else reconciles Flux's kinds now.
@@ -141,8 +147,26 @@ pub fn plan(snapshot: &Snapshot, kinds: KindChoice) -> Result<Plan, Refusal> {
     if namespace == NamespaceVerdict::Goes {
         tell_dangling_bindings(snapshot, &mut plan);
     }
+    give_up_fights(snapshot, &mut plan);
     plan.stages.retain(|stage| !stage.is_empty());
     Ok(plan)
+}
+
+/// Leaves objects of tenants as somebody insists that they are. What is the platform's own is waited for as long as it takes.
+fn give_up_fights(snapshot: &Snapshot, plan: &mut Plan) {
+    let is_platforms = |path: &str| {
+        let mut own = snapshot.installed.iter().chain(&snapshot.inside);
+        own.any(|seen| seen.path == path) || path.contains(&format!("/namespaces/{PLATFORM_NAMESPACE}/"))
+    };
+    let fought = |step: &Step| {
+        let attempts = snapshot.attempts.get(&step.path).copied().unwrap_or_default();
+        attempts >= ATTEMPTS && !is_platforms(&step.path)
+    };
+    for stage in &mut plan.stages {
+        let given_up = stage.extract_if(.., |step| fought(step));
+        plan.stays
+            .extend(given_up.map(|step| format!("{}, and somebody undoes it each time", step.says)));
+    }
 }
 
 /// Whether the platform namespace goes.

@@ -329,3 +329,40 @@ fn what_is_done_is_not_done_again() {
     };
     assert!(plan(&snapshot, KindChoice::All).unwrap().stages.is_empty());
 }
+
+/// A tenant that puts its finalizer back each time keeps it, and nothing else.
+#[test]
+fn nobody_holds_up_the_end_by_putting_things_back() {
+    let mut snapshot = whole();
+    for seen in &snapshot.reconciled {
+        snapshot.attempts.insert(seen.path.clone(), ATTEMPTS - 1);
+    }
+    assert_eq!(says(&plan(&snapshot, KindChoice::All).unwrap())[1].len(), 3);
+    for attempts in snapshot.attempts.values_mut() {
+        *attempts = ATTEMPTS;
+    }
+    // What is in the platform namespace is no tenant's.
+    snapshot.inside = vec![seen(kustomization(PLATFORM_NAMESPACE, "platform"))];
+    let plan = plan(&snapshot, KindChoice::All).unwrap();
+    let released = &says(&plan)[1];
+    assert!(
+        released
+            .iter()
+            .any(|step| step.starts_with("Kustomization tenure-system/platform")),
+        "{released:?}"
+    );
+    assert!(
+        !released.iter().any(|step| step.starts_with("Kustomization shop/web")),
+        "{released:?}"
+    );
+    assert!(
+        plan.stays.iter().any(|line| line.contains("undoes it")),
+        "{:?}",
+        plan.stays
+    );
+    assert!(
+        says(&plan)
+            .concat()
+            .contains(&"ClusterRoleBinding tenure-controller: deleted".to_owned())
+    );
+}

@@ -32,6 +32,8 @@ pub(crate) struct Uninstallation {
     namespaces_of_others: [String; 2],
     /// Leases that were seen to have ended, by their paths: while they are the same, that isn't waited for again.
     ended: Mutex<BTreeMap<String, LeaseRecord>>,
+    /// How often something was written to an object, by its path.
+    attempts: Mutex<BTreeMap<String, u32>>,
 }
 
 impl Uninstallation {
@@ -41,12 +43,14 @@ impl Uninstallation {
             installer,
             namespaces_of_others,
             ended: Mutex::default(),
+            attempts: Mutex::default(),
         }
     }
 
     /// What is there now, and what is to be done about it.
     pub(crate) async fn plan(&self, kinds: KindChoice) -> Result<Plan, Failure> {
-        let snapshot = self.observe().await?;
+        let mut snapshot = self.observe().await?;
+        snapshot.attempts.clone_from(&self.attempts.lock());
         plan(&snapshot, kinds).map_err(|refusal| {
             Failure::environment(refusal.to_string())
                 .hint("without --delete-kinds they stay, and so does what is reconciled")
@@ -91,6 +95,7 @@ impl Uninstallation {
             .map(|step| async move { (step, self.write(step).await) })
             .buffer_unordered(AT_ONCE);
         while let Some((step, written)) = writes.next().await {
+            *self.attempts.lock().entry(step.path.clone()).or_default() += 1;
             match written {
                 Ok(()) => tell(&step.says),
                 // Gone, or changed since it was seen: the next look says what is to be done about it.

@@ -69,6 +69,8 @@ impl Uninstallation {
             counts,
             owned_by_tenants,
             role_bindings,
+            // Counted by who writes.
+            attempts: BTreeMap::new(),
             inside,
             cluster_role_bindings,
             flux,

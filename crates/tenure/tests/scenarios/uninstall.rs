@@ -298,3 +298,42 @@ async fn what_was_begun_is_finished() {
     );
     expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
 }
+
+/// A tenant that puts the finalizer back as fast as it can has an object that nobody deletes, and holds up nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_holds_it_up_by_putting_things_back() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    admin.apply(named("v1", "Namespace", "", "stubborn")).await;
+    let mut object = kustomization("stubborn", "web");
+    object["metadata"]["finalizers"] = json!([FINALIZER]);
+    admin.apply(object.clone()).await;
+    let stubborn = tokio::spawn({
+        let (admin, object) = (Admin(admin.0.clone()), object.clone());
+        async move {
+            loop {
+                let api = admin.api(&object);
+                let back = Patch::Merge(json!({"metadata": {"finalizers": [FINALIZER]}}));
+                let _while_it_is_there = api.patch("web", &PatchParams::default(), &back).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    });
+    cluster.check(
+        &["uninstall", "--yes"],
+        0,
+        &[
+            "ClusterRole tenure-controller: deleted",
+            "Namespace tenure-system: deleted",
+        ],
+    );
+    stubborn.abort();
+    let _aborted = stubborn.await;
+    let off = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    admin
+        .api(&object)
+        .patch("web", &PatchParams::default(), &off)
+        .await
+        .unwrap();
+    expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
+}
