@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 mod baseline;
 mod bench;
 mod cargo;
+mod dist;
 mod generate;
 mod kustomize;
 mod record_kubernetes;
@@ -22,7 +23,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Write the files that are generated from the types: `deploy/crds` and `deploy/rbac`.
+    /// Write the files that are generated from the types: all below `deploy`.
     Generate {
         /// Write nothing; fail when a file is not as it would be generated.
         #[arg(long)]
@@ -58,9 +59,14 @@ enum Task {
         /// The kubeconfig of a cluster whose namespace `default` has the label `tenure.dev/disposable=true`.
         #[arg(long)]
         kubeconfig: Option<std::path::PathBuf>,
+        /// Run the controllers as a process, `tenure run`, wherever a scenario doesn't look into them.
+        #[arg(long)]
+        process: bool,
         /// Only scenarios whose name contains this.
         only: Option<String>,
     },
+    /// Write what is handed to others into a folder: the program as one static file, checksums, what it is made of, manual, completions.
+    Dist(dist::Dist),
     /// Make the API server's data from a recording of a real kube-apiserver and the Go modules of the same release.
     RecordKubernetes {
         /// Folder with `openapi/` and `tables/`.
@@ -82,7 +88,12 @@ fn main() -> anyhow::Result<()> {
         Task::Tidy => tidy::run(),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Differential { arguments } => cargo::run(&["run", "--package", "tenure-differential", "--"], &arguments),
-        Task::Scenarios { kubeconfig, only } => scenarios::run(kubeconfig.as_deref(), only.as_deref()),
+        Task::Scenarios {
+            kubeconfig,
+            process,
+            only,
+        } => scenarios::run(kubeconfig.as_deref(), process, only.as_deref()),
+        Task::Dist(dist) => dist.run(),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),
     }
 }

@@ -5,26 +5,42 @@ use std::path::Path;
 
 use crate::{cargo, tidy};
 
-/// The suites: what Tenure needs of an API server (`crates/testkit`), and Tenure's controllers on it (`crates/controllers`). The whole
+/// The suites: what Tenure needs of an API server (`crates/testkit`), Tenure's controllers on it (`crates/controllers`), and the program as a
+/// process (`crates/tenure`: install, run, uninstall). The whole
 /// workspace is named so that what `cargo test` has built is not built again with fewer features.
 const SUITES: [&str; 3] = ["--workspace", "--test", "scenarios"];
+
+/// The variable that lets the suite of the controllers run `tenure run` in place of controllers in the test's own process.
+const PROGRAM: &str = "TENURE_TEST_PROGRAM";
 
 /// The program that starts a real control plane and runs a command beside it.
 const WITH_KUBERNETES: &str = "with_kubernetes";
 
 /// Runs them against the cluster of a kubeconfig, or against a real control plane that is started for them.
-pub(crate) fn run(kubeconfig: Option<&Path>, only: Option<&str>) -> anyhow::Result<()> {
+pub(crate) fn run(kubeconfig: Option<&Path>, process: bool, only: Option<&str>) -> anyhow::Result<()> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tidy::root().join("target"), Into::into);
     let run = |program: &Path, words: &[&str]| {
         let mut command = cargo::command(program);
         command.args(words);
         if let Some(kubeconfig) = kubeconfig {
             command.env("TENURE_TEST_KUBECONFIG", kubeconfig);
         }
+        if process {
+            command.env(PROGRAM, target.join("debug/tenure"));
+        }
         cargo::finish(command)
     };
     let cargo = Path::new("cargo");
     // Built before a server waits for them.
-    let build = ["test", "--quiet", "--no-run", "--example", WITH_KUBERNETES];
+    let build = [
+        "test",
+        "--quiet",
+        "--no-run",
+        "--example",
+        WITH_KUBERNETES,
+        "--bin",
+        "tenure",
+    ];
     run(cargo, &[&build, &SUITES[..]].concat())?;
     // One at a time: they share the cluster, and each begins with what the last one left removed.
     let after: Vec<&str> = ["--", "--test-threads=1"].into_iter().chain(only).collect();
@@ -32,7 +48,6 @@ pub(crate) fn run(kubeconfig: Option<&Path>, only: Option<&str>) -> anyhow::Resu
     if kubeconfig.is_some() {
         return run(cargo, &tests);
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tidy::root().join("target"), Into::into);
     let beside = target.join("debug/examples").join(WITH_KUBERNETES);
     run(&beside, &[&["cargo"], &tests[..]].concat())
 }

@@ -69,6 +69,20 @@ pub struct Workload {
     pub disk: u64,
 }
 
+impl Workload {
+    /// What is installed when nothing but the image is chosen, and what `deploy/` holds.
+    #[must_use]
+    pub fn usual(image: &str) -> Self {
+        Self {
+            image: image.to_owned(),
+            replicas: 2,
+            memory: 1248 << 20,
+            disk: 9 << 30,
+            ..Self::default()
+        }
+    }
+}
+
 /// All that runs the controllers, in an order in which it can be applied: who may talk to whom comes before anybody talks.
 #[must_use]
 pub fn objects(workload: &Workload) -> Vec<Value> {

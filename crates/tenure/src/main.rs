@@ -98,6 +98,8 @@ enum Command {
     Version(commands::version::Version),
     Completion(commands::completion::Completion),
     #[command(hide = true)]
+    Man(commands::man::Man),
+    #[command(hide = true)]
     Etcd(commands::etcd::Etcd),
 }
 
@@ -166,6 +168,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Build(build) => build.run(),
         Command::Version(version) => version.run(),
         Command::Completion(completion) => completion.run(),
+        Command::Man(man) => man.run(<Arguments as clap::CommandFactory>::command()),
         Command::Etcd(etcd) => block_on(etcd.run()),
         Command::Get(get) => block_on(get.run()),
         Command::Events(events) => block_on(events.run()),

@@ -11,6 +11,7 @@ pub(crate) mod events;
 pub(crate) mod get;
 pub(crate) mod install;
 pub(crate) mod kube_apiserver;
+pub(crate) mod man;
 pub(crate) mod reconcile;
 pub(crate) mod run;
 pub(crate) mod uninstall;

@@ -269,6 +269,7 @@ mod tests {
     fn a_pod_may_take_what_its_budgets_may() {
         let image = ["--image=tenure:1", "--unpinned-image"];
         let usual = read(&image, &[]).expect("a workload").workload;
+        assert_eq!(usual, Workload::usual("tenure:1"), "what deploy/ holds");
         let more = read(&image, &["--tree-memory=1160MiB", "--artifact-storage=18GiB"])
             .expect("a workload")
             .workload;

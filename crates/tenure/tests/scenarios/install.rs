@@ -96,6 +96,44 @@ async fn a_server_takes_it_twice() {
     assert_eq!(second["spec"]["template"]["spec"]["containers"][0]["image"], IMAGE);
 }
 
+/// An object as text in which 0 and 0.0 are the same number, as they are to an API server.
+fn write_plainly(object: &Value) -> String {
+    object.to_string().replace(":0.0,", ":0,").replace(":0.0}", ":0}")
+}
+
+/// The files below `deploy` are the same objects, for who installs with kustomize.
+#[test]
+fn the_kustomization_builds_what_is_installed() {
+    let read = |text: &str| {
+        let objects = kustomize::manifests("objects", text, &kustomize::Limits::default()).unwrap();
+        let mut objects: Vec<String> = objects.into_iter().map(|built| write_plainly(&built.object)).collect();
+        objects.sort();
+        objects
+    };
+    let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
+    let built = run(&["build", deploy]);
+    assert!(built.status.success(), "{}", describe(&built));
+    let image = concat!("--image=tenure:", env!("CARGO_PKG_VERSION"));
+    let exported = export(&[image, "--unpinned-image"]);
+    let built = read(&String::from_utf8(built.stdout).unwrap());
+    assert!(
+        built == read(&exported),
+        "deploy/ holds other objects than are installed"
+    );
+    assert!(built.len() > 10);
+}
+
+#[test]
+fn the_manual_has_a_page_for_each_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = run(&["man", folder.path().to_str().unwrap()]);
+    assert!(written.status.success(), "{}", describe(&written));
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert!(page("tenure.1").contains("\\fBuninstall\\fR"));
+    assert!(page("tenure-run.1").contains("\\fB\\-\\-health\\-address\\fR"));
+    assert!(!folder.path().join("tenure-man.1").exists() && !folder.path().join("tenure-help.1").exists());
+}
+
 /// The Pod security standard called restricted, rule by rule, and what is wanted beyond it.
 #[test]
 fn its_pods_are_confined() {
