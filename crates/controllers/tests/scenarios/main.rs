@@ -19,6 +19,7 @@ mod interrupted;
 mod lifecycle;
 mod losing_nothing;
 mod owners;
+mod program;
 mod secrets;
 mod sources;
 mod stage;

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::faults::{Faults, Faulty, Life};
+use crate::program;
 
 pub(crate) const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
 pub(crate) const GIT_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
@@ -291,6 +292,13 @@ async fn within<T>(looked: impl Future<Output = Result<T, String>>) -> T {
 /// Starts the controllers as their own ServiceAccount.
 fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     let life = Life::default();
+    if let (Some(program), Way::Direct) = (program::find(), means.way)
+        && means.budgets == Budgets::default()
+    {
+        let end = CancellationToken::new();
+        let running = tokio::spawn(program::run(program, cluster, &means.policy, end.clone()));
+        return Controllers { end, running, life };
+    }
     let token = Token::new(&cluster.controller_token, None);
     let faulty = |server| Faulty {
         server,

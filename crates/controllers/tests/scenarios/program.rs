@@ -1,0 +1,60 @@
+//! The controllers as the program runs them: a process of its own, that leads by a Lease and is told to end by a signal. Owns how it is started
+//! and ended; refuses tests that look into the controllers' own connection, or give them other budgets: those stay in the test's process.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use tenure_sources::Policy;
+use tenure_testkit::{Cluster, TEST_KUBECONFIG};
+use tokio_util::sync::CancellationToken;
+
+/// The variable that names the program.
+const TEST_PROGRAM: &str = "TENURE_TEST_PROGRAM";
+
+/// The program to run, if one is named, and there is a cluster that it can reach.
+pub(crate) fn find() -> Option<PathBuf> {
+    std::env::var_os(TEST_KUBECONFIG)?;
+    std::env::var_os(TEST_PROGRAM).map(PathBuf::from)
+}
+
+/// Runs it until it is to end, and then until it has ended; it is killed when this is dropped.
+pub(crate) fn run(
+    program: PathBuf,
+    cluster: &Cluster,
+    policy: &Policy,
+    end: CancellationToken,
+) -> impl Future<Output = ()> + use<> {
+    let mut command = tokio::process::Command::new(program);
+    command
+        .arg("run")
+        .arg("--kubeconfig")
+        .arg(std::env::var_os(TEST_KUBECONFIG).unwrap_or_default())
+        .arg("--data")
+        .arg(cluster.folder())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    for endpoint in &policy.allow {
+        command.arg("--allow-source").arg(endpoint.to_string());
+    }
+    let admin = cluster.admin.clone();
+    async move {
+        // The last one may have been killed: nobody is there who gives its Lease back.
+        let _whether_there_was_one = admin
+            .delete(
+                ("coordination.k8s.io/v1", "Lease"),
+                ("tenure-system", "tenure-controller"),
+            )
+            .await;
+        let mut child = command.spawn().unwrap();
+        tokio::select! {
+            ended = child.wait() => panic!("tenure run ended: {ended:?}"),
+            () = end.cancelled() => {}
+        }
+        let id = child.id().expect("it runs").to_string();
+        let told = std::process::Command::new("kill").args(["-TERM", &id]).status();
+        assert!(told.is_ok_and(|status| status.success()), "it can't be told to end");
+        assert!(child.wait().await.unwrap().success());
+    }
+}
