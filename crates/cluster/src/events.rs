@@ -1,4 +1,4 @@
-//! Events (core/v1) about objects, as the controller. What was said last is not said again before a while has passed, and an object has
+//! Events (core/v1) about objects, as whoever keeps their books. What was said last is not said again before a while has passed, and an object has
 //! a budget of events, so that whatever goes wrong in a loop does not fill the store.
 //! Refuses to fail its caller: an event that can't be written is logged.
 
@@ -234,9 +234,7 @@ impl EventRecorder {
         let nanoseconds = now
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |time| time.as_nanos());
-        // The object's name may fill all 253 characters that the event's own may have.
-        let prefix: String = require_name(object)?.chars().take(200).collect();
-        let name = format!("{}.{nanoseconds:x}", prefix.trim_end_matches(['.', '-']));
+        let name = format!("{}.{nanoseconds:x}", name_prefix(require_name(object)?));
         let mut body = json!({
             "apiVersion": "v1",
             "kind": "Event",
@@ -268,6 +266,23 @@ impl EventRecorder {
     }
 }
 
+/// What the name of an event about an object begins with. The object's name may fill all 253 characters that the event's own may have, and
+/// one of RBAC's kinds has others in it than that may have.
+fn name_prefix(name: &str) -> String {
+    let is_allowed =
+        |letter: &char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || matches!(letter, '.' | '-');
+    let letters = name.chars().take(200);
+    let prefix: String = letters
+        .map(|letter| Some(letter).filter(is_allowed).unwrap_or('-'))
+        .collect();
+    let parts = prefix.split('.').map(|part| part.trim_matches('-'));
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() {
+        return "event".to_owned();
+    }
+    parts.join(".")
+}
+
 fn cut(message: &str) -> &str {
     let mut end = message.len().min(LONGEST_MESSAGE);
     while !message.is_char_boundary(end) {
@@ -295,6 +310,20 @@ mod tests {
             annotations: BTreeMap::new(),
             related: None,
         }
+    }
+
+    /// RBAC's kinds have names that no event may have.
+    #[test]
+    fn an_event_is_called_as_events_may_be() {
+        for (name, expected) in [
+            ("apps", "apps"),
+            ("tenure:lane", "tenure-lane"),
+            ("system:Admin:.x", "system--dmin.x"),
+            (":::", "event"),
+        ] {
+            assert_eq!(name_prefix(name), expected, "{name}");
+        }
+        assert_eq!(name_prefix(&"a".repeat(253)).len(), 200);
     }
 
     /// Says it as the recorder would; answers whether anything was written.
