@@ -5,13 +5,22 @@ use serde_json::{Value, json};
 
 use crate::crds::{CrdError, crds};
 use crate::metadata::{
-    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, MANAGED_BY,
-    MANAGED_BY_TENURE, PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE,
+    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE,
+    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, PLATFORM_NAMESPACE,
+    SOURCE_CONTROLLER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
 
 /// The Role of whoever leads, and its binding.
 const LEADER_ROLE: &str = "tenure-leader";
+/// The Role of whoever asks for the tokens of lanes, and its binding.
+const LANE_TOKENS_ROLE: &str = "tenure-lane-tokens";
+/// The Role of whoever writes events about Tenants, and its binding.
+const EVENTS_ROLE: &str = "tenure-events";
+/// Where events about objects are that are in no namespace.
+const EVENTS_NAMESPACE: &str = "default";
+/// Capsule's ClusterRole of owners, beside the one that lets them delete namespaces.
+const OWNER_CLUSTER_ROLE: &str = "admin";
 
 /// Everything, in an order in which it can be applied.
 ///
@@ -26,7 +35,11 @@ pub fn objects() -> Result<Vec<Value>, CrdError> {
         controller_cluster_role(),
         controller_cluster_role_binding(),
         leader_role(),
-        leader_role_binding(),
+        controller_role_binding(LEADER_ROLE, PLATFORM_NAMESPACE),
+        lane_tokens_role(),
+        controller_role_binding(LANE_TOKENS_ROLE, PLATFORM_NAMESPACE),
+        events_role(),
+        controller_role_binding(EVENTS_ROLE, EVENTS_NAMESPACE),
     ]);
     Ok(objects)
 }
@@ -47,38 +60,67 @@ fn service_account() -> Value {
            "metadata": {"name": CONTROLLER_SERVICE_ACCOUNT, "namespace": PLATFORM_NAMESPACE, "labels": labels()}})
 }
 
-/// What the controller may do with its own rights. It reads no Secret and writes no workload: those are made and read as the
-/// ServiceAccount that acts.
+/// What the controller may do with its own rights, in the whole cluster: see what is reconciled, keep Tenants, and give each lane its
+/// account and its RoleBindings. It writes no object of a kind that lanes reconcile, asks for no token outside the platform namespace, reads
+/// no Secret and writes no workload.
 ///
-/// Two rights are wide, and are what an installation has to trust it with: `serviceaccounts/token`, without which it could act as
-/// nobody, and `bind`, without which it could not give a Tenant's owners their ClusterRoles in the tenant's namespaces.
+/// One right is wide, and is what an installation has to trust it with: RoleBindings in all namespaces, since a tenant's may be any. What
+/// they may bind is a list (`bind` by `resourceNames`): a ClusterRole that a Tenant names besides has to be added by an administrator.
 fn controller_cluster_role() -> Value {
+    let seen = json!(["get", "list", "watch"]);
     let generated = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": CONTROLLER_SERVICE_ACCOUNT, "labels": labels()},
         "rules": [
-            {"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": ["get", "list", "watch", "update", "patch"]},
+            // One watch a kind for all lanes: it says what there is to do, and whose; what is done is done by lanes.
+            {"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen},
+            {"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories"], "verbs": seen},
+            {"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen},
             {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "list", "watch", "update", "patch"]},
-            {"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories"], "verbs": generated},
-            {"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": generated},
-            {"apiGroups": ["tenure.dev"], "resources": ["surfaces/status", "surfaces/finalizers"], "verbs": ["get", "update", "patch"]},
             {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]},
-            {"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories/status", "gitrepositories/finalizers"],
-             "verbs": ["get", "update", "patch"]},
-            {"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations/status", "kustomizations/finalizers"],
-             "verbs": ["get", "update", "patch"]},
             // A Tenant's home namespace is made when it is not there.
             {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch", "create", "patch"]},
+            // A Tenant's, in its home namespace, and those of lanes. In which namespaces isn't known before there are Tenants.
             {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
-            {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
             {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": generated},
-            {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"]},
-            {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+            // Without it, nobody may bind a ClusterRole whose rights he doesn't have himself.
+            {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
+             "resourceNames": list_bound_cluster_roles()},
             // Who else reconciles the same kinds.
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"],
              "resourceNames": [SOURCE_CONTROLLER_LEASE, KUSTOMIZE_CONTROLLER_LEASE, CAPSULE_LEASE]}
         ]
+    })
+}
+
+/// The ClusterRoles that the controller binds: those of lanes, of a tenant's GitOps ServiceAccount, and an owner's that are Capsule's default.
+fn list_bound_cluster_roles() -> [&'static str; 5] {
+    [
+        LANE_CLUSTER_ROLE,
+        LANE_BOOKS_CLUSTER_ROLE,
+        TENANT_GITOPS_CLUSTER_ROLE,
+        OWNER_CLUSTER_ROLE,
+        NAMESPACE_DELETER_CLUSTER_ROLE,
+    ]
+}
+
+/// How the controller comes to the tokens of lanes, whose accounts are in the platform namespace. Their names follow from those of Tenants,
+/// so they can't stand here; and where lanes act themselves, a lane's token is what it is for.
+fn lane_tokens_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": LANE_TOKENS_ROLE, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
+        "rules": [{"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]}]
+    })
+}
+
+/// Events about Tenants, which are in no namespace.
+fn events_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": EVENTS_ROLE, "namespace": EVENTS_NAMESPACE, "labels": labels()},
+        "rules": [{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}]
     })
 }
 
@@ -95,11 +137,12 @@ fn leader_role() -> Value {
     })
 }
 
-fn leader_role_binding() -> Value {
+/// Binds the controller to a Role of the same namespace.
+fn controller_role_binding(role: &str, namespace: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-        "metadata": {"name": LEADER_ROLE, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": LEADER_ROLE},
+        "metadata": {"name": role, "namespace": namespace, "labels": labels()},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER_SERVICE_ACCOUNT, "namespace": PLATFORM_NAMESPACE}]
     })
 }
@@ -121,37 +164,61 @@ fn labels() -> Value {
 mod tests {
     use super::*;
 
+    fn list_rules(role: &Value) -> Vec<Value> {
+        role["rules"].as_array().expect("rules").clone()
+    }
+
+    fn list_texts(rule: &Value, field: &str) -> Vec<String> {
+        let texts = rule[field].as_array().into_iter().flatten();
+        texts.map(|text| text.as_str().expect("text").to_owned()).collect()
+    }
+
     /// The invariant "no controller's rights for a tenant", as far as RBAC can say it.
     #[test]
-    fn the_controller_reads_no_secret_and_writes_no_workload() {
-        let role = controller_cluster_role();
-        for rule in role["rules"].as_array().expect("rules") {
-            let texts = |field: &str| -> Vec<String> {
-                rule[field]
-                    .as_array()
-                    .expect("a list")
-                    .iter()
-                    .map(|text| text.as_str().expect("text").to_owned())
-                    .collect()
-            };
+    fn neither_the_controller_nor_a_lane_reads_a_secret_or_writes_a_workload() {
+        use crate::roles::{lane_books_cluster_role, lane_cluster_role};
+        for role in [
+            controller_cluster_role(),
+            lane_tokens_role(),
+            events_role(),
+            lane_cluster_role(),
+            lane_books_cluster_role(),
+        ] {
+            for rule in list_rules(&role) {
+                let has = |field: &str, refused: &[&str]| {
+                    list_texts(&rule, field)
+                        .iter()
+                        .any(|text| refused.contains(&text.as_str()))
+                };
+                assert!(!has("resources", &["*", "secrets", "configmaps", "roles"]), "{rule}");
+                assert!(!has("apiGroups", &["*", "apps", "batch"]), "{rule}");
+                assert!(!has("verbs", &["*", "impersonate", "escalate"]), "{rule}");
+            }
+        }
+    }
+
+    /// What lanes do with tokens of their own, the controller can't do in their place.
+    #[test]
+    fn the_controller_has_no_right_that_only_lanes_need() {
+        for rule in list_rules(&controller_cluster_role()) {
+            let groups = list_texts(&rule, "apiGroups");
+            let resources = list_texts(&rule, "resources");
             assert!(
-                !texts("resources")
-                    .iter()
-                    .any(|resource| ["*", "secrets", "configmaps"].contains(&resource.as_str())),
+                !resources.iter().any(|resource| resource == "serviceaccounts/token"),
                 "{rule}"
             );
-            assert!(
-                !texts("apiGroups")
-                    .iter()
-                    .any(|group| ["*", "apps", "batch"].contains(&group.as_str())),
-                "{rule}"
-            );
-            assert!(
-                !texts("verbs")
-                    .iter()
-                    .any(|verb| ["*", "impersonate", "escalate"].contains(&verb.as_str())),
-                "{rule}"
-            );
+            assert!(!resources.iter().any(|resource| resource == "events"), "{rule}");
+            if groups
+                .iter()
+                .any(|group| group.ends_with(".fluxcd.io") || group == "tenure.dev")
+            {
+                assert_eq!(list_texts(&rule, "verbs"), ["get", "list", "watch"], "{rule}");
+            }
+            if list_texts(&rule, "verbs").iter().any(|verb| verb == "bind") {
+                let names = list_texts(&rule, "resourceNames");
+                assert_eq!(names, list_bound_cluster_roles(), "{rule}");
+                assert!(!names.iter().any(|name| name == "cluster-admin"), "{rule}");
+            }
         }
     }
 

@@ -68,6 +68,19 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY`].
 pub const MANAGED_BY_TENURE: &str = "tenure";
 
+/// What the ServiceAccounts of lanes are called begins with this, in the platform namespace. Nobody else's may be acted as by such a name.
+pub const LANE_PREFIX: &str = "tenure-lane-";
+/// Label on the ServiceAccounts and RoleBindings of lanes; its value says what sort of lane it is.
+pub const LANE_LABEL: &str = "tenure.dev/lane";
+/// The RoleBinding that gives a lane its rights in a namespace.
+pub const LANE_BINDING: &str = "tenure:lane";
+/// The finalizer of that RoleBinding: a namespace that is being deleted loses it last, or nothing in it could be brought to its end.
+pub const LANE_FINALIZER: &str = "tenure.dev/lane";
+/// The ClusterRole of a lane: its books, and tokens of the ServiceAccounts of the namespace.
+pub const LANE_CLUSTER_ROLE: &str = "tenure-lane";
+/// The ClusterRole of a lane in Kubernetes' own namespaces: its books alone.
+pub const LANE_BOOKS_CLUSTER_ROLE: &str = "tenure-lane-books";
+
 /// The narrow ClusterRole that a tenant's GitOps ServiceAccount is bound to in each of the tenant's namespaces.
 pub const TENANT_GITOPS_CLUSTER_ROLE: &str = "tenure-tenant-gitops";
 /// What a tenant's GitOps ServiceAccount is called: the tenant's name and this.

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::metadata::{
-    MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+    LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
+    TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
 
 /// What a tenant's GitOps ServiceAccount may do in each of the tenant's namespaces: the kinds that applications are made of.
@@ -41,10 +42,55 @@ pub fn tenant_gitops_cluster_role() -> Value {
 #[must_use]
 pub fn cluster_roles() -> Vec<Value> {
     vec![
+        lane_cluster_role(),
+        lane_books_cluster_role(),
         namespace_deleter_cluster_role(),
         tenant_gitops_cluster_role(),
         view_cluster_role(),
     ]
+}
+
+/// What a lane does in a namespace that it is bound in: its books, and asking for tokens of the ServiceAccounts there, without which
+/// nothing could be applied as anybody.
+///
+/// For whom it may ask can't be narrowed by name here: `resourceNames` stand in the role, which all namespaces share, and a role for each
+/// could only be written by one who has the right in all of them.
+#[must_use]
+pub fn lane_cluster_role() -> Value {
+    let mut rules = list_book_rules();
+    rules.push(json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] }));
+    cluster_role(LANE_CLUSTER_ROLE, &rules)
+}
+
+/// What a lane does in Kubernetes' own namespaces: its books alone. There, a token of any ServiceAccount would be the cluster's, so an
+/// administrator has to bind the lane to more.
+#[must_use]
+pub fn lane_books_cluster_role() -> Value {
+    cluster_role(LANE_BOOKS_CLUSTER_ROLE, &list_book_rules())
+}
+
+/// What is written to objects of the kinds that lanes reconcile, and about them; and, for a Surface, what it generates.
+fn list_book_rules() -> Vec<Value> {
+    let generated = json!(["get", "create", "patch", "delete"]);
+    let told = json!(["get", "update", "patch"]);
+    vec![
+        json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": ["get", "patch"] }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories"], "verbs": generated }),
+        json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": generated }),
+        json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces/status", "surfaces/finalizers"], "verbs": told }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories/status", "gitrepositories/finalizers"], "verbs": told }),
+        json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations/status", "kustomizations/finalizers"], "verbs": told }),
+        json!({ "apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"] }),
+    ]
+}
+
+fn cluster_role(name: &str, rules: &[Value]) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": { "name": name, "labels": { MANAGED_BY: MANAGED_BY_TENURE } },
+        "rules": rules
+    })
 }
 
 /// Capsule's own second default role of an owner: deleting the namespace itself.

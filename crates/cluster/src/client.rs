@@ -10,7 +10,7 @@ use tenure_api::inventory::split_api_version;
 
 use crate::discovery::{Resource, Sought};
 use crate::error::ClusterError;
-use crate::identities::{Shared, controller};
+use crate::identities::{Sender, Shared, controller};
 use crate::mapping::Mapping;
 use crate::path::{write_path, write_query};
 use crate::transport::{Answer, Call, JSON};
@@ -26,7 +26,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    identity: Identity,
+    sender: Sender,
     turns: WorkTurns,
 }
 
@@ -71,12 +71,8 @@ pub struct DeleteOptions {
 }
 
 impl Client {
-    pub(crate) fn new(shared: Arc<Shared>, identity: Identity, turns: WorkTurns) -> Self {
-        Self {
-            shared,
-            identity,
-            turns,
-        }
+    pub(crate) fn new(shared: Arc<Shared>, sender: Sender, turns: WorkTurns) -> Self {
+        Self { shared, sender, turns }
     }
 
     /// The same, reading what is large in these turns.
@@ -96,7 +92,7 @@ impl Client {
     /// Who this client's requests are made as.
     #[must_use]
     pub fn identity(&self) -> &Identity {
-        &self.identity
+        &self.sender.identity
     }
 
     /// The resource of a kind in exactly that `apiVersion`; discovery is read again when it is not known.
@@ -143,7 +139,7 @@ impl Client {
             let read = Instant::now();
             let mut documents = Vec::new();
             for call in Mapping::calls() {
-                documents.push(self.shared.ask(&controller(), &call).await?.read(&call)?);
+                documents.push(self.shared.ask(&controller().into(), &call).await?.read(&call)?);
             }
             mapping.replace(&documents, read)?;
         }
@@ -349,7 +345,7 @@ impl Client {
 
     /// Sends a request.
     pub(crate) async fn ask(&self, resource: &Resource, call: &Call) -> Result<Answer, ClusterError> {
-        let answer = self.shared.ask(&self.identity, call).await;
+        let answer = self.shared.ask(&self.sender, call).await;
         self.notice_gone(resource, answer)
     }
 
@@ -375,7 +371,7 @@ impl Client {
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
         let base = write_path(resource, namespace, None, None)?;
         let call = Call::get(format!("{base}{}", write_query(parameters)));
-        let opened = self.shared.open(&self.identity, &call).await;
+        let opened = self.shared.open(&self.sender, &call).await;
         self.notice_gone(resource, opened)
     }
 }
@@ -384,7 +380,7 @@ impl std::fmt::Debug for Client {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Client")
-            .field("identity", &self.identity)
+            .field("identity", &self.sender.identity)
             .finish_non_exhaustive()
     }
 }

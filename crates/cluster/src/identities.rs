@@ -1,4 +1,5 @@
-//! Clients for identities: tokens by TokenRequest, cached, renewed before they end. Refuses to serve an identity whose ServiceAccount does not exist.
+//! Clients for identities: tokens by TokenRequest, cached, renewed before they end. The controller asks for the tokens of lanes, and each
+//! lane for those of the ServiceAccounts in its namespaces, with its own. Refuses to serve an identity whose ServiceAccount does not exist.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ use crate::path::write_path;
 use crate::token::Token;
 use crate::transport::{self, Answer, Call, JSON};
 use crate::turns::{SharedTurns, WorkTurns};
-use tenure_tenancy::{Identity, ServiceAccount, identity};
+use tenure_tenancy::{Identity, LaneAccount, ServiceAccount, identity};
 
 /// How long a token is asked for, in seconds.
 const TOKEN_SECONDS: u64 = 3600;
@@ -54,6 +55,29 @@ pub(crate) struct Shared {
 /// The controller's own identity.
 pub(crate) fn controller() -> Identity {
     identity::use_for_bookkeeping().into()
+}
+
+/// A lane, as it asks the API server: with whose token it asks for others, and in whose turns it reads what is large.
+#[derive(Clone, Debug)]
+pub struct LaneAccess {
+    /// Its own account.
+    pub account: LaneAccount,
+    /// Its turns.
+    pub turns: WorkTurns,
+}
+
+/// Whose token a request is sent with, and who asks for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    pub(crate) identity: Identity,
+    /// The lane that it is asked for by; a ServiceAccount has one.
+    pub(crate) lane: Option<LaneAccount>,
+}
+
+impl From<Identity> for Sender {
+    fn from(identity: Identity) -> Self {
+        Self { identity, lane: None }
+    }
 }
 
 /// Where one identity's token is kept.
@@ -116,7 +140,7 @@ impl ClientPool {
     #[must_use]
     pub fn controller(&self) -> Client {
         let turns = self.shared.controller_turns.clone();
-        Client::new(Arc::clone(&self.shared), controller(), turns)
+        Client::new(Arc::clone(&self.shared), controller().into(), turns)
     }
 
     /// Whether the controllers can do their work, for them to say what they see.
@@ -131,15 +155,25 @@ impl ClientPool {
         &self.shared.turns
     }
 
-    /// The client of a ServiceAccount, after making sure that there is a token for it. It works in these turns.
+    /// The client of a lane itself: for the books of what is reconciled in its namespaces.
+    #[must_use]
+    pub fn for_lane(&self, lane: &LaneAccess) -> Client {
+        let sender = Identity::from(lane.account.clone()).into();
+        Client::new(Arc::clone(&self.shared), sender, lane.turns.clone())
+    }
+
+    /// The client of a ServiceAccount, after making sure that there is a token for it. The lane asks for that, and it works in its turns.
     ///
     /// # Errors
     /// [`ClusterError::IdentityMissing`] when the API server says that the ServiceAccount does not exist; whatever else TokenRequest can
     /// fail with. It never falls back to another identity.
-    pub async fn for_account(&self, account: &ServiceAccount, turns: &WorkTurns) -> Result<Client, ClusterError> {
-        let identity = Identity::from(account.clone());
-        self.shared.token(&identity).await?;
-        Ok(Client::new(Arc::clone(&self.shared), identity, turns.clone()))
+    pub async fn for_account(&self, account: &ServiceAccount, lane: &LaneAccess) -> Result<Client, ClusterError> {
+        let sender = Sender {
+            identity: account.clone().into(),
+            lane: Some(lane.account.clone()),
+        };
+        self.shared.token(&sender).await?;
+        Ok(Client::new(Arc::clone(&self.shared), sender, lane.turns.clone()))
     }
 
     /// Says that kinds were installed or removed, so that the next unknown kind is looked for at once.
@@ -208,7 +242,8 @@ impl Shared {
     }
 
     /// The token to send; none when the controller's transport brings its own credentials.
-    async fn token(&self, identity: &Identity) -> Result<Option<Token>, ClusterError> {
+    async fn token(&self, sender: &Sender) -> Result<Option<Token>, ClusterError> {
+        let identity = &sender.identity;
         if matches!(
             (identity, &self.connection.controller),
             (Identity::Controller(_), ControllerCredentials::Transport(_))
@@ -224,29 +259,36 @@ impl Shared {
         }
         match (identity, held.clone()) {
             (Identity::ServiceAccount(account), _) => {
-                let credentials = Box::pin(self.token(&controller())).await?;
-                let minted = self
-                    .mint(account.namespace(), account.name(), credentials.as_ref())
-                    .await;
-                let minted = match minted {
-                    Err(ClusterError::Unauthorized { .. })
-                        if self.renewable(&controller(), credentials.as_ref()).await =>
-                    {
-                        let credentials = Box::pin(self.token(&controller())).await?;
-                        self.mint(account.namespace(), account.name(), credentials.as_ref())
-                            .await?
-                    }
-                    minted => minted?,
+                let Some(lane) = &sender.lane else {
+                    return Err(ClusterError::Unauthorized {
+                        identity: identity.clone(),
+                        message: "no lane asks for a token for it".to_owned(),
+                    });
                 };
+                let lane = Identity::from(lane.clone()).into();
+                let target = (account.namespace(), account.name());
+                let minted = self.mint_as(&lane, target).await?;
+                *held = Some(minted.clone());
+                Ok(Some(minted))
+            }
+            (Identity::Lane(account), _) => {
+                let target = (account.namespace(), account.name());
+                let minted = self.mint_as(&controller().into(), target).await;
+                let minted = minted.map_err(|error| match error {
+                    // That a lane's own account is missing says nothing about the accounts that it asks for.
+                    ClusterError::IdentityMissing { .. } => ClusterError::Unauthorized {
+                        identity: identity.clone(),
+                        message: "its ServiceAccount is not there (yet)".to_owned(),
+                    },
+                    other => other,
+                })?;
                 *held = Some(minted.clone());
                 Ok(Some(minted))
             }
             (Identity::Controller(_), old) if self.issuer().is_some() => self.issue(&mut held, old, now),
             (Identity::Controller(_), Some(old)) => {
-                match self
-                    .mint(PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT, Some(&old))
-                    .await
-                {
+                let target = (PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT);
+                match self.mint(&controller(), target, Some(&old)).await {
                     Ok(minted) => {
                         *held = Some(minted.clone());
                         Ok(Some(minted))
@@ -301,7 +343,24 @@ impl Shared {
         }
     }
 
-    async fn mint(&self, namespace: &str, name: &str, credentials: Option<&Token>) -> Result<Token, ClusterError> {
+    /// Asks for the token of a ServiceAccount as a lane, or as the controller: once more with a new token of its own when that was refused.
+    async fn mint_as(&self, minter: &Sender, target: (&str, &str)) -> Result<Token, ClusterError> {
+        let credentials = Box::pin(self.token(minter)).await?;
+        match self.mint(&minter.identity, target, credentials.as_ref()).await {
+            Err(ClusterError::Unauthorized { .. }) if self.renewable(&minter.identity, credentials.as_ref()).await => {
+                let credentials = Box::pin(self.token(minter)).await?;
+                self.mint(&minter.identity, target, credentials.as_ref()).await
+            }
+            minted => minted,
+        }
+    }
+
+    async fn mint(
+        &self,
+        minter: &Identity,
+        (namespace, name): (&str, &str),
+        credentials: Option<&Token>,
+    ) -> Result<Token, ClusterError> {
         let resource = crate::discovery::Resource {
             group: String::new(),
             version: "v1".to_owned(),
@@ -317,7 +376,7 @@ impl Shared {
             "spec": { "expirationSeconds": TOKEN_SECONDS }
         });
         let call = Call::with_body(Method::POST, path, JSON, &request);
-        let answer = self.ask_once(&controller(), credentials, &call).await;
+        let answer = self.ask_once(minter, credentials, &call).await;
         let answer = answer.map_err(|error| match error {
             // Named in the answer: the account, or its namespace.
             ClusterError::NotFound { .. } => ClusterError::IdentityMissing {
@@ -363,7 +422,7 @@ impl Shared {
             (*count, *until) = (*count + 1, now + pause);
         }
         match (identity, &self.connection.controller) {
-            (Identity::ServiceAccount(_), _) | (_, ControllerCredentials::Token(_, Some(_))) => {
+            (Identity::ServiceAccount(_) | Identity::Lane(_), _) | (_, ControllerCredentials::Token(_, Some(_))) => {
                 *held = None;
                 true
             }
@@ -380,11 +439,12 @@ impl Shared {
 
     /// Sends a request as an identity: again with a new token when the old one is refused (its ServiceAccount was made anew), and
     /// again after a pause when it was throttled or no answer came, if it does no harm twice.
-    pub(crate) async fn ask(&self, identity: &Identity, call: &Call) -> Result<Answer, ClusterError> {
+    pub(crate) async fn ask(&self, sender: &Sender, call: &Call) -> Result<Answer, ClusterError> {
+        let identity = &sender.identity;
         let mut renewed = false;
         let mut retries = 0;
         loop {
-            let token = self.token(identity).await?;
+            let token = self.token(sender).await?;
             let error = match self.ask_once(identity, token.as_ref(), call).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
@@ -414,13 +474,14 @@ impl Shared {
     /// Opens a stream as an identity.
     pub(crate) async fn open(
         &self,
-        identity: &Identity,
+        sender: &Sender,
         call: &Call,
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
-        let token = self.token(identity).await?;
+        let identity = &sender.identity;
+        let token = self.token(sender).await?;
         match self.open_once(identity, token.as_ref(), call).await {
             Err(ClusterError::Unauthorized { .. }) if self.renewable(identity, token.as_ref()).await => {
-                let token = self.token(identity).await?;
+                let token = self.token(sender).await?;
                 self.open_once(identity, token.as_ref(), call).await
             }
             other => other,

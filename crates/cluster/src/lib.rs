@@ -3,14 +3,14 @@
 //! ```text
 //! Connection ── how the API server is reached: its service in this process, or a kubeconfig's address
 //!      │
-//!   Clients ── for_account(&ServiceAccount) ──▶ Client ── get, apply, delete, patch, watch
-//!      │            TokenRequest, cached       │
-//!      └── Mapping (discovery) ◀───────────────┘
+//!   Clients ── for_account(&ServiceAccount, &LaneAccess) ──▶ Client ── get, apply, delete, patch, watch
+//!      │            TokenRequest as the lane, cached           │
+//!      └── Mapping (discovery) ◀───────────────────────────────┘
 //! ```
 //!
 //! Owns tokens, discovery, the wire form of requests and the mapping of `Status` answers to [`ClusterError`].
 //! It refuses to decide anything: what is applied, deleted or retried is the planner's. There is no way to send a request without an
-//! [`Identity`], no fallback from a ServiceAccount to the controller's rights, and no way to print a token.
+//! [`Identity`], no fallback from a ServiceAccount to the rights of its lane or of the controller, and no way to print a token.
 
 mod client;
 mod connection;
@@ -36,11 +36,11 @@ pub use discovery::Resource;
 pub use error::ClusterError;
 pub use events::{EventHistory, EventKind, EventRecorder, ObjectEvent};
 pub use health::ControllerHealth;
-pub use identities::ClientPool;
+pub use identities::{ClientPool, LaneAccess};
 pub use installation::Installation;
 pub use open_watch::{OpenWatch, WatchKey};
 pub use seen::Seen;
-pub use tenure_tenancy::{Identity, ServiceAccount};
+pub use tenure_tenancy::{Identity, LaneAccount, ServiceAccount};
 pub use token::Token;
 pub use turns::{SharedTurns, WorkTurns};
 pub use watch::{WatchEvent, watch};

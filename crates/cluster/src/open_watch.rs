@@ -7,10 +7,9 @@ use tokio::task::JoinHandle;
 
 use crate::discovery::Resource;
 use crate::error::ClusterError;
-use crate::identities::ClientPool;
-use crate::turns::WorkTurns;
+use crate::identities::{ClientPool, LaneAccess};
 use crate::watch::{WatchEvent, watch};
-use tenure_tenancy::ServiceAccount;
+use tenure_tenancy::{LaneAccount, ServiceAccount};
 
 /// How soon a token is asked for again: when the ServiceAccount does not exist, and otherwise.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(2));
@@ -20,6 +19,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_se
 pub struct WatchKey {
     /// Who watches.
     pub account: ServiceAccount,
+    /// The lane that asks for the account's tokens.
+    pub lane: LaneAccount,
     /// The resource.
     pub resource: Resource,
     /// The namespace; all of them when absent.
@@ -37,16 +38,16 @@ pub struct OpenWatch {
 impl OpenWatch {
     /// Opens a watch; `sink` is called with everything that it sees and must return quickly. Must be called inside a tokio runtime.
     ///
-    /// It reads what is long in these turns.
+    /// It reads what is long in the lane's turns.
     pub fn open(
         clients: ClientPool,
-        turns: WorkTurns,
+        lane: LaneAccess,
         key: WatchKey,
         mut sink: impl FnMut(WatchEvent) + Send + 'static,
     ) -> Self {
         let task = tokio::spawn(async move {
             let client = loop {
-                match clients.for_account(&key.account, &turns).await {
+                match clients.for_account(&key.account, &lane).await {
                     Ok(client) => break client,
                     Err(error) => {
                         let missing = matches!(error, ClusterError::IdentityMissing { .. });

@@ -1,20 +1,20 @@
-//! What a Surface's and a Tenant's reconciler share: a plan is carried out step by step by the controller itself. Chooses nothing.
+//! What a Surface's and a Tenant's reconciler share: a plan is carried out step by step, as who it says. Chooses nothing.
 
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::dependents::Memory;
 use tenure_planner::{Answer, Plan, Request};
-use tenure_tenancy::Controller;
+use tenure_tenancy::Identity;
 
 use crate::execute::execute;
 use crate::hub::Hub;
 use crate::own::Own;
-use crate::reconciled::{Home as _, Reconciled};
+use crate::reconciled::Reconciled;
 
 /// Carries a plan out for an object. `take` gets the answers to its steps before anything else can fail.
-pub(crate) async fn carry_out<R: Reconciled<Home = Hub>>(
+pub(crate) async fn carry_out<R: Reconciled<Home = Hub>, I: Clone + Into<Identity>>(
     hub: &Hub,
     object: &R,
-    plan: &Plan<Request, Controller, R::Status, Memory>,
+    plan: &Plan<Request, I, R::Status, Memory>,
     said: &mut EventHistory,
     take: impl FnMut(Answer),
 ) -> Result<(), ClusterError> {
@@ -22,8 +22,10 @@ pub(crate) async fn carry_out<R: Reconciled<Home = Hub>>(
     if let Some(change) = &plan.finalizer {
         own.change_finalizer(hub, change).await?;
     }
-    if plan.identity.is_some() && !plan.steps.is_empty() {
-        let client = hub.controller_for(own.key()).await;
+    if let Some(identity) = plan.identity.clone()
+        && !plan.steps.is_empty()
+    {
+        let client = hub.act_as(&identity.into(), &own.key().namespace).await?;
         let answers = execute(&hub.means.clients, &client, &plan.steps, plan.deadline, |answer| answer).await;
         answers.into_iter().for_each(take);
     }

@@ -32,6 +32,11 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
     /// Which object.
     fn key(&self) -> &Key;
 
+    /// Whether its lane has its rights: nothing is attempted before, and it is woken when that changes.
+    fn is_admitted(&self) -> bool {
+        true
+    }
+
     /// The part of its lane that it works in.
     fn permits(&self) -> impl Future<Output = Arc<Semaphore>> + Send;
 
@@ -79,6 +84,9 @@ pub(crate) async fn drive<R: Reconciler>(
     let mut pause = PAUSES.0;
     let mut complaint = String::new();
     let mut fresh = false;
+    if !wait_for_admission(&reconciler, mailbox, end).await {
+        return;
+    }
     let marks = reconciler.marks();
     let (mut first, mut turn) = (None, None);
     if let Some(under_way) = &marks {
@@ -93,6 +101,9 @@ pub(crate) async fn drive<R: Reconciler>(
         }
     }
     while !end.is_cancelled() {
+        if !wait_for_admission(&reconciler, mailbox, end).await {
+            return;
+        }
         let permits = reconciler.permits().await;
         let permit = tokio::select! {
             permit = permits.acquire_owned() => permit,
@@ -148,6 +159,17 @@ pub(crate) async fn drive<R: Reconciler>(
 enum Wake {
     NewAttempt,
     SameAttempt,
+}
+
+/// Waits until the lane has its rights, or the object is gone; whether it came to that before the end.
+async fn wait_for_admission<R: Reconciler>(reconciler: &R, mailbox: &Mailbox, end: &CancellationToken) -> bool {
+    while reconciler.exists() && !reconciler.is_admitted() {
+        tokio::select! {
+            () = mailbox.notified() => {}
+            () = end.cancelled() => return false,
+        }
+    }
+    true
 }
 
 /// Waits before the first attempt of an object that was under way when an earlier process ended, and says so in its status.

@@ -10,9 +10,9 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
-use tenure_api::{ObjectId, Tenant};
-use tenure_cluster::Client;
-use tenure_tenancy::{Ending, Placement, Realm};
+use tenure_api::{ObjectId, Surface, Tenant};
+use tenure_cluster::{Client, ClusterError, LaneAccess};
+use tenure_tenancy::{Ending, Identity, LaneAccount, Placement, Realm, identity};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, CacheByKind};
@@ -40,6 +40,12 @@ pub(crate) struct Hub {
     pub(crate) role_bindings: Cache<DynamicObject>,
     /// Those that bear the label of a Tenant.
     pub(crate) service_accounts: Cache<DynamicObject>,
+    /// The RoleBindings of lanes.
+    pub(crate) lane_bindings: Cache<DynamicObject>,
+    /// The accounts of lanes.
+    pub(crate) lane_accounts: Cache<DynamicObject>,
+    /// The lane that has its rights, by namespace.
+    admitted: Mutex<HashMap<String, LaneAccount>>,
     /// The kinds that are reconciled here.
     pub(crate) kinds: Arc<[Entry<Self>]>,
     /// The kinds that are reconciled in lanes.
@@ -63,6 +69,9 @@ impl Hub {
             namespaces: Cache::default(),
             role_bindings: Cache::default(),
             service_accounts: Cache::default(),
+            lane_bindings: Cache::default(),
+            lane_accounts: Cache::default(),
+            admitted: Mutex::default(),
             kinds,
             lane_kinds,
             homes: Mutex::default(),
@@ -84,10 +93,44 @@ impl Hub {
 
     /// The lane of a namespace; without one, the platform's.
     pub(crate) async fn lane_of(&self, namespace: &str) -> Arc<Lane> {
-        if namespace.is_empty() {
-            return self.lanes.platform();
-        }
+        let namespace = match namespace {
+            "" => self.means.settings.platform_namespace.as_str(),
+            namespace => namespace,
+        };
         self.lanes.of(&self.place(namespace).await, namespace)
+    }
+
+    /// The client of whoever a plan says, for what it says about a namespace.
+    pub(crate) async fn act_as(&self, who: &Identity, namespace: &str) -> Result<Client, ClusterError> {
+        let lane = self.lane_of(namespace).await;
+        match who {
+            Identity::Controller(_) => Ok(lane.act_as_controller()),
+            Identity::Lane(account) => Ok(self.means.clients.for_lane(&LaneAccess {
+                account: account.clone(),
+                ..lane.access()
+            })),
+            Identity::ServiceAccount(account) => lane.act_as(account).await,
+        }
+    }
+
+    /// Whether something in a namespace is reconciled. The platform's is where it is told what nobody else can tell.
+    pub(crate) fn is_worked_in(&self, namespace: &str) -> bool {
+        namespace == self.means.settings.platform_namespace
+            || self.homes().contains_key(namespace)
+            || !self.caches.of::<Surface>().in_namespace(namespace).is_empty()
+    }
+
+    /// Which lane has its rights in a namespace now, if one has. Those who waited for it are woken.
+    pub(crate) fn admit(&self, namespace: &str, lane: Option<&LaneAccount>) {
+        let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match lane {
+            Some(lane) => admitted.insert(namespace.to_owned(), lane.clone()),
+            None => admitted.remove(namespace),
+        };
+        drop(admitted);
+        if lane.is_some() && before.as_ref() != lane {
+            self.means.mailboxes.wake_in(namespace);
+        }
     }
 
     /// What a lane holds for a namespace in which something is reconciled.
@@ -206,11 +249,19 @@ impl Surroundings for Hub {
         .boxed()
     }
 
+    fn is_admitted(&self, namespace: &str) -> bool {
+        let lane = identity::decide_for_lane(&self.place_known(namespace), namespace);
+        let admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        admitted.get(namespace) == Some(&lane)
+    }
+
     fn close(&self, namespace: &str) {
         let mut homes = self.homes();
         if homes.get(namespace).is_some_and(|lane| lane.drop_shard(namespace)) {
             homes.remove(namespace);
         }
+        drop(homes);
+        self.means.mailboxes.wake(&Key::of_rights(namespace));
     }
 }
 
@@ -227,8 +278,13 @@ impl Home for Hub {
         &self.means.controller
     }
 
-    async fn controller_for(&self, key: &Key) -> Client {
-        self.lane_of(&key.namespace).await.act_as_controller()
+    async fn bookkeeper_of(&self, namespace: &str) -> Client {
+        let lane = self.lane_of(namespace).await;
+        if namespace.is_empty() {
+            lane.act_as_controller()
+        } else {
+            lane.act_as_itself()
+        }
     }
 
     fn platform_namespace(&self) -> &str {

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use tenure_api::metadata::TENURE_CONTROLLER;
+
 /// A kind that is reconciled, as it is watched, written to and spoken of. One value a kind, in the kind's folder.
 #[derive(Debug)]
 pub(crate) struct Kind {
@@ -49,6 +51,14 @@ impl Hash for Kind {
     }
 }
 
+/// A namespace, for whoever keeps a lane's rights in it.
+const RIGHTS: &Kind = &Kind {
+    api_version: "v1",
+    name: "Namespace",
+    manager: TENURE_CONTROLLER,
+    reporter: "tenure-controller",
+};
+
 /// An object that is reconciled. The namespace is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
@@ -64,6 +74,11 @@ impl Key {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         }
+    }
+
+    /// Who keeps a lane's rights in a namespace.
+    pub(crate) fn of_rights(namespace: &str) -> Self {
+        Self::new(RIGHTS, "", namespace)
     }
 
     /// The key of the object with this metadata.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_cluster::{Client, ClusterError, ServiceAccount};
+use tenure_cluster::{Client, ClusterError, LaneAccess, LaneAccount, ServiceAccount};
 use tenure_planner::kustomization::{Rival, Turnover};
 use tenure_tenancy::{Ending, Placement};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +32,8 @@ use crate::turnovers::TurnoverBoard;
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) bounds: LaneBounds,
+    /// Who it is to the API server.
+    account: LaneAccount,
     /// What is held, by namespace, for as long as something in it is reconciled.
     shards: Mutex<HashMap<String, Weak<Shard>>>,
     means: Arc<Means>,
@@ -58,6 +60,9 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
         objects: &'a [ObjectId],
     ) -> BoxFuture<'a, Option<OwnerAnswer>>;
 
+    /// Whether the lane of a namespace has its rights there.
+    fn is_admitted(&self, namespace: &str) -> bool;
+
     /// Nothing in a namespace is reconciled any more.
     fn close(&self, namespace: &str);
 }
@@ -71,9 +76,10 @@ pub(crate) struct OwnerAnswer {
 }
 
 impl Lane {
-    pub(crate) fn new(name: &str, means: &Arc<Means>) -> Self {
+    pub(crate) fn new(name: &str, account: LaneAccount, means: &Arc<Means>) -> Self {
         Self {
             bounds: LaneBounds::new(name, means.lane_width, means.clients.turns()),
+            account,
             shards: Mutex::default(),
             means: Arc::clone(means),
         }
@@ -83,9 +89,22 @@ impl Lane {
         self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How it asks the API server.
+    pub(crate) fn access(&self) -> LaneAccess {
+        LaneAccess {
+            account: self.account.clone(),
+            turns: self.bounds.turns.clone(),
+        }
+    }
+
     /// The client of a ServiceAccount, which works in the lane's turns.
     pub(crate) async fn act_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
-        self.means.clients.for_account(account, &self.bounds.turns).await
+        self.means.clients.for_account(account, &self.access()).await
+    }
+
+    /// The client of the lane itself.
+    pub(crate) fn act_as_itself(&self) -> Client {
+        self.means.clients.for_lane(&self.access())
     }
 
     /// The controller's own client, which works in the lane's turns.
@@ -177,6 +196,11 @@ impl Shard {
         self.surroundings.find_lane(&self.namespace).await
     }
 
+    /// Whether its lane has its rights in the namespace.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.surroundings.is_admitted(&self.namespace)
+    }
+
     /// Whose the namespace is.
     pub(crate) async fn place(&self) -> Placement {
         self.surroundings.place(&self.namespace).await
@@ -238,8 +262,8 @@ impl Home for Shard {
         &self.means.controller
     }
 
-    async fn controller_for(&self, _key: &Key) -> Client {
-        self.lane().await.act_as_controller()
+    async fn bookkeeper_of(&self, namespace: &str) -> Client {
+        self.surroundings.find_lane(namespace).await.act_as_itself()
     }
 
     fn platform_namespace(&self) -> &str {

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tenure_tenancy::Placement;
+use tenure_tenancy::lane::decide_lane;
+use tenure_tenancy::{Lane as Whose, LaneAccount, Placement, identity};
 
 use crate::lane::Lane;
 use crate::means::Means;
@@ -38,22 +39,18 @@ impl LaneTable {
         }
     }
 
-    /// The platform's lane.
-    pub(crate) fn platform(&self) -> Arc<Lane> {
-        self.named("platform".to_owned())
-    }
-
-    /// The lane of a namespace: its tenant's, the platform's, or its own when it is nobody's.
+    /// The lane of a namespace: its tenant's, the platform's, or its own when it is nobody's. Those that are nobody's have one account, and
+    /// each its own bounds.
     pub(crate) fn of(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
-        let name = match placement {
-            Placement::Platform { .. } => "platform".to_owned(),
-            Placement::Tenant(tenant) => format!("tenant/{}", tenant.tenant),
-            Placement::Unclaimed { .. } | Placement::Disputed { .. } => format!("namespace/{namespace}"),
+        let name = match decide_lane(placement, namespace) {
+            Whose::Platform => "platform".to_owned(),
+            Whose::Tenant(tenant) => format!("tenant/{tenant}"),
+            Whose::Pool => format!("namespace/{namespace}"),
         };
-        self.named(name)
+        self.named(name, identity::decide_for_lane(placement, namespace))
     }
 
-    fn named(&self, name: String) -> Arc<Lane> {
+    fn named(&self, name: String, account: LaneAccount) -> Arc<Lane> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if lanes.by_name.len() >= lanes.full && !lanes.by_name.contains_key(&name) {
             lanes.by_name.retain(|_, lane| !lane.is_idle());
@@ -63,7 +60,7 @@ impl LaneTable {
         let lane = lanes
             .by_name
             .entry(name)
-            .or_insert_with_key(|name| Arc::new(Lane::new(name, &self.means)));
+            .or_insert_with_key(|name| Arc::new(Lane::new(name, account, &self.means)));
         Arc::clone(lane)
     }
 }
@@ -87,17 +84,19 @@ mod tests {
         let mut config = Config::new(connection, folder.path().join("artifacts"));
         config.lane_width = 2;
         let lanes = LaneTable::new(Arc::new(Means::new(config).unwrap()));
-        let held = lanes.named("held".to_owned());
-        let permit = Arc::clone(&lanes.named("works".to_owned()).bounds.work)
-            .try_acquire_owned()
-            .unwrap();
+        let nobody = Placement::Unclaimed {
+            default_service_account: "default".to_owned(),
+        };
+        let named = |name: &str| lanes.of(&nobody, name);
+        let held = named("held");
+        let permit = Arc::clone(&named("works").bounds.work).try_acquire_owned().unwrap();
         for number in 0..10_000 {
-            lanes.named(format!("namespace/{number}"));
+            named(&format!("team-{number}"));
         }
         let names = |lanes: &LaneTable| lanes.lanes.lock().unwrap().by_name.len();
         assert!(names(&lanes) <= FEW, "{}", names(&lanes));
-        assert!(Arc::ptr_eq(&held, &lanes.named("held".to_owned())));
-        assert_eq!(lanes.named("works".to_owned()).bounds.work.available_permits(), 1);
+        assert!(Arc::ptr_eq(&held, &named("held")));
+        assert_eq!(named("works").bounds.work.available_permits(), 1);
         drop(permit);
     }
 }

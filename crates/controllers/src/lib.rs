@@ -45,6 +45,7 @@ mod own;
 mod realm;
 mod reconciled;
 mod render;
+mod rights;
 mod supervise;
 mod surface;
 mod tenant;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_api::ObjectId;
-use tenure_cluster::{ClientPool, OpenWatch, ServiceAccount, WatchKey, WorkTurns};
+use tenure_cluster::{ClientPool, LaneAccess, OpenWatch, ServiceAccount, WatchKey};
 use tenure_planner::plan::Watched;
 
 use crate::key::Key;
@@ -77,15 +77,15 @@ impl LiveObjects {
         Arc::clone(&slot.stream)
     }
 
-    /// Opens the watch that feeds a stream, if it is not open. It reads what is long in these turns.
-    fn open(&self, watch: &WatchKey, turns: &WorkTurns) {
+    /// Opens the watch that feeds a stream, if it is not open. It reads what is long in the lane's turns.
+    fn open(&self, watch: &WatchKey, lane: &LaneAccess) {
         if let Some(slot) = self.slots().get_mut(watch)
             && slot.watch.is_none()
         {
             let (stream, mailboxes, key) = (Arc::clone(&slot.stream), Arc::clone(&self.mailboxes), watch.clone());
             let sink = move |event| feed(&stream, &key, event, &mailboxes);
-            let (clients, turns) = (self.clients.clone(), turns.clone());
-            slot.watch = Some(OpenWatch::open(clients, turns, watch.clone(), sink));
+            let (clients, lane) = (self.clients.clone(), lane.clone());
+            slot.watch = Some(OpenWatch::open(clients, lane, watch.clone(), sink));
         }
     }
 
@@ -114,26 +114,28 @@ impl Held {
     }
 
     /// Sets what is watched, as whom. Kinds that the cluster does not serve are left out.
-    pub(crate) async fn hold(&mut self, account: &ServiceAccount, turns: &WorkTurns, watched: &[Watched]) {
-        if self.objects.len() == watched.len() && self.holds_all(account, watched) {
+    pub(crate) async fn hold(&mut self, account: &ServiceAccount, lane: &LaneAccess, watched: &[Watched]) {
+        if self.objects.len() == watched.len() && self.holds_all(account, lane, watched) {
             return;
         }
-        let wanted = self.resolve(account, watched).await;
-        self.change(wanted, turns, |_| false);
+        let wanted = self.resolve(account, lane, watched).await;
+        self.change(wanted, lane, |_| false);
     }
 
     /// Watches these too. An attempt that is under way closes no watch: it would be opened again before the attempt ends.
-    pub(crate) async fn hold_too(&mut self, account: &ServiceAccount, turns: &WorkTurns, watched: &[Watched]) {
-        if self.holds_all(account, watched) {
+    pub(crate) async fn hold_too(&mut self, account: &ServiceAccount, lane: &LaneAccess, watched: &[Watched]) {
+        if self.holds_all(account, lane, watched) {
             return;
         }
-        let wanted = self.resolve(account, watched).await;
+        let wanted = self.resolve(account, lane, watched).await;
         // What another account saw is not for this one.
-        self.change(wanted, turns, |watch| watch.account == *account);
+        self.change(wanted, lane, |watch| {
+            watch.account == *account && watch.lane == lane.account
+        });
     }
 
     /// Watches what is wanted, and of the rest what is kept.
-    fn change(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, turns: &WorkTurns, is_kept: impl Fn(&WatchKey) -> bool) {
+    fn change(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, lane: &LaneAccess, is_kept: impl Fn(&WatchKey) -> bool) {
         let (kept, dropped) = std::mem::take(&mut self.objects)
             .into_iter()
             .partition::<BTreeMap<_, _>, _>(|(id, watch)| match wanted.get(id) {
@@ -141,7 +143,7 @@ impl Held {
                 None => is_kept(watch),
             });
         self.objects = kept;
-        self.add(wanted, turns);
+        self.add(wanted, lane);
         self.remove(dropped);
     }
 
@@ -151,15 +153,20 @@ impl Held {
         self.remove(dropped);
     }
 
-    fn holds_all(&self, account: &ServiceAccount, watched: &[Watched]) -> bool {
+    fn holds_all(&self, account: &ServiceAccount, lane: &LaneAccess, watched: &[Watched]) -> bool {
         watched.iter().all(|watched| {
-            self.objects
-                .get(&watched.id)
-                .is_some_and(|watch| watch.account == *account && watch.resource.version == watched.version)
+            self.objects.get(&watched.id).is_some_and(|watch| {
+                watch.account == *account && watch.lane == lane.account && watch.resource.version == watched.version
+            })
         })
     }
 
-    async fn resolve(&self, account: &ServiceAccount, watched: &[Watched]) -> BTreeMap<ObjectId, WatchKey> {
+    async fn resolve(
+        &self,
+        account: &ServiceAccount,
+        lane: &LaneAccess,
+        watched: &[Watched],
+    ) -> BTreeMap<ObjectId, WatchKey> {
         let controller = self.live.clients.controller();
         let mut wanted = BTreeMap::new();
         for watched in watched {
@@ -172,6 +179,7 @@ impl Held {
             let namespace = resource.scope(&watched.id.namespace).map(str::to_owned);
             let watch = WatchKey {
                 account: account.clone(),
+                lane: lane.account.clone(),
                 resource,
                 namespace,
                 labels: None,
@@ -182,7 +190,7 @@ impl Held {
     }
 
     /// Adds what is not held yet. Streams first, then the watches that feed them.
-    fn add(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, turns: &WorkTurns) {
+    fn add(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, lane: &LaneAccess) {
         let mut new = Vec::new();
         for (id, watch) in wanted {
             if self.objects.get(&id).is_some_and(|held| **held == watch) {
@@ -212,7 +220,7 @@ impl Held {
             self.objects.insert(id, watch);
         }
         for watch in new {
-            self.live.open(&watch, turns);
+            self.live.open(&watch, lane);
         }
     }
 

@@ -94,6 +94,13 @@ impl MailboxTable {
         }
     }
 
+    /// Wakes the reconcilers of a namespace's objects.
+    pub(crate) fn wake_in(&self, namespace: &str) {
+        let known = self.known();
+        let there = known.iter().filter(|(key, _)| key.namespace == namespace);
+        there.for_each(|(_, mailbox)| mailbox.wake());
+    }
+
     /// Wakes all reconcilers.
     pub(crate) fn wake_all(&self) {
         self.known().values().for_each(|mailbox| mailbox.wake());

@@ -8,8 +8,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tenure_api::Tenant;
-use tenure_api::metadata::TENANT_LABEL;
+use tenure_api::metadata::{LANE_BINDING, LANE_LABEL, LANE_PREFIX, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_cluster::{ClusterError, Seen, WatchEvent, watch};
 use tenure_sources::StorageError;
 use tenure_tenancy::NamespaceFacts;
@@ -26,6 +27,7 @@ use crate::kinds::{self, KindTable};
 use crate::lane::Shard;
 use crate::means::Means;
 use crate::reconciled::{Home, Reconciled as _};
+use crate::rights;
 
 /// How long the tasks may take to end.
 const FAREWELL: Duration = Duration::from_secs(20);
@@ -105,7 +107,13 @@ impl Manager {
             self.watch(("v1", "ServiceAccount", Some(TENANT_LABEL)), |manager, told| {
                 manager.take_tenant_object(|hub| &hub.service_accounts, told);
             }),
+            self.watch(
+                ("rbac.authorization.k8s.io/v1", "RoleBinding", Some(LANE_LABEL)),
+                Self::take_lane_binding,
+            ),
+            self.watch(("v1", "ServiceAccount", Some(LANE_LABEL)), Self::take_lane_account),
         ];
+        self.keep_rights(&self.hub.means.settings.platform_namespace);
         for (at, entry) in self.hub.kinds.iter().enumerate() {
             let watched = (entry.kind.api_version, entry.kind.name, None);
             synced.push(self.watch(watched, move |manager, told| {
@@ -164,6 +172,8 @@ impl Manager {
         let following = async move {
             let controller = &manager.hub.means.controller;
             let health = manager.hub.means.clients.health();
+            // Of one kind there may be several watches.
+            let watched = labels.map_or_else(|| kind.to_owned(), |labels| format!("{kind} with {labels}"));
             let mut complaint = String::new();
             let mut absent = 0_u32;
             let resource = loop {
@@ -172,7 +182,7 @@ impl Manager {
                     Err(ClusterError::NoKindMatch { .. }) => {
                         absent += 1;
                         if absent == ABSENCES {
-                            health.set_seen(kind, false);
+                            health.set_seen(&watched, false);
                             tracing::warn!(
                                 kind,
                                 api_version,
@@ -181,7 +191,7 @@ impl Manager {
                         }
                     }
                     Err(error) => {
-                        health.set_seen(kind, false);
+                        health.set_seen(&watched, false);
                         let said = error.to_string();
                         if said != complaint {
                             tracing::warn!(kind, %error, "the API server can't be asked");
@@ -199,14 +209,14 @@ impl Manager {
                     revision,
                 } => take(&manager, Told::Gone((&namespace, &name), &revision)),
                 WatchEvent::Synced { .. } => {
-                    health.set_seen(kind, true);
+                    health.set_seen(&watched, true);
                     send.send_replace(true);
                 }
                 WatchEvent::Failed(error) => {
-                    health.set_seen(kind, false);
+                    health.set_seen(&watched, false);
                     tracing::warn!(kind, %error, "the watch broke; it begins again");
                 }
-                WatchEvent::Resumed => health.set_seen(kind, true),
+                WatchEvent::Resumed => health.set_seen(&watched, true),
                 WatchEvent::Progress { .. } => {}
             };
             watch(controller, &resource, None, labels, sink).await;
@@ -239,6 +249,40 @@ impl Manager {
         }
     }
 
+    /// Keeps a lane's rights in a namespace, for as long as something is reconciled there.
+    fn keep_rights(&self, namespace: &str) {
+        let key = Key::of_rights(namespace);
+        let (mailbox, new) = self.hub.means.mailboxes.get_or_add(&key);
+        mailbox.wake();
+        if new {
+            let run = rights::run(Arc::clone(&self.hub), namespace.to_owned(), mailbox, self.end.clone());
+            self.tasks.spawn(run);
+        }
+    }
+
+    /// The RoleBinding of a lane changed. What merely bears the label is not kept: a tenant may make many.
+    fn take_lane_binding(&self, told: Told<'_>) {
+        if told.name() == LANE_BINDING && told.take(&self.hub.lane_bindings).is_some() {
+            self.keep_rights(told.namespace());
+        }
+    }
+
+    /// The account of a lane changed, or is gone: where that lane has rights, it is looked whether it still can use them. Of one that is
+    /// new, whoever made it knows.
+    fn take_lane_account(&self, told: Told<'_>) {
+        let is_account = told.namespace() == PLATFORM_NAMESPACE && told.name().starts_with(LANE_PREFIX);
+        let known = is_account.then(|| told.take(&self.hub.lane_accounts)).flatten();
+        if known.is_none_or(|change| change.old.is_none()) {
+            return;
+        }
+        for binding in self.hub.lane_bindings.all() {
+            if binding.data.pointer("/subjects/0/name").and_then(Value::as_str) == Some(told.name()) {
+                let namespace = binding.namespace().unwrap_or_default();
+                self.hub.means.mailboxes.wake(&Key::of_rights(&namespace));
+            }
+        }
+    }
+
     /// An object of a kind that is reconciled in lanes changed: it is brought to its lane.
     fn take_of_lane(&self, entry: &Entry<Shard>, told: Told<'_>) {
         let shard = self.hub.open_shard(told.namespace());
@@ -256,6 +300,9 @@ impl Manager {
         let (mailbox, new) = home.mailboxes().get_or_add(&key);
         mailbox.wake();
         self.hub.tell_dependents(&key);
+        if !key.namespace.is_empty() && (new || matches!(told, Told::Gone(..))) {
+            self.keep_rights(&key.namespace);
+        }
         if new {
             let run = (entry.run)(Arc::clone(home), key.clone(), mailbox, self.end.clone());
             self.tasks.spawn(run);
@@ -278,6 +325,14 @@ impl Told<'_> {
         match self {
             Self::Changed(object) => &object.namespace,
             Self::Gone((namespace, _), _) => namespace,
+        }
+    }
+
+    /// What the object is called.
+    fn name(&self) -> &str {
+        match self {
+            Self::Changed(object) => &object.name,
+            Self::Gone((_, name), _) => name,
         }
     }
 

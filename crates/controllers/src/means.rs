@@ -7,6 +7,7 @@ use tenure_cluster::{Client, ClientPool};
 use tenure_planner::kustomization::Guards;
 use tenure_sources::{ByteBudget, Policy, StorageError};
 use tenure_tenancy::Settings;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Depot;
@@ -28,6 +29,8 @@ pub(crate) struct Means {
     pub(crate) guards: Guards,
     /// How many reconciliations a lane may have at the same time.
     pub(crate) lane_width: usize,
+    /// For how many namespaces at the same time the rights of lanes are seen to.
+    pub(crate) rights: Arc<Semaphore>,
     /// The room that the renderings of all lanes share.
     pub(crate) renderings: Renderings,
     /// The disk and the memory that the artifacts of all lanes share.
@@ -52,6 +55,7 @@ impl Means {
             tenant_sources: config.tenant_sources,
             guards: config.guards,
             lane_width: config.lane_width,
+            rights: Arc::new(Semaphore::new(config.lane_width.max(1))),
             renderings: Renderings::new(config.rendering),
             depot: Arc::new(Depot::open(&config.artifacts, config.limits, config.budgets)?),
             looking: config.budgets.looking(),

@@ -1,4 +1,4 @@
-//! Writes to a reconciled object itself: its finalizer, its status, events about it; always as the controller.
+//! Writes to a reconciled object itself: its finalizer, its status, events about it; as the account of its lane.
 //! Refuses to write what is there already.
 
 use std::marker::PhantomData;
@@ -83,7 +83,7 @@ impl<R: Reconciled> Own<R> {
             // With the resourceVersion, or a finalizer that somebody else added meanwhile would be lost.
             let patch = json!({ "metadata": { "uid": self.uid, "resourceVersion": version, "finalizers": wanted } });
             let patched = home
-                .controller_for(&self.key)
+                .bookkeeper_of(&self.key.namespace)
                 .await
                 .merge_patch(&resource, self.target(), None, R::KIND.manager, &patch)
                 .await;
@@ -118,7 +118,7 @@ impl<R: Reconciled> Own<R> {
             };
             let patch = json!({ "metadata": { "uid": self.uid }, "status": difference });
             let patched = home
-                .controller_for(&self.key)
+                .bookkeeper_of(&self.key.namespace)
                 .await
                 .merge_patch(&resource, self.target(), Some("status"), R::KIND.manager, &patch)
                 .await;
@@ -144,7 +144,7 @@ impl<R: Reconciled> Own<R> {
     /// The object as it is now; nothing when it is gone, or when what bears its name is another.
     async fn fresh(&self, home: &R::Home, resource: &Resource) -> Result<Option<Value>, ClusterError> {
         match home
-            .controller_for(&self.key)
+            .bookkeeper_of(&self.key.namespace)
             .await
             .get(resource, &self.key.namespace, &self.key.name)
             .await
@@ -180,18 +180,18 @@ impl<R: Reconciled> Own<R> {
             "name": self.key.name,
             "uid": self.uid,
         });
-        let recorder = EventRecorder::new(home.controller().clone(), R::KIND.reporter);
         for event in events {
             let other;
-            let (object, related) = match &event.place {
-                EventPlace::Beside => (&itself, None),
-                EventPlace::Platform => (&platform, Some(related.clone())),
+            // Each is written by the lane of the namespace that it is in.
+            let (object, related, place) = match &event.place {
+                EventPlace::Beside => (&itself, None, self.key.namespace.as_str()),
+                EventPlace::Platform => (&platform, Some(related.clone()), home.platform_namespace()),
                 EventPlace::Kustomization { namespace, name, uid } => {
                     other = json!({
                         "apiVersion": Kustomization::api_version(&()), "kind": Kustomization::kind(&()),
                         "metadata": { "namespace": namespace, "name": name, "uid": uid },
                     });
-                    (&other, Some(related.clone()))
+                    (&other, Some(related.clone()), namespace.as_str())
                 }
             };
             let event = ObjectEvent {
@@ -204,6 +204,7 @@ impl<R: Reconciled> Own<R> {
                 annotations: event.annotations.clone(),
                 related,
             };
+            let recorder = EventRecorder::new(home.bookkeeper_of(place).await, R::KIND.reporter);
             recorder.record(said, object, &event).await;
         }
     }

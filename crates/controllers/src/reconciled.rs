@@ -26,11 +26,11 @@ pub(crate) trait Home: Send + Sync + 'static {
     /// Who is woken.
     fn mailboxes(&self) -> &MailboxTable;
 
-    /// The controller's own client.
+    /// The controller's own client, by which it is found out what the API server serves.
     fn controller(&self) -> &Client;
 
-    /// The controller's own client for an object, which works in the turns of that object's lane.
-    fn controller_for(&self, key: &Key) -> impl Future<Output = Client> + Send;
+    /// Who keeps the books of what is in a namespace: the account of its lane. Of what is in none, the controller itself.
+    fn bookkeeper_of(&self, namespace: &str) -> impl Future<Output = Client> + Send;
 
     /// Where it is said what is for nobody but the platform.
     fn platform_namespace(&self) -> &str;

@@ -37,6 +37,7 @@ pub mod overlay;
 pub mod plan;
 pub mod refusal;
 pub mod restart;
+pub mod rights;
 pub mod surface;
 pub mod tenant;
 pub mod uninstallation;

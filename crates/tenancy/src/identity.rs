@@ -1,14 +1,18 @@
 //! Who acts. An [`Identity`] is made here and nowhere else, and nothing can be written to a cluster without one. A [`ServiceAccount`] acts
-//! for what somebody asked for; the [`Controller`] for its own bookkeeping only, and where one is wanted the other can't stand.
+//! for what somebody asked for; a [`LaneAccount`] keeps the books of one lane; the [`Controller`] those that are above all lanes. Where one
+//! of them is wanted no other can stand.
 //!
-//! It refuses empty, unknown and malformed names, and never falls back to the controller's own rights.
+//! It refuses empty, unknown and malformed names, refuses to act as an account of Tenure's own for a repository, and never falls back to
+//! the rights of a lane or of the controller.
 
 use std::fmt;
 
 use serde::Serialize;
+use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_PREFIX, PLATFORM_NAMESPACE};
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 
 use crate::denial::{Denial, DenialReason};
+use crate::lane::{Lane, decide_lane};
 use crate::realm::Placement;
 
 /// A ServiceAccount whose name has been checked and whose use here has been allowed. Only this module makes one.
@@ -45,8 +49,43 @@ impl Serialize for ServiceAccount {
     }
 }
 
-/// The controller itself, with its own narrow RBAC: for Tenure's bookkeeping (statuses, finalizers, what a Surface or a Tenant
-/// generates), never for what a repository contains. Only this module makes one.
+/// The account of one lane, in the platform namespace: for the books of what is reconciled in the lane's namespaces (statuses, finalizers,
+/// events, what a Surface generates), and for asking for the tokens of the ServiceAccounts there. It applies nothing that a repository
+/// contains. Only this module makes one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneAccount {
+    name: String,
+}
+
+impl LaneAccount {
+    /// Its namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &'static str {
+        PLATFORM_NAMESPACE
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for LaneAccount {
+    /// The user name that the cluster sees.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "system:serviceaccount:{PLATFORM_NAMESPACE}:{}", self.name)
+    }
+}
+
+impl Serialize for LaneAccount {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The controller itself, with its own narrow RBAC: for what is above all lanes (Tenants, what they generate, the rights of lanes), never
+/// for what a repository contains. Only this module makes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Controller(());
 
@@ -78,6 +117,8 @@ impl fmt::Display for Installer {
 pub enum Identity {
     /// A ServiceAccount, by a token that TokenRequest gave for it.
     ServiceAccount(ServiceAccount),
+    /// The account of a lane, likewise.
+    Lane(LaneAccount),
     /// The controller itself.
     Controller(Controller),
 }
@@ -88,6 +129,12 @@ impl From<ServiceAccount> for Identity {
     }
 }
 
+impl From<LaneAccount> for Identity {
+    fn from(account: LaneAccount) -> Self {
+        Self::Lane(account)
+    }
+}
+
 impl From<Controller> for Identity {
     fn from(controller: Controller) -> Self {
         Self::Controller(controller)
@@ -95,12 +142,12 @@ impl From<Controller> for Identity {
 }
 
 impl Identity {
-    /// The ServiceAccount, unless it is the controller.
+    /// The ServiceAccount, unless it is an account of Tenure's own.
     #[must_use]
     pub fn service_account(&self) -> Option<&ServiceAccount> {
         match self {
             Self::ServiceAccount(account) => Some(account),
-            Self::Controller(_) => None,
+            Self::Lane(_) | Self::Controller(_) => None,
         }
     }
 }
@@ -109,6 +156,7 @@ impl fmt::Display for Identity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ServiceAccount(account) => account.fmt(formatter),
+            Self::Lane(account) => account.fmt(formatter),
             Self::Controller(controller) => controller.fmt(formatter),
         }
     }
@@ -120,8 +168,21 @@ impl Serialize for Identity {
     }
 }
 
-/// The controller, for what it keeps for itself: the status, the finalizers and the events of what it reconciles, and what a Surface or a
-/// Tenant generates.
+/// The account that keeps the books of what lives in a namespace: the status, the finalizers and the events of what is reconciled there,
+/// and what a Surface generates. Each lane has its own, and no two lanes one of the same name: a tenant's is never called as the
+/// platform's or the pool's, whatever the tenant is called.
+#[must_use]
+pub fn decide_for_lane(placement: &Placement, namespace: &str) -> LaneAccount {
+    let name = match decide_lane(placement, namespace) {
+        Lane::Platform => format!("{LANE_PREFIX}platform"),
+        Lane::Pool => format!("{LANE_PREFIX}pool"),
+        // A tenant's name has at most 63 characters, of those that a ServiceAccount's may have.
+        Lane::Tenant(tenant) => format!("{LANE_PREFIX}tenant-{tenant}"),
+    };
+    LaneAccount { name }
+}
+
+/// The controller, for what is above all lanes: Tenants, and what they generate, and the accounts and rights of the lanes.
 #[must_use]
 pub fn use_for_bookkeeping() -> Controller {
     Controller(())
@@ -216,6 +277,11 @@ fn nobody_acts(message: &str) -> Denial {
 
 fn service_account(namespace: &str, name: &str, field: &str) -> Result<ServiceAccount, Denial> {
     let refused = |error: tenure_api::names::NameError| Denial::access(format!("{field}: {error}"));
+    if namespace == PLATFORM_NAMESPACE && (name == CONTROLLER_SERVICE_ACCOUNT || name.starts_with(LANE_PREFIX)) {
+        return Err(Denial::access(format!(
+            "{field}: ServiceAccount {namespace}/{name} is Tenure's own, and nothing that comes from a repository acts as it: name another"
+        )));
+    }
     Ok(ServiceAccount {
         namespace: NamespaceName::new(namespace).map_err(refused)?,
         name: ServiceAccountName::new(name).map_err(refused)?,

@@ -6,6 +6,7 @@
 //! ```text
 //! namespaces and Tenants ──[realm]──▶ Placement ──[identity]──▶ Identity   who acts
 //!                                        │
+//!                                        ├──[lane]───────▶ in which lane, and with which rights it keeps its books?
 //!                                        ├──[reference]──▶ may it name that source, dependency, kubeconfig?
 //!                                        ├──[reach]──────▶ may it write that object?
 //!                                        ├──[owner]──────▶ whose is an object that two want?
@@ -16,6 +17,7 @@ pub mod denial;
 pub mod ending;
 pub mod identity;
 pub mod inventory;
+pub mod lane;
 pub mod owner;
 pub mod reach;
 pub mod realm;
@@ -24,5 +26,6 @@ pub mod surface;
 
 pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
-pub use identity::{Controller, Identity, Installer, ServiceAccount};
+pub use identity::{Controller, Identity, Installer, LaneAccount, ServiceAccount};
+pub use lane::Lane;
 pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, check_takeable};

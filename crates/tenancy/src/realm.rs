@@ -401,9 +401,14 @@ pub fn name_gitops_account(tenant: &TenantFacts, home: &NamespaceName) -> Result
     })
 }
 
-/// Namespaces that are Kubernetes' own: no tenant gets one of them.
+/// Whether a namespace is one of those that Kubernetes keeps for itself: whoever can be anybody there can be anybody everywhere.
+pub(crate) fn is_kubernetes_own(namespace: &str) -> bool {
+    namespace.starts_with("kube-")
+}
+
+/// Namespaces that no tenant gets.
 fn is_protected(namespace: &str) -> bool {
-    namespace == "default" || namespace.starts_with("kube-")
+    namespace == "default" || is_kubernetes_own(namespace)
 }
 
 /// Whether a namespace may become a tenant's, or is its already: it does not exist yet, or bears the tenant's label and is nobody

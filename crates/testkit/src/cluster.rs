@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
+use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_BINDING, PLATFORM_NAMESPACE};
 use tenure_apiserver::{ApiService, Config, Server};
 
 use crate::admin::Admin;
@@ -101,6 +101,33 @@ impl Cluster {
         }
     }
 
+    /// Who bears a token, with its rights.
+    ///
+    /// # Errors
+    /// When the token can't stand in a header.
+    pub fn bearing(&self, token: &str) -> anyhow::Result<Admin> {
+        let client = match (self.service(), self.configuration()) {
+            (Some(service), _) => {
+                let client = kube::Client::new(service, "default");
+                let header = http::HeaderValue::from_str(&format!("Bearer {token}"))?;
+                let service = tower::service_fn(move |mut request: http::Request<kube::client::Body>| {
+                    let client = client.clone();
+                    request
+                        .headers_mut()
+                        .insert(http::header::AUTHORIZATION, header.clone());
+                    async move { client.send(request).await }
+                });
+                kube::Client::new(service, "default")
+            }
+            (None, Some(mut config)) => {
+                config.auth_info.token = Some(token.to_owned().into());
+                kube::Client::try_from(config)?
+            }
+            (None, None) => bail!("there is no cluster"),
+        };
+        Ok(Admin::new(client))
+    }
+
     /// Whether the API server can call what listens on this machine's own address.
     #[must_use]
     pub fn is_on_this_machine(&self) -> bool {
@@ -131,6 +158,7 @@ const KINDS: [(&str, &str); 4] = [
     ("capsule.clastix.io/v1beta2", "Tenant"),
 ];
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
+const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
 
 /// The label of namespaces that tests made on an existing cluster.
 const TEST_LABEL: &str = "tenure.dev/test";
@@ -174,6 +202,16 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
                 .patch(kind, target, json!({ "metadata": { "finalizers": null } }))
                 .await?;
             admin.delete(kind, target).await?;
+        }
+    }
+    for binding in admin.list(ROLE_BINDING, "").await? {
+        let text = |pointer: &str| binding.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        if text("/metadata/name") == LANE_BINDING {
+            // Nobody runs who would let it go with its namespace.
+            let target = (text("/metadata/namespace"), LANE_BINDING);
+            let free = json!({ "metadata": { "finalizers": null } });
+            admin.patch(ROLE_BINDING, target, free).await?;
+            admin.delete(ROLE_BINDING, target).await?;
         }
     }
     for namespace in admin.list(NAMESPACE, "").await? {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_cluster::{
-    ApplyOptions, Client, ClientPool, ClusterError, Connection, DeleteOptions, Preconditions, ServiceAccount, Token,
-    WatchEvent, watch,
+    ApplyOptions, Client, ClientPool, ClusterError, Connection, DeleteOptions, LaneAccess, Preconditions,
+    ServiceAccount, Token, WatchEvent, watch,
 };
 use tenure_planner::plan::Propagation;
 use tenure_tenancy::{Placement, identity};
@@ -17,6 +17,17 @@ fn account(namespace: &str, name: &str) -> ServiceAccount {
         default_service_account: "default".to_owned(),
     };
     identity::decide_for_kustomization(&nobody, namespace, Some(name)).unwrap()
+}
+
+/// The lane of what is nobody's.
+fn lane(clients: &ClientPool) -> LaneAccess {
+    let nobody = Placement::Unclaimed {
+        default_service_account: "default".to_owned(),
+    };
+    LaneAccess {
+        account: identity::decide_for_lane(&nobody, "team"),
+        turns: clients.turns().of_lane(),
+    }
 }
 
 async fn clients(cluster: &Cluster) -> ClientPool {
@@ -52,6 +63,13 @@ async fn set_up(admin: &Admin, namespace: &str) {
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "editor" },
             "subjects": [{ "kind": "ServiceAccount", "name": "editor", "namespace": namespace }]
         }),
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "tenure-lane-pool", "namespace": "tenure-system" } }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": { "name": "tenure:lane", "namespace": namespace },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "tenure-lane" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "tenure-lane-pool", "namespace": "tenure-system" }]
+        }),
     ] {
         admin.apply(object).await.unwrap();
     }
@@ -74,13 +92,13 @@ async fn a_client_is_its_identity() {
     set_up(&cluster.admin, "cluster-it-a").await;
 
     let missing = clients
-        .for_account(&account("cluster-it-a", "nobody"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-a", "nobody"), &lane(&clients))
         .await
         .unwrap_err();
     assert!(matches!(missing, ClusterError::IdentityMissing { .. }), "{missing}");
 
     let editor = clients
-        .for_account(&account("cluster-it-a", "editor"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-a", "editor"), &lane(&clients))
         .await
         .unwrap();
     until_allowed(&editor, "cluster-it-a").await;
@@ -183,7 +201,7 @@ async fn a_service_account_made_anew_gets_a_new_token() {
     let controller = clients.controller();
     set_up(&cluster.admin, "cluster-it-b").await;
     let editor = clients
-        .for_account(&account("cluster-it-b", "editor"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-b", "editor"), &lane(&clients))
         .await
         .unwrap();
     let accounts = controller.resource("v1", "ServiceAccount").await.unwrap();
@@ -215,7 +233,7 @@ async fn a_version_that_is_no_longer_served_is_not_absence() {
     let admin = &cluster.admin;
     set_up(admin, "cluster-it-c").await;
     let editor = clients
-        .for_account(&account("cluster-it-c", "editor"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-c", "editor"), &lane(&clients))
         .await
         .unwrap();
     until_allowed(&editor, "cluster-it-c").await;
@@ -296,7 +314,7 @@ async fn whoever_reads_a_watch_may_panic_and_is_told_everything_again() {
     set_up(&cluster.admin, "cluster-it-panic").await;
     let clients = clients(&cluster).await;
     let editor = clients
-        .for_account(&account("cluster-it-panic", "editor"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-panic", "editor"), &lane(&clients))
         .await
         .unwrap();
     until_allowed(&editor, "cluster-it-panic").await;
@@ -337,7 +355,7 @@ async fn large_objects_are_listed_some_at_a_time() {
     set_up(&cluster.admin, "cluster-it-large").await;
     let clients = clients(&cluster).await;
     let editor = clients
-        .for_account(&account("cluster-it-large", "editor"), &clients.turns().of_lane())
+        .for_account(&account("cluster-it-large", "editor"), &lane(&clients))
         .await
         .unwrap();
     until_allowed(&editor, "cluster-it-large").await;

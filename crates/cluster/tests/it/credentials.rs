@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use kube::client::Body;
-use tenure_cluster::{ClientPool, ClusterError, Connection, Identity, Resource, Token};
+use tenure_cluster::{ClientPool, ClusterError, Connection, Identity, LaneAccess, LaneAccount, Resource, Token};
 use tenure_tenancy::{Placement, identity};
 
 /// An API server that knows nothing but who may ask.
@@ -66,10 +66,26 @@ impl tower::Service<Request<Body>> for Door {
     }
 }
 
+/// The account of the lane of what is nobody's.
+fn pool() -> LaneAccount {
+    let nobody = Placement::Unclaimed {
+        default_service_account: "default".to_owned(),
+    };
+    identity::decide_for_lane(&nobody, "team")
+}
+
+fn lane(clients: &ClientPool, account: LaneAccount) -> LaneAccess {
+    LaneAccess {
+        account,
+        turns: clients.turns().of_lane(),
+    }
+}
+
 async fn ask(clients: &ClientPool, identity: &Identity) -> Result<(), ClusterError> {
     let client = match identity {
         Identity::Controller(_) => clients.controller(),
-        Identity::ServiceAccount(account) => clients.for_account(account, &clients.turns().of_lane()).await?,
+        Identity::Lane(account) => clients.for_lane(&lane(clients, account.clone())),
+        Identity::ServiceAccount(account) => clients.for_account(account, &lane(clients, pool())).await?,
     };
     let namespaces = Resource {
         group: String::new(),
@@ -143,7 +159,7 @@ async fn refused_credentials_are_told_and_so_is_their_end() {
 }
 
 #[tokio::test]
-async fn a_refused_token_of_a_service_account_is_made_anew_once() {
+async fn refused_tokens_of_a_service_account_and_of_its_lane_are_made_anew_once() {
     let door = Door::default();
     let connection = Connection::in_process(door.clone(), Token::new("controller", None));
     let health = connection.health();
@@ -154,21 +170,22 @@ async fn a_refused_token_of_a_service_account_is_made_anew_once() {
     let account = identity::decide_for_kustomization(&nobody, "shop", Some("bot"))
         .unwrap()
         .into();
-    door.accept(&["controller", "minted-0"]);
+    // The controller asks for the lane's, and the lane for the account's.
+    door.accept(&["controller", "minted-0", "minted-1"]);
     ask(&clients, &account).await.unwrap();
-    // The clock jumps: the old one is refused, the next one is good.
-    door.accept(&["controller", "minted-1"]);
+    // The clock jumps: the old ones are refused, the next ones are good.
+    door.accept(&["controller", "minted-2", "minted-3"]);
     for _ in 0..3 {
         ask(&clients, &account).await.unwrap();
     }
-    assert_eq!(door.token_requests.load(Ordering::SeqCst), 2);
-    // None is good: one more is made, and then not for each request.
+    assert_eq!(door.token_requests.load(Ordering::SeqCst), 4);
+    // None is good: one more is made for the lane, and then not for each request.
     door.accept(&["controller"]);
     for _ in 0..50 {
         let error = ask(&clients, &account).await.unwrap_err();
         assert!(matches!(error, ClusterError::Unauthorized { .. }), "{error}");
     }
-    assert_eq!(door.token_requests.load(Ordering::SeqCst), 3);
+    assert_eq!(door.token_requests.load(Ordering::SeqCst), 5);
     assert!(
         health.is_good(),
         "what a tenant's token is refused for is no fault of the controller's"

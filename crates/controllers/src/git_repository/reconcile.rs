@@ -83,6 +83,10 @@ impl Reconciler for GitRepositoryReconciler {
         &self.key
     }
 
+    fn is_admitted(&self) -> bool {
+        self.shard.is_admitted()
+    }
+
     async fn permits(&self) -> Arc<Semaphore> {
         Arc::clone(&self.shard.lane().await.bounds.fetches)
     }

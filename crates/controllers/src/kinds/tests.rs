@@ -161,6 +161,10 @@ impl Reconciler for WidgetReconciler {
 fn installation() -> Vec<Value> {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let rules = json!([{ "apiGroups": ["example.com"], "resources": ["widgets", "widgets/status"], "verbs": ["*"] }]);
+    // Who sees it, and who keeps its books.
+    let subjects = [tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT, "tenure-lane-pool"].map(
+        |name| json!({ "kind": "ServiceAccount", "name": name, "namespace": tenure_api::metadata::PLATFORM_NAMESPACE }),
+    );
     vec![
         json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -182,10 +186,7 @@ fn installation() -> Vec<Value> {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
             "metadata": { "name": "widgets" },
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "widgets" },
-            "subjects": [{
-                "kind": "ServiceAccount", "name": tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT,
-                "namespace": tenure_api::metadata::PLATFORM_NAMESPACE
-            }]
+            "subjects": subjects
         }),
     ]
 }

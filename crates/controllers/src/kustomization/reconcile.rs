@@ -309,10 +309,10 @@ impl KustomizationReconciler {
         }
         if let Some(account) = &plan.identity {
             if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
-                self.held.hold(account, &turns, &plan.watch).await;
+                self.held.hold(account, &lane.access(), &plan.watch).await;
             } else if !plan.watch.is_empty() {
                 // Before anything is applied: a watch that others hold already tells of a change once, to whom it knows then.
-                self.held.hold_too(account, &turns, &plan.watch).await;
+                self.held.hold_too(account, &lane.access(), &plan.watch).await;
             }
         }
         if plan.status_first
@@ -362,6 +362,10 @@ impl KustomizationReconciler {
 impl Reconciler for KustomizationReconciler {
     fn key(&self) -> &Key {
         &self.key
+    }
+
+    fn is_admitted(&self) -> bool {
+        self.shard.is_admitted()
     }
 
     async fn permits(&self) -> Arc<Semaphore> {

@@ -268,6 +268,7 @@ mod tests {
                 mailbox,
                 watch: WatchKey {
                     account: account(),
+                    lane: lane(),
                     resource: Resource {
                         group: String::new(),
                         version: "v1".to_owned(),
@@ -332,6 +333,13 @@ mod tests {
             assert_eq!(value, known.map(Value::from));
             assert_eq!(!self.mailbox.take_changed().is_empty(), told);
         }
+    }
+
+    fn lane() -> tenure_tenancy::LaneAccount {
+        let nobody = tenure_tenancy::Placement::Unclaimed {
+            default_service_account: "default".to_owned(),
+        };
+        tenure_tenancy::identity::decide_for_lane(&nobody, "team")
     }
 
     fn account() -> ServiceAccount {

@@ -72,6 +72,10 @@ impl Reconciler for SurfaceReconciler {
         &self.key
     }
 
+    fn is_admitted(&self) -> bool {
+        self.hub.is_admitted(&self.key.namespace)
+    }
+
     async fn permits(&self) -> Arc<Semaphore> {
         Arc::clone(&self.hub.lane_of(&self.key.namespace).await.bounds.work)
     }

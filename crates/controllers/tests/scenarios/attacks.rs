@@ -9,6 +9,7 @@ mod bombs;
 mod contents;
 mod fields;
 mod forgery;
+mod lanes;
 mod places;
 
 use serde_json::{Value, json};

@@ -48,6 +48,8 @@ struct Order {
     one_in: usize,
     random: u64,
     dealt: BTreeMap<Fault, usize>,
+    /// How many requests there were, by method and what their paths end with.
+    asked: BTreeMap<String, usize>,
 }
 
 /// A fault of requests that a test names.
@@ -95,6 +97,18 @@ impl Faults {
         lock(&self.0).named.iter().map(|named| named.times).sum()
     }
 
+    /// How many requests of this method there were to paths that end so.
+    pub(crate) fn count(&self, method: &Method, path: &str) -> usize {
+        let order = lock(&self.0);
+        let is_it = |asked: &&String| asked.starts_with(&format!("{method} ")) && asked.ends_with(path);
+        order
+            .asked
+            .iter()
+            .filter(|(asked, _)| is_it(asked))
+            .map(|(_, times)| times)
+            .sum()
+    }
+
     /// How often each fault was dealt by chance.
     pub(crate) fn dealt(&self) -> BTreeMap<Fault, usize> {
         lock(&self.0).dealt.clone()
@@ -109,6 +123,8 @@ impl Faults {
 
     fn of(&self, request: &Request<Body>) -> Option<Fault> {
         let mut order = lock(&self.0);
+        let asked = format!("{} {}", request.method(), request.uri().path());
+        *order.asked.entry(asked).or_default() += 1;
         let is_it =
             |named: &&mut Named| named.method == *request.method() && request.uri().path().ends_with(&named.path);
         if let Some(named) = order.named.iter_mut().find(is_it) {

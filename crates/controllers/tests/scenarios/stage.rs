@@ -221,6 +221,12 @@ impl Stage {
         .unwrap()
     }
 
+    /// Who bears a token of a ServiceAccount that is there, or soon is.
+    pub(crate) async fn bearing(&self, namespace: &str, name: &str) -> Admin {
+        let asked = eventually(SOON, || request_token(&self.admin, namespace, name));
+        self.cluster.bearing(&within(asked).await).unwrap()
+    }
+
     pub(crate) async fn get(&self, kind: (&str, &str), target: (&str, &str)) -> Option<Value> {
         self.admin.get(kind, target).await.unwrap()
     }
@@ -287,6 +293,16 @@ async fn within<T>(looked: impl Future<Output = Result<T, String>>) -> T {
         Ok(found) => found,
         Err(last) => panic!("it did not come to that; last seen: {last}"),
     }
+}
+
+/// Asks for a token of a ServiceAccount.
+pub(crate) async fn request_token(who: &Admin, namespace: &str, name: &str) -> Result<String, String> {
+    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "expirationSeconds": 3600 } });
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+    let request = http::Request::post(path).header("content-type", "application/json");
+    let request = request.body(review.to_string().into_bytes()).unwrap();
+    let answer: Value = who.client().request(request).await.map_err(|error| error.to_string())?;
+    Ok(answer["status"]["token"].as_str().unwrap().to_owned())
 }
 
 /// Starts the controllers as their own ServiceAccount.

@@ -52,11 +52,17 @@ pub use types::{
 /// }
 /// ```
 ///
-/// and never by the controller.
+/// and never by the controller, nor by the account of its lane.
 ///
 /// ```compile_fail,E0308
 /// fn act(plan: &mut tenure_planner::kustomization::Plan) {
 ///     plan.identity = Some(tenure_tenancy::identity::use_for_bookkeeping());
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// fn act(plan: &mut tenure_planner::kustomization::Plan, lane: tenure_tenancy::LaneAccount) {
+///     plan.identity = Some(lane);
 /// }
 /// ```
 pub type Plan = crate::plan::Plan<Step, ServiceAccount, KustomizationStatus, Memory>;

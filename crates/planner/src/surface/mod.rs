@@ -1,6 +1,6 @@
 //! How a Surface is reconciled: it becomes GitRepositories and Kustomizations beside it, and its status tells what became of them.
 //!
-//! What it generates is written by the controller itself, with its narrow rights on these two kinds; what the repositories contain is
+//! What it generates is written by the account of its lane, with its narrow rights on these two kinds; what the repositories contain is
 //! applied by the Kustomizations, as the surface's identity. A Surface needs no finalizer: what it generates is owned by it and
 //! collected with it, and what the Kustomizations then do with their objects is their deletion policy's to say.
 
@@ -17,15 +17,29 @@ use serde_json::Value;
 use tenure_api::metadata::SURFACE_LABEL;
 use tenure_api::{ObjectId, ObjectView, Surface, SurfaceStatus};
 use tenure_tenancy::surface::decide_tier;
-use tenure_tenancy::{Controller, DenialReason, Placement, identity};
+use tenure_tenancy::{DenialReason, LaneAccount, Placement, identity};
 
 use crate::answer::Live;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
 pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Request};
 
-/// A plan for a Surface.
-pub type Plan = crate::plan::Plan<Request, Controller, SurfaceStatus, Memory>;
+/// A plan for a Surface: carried out by the account of its lane,
+///
+/// ```
+/// fn act(plan: &mut tenure_planner::surface::Plan, account: tenure_tenancy::LaneAccount) {
+///     plan.identity = Some(account);
+/// }
+/// ```
+///
+/// and never by the controller, whose rights are in all namespaces.
+///
+/// ```compile_fail,E0308
+/// fn act(plan: &mut tenure_planner::surface::Plan) {
+///     plan.identity = Some(tenure_tenancy::identity::use_for_bookkeeping());
+/// }
+/// ```
+pub type Plan = crate::plan::Plan<Request, LaneAccount, SurfaceStatus, Memory>;
 
 /// How soon it is asked again who may act, when nothing told that it changed.
 const IDENTITY_INTERVAL: Duration = Duration::from_secs(30);
@@ -107,7 +121,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     let children = children::list_children(&snapshot.surface, tier, account.name());
-    plan.identity = Some(identity::use_for_bookkeeping());
+    plan.identity = Some(identity::decide_for_lane(&snapshot.placement, namespace));
     plan.watch = children.iter().map(|child| child.wanted.watched()).collect();
     match write(snapshot, now, &children, &mut plan) {
         Err(problems) => status::tell_not_written(snapshot, now, tier, &account, &children, plan, problems),

@@ -26,7 +26,13 @@ use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
 pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Request};
 
-/// A plan for a Tenant.
+/// A plan for a Tenant: carried out by the controller, since a lane has no rights yet where there is no Tenant.
+///
+/// ```compile_fail,E0308
+/// fn act(plan: &mut tenure_planner::tenant::Plan, lane: tenure_tenancy::LaneAccount) {
+///     plan.identity = Some(lane);
+/// }
+/// ```
 pub type Plan = crate::plan::Plan<Request, Controller, TenantStatus, Memory>;
 
 /// The kind that wants them.

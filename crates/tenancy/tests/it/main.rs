@@ -10,7 +10,7 @@
 )]
 
 use serde::Deserialize;
-use tenure_tenancy::{Realm, inventory, owner, reference};
+use tenure_tenancy::{DenialReason, Realm, identity, inventory, owner, reference};
 
 /// The part of the table that is read here.
 #[derive(Deserialize)]
@@ -74,4 +74,22 @@ fn an_owner_is_believed_within_its_reach_only() {
     check("blue", "_a_rbac.authorization.k8s.io_ClusterRole", false);
     check("tenure-system", "red_a__ConfigMap", true);
     check("label-differs", "blue_a__ConfigMap", true);
+}
+
+#[test]
+fn nothing_from_a_repository_acts_as_tenure_itself() {
+    let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
+    let place = |namespace: &str| matrix.realm.place(namespace);
+    for name in ["tenure-controller", "tenure-lane-pool", "tenure-lane-tenant-blue"] {
+        let decided = identity::decide_for_kustomization(&place("tenure-system"), "tenure-system", Some(name));
+        let denial = decided.unwrap_err();
+        assert_eq!(denial.reason, DenialReason::AccessDenied, "{name}");
+        assert!(denial.message.contains("Tenure's own"), "{denial:?}");
+        let decided = identity::decide_for_surface(&place("tenure-system"), "tenure-system", Some(name));
+        assert_eq!(decided.unwrap_err().reason, DenialReason::AccessDenied, "{name}");
+        // Elsewhere the name is anybody's.
+        identity::decide_for_kustomization(&place("blue"), "blue", Some(name)).unwrap();
+    }
+    let others = identity::decide_for_kustomization(&place("tenure-system"), "tenure-system", Some("platform-gitops"));
+    others.unwrap();
 }

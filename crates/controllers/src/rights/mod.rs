@@ -1,0 +1,35 @@
+//! Keeps the rights of lanes, a task for each namespace in which something is reconciled: observe → plan → execute, all as the controller.
+//! Refuses to decide whether a lane may begin: that is the plan's to say.
+
+mod reconcile;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::drive::drive;
+use crate::hub::Hub;
+use crate::mailbox::Mailbox;
+use crate::supervise::{self, supervise};
+
+/// Keeps a lane's rights in a namespace until nothing is reconciled there, or the controllers end.
+pub(crate) async fn run(hub: Arc<Hub>, namespace: String, mailbox: Arc<Mailbox>, end: CancellationToken) {
+    tokio::select! {
+        () = hub.means.ready.cancelled() => {}
+        () = end.cancelled() => return,
+    }
+    let start = || {
+        let reconciler = reconcile::RightsReconciler::new(Arc::clone(&hub), &namespace);
+        drive(reconciler, &hub.means.mailboxes, &mailbox, &end)
+    };
+    let crashed = |times, pause| {
+        tracing::error!(
+            namespace,
+            times,
+            ?pause,
+            "what keeps a lane's rights panicked and is started again after a pause"
+        );
+        std::future::ready(())
+    };
+    supervise(supervise::PAUSES, &end, start, crashed).await;
+}

@@ -1,0 +1,523 @@
+//! What can be done with the tokens that the controllers have: a lane's, and their own. Whoever takes over a lane must not reach another's
+//! namespaces, and whoever takes over the controller not the cluster. What a lane is without is put back, and harms nobody else.
+
+use serde_json::{Value, json};
+use tenure_testkit::{Admin, SOON, eventually};
+
+use super::Scene;
+use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, condition, config_map, request_token};
+use crate::tenants::{surface, surface_ready};
+
+const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
+const SECRET: (&str, &str) = ("v1", "Secret");
+const EVENT: (&str, &str) = ("v1", "Event");
+const LANE: &str = "tenure:lane";
+
+#[track_caller]
+fn assert_forbidden<T: std::fmt::Debug>(asked: Result<T, impl ToString>, what: &str) {
+    let message = asked.expect_err(what).to_string();
+    assert!(message.to_lowercase().contains("forbidden"), "{what}: {message}");
+}
+
+fn account(namespace: &str, name: &str) -> Value {
+    json!({ "kind": "ServiceAccount", "name": name, "namespace": namespace })
+}
+
+fn binding(kind: &str, namespace: Option<&str>, name: &str, role: &str, subject: &Value) -> Value {
+    let mut metadata = json!({ "name": name });
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = json!(namespace);
+    }
+    json!({
+        "apiVersion": ROLE_BINDING.0, "kind": kind, "metadata": metadata,
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+        "subjects": [subject]
+    })
+}
+
+fn config_map_in(namespace: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "lanes", "namespace": namespace } })
+}
+
+/// Asks as the cluster's administrators, by impersonation.
+async fn become_administrator(who: &Admin) -> Result<Value, String> {
+    let request = http::Request::get("/api/v1/namespaces/kube-system/secrets")
+        .header("impersonate-user", "anybody")
+        .header("impersonate-group", "system:masters")
+        .body(Vec::new())
+        .unwrap();
+    who.client().request(request).await.map_err(|error| error.to_string())
+}
+
+/// A Surface in each tenant's home that is ready, so that both lanes work.
+async fn begin(scene: &Scene) {
+    for tenant in [&scene.evil, &scene.alpha] {
+        surface(
+            &scene.stage,
+            tenant,
+            "apps",
+            &[("a.yaml", &config_map("a", "1"))],
+            json!({}),
+        )
+        .await;
+        surface_ready(&scene.stage, (tenant, "apps")).await;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "treasure", "namespace": tenant },
+            "stringData": { "key": "sesame" }
+        });
+        scene.stage.admin.apply(secret).await.unwrap();
+    }
+}
+
+async fn until_bound(stage: &Stage, namespace: &str) {
+    stage
+        .until(ROLE_BINDING, (namespace, LANE), |binding| {
+            binding.is_some_and(|binding| binding["metadata"]["deletionTimestamp"].is_null())
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lanes_token_is_good_in_its_own_namespaces_only() {
+    let scene = Scene::set("attacks-lane").await;
+    begin(&scene).await;
+    let (evil, alpha) = (scene.evil.as_str(), scene.alpha.as_str());
+    let name = format!("tenure-lane-tenant-{evil}");
+    let lane = scene.stage.bearing("tenure-system", &name).await;
+
+    // What it is for.
+    let own = lane.get(KUSTOMIZATION, (evil, "apps-app")).await.unwrap().unwrap();
+    let status = json!({ "status": { "observedGeneration": own["status"]["observedGeneration"] } });
+    lane.patch_status(KUSTOMIZATION, (evil, "apps-app"), status.clone())
+        .await
+        .unwrap();
+    let token = request_token(&lane, evil, &format!("{evil}-gitops")).await.unwrap();
+    assert!(!token.is_empty());
+
+    // What another tenant has.
+    for kind in [
+        KUSTOMIZATION,
+        GIT_REPOSITORY,
+        ("tenure.dev/v1alpha1", "Surface"),
+        SECRET,
+        CONFIG_MAP,
+        ROLE_BINDING,
+    ] {
+        for namespace in [alpha, "tenure-system", "kube-system", ""] {
+            assert_forbidden(lane.list(kind, namespace).await, &format!("{kind:?} in {namespace:?}"));
+        }
+    }
+    for (kind, name) in [
+        (KUSTOMIZATION, "apps-app"),
+        (GIT_REPOSITORY, "apps-app"),
+        (SECRET, "treasure"),
+    ] {
+        assert_forbidden(
+            lane.get(kind, (alpha, name)).await,
+            &format!("{kind:?} of another tenant"),
+        );
+    }
+    assert_forbidden(
+        lane.patch(
+            KUSTOMIZATION,
+            (alpha, "apps-app"),
+            json!({ "spec": { "suspend": true } }),
+        )
+        .await,
+        "suspending another tenant's",
+    );
+    assert_forbidden(
+        lane.patch_status(KUSTOMIZATION, (alpha, "apps-app"), status).await,
+        "the status of another tenant's",
+    );
+    // Of its own tenant: nothing but books. What is applied is applied as somebody else.
+    assert_forbidden(lane.get(SECRET, (evil, "treasure")).await, "a Secret of its own tenant");
+    assert_forbidden(lane.apply(config_map_in(evil)).await, "a ConfigMap");
+    assert_forbidden(
+        lane.patch(
+            ("v1", "Namespace"),
+            ("", evil),
+            json!({ "metadata": { "labels": { "a": "b" } } }),
+        )
+        .await,
+        "a namespace",
+    );
+    // Tokens.
+    scene.stage.admin.apply(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "lanes", "namespace": "kube-system" } })).await.unwrap();
+    for (namespace, account) in [
+        (alpha, format!("{alpha}-gitops")),
+        ("tenure-system", "tenure-controller".to_owned()),
+        ("tenure-system", "tenure-lane-platform".to_owned()),
+        ("tenure-system", "tenure-lane-pool".to_owned()),
+        ("tenure-system", name.clone()),
+        ("kube-system", "lanes".to_owned()),
+    ] {
+        let asked = request_token(&lane, namespace, &account).await;
+        assert_forbidden(asked.map(|_| "a token"), &format!("a token of {namespace}/{account}"));
+    }
+    // Rights.
+    let itself = account("tenure-system", &name);
+    for namespace in [evil, alpha, "kube-system"] {
+        for role in ["tenure-lane", "view", "cluster-admin"] {
+            let bound = binding("RoleBinding", Some(namespace), "more", role, &itself);
+            assert_forbidden(lane.apply(bound).await, &format!("{role} in {namespace}"));
+        }
+    }
+    assert_forbidden(
+        lane.apply(binding(
+            "ClusterRoleBinding",
+            None,
+            "lanes-more",
+            "cluster-admin",
+            &itself,
+        ))
+        .await,
+        "cluster-admin",
+    );
+    assert_forbidden(
+        lane.patch(ROLE_BINDING, (evil, LANE), json!({ "subjects": [] })).await,
+        "its own RoleBinding",
+    );
+    assert_forbidden(become_administrator(&lane).await, "system:masters");
+    scene
+        .stage
+        .admin
+        .delete(("v1", "ServiceAccount"), ("kube-system", "lanes"))
+        .await
+        .unwrap();
+    scene.stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_controllers_token_is_no_administrators() {
+    let scene = Scene::set("attacks-hub").await;
+    begin(&scene).await;
+    let (evil, admin) = (scene.evil.as_str(), &scene.stage.admin);
+    let hub = scene.stage.bearing("tenure-system", "tenure-controller").await;
+    let mighty = account("kube-system", "attacks-hub-mighty");
+    admin.apply(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": mighty["name"], "namespace": "kube-system" } })).await.unwrap();
+    admin
+        .apply(binding(
+            "ClusterRoleBinding",
+            None,
+            "attacks-hub-mighty",
+            "cluster-admin",
+            &mighty,
+        ))
+        .await
+        .unwrap();
+
+    // What it is for.
+    assert!(!hub.list(KUSTOMIZATION, "").await.unwrap().is_empty());
+    let lane = account("tenure-system", &format!("tenure-lane-tenant-{evil}"));
+    hub.apply(binding("RoleBinding", Some(evil), "control", "tenure-lane", &lane))
+        .await
+        .unwrap();
+    request_token(&hub, "tenure-system", lane["name"].as_str().unwrap())
+        .await
+        .unwrap();
+
+    let itself = account("tenure-system", "tenure-controller");
+    for namespace in [evil, "kube-system", "tenure-system"] {
+        for role in [
+            "cluster-admin",
+            "edit",
+            "system:controller:clusterrole-aggregation-controller",
+        ] {
+            let bound = binding("RoleBinding", Some(namespace), "more", role, &itself);
+            assert_forbidden(hub.apply(bound).await, &format!("{role} in {namespace}"));
+        }
+    }
+    for role in ["cluster-admin", "tenure-lane", "admin"] {
+        let bound = binding("ClusterRoleBinding", None, "attacks-hub-more", role, &itself);
+        assert_forbidden(hub.apply(bound).await, &format!("{role} everywhere"));
+    }
+    let role = |kind: &str, rules: Value| json!({ "apiVersion": ROLE_BINDING.0, "kind": kind, "metadata": { "name": "tenure-lane", "namespace": evil }, "rules": rules });
+    let all = json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }]);
+    assert_forbidden(hub.apply(role("Role", all.clone())).await, "a Role");
+    let mut cluster_role = role("ClusterRole", all);
+    cluster_role["metadata"].as_object_mut().unwrap().remove("namespace");
+    assert_forbidden(hub.apply(cluster_role).await, "the role that it may bind");
+    assert_forbidden(become_administrator(&hub).await, "system:masters");
+    for (namespace, name) in [
+        ("kube-system", "attacks-hub-mighty"),
+        (evil, "default"),
+        (&scene.alpha, "default"),
+    ] {
+        admin.apply(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": namespace } })).await.unwrap();
+        let asked = request_token(&hub, namespace, name).await;
+        assert_forbidden(asked.map(|_| "a token"), &format!("a token of {namespace}/{name}"));
+    }
+    // What is reconciled is written by lanes, and what is applied by whoever it is applied as.
+    assert_forbidden(
+        hub.patch(
+            KUSTOMIZATION,
+            (evil, "apps-app"),
+            json!({ "spec": { "serviceAccountName": "other" } }),
+        )
+        .await,
+        "a Kustomization",
+    );
+    assert_forbidden(
+        hub.patch_status(
+            KUSTOMIZATION,
+            (evil, "apps-app"),
+            json!({ "status": { "observedGeneration": 1 } }),
+        )
+        .await,
+        "a status",
+    );
+    assert_forbidden(
+        hub.delete(GIT_REPOSITORY, (evil, "apps-app")).await.map(|()| ""),
+        "a source",
+    );
+    assert_forbidden(hub.list(SECRET, evil).await, "Secrets");
+    assert_forbidden(hub.apply(config_map_in(evil)).await, "a ConfigMap");
+    admin
+        .delete(
+            ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+            ("", "attacks-hub-mighty"),
+        )
+        .await
+        .unwrap();
+    admin
+        .delete(("v1", "ServiceAccount"), ("kube-system", "attacks-hub-mighty"))
+        .await
+        .unwrap();
+    scene.stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_its_lanes_rights_harms_only_itself() {
+    let scene = Scene::set("attacks-rights").await;
+    begin(&scene).await;
+    let (evil, alpha, stage) = (scene.evil.as_str(), scene.alpha.as_str(), &scene.stage);
+    let first = stage.get(ROLE_BINDING, (evil, LANE)).await.unwrap();
+    // An owner as Capsule makes them can't bind itself to what the lane may.
+    let mallory = &scene.mallory;
+    let owner = stage.admin.impersonating(&format!("{alpha}-owner")).unwrap();
+    let itself = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": format!("{alpha}-owner") });
+    let subjects = json!({ "subjects": [itself] });
+    assert_forbidden(
+        owner.patch(ROLE_BINDING, (alpha, LANE), subjects).await,
+        "the owner for the lane",
+    );
+    assert_forbidden(
+        owner
+            .apply(binding("RoleBinding", Some(alpha), "mine", "tenure-lane", &itself))
+            .await,
+        "the lane's role",
+    );
+    // But it can take the rights away, as anybody may who may write RoleBindings there.
+    for number in 2..5 {
+        mallory
+            .patch(
+                ROLE_BINDING,
+                (evil, LANE),
+                json!({ "metadata": { "finalizers": null } }),
+            )
+            .await
+            .unwrap();
+        mallory.delete(ROLE_BINDING, (evil, LANE)).await.unwrap();
+        let commit = commit(
+            &stage.git.repository(&format!("{alpha}-apps")).unwrap(),
+            &[("a.yaml", &config_map("a", &number.to_string()))],
+        )
+        .await;
+        stage.applied((alpha, "apps-app"), &commit).await;
+        until_bound(stage, evil).await;
+    }
+    let again = stage.get(ROLE_BINDING, (evil, LANE)).await.unwrap();
+    assert_ne!(first["metadata"]["uid"], again["metadata"]["uid"]);
+    assert_eq!(again["subjects"], first["subjects"]);
+    let told = eventually(SOON, || async {
+        let events = stage.admin.list(EVENT, evil).await.map_err(|error| error.to_string())?;
+        let is_told = |event: &Value| event["reason"] == "LaneRightsPutBack" && event["involvedObject"]["name"] == LANE;
+        if events.iter().any(is_told) {
+            Ok(())
+        } else {
+            Err(format!("{events:#?}"))
+        }
+    });
+    told.await.unwrap();
+    // Its own commits are applied again.
+    let commit = commit(
+        &stage.git.repository(&format!("{evil}-apps")).unwrap(),
+        &[("a.yaml", &config_map("a", "3"))],
+    )
+    .await;
+    stage.applied((evil, "apps-app"), &commit).await;
+    // A deletion of it, without taking the finalizer, is undone as well.
+    mallory.delete(ROLE_BINDING, (evil, LANE)).await.unwrap();
+    let undone = stage.until(ROLE_BINDING, (evil, LANE), |binding| {
+        binding.is_some_and(|binding| {
+            binding["metadata"]["deletionTimestamp"].is_null() && binding["metadata"]["uid"] != again["metadata"]["uid"]
+        })
+    });
+    undone.await;
+    scene.stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_are_there_while_something_is_reconciled_and_no_longer() {
+    let stage = Stage::set("lanes-go").await;
+    assert!(stage.get(ROLE_BINDING, ("lanes-go", LANE)).await.is_none());
+    let repository = stage
+        .repository("lanes-go", "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    stage.kustomization("lanes-go", "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied(("lanes-go", "app"), &first).await;
+    let bound = stage.get(ROLE_BINDING, ("lanes-go", LANE)).await.unwrap();
+    assert_eq!(bound["subjects"][0]["name"], "tenure-lane-pool");
+    stage.admin.delete(KUSTOMIZATION, ("lanes-go", "app")).await.unwrap();
+    stage.admin.delete(GIT_REPOSITORY, ("lanes-go", "app")).await.unwrap();
+    stage
+        .until(ROLE_BINDING, ("lanes-go", LANE), |binding| binding.is_none())
+        .await;
+    // A namespace that is deleted whole comes to its end, with all that its lane has to do there.
+    stage
+        .repository("lanes-go", "more", &[("a.yaml", &config_map("b", "1"))])
+        .await;
+    stage.kustomization("lanes-go", "more", "more", json!({})).await;
+    stage
+        .ready(KUSTOMIZATION, ("lanes-go", "more"), "True", "ReconciliationSucceeded")
+        .await;
+    stage.admin.delete(("v1", "Namespace"), ("", "lanes-go")).await.unwrap();
+    stage
+        .until(("v1", "Namespace"), ("", "lanes-go"), |namespace| namespace.is_none())
+        .await;
+    stage.end().await;
+}
+
+/// A token and a RoleBinding are for a lane in a namespace, however many Kustomizations it has there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_lane_costs_is_the_same_for_one_and_for_many() {
+    let stage = Stage::set_failing("lanes-cost").await;
+    let repository = stage
+        .repository("lanes-cost", "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    for number in 0..20 {
+        let spec = json!({ "namePrefix": format!("n{number}-") });
+        stage
+            .kustomization("lanes-cost", &format!("app-{number}"), "app", spec)
+            .await;
+    }
+    for number in 0..20 {
+        stage.applied(("lanes-cost", &format!("app-{number}")), &first).await;
+    }
+    let token = |name: &str| {
+        stage
+            .faults
+            .count(&http::Method::POST, &format!("/serviceaccounts/{name}/token"))
+    };
+    assert_eq!((token("tenure-lane-pool"), token("default")), (1, 1));
+    let written = |path: &str| stage.faults.count(&http::Method::PATCH, path);
+    assert_eq!(written("/namespaces/lanes-cost/rolebindings/tenure:lane"), 1);
+    // It stays when its last namespace goes: on a cluster that other tests used, it is there.
+    assert!(written("/serviceaccounts/tenure-lane-pool") <= 1);
+    // A real API server may not know of the RoleBinding at once.
+    let reviews = stage.faults.count(&http::Method::POST, "/selfsubjectaccessreviews");
+    assert!(
+        (2..40).contains(&reviews),
+        "{reviews}: of this namespace and the platform's"
+    );
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acts_in_kubernetes_own_namespaces_or_as_tenure_itself() {
+    let stage = Stage::set("lanes-own").await;
+    let metadata = json!({ "name": "lanes-own", "namespace": "kube-system" });
+    let role = json!({ "apiVersion": ROLE_BINDING.0, "kind": "Role", "metadata": metadata,
+        "rules": [{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"] }] });
+    let bound = json!({ "apiVersion": ROLE_BINDING.0, "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "lanes-own" },
+        "subjects": [account("kube-system", "lanes-own")] });
+    for object in [
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata }),
+        role,
+        bound,
+    ] {
+        stage.admin.apply(object).await.unwrap();
+    }
+    for namespace in ["kube-system", "tenure-system"] {
+        stage
+            .repository(namespace, "lanes-own", &[("a.yaml", &config_map("lanes-own", "1"))])
+            .await;
+    }
+    // As itself, or as a lane: not even the platform.
+    for name in ["tenure-controller", "tenure-lane-platform", "tenure-lane-pool"] {
+        let spec = json!({ "serviceAccountName": name });
+        stage
+            .kustomization("tenure-system", "lanes-own", "lanes-own", spec)
+            .await;
+        let refused = stage.until(KUSTOMIZATION, ("tenure-system", "lanes-own"), |object| {
+            let ready = object.and_then(|object| condition(object, "Ready"));
+            ready.is_some_and(|ready| {
+                ready["reason"] == "AccessDenied" && ready["message"].as_str().unwrap().contains(name)
+            })
+        });
+        refused.await;
+    }
+    // The platform's lane says there what is missing, and has no token of anybody until an administrator has bound it to more.
+    let spec = json!({ "serviceAccountName": "lanes-own" });
+    stage.kustomization("kube-system", "lanes-own", "lanes-own", spec).await;
+    let refused = stage.until(KUSTOMIZATION, ("kube-system", "lanes-own"), |object| {
+        let ready = object.and_then(|object| condition(object, "Ready"));
+        ready.is_some_and(|ready| {
+            let message = ready["message"].as_str().unwrap();
+            ready["status"] == "False"
+                && message.contains("serviceaccounts/token")
+                && message.contains("tenure-lane-platform")
+        })
+    });
+    refused.await;
+    let lane = account("tenure-system", "tenure-lane-platform");
+    let granted = binding(
+        "RoleBinding",
+        Some("kube-system"),
+        "lanes-own-tokens",
+        "tenure-lane",
+        &lane,
+    );
+    stage.admin.apply(granted).await.unwrap();
+    let asked = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "now" } } });
+    stage
+        .admin
+        .patch(KUSTOMIZATION, ("kube-system", "lanes-own"), asked)
+        .await
+        .unwrap();
+    stage
+        .ready(
+            KUSTOMIZATION,
+            ("kube-system", "lanes-own"),
+            "True",
+            "ReconciliationSucceeded",
+        )
+        .await;
+    for namespace in ["kube-system", "tenure-system"] {
+        stage
+            .admin
+            .delete(KUSTOMIZATION, (namespace, "lanes-own"))
+            .await
+            .unwrap();
+        stage
+            .until(KUSTOMIZATION, (namespace, "lanes-own"), |object| object.is_none())
+            .await;
+        stage
+            .admin
+            .delete(GIT_REPOSITORY, (namespace, "lanes-own"))
+            .await
+            .unwrap();
+    }
+    for (kind, name) in [
+        (ROLE_BINDING, "lanes-own"),
+        (ROLE_BINDING, "lanes-own-tokens"),
+        (("v1", "ServiceAccount"), "lanes-own"),
+    ] {
+        stage.admin.delete(kind, ("kube-system", name)).await.unwrap();
+    }
+    stage.end().await;
+}

@@ -1,0 +1,453 @@
+//! What a lane may do in a namespace: it has an account of its own, and in each namespace in which something of its is reconciled one
+//! RoleBinding, which is there before the lane begins and for as long as it works.
+//!
+//! Everything is written by the controller itself. The RoleBinding has a finalizer: when its namespace is deleted it goes last, or nobody
+//! could bring to its end what is reconciled there. Whoever changes or deletes it keeps the lane from that namespace and from no other; it
+//! is put back, each time later. It refuses to touch a RoleBinding of the same name that isn't Tenure's, and to let a lane begin on an
+//! answer to a write: the API server is asked, as the lane, whether it may.
+
+mod wanted;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tenure_api::{ObjectId, ObjectMeta, ObjectView};
+use tenure_tenancy::{Controller, LaneAccount, Placement, identity};
+
+use crate::answer::{Live, WriteAnswer};
+use crate::dependents::{self, Dependents, Writes};
+use crate::ending::add_duration;
+use crate::plan::{Delete, Event, EventKind, EventPlace, Next, Propagation, Request, Watched, Withheld};
+pub use wanted::LaneOwner;
+use wanted::{Found, Wanting};
+
+/// A plan for a lane's rights in a namespace. It has no status of its own: what is wrong is said by events.
+pub type Plan = crate::plan::Plan<Step, Controller, (), Memory>;
+
+/// After the second time that the rights are put back, and the longest time between two.
+const PUT_BACK_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// After so long without a change, the next one is put back at once again.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+/// The first and the longest pause before it is asked again whether the lane may: an API server that has just got a RoleBinding may not know
+/// of it yet.
+const REVIEW_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+/// How soon something that failed, or that a watch has to tell of, is looked at again.
+const RETRY: Duration = Duration::from_secs(30);
+/// How soon after a write it is looked whether it is still as written: what somebody did in the same moment may have been seen before it.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// A step: something to do about a lane's rights.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Step {
+    /// A request of the controller's.
+    Request(Request),
+    /// A merge patch that takes the finalizer from the RoleBinding. Answer: the attempt's `released`.
+    Release(Release),
+    /// Ask, as the lane, whether it may work in the namespace. Answer: the attempt's `reviewed`.
+    Review(LaneAccount),
+}
+
+/// A finalizer that is taken off.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Release {
+    /// From what.
+    pub target: Watched,
+    /// The merge patch, which names uid and version of what was looked at.
+    pub patch: Value,
+}
+
+impl crate::plan::Step for Step {
+    fn is_public(&self) -> bool {
+        match self {
+            Self::Request(request) => request.is_public(),
+            Self::Release(_) | Self::Review(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request(request) => request.fmt(formatter),
+            Self::Release(release) => write!(formatter, "let {} go", release.target.id.subject()),
+            Self::Review(account) => write!(formatter, "ask whether {account} may work here"),
+        }
+    }
+}
+
+/// What is known of the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespaceState {
+    /// It is there.
+    Present,
+    /// It is being deleted: nothing can be created in it any more.
+    Ending,
+    /// It isn't known, or not any more.
+    Unknown,
+}
+
+/// What is known when a plan is made.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The namespace.
+    pub namespace: String,
+    /// What is known of it.
+    pub state: NamespaceState,
+    /// Whether something in it is reconciled.
+    pub is_worked_in: bool,
+    /// Whose it is.
+    pub placement: Placement,
+    /// The Tenant whose lane it is, if it is one's: the lane's account goes with it.
+    pub owner: Option<LaneOwner>,
+    /// The account and the RoleBinding, as far as watches tell of them. One that is not here is asked for by [`Request::Read`].
+    pub live: BTreeMap<ObjectId, Live>,
+    /// This attempt, and the answers to its steps.
+    pub attempt: Attempt,
+    /// What the last plan left.
+    pub memory: Memory,
+}
+
+/// One attempt, from a trigger until [`Next::Done`].
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// Answers to requests.
+    pub asked: dependents::Attempt,
+    /// The answer to [`Step::Release`].
+    pub released: Option<WriteAnswer>,
+    /// The answer to [`Step::Review`]; or why there is none.
+    pub reviewed: Option<Result<bool, String>>,
+}
+
+impl Attempt {
+    /// A new attempt.
+    #[must_use]
+    pub fn begin(now: Timestamp) -> Self {
+        Self {
+            asked: dependents::Attempt::begin(now, &ObjectMeta::default()),
+            released: None,
+            reviewed: None,
+        }
+    }
+}
+
+/// What the shell carries from plan to plan: losing it costs some requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Memory {
+    /// What was refused, and waits for its time.
+    refused: dependents::Memory,
+    /// The account whose rights were in place last.
+    held: Option<LaneAccount>,
+    /// Whether the API server has said so, and nothing has changed since.
+    confirmed: bool,
+    /// How often in a row it has said otherwise.
+    denials: u32,
+    put_back: Option<PutBack>,
+    /// What was said last to be wrong.
+    said: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct PutBack {
+    times: u32,
+    at: Timestamp,
+    /// Not again before.
+    until: Timestamp,
+}
+
+impl Memory {
+    /// The lane that may work in the namespace now.
+    #[must_use]
+    pub fn admitted(&self) -> Option<&LaneAccount> {
+        self.held.as_ref().filter(|_| self.confirmed)
+    }
+
+    fn forget_old(&mut self, now: Timestamp) {
+        self.refused.forget_old(now);
+        self.put_back = self
+            .put_back
+            .filter(|last| now < add_duration(last.at, FORGOTTEN_AFTER));
+    }
+
+    /// Counts that the rights are put back, and says when that may be done again.
+    fn count_put_back(&mut self, now: Timestamp) {
+        let times = self.put_back.map_or(0, |last| last.times).saturating_add(1);
+        // The first two are put back at once: an edit by mistake, and what undoes it in the wrong way.
+        let pause = match times {
+            1 => Duration::ZERO,
+            times => lengthen(PUT_BACK_PAUSES, times.saturating_sub(2)),
+        };
+        self.put_back = Some(PutBack {
+            times,
+            at: now,
+            until: add_duration(now, pause),
+        });
+    }
+}
+
+fn lengthen((first, longest): (Duration, Duration), times: u32) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(times.min(16))).min(longest)
+}
+
+/// What to do about a lane's rights in a namespace.
+#[must_use]
+pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let mut plan = Plan::idle(format!("Lane/{}", snapshot.namespace), snapshot.memory.clone());
+    plan.memory.forget_old(now);
+    plan.identity = Some(identity::use_for_bookkeeping());
+    let wanting = Wanting::of(snapshot);
+    plan.watch = vec![wanting.account.watched(), wanting.binding.watched()];
+    if snapshot.state == NamespaceState::Unknown {
+        plan.memory.confirmed = false;
+        plan.next = Next::Forget;
+        return plan;
+    }
+    let found = wanting.judge_binding(snapshot);
+    if !snapshot.is_worked_in {
+        plan.memory.confirmed = false;
+        return give_back(snapshot, now, &wanting, &found, plan);
+    }
+    let is_applied = |id| matches!(snapshot.attempt.asked.applied.get(id), Some(WriteAnswer::Done(_)));
+    let is_in_place = found == Found::AsWanted || is_applied(&wanting.binding.id);
+    // What is being deleted gives its rights for as long as it is there.
+    if (!is_in_place && found != Found::Going) || snapshot.memory.held.as_ref() != Some(&wanting.lane) {
+        plan.memory.confirmed = false;
+    }
+    // Another lane's account in it is no tampering: the namespace has changed hands.
+    let is_tampered = !is_in_place && snapshot.memory.held.as_ref() == Some(&wanting.lane);
+    if is_tampered
+        && !snapshot.attempt.asked.applied.contains_key(&wanting.binding.id)
+        && let Some(last) = plan.memory.put_back.filter(|last| now < last.until)
+    {
+        plan.withheld.push(Withheld {
+            what: wanting.binding.id.subject(),
+            why: format!(
+                "somebody has changed or deleted it {} times; it is put back at {}",
+                last.times, last.until
+            ),
+        });
+        plan.next = Next::Done(Some(last.until));
+        return plan;
+    }
+    if found == Found::Going && !is_in_place {
+        return let_go(snapshot, now, &wanting, plan);
+    }
+    put_in_place(snapshot, now, &wanting, is_tampered, plan)
+}
+
+/// The account, the RoleBinding, and the API server's word that they are enough.
+fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampered: bool, mut plan: Plan) -> Plan {
+    let mut problems = Vec::new();
+    let mut dependents = Dependents {
+        owner: "Lane",
+        live: &snapshot.live,
+        attempt: &snapshot.attempt.asked,
+        memory: &mut plan.memory.refused,
+        now,
+    };
+    // In a namespace that is being deleted it goes, too: its finalizer keeps it, and it can still be changed.
+    let is_going = |id| {
+        let live = snapshot.live.get(id).and_then(Live::object);
+        live.is_some_and(|live| ObjectView::of(live).is_being_deleted())
+    };
+    let mut applies = Vec::new();
+    let mut objects = vec![&wanting.account];
+    if !is_going(&wanting.binding.id) {
+        objects.push(&wanting.binding);
+    } else if wanting.judge_binding(snapshot) == Found::Another {
+        applies.extend(dependents.write(&wanting.binding, &mut problems));
+    }
+    let judge = |live: &Value, object: &crate::dependents::Wanted| wanting.judge(live, object);
+    let requests = match dependents.writes(objects.into_iter(), judge, &mut plan.withheld, &mut problems) {
+        Writes::ReadFirst(requests) => requests,
+        Writes::Apply(mut requests) => {
+            requests.extend(applies);
+            let is_written =
+                |request: &Request| matches!(request, Request::Apply(apply) if apply.id == wanting.binding.id);
+            if is_tampered && requests.iter().any(is_written) {
+                plan.memory.count_put_back(now);
+            }
+            requests
+        }
+    };
+    if !requests.is_empty() {
+        plan.steps = requests.into_iter().map(Step::Request).collect();
+        plan.next = Next::Again;
+        return plan;
+    }
+    if !problems.is_empty() {
+        return tell_problems(snapshot, now, problems, plan);
+    }
+    if !plan.withheld.is_empty() {
+        // An account that is going: its end is told by a watch.
+        plan.memory.confirmed = false;
+        plan.next = Next::Done(Some(add_duration(now, RETRY)));
+        return plan;
+    }
+    plan.memory.held = Some(wanting.lane.clone());
+    if !snapshot.attempt.asked.applied.is_empty() {
+        plan.next = Next::Done(Some(add_duration(now, LOOK_AGAIN)));
+    }
+    if plan.memory.confirmed {
+        return plan;
+    }
+    match &snapshot.attempt.reviewed {
+        None => {
+            plan.steps = vec![Step::Review(wanting.lane.clone())];
+            plan.next = Next::Again;
+        }
+        Some(Ok(true)) => {
+            plan.memory.confirmed = true;
+            plan.memory.denials = 0;
+            plan.memory.said.clear();
+            tell_put_back(snapshot, &mut plan);
+        }
+        Some(answer) => {
+            let pause = lengthen(REVIEW_PAUSES, plan.memory.denials);
+            plan.memory.denials = plan.memory.denials.saturating_add(1);
+            plan.withheld.push(Withheld {
+                what: format!("work in namespace {}", snapshot.namespace),
+                why: match answer {
+                    Ok(_) => format!("the API server says that {} may not work there (yet)", wanting.lane),
+                    Err(problem) => format!("the API server can't be asked as {}: {problem}", wanting.lane),
+                },
+            });
+            plan.next = Next::Done(Some(add_duration(now, pause)));
+        }
+    }
+    plan
+}
+
+/// Says beside the RoleBinding that it was put back, once the lane is there again to say it.
+fn tell_put_back(snapshot: &Snapshot, plan: &mut Plan) {
+    let Some(last) = plan
+        .memory
+        .put_back
+        .filter(|last| last.at >= snapshot.attempt.asked.started)
+    else {
+        return;
+    };
+    let next = match last.until.duration_since(last.at) {
+        pause if pause.is_zero() => "at once".to_owned(),
+        pause => format!("after {} seconds", pause.as_secs()),
+    };
+    plan.events.push(Event {
+        kind: EventKind::Warning,
+        reason: "LaneRightsPutBack".to_owned(),
+        message: format!(
+            "somebody changed or deleted this RoleBinding, without which nothing is reconciled in namespace {}; it was put back, and the \
+             next time that is done {next}",
+            snapshot.namespace
+        ),
+        annotations: BTreeMap::new(),
+        place: EventPlace::Beside,
+    });
+}
+
+/// Says for the platform that a lane can't work in a namespace: the lane itself can't say it there.
+fn tell_problems(snapshot: &Snapshot, now: Timestamp, problems: Vec<String>, mut plan: Plan) -> Plan {
+    plan.memory.confirmed = false;
+    let mut message = format!(
+        "nothing is reconciled in namespace {}, since its lane has no rights there: {}",
+        snapshot.namespace,
+        problems.join("; ")
+    );
+    if snapshot.state == NamespaceState::Ending {
+        message.push_str(
+            "; it is being deleted, so they can't be given anew: take the finalizers from what is left in it, or it stays",
+        );
+    }
+    if plan.memory.said != message {
+        plan.memory.said.clone_from(&message);
+        plan.events.push(Event {
+            kind: EventKind::Warning,
+            reason: "LaneWithoutRights".to_owned(),
+            message,
+            annotations: BTreeMap::new(),
+            place: EventPlace::Platform,
+        });
+    }
+    for problem in problems {
+        plan.withheld.push(Withheld {
+            what: format!("work in namespace {}", snapshot.namespace),
+            why: problem,
+        });
+    }
+    let retry = add_duration(now, RETRY);
+    plan.next = Next::Done(Some(plan.memory.refused.next().map_or(retry, |next| next.min(retry))));
+    plan
+}
+
+/// Somebody deletes the RoleBinding of a namespace that stays: it goes, to be made anew.
+fn let_go(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, mut plan: Plan) -> Plan {
+    if snapshot.attempt.released.is_none()
+        && let Some(release) = wanting.release(snapshot)
+    {
+        plan.steps = vec![Step::Release(release)];
+        plan.next = Next::Again;
+        return plan;
+    }
+    // A watch tells when it is gone.
+    plan.next = Next::Done(Some(add_duration(now, RETRY)));
+    plan
+}
+
+/// Nothing is reconciled in the namespace any more: the RoleBinding goes, and so the namespace can, too.
+fn give_back(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, found: &Found, mut plan: Plan) -> Plan {
+    let live = snapshot.live.get(&wanting.binding.id);
+    if live.is_none() && snapshot.memory.held.is_some() {
+        // Watches tell of it by its label, which somebody may have taken off.
+        plan.steps = vec![Step::Request(Request::Read(wanting.binding.watched()))];
+        plan.next = Next::Again;
+        return plan;
+    }
+    let Some(live) = live.and_then(Live::object).filter(|live| wanted::is_lanes(live)) else {
+        plan.next = Next::Forget;
+        return plan;
+    };
+    let is_going = *found == Found::Going || ObjectView::of(live).is_being_deleted();
+    if is_going {
+        return let_go(snapshot, now, wanting, plan);
+    }
+    plan.next = Next::Done(Some(add_duration(now, RETRY)));
+    if !snapshot.attempt.asked.deleted.contains_key(&wanting.binding.id) {
+        plan.steps = vec![Step::Request(Request::Delete(Delete {
+            target: wanting.binding.watched(),
+            uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
+            resource_version: None,
+            propagation: Propagation::Background,
+            why: "nothing is reconciled in the namespace any more".to_owned(),
+        }))];
+        plan.next = Next::Again;
+    }
+    plan
+}
+
+/// What a lane asks about itself: whether it may write the status of a Kustomization in a namespace.
+#[must_use]
+pub fn write_review(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": { "resourceAttributes": {
+            "namespace": namespace, "verb": "patch",
+            "group": "kustomize.toolkit.fluxcd.io", "resource": "kustomizations", "subresource": "status",
+        } },
+    })
+}
+
+/// What the answer to [`write_review`] says.
+#[must_use]
+pub fn read_review(answer: &Value) -> bool {
+    answer
+        .pointer("/status/allowed")
+        .and_then(Value::as_bool)
+        .unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,420 @@
+//! A lane's rights in a namespace, round by round, against a cluster that is a map.
+
+use serde_json::json;
+use tenure_tenancy::{Lane, Realm, TenantPlacement};
+
+use super::*;
+use crate::answer::{Answer, DeleteAnswer, Failure, Reason};
+use crate::object::Object;
+
+const BINDING: &str = "team_tenure:lane_rbac.authorization.k8s.io_RoleBinding";
+
+fn pool_account() -> ObjectId {
+    "tenure-system_tenure-lane-pool__ServiceAccount".parse().unwrap()
+}
+
+fn binding() -> ObjectId {
+    BINDING.parse().unwrap()
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + seconds).unwrap()
+}
+
+/// What somebody does to the rights.
+type Tamper = fn(&mut World);
+
+/// A cluster with one namespace, and what keeps the lane's rights there.
+struct World {
+    snapshot: Snapshot,
+    now: Timestamp,
+    /// What the API server says when the lane asks.
+    allows: bool,
+    /// What was done, in order.
+    done: Vec<String>,
+    events: Vec<(String, String)>,
+    version: u32,
+    /// What is gone, which a watch tells of later.
+    gone: Vec<ObjectId>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            snapshot: Snapshot {
+                namespace: "team".to_owned(),
+                state: NamespaceState::Present,
+                is_worked_in: true,
+                placement: Placement::Unclaimed {
+                    default_service_account: "default".to_owned(),
+                },
+                owner: None,
+                live: BTreeMap::new(),
+                attempt: Attempt::begin(at(0)),
+                memory: Memory::default(),
+            },
+            now: at(0),
+            allows: true,
+            done: Vec::new(),
+            events: Vec::new(),
+            version: 0,
+            gone: Vec::new(),
+        }
+    }
+
+    fn put(&mut self, id: &ObjectId, mut object: Value) {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        object["metadata"]["uid"] = json!("uid");
+        self.snapshot.live.insert(id.clone(), Live::Present(Object(object)));
+    }
+
+    fn live(&mut self, id: &ObjectId) -> &mut Value {
+        match self.snapshot.live.get_mut(id) {
+            Some(Live::Present(object)) => &mut object.0,
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+
+    /// An attempt until it is over; when the next is due.
+    fn run(&mut self) -> Option<Timestamp> {
+        self.snapshot.attempt = Attempt::begin(self.now);
+        for id in self.gone.drain(..) {
+            self.snapshot.live.remove(&id);
+        }
+        for _ in 0..20 {
+            let plan = plan(&self.snapshot, self.now);
+            self.snapshot.memory = plan.memory;
+            for event in plan.events {
+                self.events.push((event.reason, event.message));
+            }
+            for step in plan.steps {
+                self.done.push(step.to_string());
+                self.perform(step);
+            }
+            match plan.next {
+                Next::Again => {}
+                Next::Done(at) => return at,
+                Next::Forget => return None,
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("it comes to no end: {:?}", self.done);
+    }
+
+    fn perform(&mut self, step: Step) {
+        match step {
+            Step::Request(Request::Read(target)) => {
+                self.snapshot.live.entry(target.id).or_insert(Live::Absent);
+            }
+            Step::Request(Request::Apply(apply)) => {
+                let is_new = self.snapshot.live.get(&apply.id).is_none_or(Live::is_gone);
+                let answer = if is_new && self.snapshot.state == NamespaceState::Ending && apply.id == binding() {
+                    WriteAnswer::Failed(Failure {
+                        reason: Reason::Forbidden,
+                        message: "it is being terminated".to_owned(),
+                        ..Failure::default()
+                    })
+                } else {
+                    let going = self
+                        .snapshot
+                        .live
+                        .get(&apply.id)
+                        .and_then(Live::object)
+                        .and_then(|live| live.pointer("/metadata/deletionTimestamp").cloned());
+                    let mut object = apply.object.0;
+                    if let Some(going) = going {
+                        object["metadata"]["deletionTimestamp"] = going;
+                    }
+                    self.put(&apply.id, object.clone());
+                    WriteAnswer::Done(Object(object))
+                };
+                self.snapshot.attempt.asked.take(Answer::Applied(apply.id, answer));
+            }
+            Step::Request(Request::Delete(delete)) => {
+                let id = delete.target.id;
+                self.live(&id)["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                self.snapshot
+                    .attempt
+                    .asked
+                    .take(Answer::Deleted(id, DeleteAnswer::Accepted));
+            }
+            Step::Request(other) => panic!("{other}"),
+            Step::Release(release) => {
+                assert_eq!(release.patch["metadata"]["uid"], "uid");
+                assert!(self.live(&release.target.id)["metadata"]["deletionTimestamp"].is_string());
+                // It was the last finalizer.
+                self.gone.push(release.target.id);
+                self.snapshot.attempt.released = Some(WriteAnswer::Done(Object(json!({}))));
+            }
+            Step::Review(_) => self.snapshot.attempt.reviewed = Some(Ok(self.allows)),
+        }
+    }
+
+    fn admitted(&self) -> Option<String> {
+        self.snapshot.memory.admitted().map(|lane| lane.name().to_owned())
+    }
+
+    fn take_done(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.done)
+    }
+}
+
+fn tenant(name: &str) -> Placement {
+    Placement::Tenant(TenantPlacement {
+        tenant: tenure_api::names::TenantName::new(name).unwrap(),
+        home: tenure_api::names::NamespaceName::new("team").unwrap(),
+        namespaces: std::collections::BTreeSet::new(),
+        gitops: Ok(tenure_api::names::ServiceAccountName::new("x").unwrap()),
+        default_service_account: "default".to_owned(),
+    })
+}
+
+#[test]
+fn a_lane_begins_when_the_api_server_says_that_it_may() {
+    let mut world = World::new();
+    world.allows = false;
+    let next = world.run().unwrap();
+    assert_eq!(
+        world.take_done(),
+        [
+            "read ServiceAccount/tenure-system/tenure-lane-pool",
+            "read RoleBinding/team/tenure:lane",
+            "apply ServiceAccount/tenure-system/tenure-lane-pool (Lane)",
+            "apply RoleBinding/team/tenure:lane (Lane)",
+            "ask whether system:serviceaccount:tenure-system:tenure-lane-pool may work here",
+        ]
+    );
+    assert_eq!(world.admitted(), None);
+    assert!(next > world.now && next < at(1));
+    assert_eq!(world.live(&binding())["roleRef"]["name"], "tenure-lane");
+    world.now = next;
+    world.allows = true;
+    assert_eq!(world.run(), None);
+    assert_eq!(world.admitted().as_deref(), Some("tenure-lane-pool"));
+    world.take_done();
+    // From then on nothing is asked any more.
+    assert_eq!(world.run(), None);
+    assert!(world.take_done().is_empty() && world.events.is_empty());
+}
+
+#[test]
+fn what_somebody_changes_is_put_back_each_time_later() {
+    let tampers: [(&str, Tamper); 3] = [
+        ("deletes it", |world| {
+            world.snapshot.live.remove(&binding());
+        }),
+        ("binds nobody", |world| world.live(&binding())["subjects"] = json!([])),
+        ("takes the finalizer", |world| {
+            world.live(&binding())["metadata"]["finalizers"] = json!([]);
+        }),
+    ];
+    for (what, tamper) in tampers {
+        let mut world = World::new();
+        world.run();
+        world.take_done();
+        let mut pauses = Vec::new();
+        for _ in 0..10 {
+            tamper(&mut world);
+            let began = world.now;
+            loop {
+                let next = world.run();
+                if world.admitted().is_some() {
+                    break;
+                }
+                // While it has to wait, no request is made, however often somebody wakes it.
+                assert!(world.take_done().is_empty(), "{what}");
+                world.now = next.unwrap();
+            }
+            assert!(world.admitted().is_some(), "{what}");
+            assert_eq!(
+                world.live(&binding())["subjects"][0]["name"],
+                "tenure-lane-pool",
+                "{what}"
+            );
+            assert_eq!(
+                world.live(&binding())["metadata"]["finalizers"][0],
+                "tenure.dev/lane",
+                "{what}"
+            );
+            world.take_done();
+            pauses.push(world.now.duration_since(began).as_secs());
+        }
+        assert_eq!(pauses, [0, 0, 1, 2, 4, 8, 16, 32, 60, 60], "{what}");
+        assert_eq!(world.events.len(), 10, "{what}");
+        assert!(
+            world.events.iter().all(|(reason, _)| reason == "LaneRightsPutBack"),
+            "{what}"
+        );
+        // After ten minutes of peace it is as at first.
+        world.now = add_duration(world.now, Duration::from_secs(601));
+        tamper(&mut world);
+        world.run();
+        assert!(world.admitted().is_some(), "{what}");
+    }
+}
+
+/// What is done to it in the moment in which it is written is seen before the answer to the write, and told by nobody again.
+#[test]
+fn it_is_looked_again_after_a_write() {
+    let mut world = World::new();
+    let next = world.run().unwrap();
+    assert_eq!(next, add_duration(world.now, LOOK_AGAIN));
+    world.take_done();
+    world.snapshot.live.remove(&binding());
+    world.now = next;
+    world.run();
+    assert!(
+        world
+            .take_done()
+            .contains(&"apply RoleBinding/team/tenure:lane (Lane)".to_owned())
+    );
+}
+
+#[test]
+fn one_that_is_being_deleted_gives_its_rights_until_it_is_gone_and_is_made_anew() {
+    let mut world = World::new();
+    world.run();
+    world.take_done();
+    world.live(&binding())["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    world.run();
+    assert_eq!(world.take_done(), ["let RoleBinding/team/tenure:lane go"]);
+    assert!(world.admitted().is_some());
+    world.run();
+    assert!(world.admitted().is_some());
+    assert!(world.live(&binding())["metadata"]["deletionTimestamp"].is_null());
+}
+
+#[test]
+fn in_a_namespace_that_ends_it_stays_until_nothing_is_reconciled_there() {
+    let mut world = World::new();
+    world.snapshot.placement = tenant("blue");
+    world.snapshot.owner = Some(LaneOwner {
+        name: "blue".to_owned(),
+        uid: "tenant-uid".to_owned(),
+    });
+    world.run();
+    world.take_done();
+    assert_eq!(world.admitted().as_deref(), Some("tenure-lane-tenant-blue"));
+    world.snapshot.state = NamespaceState::Ending;
+    world.live(&binding())["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(world.run(), None);
+    assert!(world.take_done().is_empty());
+    assert_eq!(world.admitted().as_deref(), Some("tenure-lane-tenant-blue"));
+    // The Tenant goes, and its lane's account with it: the pool brings to its end what is left.
+    world.snapshot.placement = Placement::Disputed {
+        message: "the Tenant is gone".to_owned(),
+    };
+    world.snapshot.owner = None;
+    world.run();
+    assert_eq!(world.admitted().as_deref(), Some("tenure-lane-pool"));
+    assert_eq!(world.live(&binding())["subjects"][0]["name"], "tenure-lane-pool");
+    world.take_done();
+    world.snapshot.is_worked_in = false;
+    world.run();
+    assert_eq!(world.take_done(), ["let RoleBinding/team/tenure:lane go"]);
+    assert_eq!(world.admitted(), None);
+    assert_eq!(world.run(), None);
+}
+
+#[test]
+fn without_it_a_namespace_that_ends_is_told_of_to_the_platform() {
+    let mut world = World::new();
+    world.snapshot.state = NamespaceState::Ending;
+    assert!(world.run().is_some());
+    assert_eq!(world.admitted(), None);
+    let [(reason, message)] = world.events.as_slice() else {
+        panic!("{:?}", world.events)
+    };
+    assert_eq!(reason, "LaneWithoutRights");
+    assert!(message.contains("take the finalizers"), "{message}");
+    // Once.
+    world.run();
+    assert_eq!(world.events.len(), 1);
+}
+
+#[test]
+fn it_goes_when_nothing_is_reconciled_any_more() {
+    let mut world = World::new();
+    world.run();
+    world.take_done();
+    world.snapshot.is_worked_in = false;
+    world.run();
+    assert_eq!(
+        world.take_done(),
+        [
+            "delete RoleBinding/team/tenure:lane: nothing is reconciled in the namespace any more",
+            "let RoleBinding/team/tenure:lane go"
+        ]
+    );
+    assert_eq!(world.admitted(), None);
+    // The account stays: others are of the same lane.
+    assert!(world.live(&pool_account()).is_object());
+}
+
+#[test]
+fn a_binding_of_another_role_is_left_and_told_of() {
+    let mut world = World::new();
+    world.put(
+        &binding(),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": { "name": "tenure:lane", "namespace": "team" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" },
+        }),
+    );
+    assert!(world.run().is_some());
+    assert_eq!(world.admitted(), None);
+    assert!(
+        !world
+            .done
+            .iter()
+            .any(|step| step.contains("RoleBinding/team/tenure:lane (Lane)")),
+        "{:?}",
+        world.done
+    );
+    assert!(world.events[0].1.contains("binds another role"), "{:?}", world.events);
+    // Nor is it deleted when nothing is reconciled there.
+    world.take_done();
+    world.snapshot.is_worked_in = false;
+    assert_eq!(world.run(), None);
+    assert!(world.take_done().is_empty());
+}
+
+#[test]
+fn no_two_lanes_have_one_account_and_kubernetes_own_namespaces_have_no_tokens() {
+    let mut names: Vec<String> = ["platform", "pool", "tenant-platform", "a", &"x".repeat(63)]
+        .into_iter()
+        .map(|name| identity::decide_for_lane(&tenant(name), "team").name().to_owned())
+        .collect();
+    let realm = Realm::default();
+    names.push(
+        identity::decide_for_lane(&realm.place("tenure-system"), "tenure-system")
+            .name()
+            .to_owned(),
+    );
+    names.push(
+        identity::decide_for_lane(&realm.place("nobody"), "nobody")
+            .name()
+            .to_owned(),
+    );
+    for name in &names {
+        assert!(
+            tenure_api::names::ServiceAccountName::new(name.clone()).is_ok(),
+            "{name}"
+        );
+        assert!(name.starts_with("tenure-lane-"), "{name}");
+    }
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count, "{names:?}");
+    for namespace in ["kube-system", "kube-public", "kube-node-lease"] {
+        for placement in [tenant("blue"), realm.place(namespace)] {
+            let lane = tenure_tenancy::lane::decide_lane(&placement, namespace);
+            assert_eq!(lane, Lane::Platform, "{namespace}");
+        }
+        assert_eq!(tenure_tenancy::lane::decide_role(namespace), "tenure-lane-books");
+    }
+    assert_eq!(tenure_tenancy::lane::decide_role("default"), "tenure-lane");
+}

@@ -1,0 +1,180 @@
+//! The account of a lane and its RoleBinding: what they are to be, and what is found in their place.
+
+use serde_json::{Value, json};
+use tenure_api::metadata::{LANE_BINDING, LANE_FINALIZER, LANE_LABEL, MANAGED_BY, MANAGED_BY_TENURE};
+use tenure_api::{ObjectId, ObjectView};
+use tenure_tenancy::lane::{decide_lane, decide_role};
+use tenure_tenancy::{LaneAccount, identity};
+
+use super::{NamespaceState, Release, Snapshot};
+use crate::answer::Live;
+use crate::dependents::{Verdict, Wanted};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// The Tenant that a lane's account goes with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneOwner {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+/// What is found where the RoleBinding is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It isn't known.
+    Unknown,
+    /// Nothing.
+    Nothing,
+    /// What is wanted.
+    AsWanted,
+    /// Something else.
+    Another,
+    /// Ours, which somebody deletes although the namespace stays.
+    Going,
+}
+
+/// What a lane has to have.
+pub(super) struct Wanting {
+    pub(super) lane: LaneAccount,
+    pub(super) account: Wanted,
+    pub(super) binding: Wanted,
+    is_ending: bool,
+}
+
+impl Wanting {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        let lane = identity::decide_for_lane(&snapshot.placement, &snapshot.namespace);
+        let sort = decide_lane(&snapshot.placement, &snapshot.namespace).sort();
+        let labels = json!({ LANE_LABEL: sort, MANAGED_BY: MANAGED_BY_TENURE });
+        let mut account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": { "name": lane.name(), "namespace": lane.namespace(), "labels": labels },
+            "automountServiceAccountToken": false,
+        });
+        if let (Some(owner), Some(metadata)) = (&snapshot.owner, account.pointer_mut("/metadata"))
+            && let Some(metadata) = metadata.as_object_mut()
+        {
+            metadata.insert(
+                "ownerReferences".to_owned(),
+                json!([{ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": owner.name, "uid": owner.uid }]),
+            );
+        }
+        let binding = json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
+            "metadata": {
+                "name": LANE_BINDING, "namespace": snapshot.namespace, "labels": labels, "finalizers": [LANE_FINALIZER],
+            },
+            "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": decide_role(&snapshot.namespace) },
+            "subjects": [{ "kind": "ServiceAccount", "name": lane.name(), "namespace": lane.namespace() }],
+        });
+        Self {
+            account: Wanted {
+                id: account_id(&lane),
+                version: "v1",
+                object: account,
+            },
+            binding: Wanted {
+                id: binding_id(&snapshot.namespace),
+                version: "v1",
+                object: binding,
+            },
+            lane,
+            is_ending: snapshot.state == NamespaceState::Ending,
+        }
+    }
+
+    pub(super) fn judge_binding(&self, snapshot: &Snapshot) -> Found {
+        match snapshot.live.get(&self.binding.id) {
+            None | Some(Live::Failed(_)) => Found::Unknown,
+            Some(Live::Absent | Live::Unserved) => Found::Nothing,
+            Some(Live::Present(live)) => {
+                let is_going = ObjectView::of(&live.0).is_being_deleted() && !self.is_ending;
+                match self.judge(&live.0, &self.binding) {
+                    Verdict::AsWanted if is_going => Found::Going,
+                    Verdict::AsWanted => Found::AsWanted,
+                    Verdict::Differs if is_going => Found::Going,
+                    Verdict::Differs | Verdict::Foreign(_) => Found::Another,
+                }
+            }
+        }
+    }
+
+    pub(super) fn judge(&self, live: &Value, object: &Wanted) -> Verdict {
+        let view = ObjectView::of(live);
+        let wanted = ObjectView::of(&object.object);
+        let has_label = view.find_label(LANE_LABEL) == wanted.find_label(LANE_LABEL);
+        if object.id == self.account.id {
+            let owners = |object| ObjectView::of(object).list_views("/metadata/ownerReferences");
+            let is_owner_there = owners(&object.object)
+                .all(|owner| owners(live).any(|found| found.find_text("/uid") == owner.find_text("/uid")));
+            return if has_label && is_owner_there {
+                Verdict::AsWanted
+            } else {
+                Verdict::Differs
+            };
+        }
+        if live.get("roleRef") != object.object.get("roleRef") {
+            return Verdict::Foreign("binds another role: delete it, so that the lane's own can be made");
+        }
+        // One that is going can get no finalizer; as long as it has it, it is as good.
+        let has_finalizer = view
+            .list_texts("/metadata/finalizers")
+            .any(|found| found == LANE_FINALIZER);
+        let same = |path: &str| live.pointer(path) == object.object.pointer(path);
+        if has_label && same("/subjects") && (has_finalizer || view.is_being_deleted()) {
+            Verdict::AsWanted
+        } else {
+            Verdict::Differs
+        }
+    }
+
+    /// The patch that takes the finalizer off; none when it hasn't got it.
+    pub(super) fn release(&self, snapshot: &Snapshot) -> Option<Release> {
+        let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
+        let view = ObjectView::of(live);
+        let all: Vec<&str> = view.list_texts("/metadata/finalizers").collect();
+        let rest: Vec<&str> = all.iter().copied().filter(|found| *found != LANE_FINALIZER).collect();
+        if rest.len() == all.len() {
+            return None;
+        }
+        Some(Release {
+            target: self.binding.watched(),
+            patch: json!({ "metadata": {
+                "uid": view.find_text("/metadata/uid"),
+                "resourceVersion": view.find_text("/metadata/resourceVersion"),
+                "finalizers": rest,
+            } }),
+        })
+    }
+}
+
+/// Whether a RoleBinding was made for a lane: it has the finalizer, or it bears the labels.
+pub(super) fn is_lanes(live: &Value) -> bool {
+    let view = ObjectView::of(live);
+    let is_labelled = view.find_label(LANE_LABEL).is_some() && view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);
+    is_labelled
+        || view
+            .list_texts("/metadata/finalizers")
+            .any(|found| found == LANE_FINALIZER)
+}
+
+fn account_id(lane: &LaneAccount) -> ObjectId {
+    ObjectId {
+        namespace: lane.namespace().to_owned(),
+        name: lane.name().to_owned(),
+        group: String::new(),
+        kind: "ServiceAccount".to_owned(),
+    }
+}
+
+fn binding_id(namespace: &str) -> ObjectId {
+    ObjectId {
+        namespace: namespace.to_owned(),
+        name: LANE_BINDING.to_owned(),
+        group: RBAC.to_owned(),
+        kind: "RoleBinding".to_owned(),
+    }
+}
