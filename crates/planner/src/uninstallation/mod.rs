@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
-    OWNER_NAME, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+    CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, LANE_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE,
+    NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
 
 /// ClusterRoles of the installation that people and tenants hold: they go with the kinds, not with the controllers.
@@ -232,6 +232,12 @@ fn release(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVerdict) 
         }
         steps.extend(release.finish(seen));
     }
+    // Their namespaces could never be deleted.
+    for seen in &snapshot.role_bindings {
+        let mut release = Release::of(&seen.object);
+        release.take_lane_finalizer();
+        steps.extend(release.finish(seen));
+    }
     if kinds == KindChoice::All {
         for seen in &snapshot.owned_by_tenants {
             let mut release = Release::of(&seen.object);
@@ -247,7 +253,7 @@ fn delete_rights(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVer
     let of_controllers = snapshot.role_bindings.iter().filter(|seen| {
         let mut subjects = ObjectView::of(&seen.object).list_views("/subjects").peekable();
         ObjectView::of(&seen.object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
-            && !is_in_platform(&seen.object)
+            && (!is_in_platform(&seen.object) || namespace == NamespaceVerdict::Stays)
             && subjects.peek().is_some()
             && subjects.all(is_platform_account)
     });
@@ -358,6 +364,12 @@ impl<'a> Release<'a> {
     fn take_finalizer(&mut self) {
         self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
             finalizer.as_str() == Some(FLUX_FINALIZER)
+        });
+    }
+
+    fn take_lane_finalizer(&mut self) {
+        self.take_off("finalizers", "without its lane's finalizer", |finalizer| {
+            finalizer.as_str() == Some(LANE_FINALIZER)
         });
     }
 

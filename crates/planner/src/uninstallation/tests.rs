@@ -1,5 +1,7 @@
 //! What is taken away, in which order, and what is never touched, as data.
 
+use tenure_api::metadata::{LANE_BINDING, LANE_LABEL};
+
 use super::*;
 
 fn seen(object: Value) -> SeenObject {
@@ -308,6 +310,41 @@ fn rights_that_the_controllers_had_in_other_namespaces_go() {
     };
     let plan = plan(&snapshot, KindChoice::Own).unwrap();
     assert_eq!(says(&plan), [vec!["RoleBinding shop/lane: deleted"]]);
+}
+
+/// With nobody to take it off, the namespace of such a RoleBinding could never be deleted.
+#[test]
+fn the_rights_of_a_lane_go_with_their_finalizer() {
+    let lane = json!([{"kind": "ServiceAccount", "namespace": PLATFORM_NAMESPACE, "name": "tenure-lane-tenant-shop"}]);
+    let of_lane = |namespace: &str| {
+        let binding = with(
+            object("RoleBinding", namespace, LANE_BINDING),
+            "/subjects",
+            lane.clone(),
+        );
+        let binding = with(binding, "/metadata/finalizers", json!([LANE_FINALIZER, "another"]));
+        let labels = json!({MANAGED_BY: MANAGED_BY_TENURE, LANE_LABEL: "shop"});
+        seen(with(binding, "/metadata/labels", labels))
+    };
+    let snapshot = Snapshot {
+        role_bindings: vec![of_lane("shop"), of_lane(PLATFORM_NAMESPACE)],
+        ..Snapshot::default()
+    };
+    let plan = plan(&snapshot, KindChoice::Own).unwrap();
+    assert_eq!(
+        says(&plan),
+        [
+            vec![
+                format!("RoleBinding shop/{LANE_BINDING}: without its lane's finalizer"),
+                format!("RoleBinding {PLATFORM_NAMESPACE}/{LANE_BINDING}: without its lane's finalizer"),
+            ],
+            vec![format!("RoleBinding shop/{LANE_BINDING}: deleted")],
+        ]
+    );
+    let Action::Patch(patch) = &plan.stages[0][0].action else {
+        panic!("a patch")
+    };
+    assert_eq!(patch["metadata"]["finalizers"], json!(["another"]));
 }
 
 #[test]
