@@ -1,19 +1,23 @@
 //! What a Tenant has in each of its namespaces: a RoleBinding an owner and role, and the GitOps ServiceAccount with its own.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use tenure_api::ObjectId;
 use tenure_api::metadata::{
-    MANAGED_BY, MANAGED_BY_TENURE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL,
+    CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE,
+    TENANT_GITOPS_SUFFIX, TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
+use tenure_api::{ObjectId, ObjectView};
 use tenure_tenancy::TenantFacts;
 use tenure_tenancy::realm::name_gitops_account;
 
 use super::namespaces::Taken;
 use super::{Snapshot, owner_reference};
-use crate::dependents::Wanted;
+use crate::dependents::{Memory, Wanted};
+use crate::refusal::Reason;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Name of the RoleBinding of the GitOps ServiceAccount.
@@ -88,6 +92,26 @@ pub(super) fn list_wanted(
         }
     }
     wanted
+}
+
+/// What to do where RoleBindings were forbidden: the controller may bind the ClusterRoles that an installation knows, and no others.
+pub(super) fn advise_on_refused(wanted: &[Wanted], memory: &Memory) -> Option<String> {
+    let is_forbidden = |wanted: &&Wanted| {
+        let refused = memory.refused.get(&wanted.id);
+        wanted.id.kind == "RoleBinding" && refused.is_some_and(|refused| refused.failure.reason == Reason::Forbidden)
+    };
+    let roles: BTreeSet<&str> = wanted
+        .iter()
+        .filter(is_forbidden)
+        .filter_map(|wanted| ObjectView::of(&wanted.object).find_text("/roleRef/name"))
+        .collect();
+    if roles.is_empty() {
+        return None;
+    }
+    let roles = roles.into_iter().collect::<Vec<_>>().join(", ");
+    Some(format!(
+        "an administrator decides what may be bound: give ServiceAccount {PLATFORM_NAMESPACE}/{CONTROLLER_SERVICE_ACCOUNT} the verb bind on clusterroles by name, for {roles}"
+    ))
 }
 
 struct Binding {

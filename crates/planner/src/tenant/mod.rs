@@ -132,6 +132,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         plan.next = Next::Again;
         return plan;
     }
+    problems.extend(bindings::advise_on_refused(&wanted, &plan.memory));
     status::end_attempt(snapshot, now, &taken, problems, plan)
 }
 

@@ -216,6 +216,54 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_tenant() {
     assert_eq!(writes, 7, "pauses of 0.5, 1, 2, 4, 8, 16 and 30 seconds");
 }
 
+/// Which ClusterRoles may be bound is the administrator's to say, so the Tenant tells him how.
+#[test]
+fn who_names_a_role_that_may_not_be_bound_is_told_what_to_do() {
+    let additional = json!([{ "clusterRoleName": "viewer", "subjects": [{ "kind": "User", "name": "bob" }] }]);
+    let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }], "additionalRoleBindings": additional });
+    let owners = json!([{ "name": "blue", "uid": "t" }]);
+    let mut snapshot = snapshot(
+        spec,
+        json!([{ "name": "blue", "uid": "n1", "tenantLabel": "blue", "tenantOwners": owners }]),
+    );
+    for _ in 0..10 {
+        let plan = plan(&snapshot, now());
+        snapshot.memory = plan.memory.clone();
+        for step in &plan.steps {
+            match step {
+                Request::Read(target) => {
+                    snapshot.live.insert(target.id.clone(), Live::Absent);
+                }
+                Request::Apply(apply) => {
+                    let failure = Failure {
+                        code: 403,
+                        reason: Reason::Forbidden,
+                        message: "attempting to grant RBAC permissions not currently held".to_owned(),
+                        ..Failure::default()
+                    };
+                    let is_refused = apply.object.0["roleRef"]["name"] == "viewer";
+                    let answer = if is_refused {
+                        WriteAnswer::Failed(failure)
+                    } else {
+                        WriteAnswer::Done(apply.object.clone())
+                    };
+                    snapshot.attempt.applied.insert(apply.id.clone(), answer);
+                }
+                other => panic!("{other}"),
+            }
+        }
+        if plan.next != Next::Again {
+            let told = plan.to_string();
+            assert!(
+                told.contains("the verb bind on clusterroles by name, for viewer"),
+                "{told}"
+            );
+            return;
+        }
+    }
+    panic!("no end");
+}
+
 #[test]
 fn a_plan_is_overtaken_by_another_tenant_and_by_another_realm() {
     let known = json!([{ "name": "blue", "uid": "n1" }]);

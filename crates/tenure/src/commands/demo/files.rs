@@ -27,6 +27,7 @@ pub(super) const PLATFORM: &[File] = files!("platform":
 pub(super) const PLATFORM_EVIL: &[File] = files!("platform":
     "tenants/evil/kustomization.yaml",
     "tenants/evil/cluster-role.yaml",
+    "tenants/evil/binding-right.yaml",
     "tenants/evil/tenant.yaml",
     "tenants/evil/namespaces.yaml",
     "tenants/evil/surface.yaml",
