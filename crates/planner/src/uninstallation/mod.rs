@@ -252,7 +252,9 @@ fn release(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVerdict) 
 fn delete_rights(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVerdict) -> Vec<Step> {
     let of_controllers = snapshot.role_bindings.iter().filter(|seen| {
         let mut subjects = ObjectView::of(&seen.object).list_views("/subjects").peekable();
-        ObjectView::of(&seen.object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+        let is_installed = snapshot.installed.iter().any(|part| part.path == seen.path);
+        !is_installed
+            && ObjectView::of(&seen.object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
             && (!is_in_platform(&seen.object) || namespace == NamespaceVerdict::Stays)
             && subjects.peek().is_some()
             && subjects.all(is_platform_account)

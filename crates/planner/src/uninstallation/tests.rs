@@ -326,8 +326,14 @@ fn the_rights_of_a_lane_go_with_their_finalizer() {
         let labels = json!({MANAGED_BY: MANAGED_BY_TENURE, LANE_LABEL: "shop"});
         seen(with(binding, "/metadata/labels", labels))
     };
+    let installed = with(
+        object("RoleBinding", "default", "tenure-events"),
+        "/subjects",
+        lane.clone(),
+    );
     let snapshot = Snapshot {
-        role_bindings: vec![of_lane("shop"), of_lane(PLATFORM_NAMESPACE)],
+        role_bindings: vec![of_lane("shop"), of_lane(PLATFORM_NAMESPACE), seen(installed.clone())],
+        installed: vec![seen(installed)],
         ..Snapshot::default()
     };
     let plan = plan(&snapshot, KindChoice::Own).unwrap();
@@ -338,7 +344,10 @@ fn the_rights_of_a_lane_go_with_their_finalizer() {
                 format!("RoleBinding shop/{LANE_BINDING}: without its lane's finalizer"),
                 format!("RoleBinding {PLATFORM_NAMESPACE}/{LANE_BINDING}: without its lane's finalizer"),
             ],
-            vec![format!("RoleBinding shop/{LANE_BINDING}: deleted")],
+            vec![
+                format!("RoleBinding shop/{LANE_BINDING}: deleted"),
+                "RoleBinding default/tenure-events: deleted".to_owned(),
+            ],
         ]
     );
     let Action::Patch(patch) = &plan.stages[0][0].action else {

@@ -164,6 +164,36 @@ async fn the_namespaces_of_tenants_outlive_their_kind() {
     expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
 }
 
+/// The rights of its lane go last from a namespace that is deleted, which nobody is there to see to any more.
+#[tokio::test]
+async fn what_was_reconciled_can_be_deleted_afterwards() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    let namespace = named("v1", "Namespace", "", "afterwards");
+    admin.apply(namespace.clone()).await;
+    admin.apply(kustomization("afterwards", "app")).await;
+    let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &[]);
+    let binding = named(
+        "rbac.authorization.k8s.io/v1",
+        "RoleBinding",
+        "afterwards",
+        "tenure:lane",
+    );
+    let has_rights = |found: &Value| found["metadata"]["finalizers"].is_array();
+    admin.wait_for(binding.clone(), has_rights).await;
+    assert_eq!(leader.signal(Signal::SIGTERM), Some(0));
+
+    cluster.check(
+        &["uninstall", "--yes"],
+        0,
+        &["RoleBinding afterwards/tenure:lane: without its lane's finalizer"],
+    );
+    expect_gone(&cluster, &binding).await;
+    // On a cluster whose namespaces end, it does.
+    admin.delete(&namespace).await;
+    expect_gone(&cluster, &namespace).await;
+}
+
 /// Many objects are read page by page; and a namespace that something was applied to is not deleted.
 #[tokio::test]
 async fn all_of_many_are_released() {
