@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use jiff::{Timestamp, Unit};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_cluster::{Client, ClientPool, ClusterError, ControllerHealth};
 use tenure_planner::election::{LeaseRecord, Move, RETRY, WatchedLease, decide, must_stop, write_spec};
@@ -202,7 +202,7 @@ impl Campaign {
 
     async fn write(&mut self, next: &Move) -> Result<(), ClusterError> {
         let candidate = &self.election.candidate;
-        let spec = |transitions, renewal| write_spec(candidate, transitions, &time(), renewal);
+        let spec = |transitions, renewal| write_spec(candidate, transitions, Timestamp::now(), renewal);
         match next {
             Move::Wait { .. } => Ok(()),
             Move::Create => {
@@ -247,13 +247,4 @@ impl Campaign {
             self.said = what;
         }
     }
-}
-
-/// Now, as a Lease has it: RFC 3339 with microseconds.
-fn time() -> String {
-    let now = Timestamp::now();
-    let rounded = now
-        .round(jiff::TimestampRound::new().smallest(Unit::Microsecond))
-        .unwrap_or(now);
-    format!("{rounded:.6}")
 }

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use jiff::{Timestamp, TimestampRound, Unit};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 
@@ -129,9 +130,12 @@ pub fn must_stop(renewed: Duration, now: Duration) -> bool {
     now.saturating_sub(renewed) >= RENEWAL
 }
 
-/// What a Lease of one's own says. `time` is RFC 3339 with microseconds.
+/// What a Lease of one's own says.
 #[must_use]
-pub fn write_spec(name: &str, transitions: i64, time: &str, renewal: bool) -> Value {
+pub fn write_spec(name: &str, transitions: i64, now: Timestamp, renewal: bool) -> Value {
+    // A Lease has microseconds.
+    let rounded = now.round(TimestampRound::new().smallest(Unit::Microsecond));
+    let time = format!("{:.6}", rounded.unwrap_or(now));
     let mut spec = json!({
         "holderIdentity": name,
         "leaseDurationSeconds": LEASE.as_secs(),
@@ -233,8 +237,10 @@ mod tests {
 
     #[test]
     fn what_is_written_says_since_when_only_when_it_changes_hands() {
-        let first = write_spec("a", 1, "t", false);
-        assert_eq!((&first["acquireTime"], &first["renewTime"]), (&json!("t"), &json!("t")));
-        assert!(write_spec("a", 1, "t", true).get("acquireTime").is_none());
+        let now = Timestamp::new(1_700_000_000, 123_456_600).unwrap();
+        let written = json!("2023-11-14T22:13:20.123457Z");
+        let first = write_spec("a", 1, now, false);
+        assert_eq!((&first["acquireTime"], &first["renewTime"]), (&written, &written));
+        assert!(write_spec("a", 1, now, true).get("acquireTime").is_none());
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use jiff::{Timestamp, Unit};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::metadata::{CONTROLLER_LEASE, PLATFORM_NAMESPACE};
 use tenure_planner::election::{LeaseRecord, Move, RETRY, WatchedLease, decide, write_spec};
@@ -12,7 +12,8 @@ use tokio::time::Instant;
 use super::Uninstallation;
 use crate::failure::Failure;
 
-/// How long the Lease holds without being renewed: longer than anything takes between two renewals.
+/// How long the Lease holds without being renewed: longer than what is done between two renewals should take. If that was too short and
+/// somebody has taken it, the next renewal says so, and nothing more is written.
 const HOLDS_SECONDS: u64 = 120;
 
 /// The Lease, as the one who uninstalls watches and holds it.
@@ -118,7 +119,7 @@ impl Leadership {
 
     async fn write(&self, cluster: &Uninstallation, next: &Move) -> Result<(), kube::Error> {
         let write_spec = |transitions, renewal| {
-            let mut spec = write_spec(&self.candidate, transitions, &time(), renewal);
+            let mut spec = write_spec(&self.candidate, transitions, Timestamp::now(), renewal);
             if let Some(spec) = spec.as_object_mut() {
                 spec.insert("leaseDurationSeconds".to_owned(), json!(HOLDS_SECONDS));
             }
@@ -196,13 +197,4 @@ fn write_leases_path(namespace: &str) -> String {
 
 fn write_lease_path(namespace: &str, name: &str) -> String {
     format!("{}/{name}", write_leases_path(namespace))
-}
-
-/// Now, as a Lease has it: RFC 3339 with microseconds.
-fn time() -> String {
-    let now = Timestamp::now();
-    let rounded = now
-        .round(jiff::TimestampRound::new().smallest(Unit::Microsecond))
-        .unwrap_or(now);
-    format!("{rounded:.6}")
 }
