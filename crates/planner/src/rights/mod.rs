@@ -406,6 +406,15 @@ fn give_back(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, found: &Fou
         plan.next = Next::Again;
         return plan;
     }
+    if let Some(Live::Failed(failure)) = live {
+        // It may be there, and would keep its namespace for ever.
+        plan.withheld.push(Withheld {
+            what: wanting.binding.id.subject(),
+            why: format!("it can't be told whether it is there: {}", failure.message),
+        });
+        plan.next = Next::Done(Some(add_duration(now, RETRY)));
+        return plan;
+    }
     let Some(live) = live.and_then(Live::object).filter(|live| wanted::is_lanes(live)) else {
         plan.next = Next::Forget;
         return plan;

@@ -352,6 +352,23 @@ fn it_goes_when_nothing_is_reconciled_any_more() {
     assert!(world.live(&pool_account()).is_object());
 }
 
+/// With its finalizer it would keep its namespace for ever, so it isn't given up for want of an answer.
+#[test]
+fn one_that_cannot_be_read_is_not_taken_for_gone() {
+    let mut world = World::new();
+    world.run();
+    world.take_done();
+    world.snapshot.is_worked_in = false;
+    // Its label is off, so watches don't tell of it; and nobody answers.
+    let there = world.snapshot.live.insert(binding(), Live::Failed(Failure::default()));
+    let next = world.run();
+    assert!(next.is_some(), "it is looked again");
+    assert_eq!(world.take_done(), Vec::<String>::new());
+    world.snapshot.live.extend(there.map(|there| (binding(), there)));
+    world.run();
+    assert_eq!(world.take_done().len(), 2, "deleted, and let go");
+}
+
 #[test]
 fn a_binding_of_another_role_is_left_and_told_of() {
     let mut world = World::new();
