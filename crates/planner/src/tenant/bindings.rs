@@ -110,7 +110,7 @@ pub(super) fn advise_on_refused(wanted: &[Wanted], memory: &Memory) -> Option<St
     }
     let roles = roles.into_iter().collect::<Vec<_>>().join(", ");
     Some(format!(
-        "an administrator decides what may be bound: give ServiceAccount {PLATFORM_NAMESPACE}/{CONTROLLER_SERVICE_ACCOUNT} the verb bind on clusterroles by name, for {roles}"
+        "if the right to bind is missing, an administrator gives ServiceAccount {PLATFORM_NAMESPACE}/{CONTROLLER_SERVICE_ACCOUNT} the verb bind on clusterroles by name, for {roles}"
     ))
 }
 
