@@ -194,19 +194,24 @@ impl<R: Reconciled> Own<R> {
                     (&other, Some(related.clone()), namespace.as_str())
                 }
             };
-            let event = ObjectEvent {
-                kind: match event.kind {
-                    tenure_planner::EventKind::Normal => EventKind::Normal,
-                    tenure_planner::EventKind::Warning => EventKind::Warning,
-                },
-                reason: event.reason.clone(),
-                message: event.message.clone(),
-                annotations: event.annotations.clone(),
-                related,
-            };
+            let event = describe_event(event, related);
             let recorder = EventRecorder::new(home.bookkeeper_of(place).await, R::KIND.reporter);
             recorder.record(said, object, &event).await;
         }
+    }
+}
+
+/// An event of a plan, as it is recorded.
+pub(crate) fn describe_event(event: &Event, related: Option<Value>) -> ObjectEvent {
+    ObjectEvent {
+        kind: match event.kind {
+            tenure_planner::EventKind::Normal => EventKind::Normal,
+            tenure_planner::EventKind::Warning => EventKind::Warning,
+        },
+        reason: event.reason.clone(),
+        message: event.message.clone(),
+        annotations: event.annotations.clone(),
+        related,
     }
 }
 

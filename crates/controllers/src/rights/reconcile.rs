@@ -8,9 +8,7 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tenure_api::metadata::{LANE_BINDING, TENURE_CONTROLLER};
 use tenure_api::{ObjectId, Tenant};
-use tenure_cluster::{
-    Client, ClusterError, EventHistory, EventKind, EventRecorder, LaneAccess, LaneAccount, ObjectEvent,
-};
+use tenure_cluster::{Client, ClusterError, EventHistory, EventRecorder, LaneAccess, LaneAccount};
 use tenure_planner::answer::WriteAnswer;
 use tenure_planner::plan::{Event, EventPlace};
 use tenure_planner::rights::{
@@ -27,6 +25,7 @@ use crate::execute::execute;
 use crate::hub::Hub;
 use crate::key::Key;
 use crate::lane::Surroundings as _;
+use crate::own::describe_event;
 use crate::reconciled::Home as _;
 
 /// What keeps a lane's rights in one namespace.
@@ -156,16 +155,7 @@ impl RightsReconciler {
                     (object, Some(related), platform.as_str())
                 }
             };
-            let told = ObjectEvent {
-                kind: match event.kind {
-                    tenure_planner::EventKind::Normal => EventKind::Normal,
-                    tenure_planner::EventKind::Warning => EventKind::Warning,
-                },
-                reason: event.reason.clone(),
-                message: event.message.clone(),
-                annotations: event.annotations.clone(),
-                related,
-            };
+            let told = describe_event(event, related);
             let recorder = EventRecorder::new(self.hub.bookkeeper_of(place).await, self.key.kind.reporter);
             recorder.record(&mut self.said, &object, &told).await;
         }
