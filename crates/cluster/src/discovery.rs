@@ -127,6 +127,11 @@ impl Discovery {
         })
     }
 
+    /// The groups of which the server doesn't know all that is served.
+    pub fn stale_groups(&self) -> impl Iterator<Item = &str> {
+        self.stale.iter().map(String::as_str)
+    }
+
     /// The same without a kind.
     pub(crate) fn without(&self, group: &str, kind: &str) -> Self {
         let mut rest = self.clone();

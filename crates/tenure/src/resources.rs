@@ -92,6 +92,11 @@ impl Resource {
 
 /// Every resource that the cluster serves.
 pub(crate) async fn served(client: &kube::Client) -> Result<Vec<Resource>, Failure> {
+    Ok(discover(client).await?.preferred().map(Resource::from).collect())
+}
+
+/// What the cluster says that it serves.
+pub(crate) async fn discover(client: &kube::Client) -> Result<Discovery, Failure> {
     let mut documents = Vec::new();
     for path in discovery::PATHS {
         let request = http::Request::get(path)
@@ -100,8 +105,7 @@ pub(crate) async fn served(client: &kube::Client) -> Result<Vec<Resource>, Failu
             .map_err(|error| Failure::internal(error.to_string()))?;
         documents.push(client.request::<Value>(request).await?);
     }
-    let discovery = Discovery::read(&documents).map_err(|error| Failure::environment(error.to_string()))?;
-    Ok(discovery.preferred().map(Resource::from).collect())
+    Discovery::read(&documents).map_err(|error| Failure::environment(error.to_string()))
 }
 
 /// What the server's refusal of a whole collection means: which kind, and where.

@@ -21,6 +21,8 @@ pub(crate) use leadership::Leadership;
 const FIELD_MANAGER: &str = "tenure-uninstall";
 /// How many writes are under way at the same time.
 const AT_ONCE: usize = 8;
+/// After so many writes the Lease is renewed: they take seconds, and it holds for two minutes.
+const WRITES_PER_RENEWAL: usize = 500;
 /// How often it is looked again: others change what is released, and each time it is read anew.
 const ROUNDS: usize = 30;
 
@@ -82,7 +84,10 @@ impl Uninstallation {
             if let Some(step) = stage.first() {
                 last.clone_from(&step.says);
             }
-            self.write_all(stage, &tell).await?;
+            for steps in stage.chunks(WRITES_PER_RENEWAL) {
+                leadership.hold(self).await?;
+                self.write_all(steps, &tell).await?;
+            }
         }
         Err(
             Failure::environment(format!("it is not finished, for somebody puts things back: {last}"))

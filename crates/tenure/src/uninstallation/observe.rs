@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{
-    CAPSULE_LEASE, KUSTOMIZE_CONTROLLER_LEASE, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
+    CAPSULE_LEASE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
     SOURCE_CONTROLLER_LEASE,
 };
 use tenure_planner::uninstallation::{SeenObject, Snapshot};
@@ -14,7 +15,7 @@ use tenure_planner::uninstallation::{SeenObject, Snapshot};
 use super::Uninstallation;
 use crate::failure::{Failure, chain};
 use crate::object_path::write_object_path;
-use crate::resources;
+use crate::resources::{self, Resource};
 
 /// How many objects one answer holds.
 const PAGE: usize = 200;
@@ -30,6 +31,8 @@ const METADATA: [&str; 8] = [
     "deletionTimestamp",
 ];
 
+/// The group of measurements: they are of objects that are listed by themselves.
+const MEASUREMENTS: &str = "metrics.k8s.io";
 const GIT_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/gitrepositories";
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations";
 const SURFACES: &str = "/apis/tenure.dev/v1alpha1/surfaces";
@@ -38,20 +41,29 @@ const RIGHTS: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 impl Uninstallation {
     pub(super) async fn observe(&self) -> Result<Snapshot, Failure> {
-        let selector = format!("{MANAGED_BY}%3D{MANAGED_BY_TENURE}");
+        let labelled = format!("{MANAGED_BY}={MANAGED_BY_TENURE}");
+        let labelled = ("labelSelector", labelled.as_str());
         let (mut deployment, installed) = self.find_installed().await?;
-        let mut reconciled = self.list(GIT_REPOSITORIES, "").await?;
-        reconciled.extend(self.list(KUSTOMIZATIONS, "").await?);
+        let mut reconciled = self.list_kind(GIT_REPOSITORIES, &installed).await?;
+        reconciled.extend(self.list_kind(KUSTOMIZATIONS, &installed).await?);
         let mut counts = BTreeMap::new();
         for (kind, path) in [("Surface", SURFACES), ("Tenant", TENANTS)] {
-            counts.insert(kind.to_owned(), self.list(path, "").await?.len());
+            counts.insert(kind.to_owned(), self.list_kind(path, &installed).await?.len());
         }
-        let role_bindings = self.list(&format!("{RIGHTS}/rolebindings"), &selector).await?;
-        let mut owned_by_tenants = self.list("/api/v1/namespaces", "").await?;
-        owned_by_tenants.extend(self.list("/api/v1/serviceaccounts", &selector).await?);
+        let all_role_bindings = format!("{RIGHTS}/rolebindings");
+        let mut role_bindings = self.list(&all_role_bindings, &[labelled]).await?;
+        // Those of lanes by their name: whoever took a label off must not keep a namespace by that.
+        let named = format!("metadata.name={LANE_BINDING}");
+        for seen in self.list(&all_role_bindings, &[("fieldSelector", &named)]).await? {
+            if !role_bindings.iter().any(|known| known.path == seen.path) {
+                role_bindings.push(seen);
+            }
+        }
+        let mut owned_by_tenants = self.list("/api/v1/namespaces", &[]).await?;
+        owned_by_tenants.extend(self.list("/api/v1/serviceaccounts", &[labelled]).await?);
         owned_by_tenants.extend(role_bindings.iter().cloned());
         owned_by_tenants.retain(|seen| seen.object.pointer("/metadata/ownerReferences").is_some());
-        let mut cluster_role_bindings = self.list(&format!("{RIGHTS}/clusterrolebindings"), "").await?;
+        let mut cluster_role_bindings = self.list(&format!("{RIGHTS}/clusterrolebindings"), &[]).await?;
         cluster_role_bindings.retain(|seen| seen.object.to_string().contains(PLATFORM_NAMESPACE));
         let [flux_namespace, capsule_namespace] = &self.namespaces_of_others;
         let mut flux = self.find_live_holder(flux_namespace, SOURCE_CONTROLLER_LEASE).await?;
@@ -116,25 +128,52 @@ impl Uninstallation {
             return Ok(Vec::new());
         }
         let mut inside = Vec::new();
-        for resource in resources::served(&self.administrator).await? {
-            // Measurements are of objects that are listed by themselves.
-            if !resource.namespaced || resource.group == "metrics.k8s.io" {
-                continue;
+        let discovery = resources::discover(&self.administrator).await?;
+        if let Some(group) = discovery.stale_groups().find(|group| *group != MEASUREMENTS) {
+            return Err(Failure::environment(format!(
+                "the API server doesn't know what is served of {group}, so what of it is in {PLATFORM_NAMESPACE} can't be told, and nothing is deleted for that"
+            ))
+            .hint("kubectl get apiservices says which one doesn't answer"));
+        }
+        for resource in discovery.preferred().map(Resource::from) {
+            if resource.namespaced && resource.group != MEASUREMENTS {
+                inside.extend(self.list(&resource.path(Some(PLATFORM_NAMESPACE)), &[]).await?);
             }
-            inside.extend(self.list(&resource.path(Some(PLATFORM_NAMESPACE)), "").await?);
         }
         Ok(inside)
     }
 
-    /// All objects of a collection, page by page. One that is not served, or can't be listed, has none.
-    async fn list(&self, path: &str, selector: &str) -> Result<Vec<SeenObject>, Failure> {
+    /// All objects of a kind of the installation. That a version isn't served is no sign that there are none, if the kind is defined.
+    async fn list_kind(&self, path: &str, installed: &[SeenObject]) -> Result<Vec<SeenObject>, Failure> {
+        if let Some(seen) = self.list_served(path, &[]).await? {
+            return Ok(seen);
+        }
+        match find_definition(path, installed) {
+            Some(definition) => Err(Failure::environment(format!(
+                "{definition} is defined and {path} isn't served, so what there is can't be told, and nothing is deleted for that"
+            ))
+            .hint("a definition that is new is served in a moment; else let it serve that version, and try again")),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// All objects of a collection that is served by every API server. One that can't be listed has none.
+    async fn list(&self, path: &str, selectors: &[(&str, &str)]) -> Result<Vec<SeenObject>, Failure> {
+        Ok(self.list_served(path, selectors).await?.unwrap_or_default())
+    }
+
+    /// All objects of a collection, page by page; nothing for one that isn't served, or can't be listed.
+    async fn list_served(&self, path: &str, selectors: &[(&str, &str)]) -> Result<Option<Vec<SeenObject>>, Failure> {
         let mut seen = Vec::new();
         let mut from = String::new();
         loop {
             let mut query = format!("{path}?limit={PAGE}");
-            for (parameter, value) in [("labelSelector", selector), ("continue", &from)] {
+            for (parameter, value) in selectors.iter().chain([&("continue", from.as_str())]) {
                 if !value.is_empty() {
-                    query.push_str(&format!("&{parameter}={value}"));
+                    query.push_str(&format!(
+                        "&{parameter}={}",
+                        utf8_percent_encode(value, NON_ALPHANUMERIC)
+                    ));
                 }
             }
             let request = http::Request::get(query)
@@ -142,7 +181,7 @@ impl Uninstallation {
                 .map_err(|error| Failure::internal(error.to_string()))?;
             let page: Value = match self.administrator.request(request).await {
                 Ok(page) => page,
-                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405) => return Ok(Vec::new()),
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405) => return Ok(None),
                 // A list that took too long to read begins anew.
                 Err(kube::Error::Api(status)) if status.code == 410 && !from.is_empty() => {
                     seen.clear();
@@ -171,9 +210,9 @@ impl Uninstallation {
                     object,
                 });
             }
-            from = percent_encode(view.read_text("/metadata/continue"));
+            view.read_text("/metadata/continue").clone_into(&mut from);
             if from.is_empty() {
-                return Ok(seen);
+                return Ok(Some(seen));
             }
         }
     }
@@ -214,14 +253,19 @@ fn keep(object: &Value) -> Value {
     kept
 }
 
-/// A token to go on with, as a part of a query.
-fn percent_encode(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-            byte => format!("%{byte:02X}"),
-        })
-        .collect()
+/// The definition of the kind whose objects are at a path, unless it is there no more.
+fn find_definition(path: &str, installed: &[SeenObject]) -> Option<String> {
+    let mut parts = path.trim_start_matches("/apis/").split('/');
+    let (group, plural) = (parts.next()?, parts.next_back()?);
+    let name = format!("{plural}.{group}");
+    let is_definition = |seen: &&SeenObject| {
+        let object = ObjectView::of(&seen.object);
+        object.read_text("/kind") == "CustomResourceDefinition"
+            && object.read_text("/metadata/name") == name
+            && !object.is_being_deleted()
+    };
+    installed.iter().find(is_definition)?;
+    Some(name)
 }
 
 #[cfg(test)]
@@ -258,8 +302,30 @@ mod tests {
         );
     }
 
+    /// A version that isn't served says nothing about what there is.
     #[test]
-    fn a_token_cannot_leave_its_parameter() {
-        assert_eq!(percent_encode("a+b/c=&limit=1"), "a%2Bb%2Fc%3D%26limit%3D1");
+    fn a_kind_is_known_by_its_definition() {
+        let definition = |name: &str, deleted: bool| {
+            let mut object = json!({"kind": "CustomResourceDefinition", "metadata": {"name": name}});
+            if deleted {
+                object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            SeenObject {
+                path: String::new(),
+                object,
+            }
+        };
+        let name = "kustomizations.kustomize.toolkit.fluxcd.io";
+        for (there, expected) in [
+            (vec![definition(name, false)], Some(name.to_owned())),
+            (vec![definition(name, true)], None),
+            (
+                vec![definition("gitrepositories.source.toolkit.fluxcd.io", false)],
+                None,
+            ),
+            (vec![], None),
+        ] {
+            assert_eq!(find_definition(KUSTOMIZATIONS, &there), expected);
+        }
     }
 }

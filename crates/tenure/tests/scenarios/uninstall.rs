@@ -50,6 +50,13 @@ async fn expect_gone(cluster: &Cluster, object: &Value) {
     cluster.wait_until_settled(object).await;
 }
 
+async fn take_finalizers_off(admin: &Admin, object: &Value) {
+    let off = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let name = object["metadata"]["name"].as_str().unwrap();
+    let api = admin.api(object);
+    api.patch(name, &PatchParams::default(), &off).await.unwrap();
+}
+
 #[tokio::test]
 async fn what_runs_is_left() {
     let cluster = Cluster::start_installed().await;
@@ -277,12 +284,7 @@ async fn what_flux_reconciles_is_left_to_it() {
     renewing.abort();
     let _aborted = renewing.await;
     admin.delete(&flux).await;
-    let off = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    admin
-        .api(&object)
-        .patch("web", &PatchParams::default(), &off)
-        .await
-        .unwrap();
+    take_finalizers_off(admin, &object).await;
     expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
 }
 
@@ -359,11 +361,6 @@ async fn nobody_holds_it_up_by_putting_things_back() {
     );
     stubborn.abort();
     let _aborted = stubborn.await;
-    let off = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    admin
-        .api(&object)
-        .patch("web", &PatchParams::default(), &off)
-        .await
-        .unwrap();
+    take_finalizers_off(admin, &object).await;
     expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
 }
