@@ -2,7 +2,7 @@
 //! Owns every number in it that doesn't come from whoever installs. It refuses to hold rights: those are `installation`'s, and are
 //! the same whoever runs the process.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde_json::{Value, json};
 
@@ -63,6 +63,8 @@ pub struct Workload {
     pub source_addresses: Vec<SocketAddr>,
     /// Ranges that sources may reach although they are none of the Internet's.
     pub source_networks: Vec<String>,
+    /// Ranges that no source may reach although they are the Internet's, each with its first address: the cluster's own.
+    pub cluster_ranges: Vec<String>,
     /// How many bytes of memory the process may take.
     pub memory: u64,
     /// How many bytes of disk it may take.
@@ -130,7 +132,7 @@ fn controller_traffic(workload: &Workload) -> Value {
         .collect();
     let mut egress = vec![
         json!({"to": [{"namespaceSelector": {}}, {"ipBlock": {"cidr": NODE_LOCAL_DNS}}], "ports": dns}),
-        json!({"to": open_blocks(), "ports": [{"protocol": "TCP"}]}),
+        json!({"to": open_blocks(&workload.cluster_ranges), "ports": [{"protocol": "TCP"}]}),
     ];
     if workload.api_servers.is_empty() {
         // Its address is another one in every cluster, and none that a selector finds.
@@ -153,15 +155,25 @@ fn controller_traffic(workload: &Workload) -> Value {
     })
 }
 
-/// The public addresses: all that sources may reach when no administrator says more.
-fn open_blocks() -> Vec<Value> {
+/// The public addresses but for the cluster's own: all that sources may reach when no administrator says more.
+fn open_blocks(cluster: &[String]) -> Vec<Value> {
+    let of_cluster = || cluster.iter().filter_map(|range| range.split_once('/'));
+    let closed: Vec<(&str, u8)> = of_cluster()
+        .filter(|(address, _)| address.parse::<Ipv4Addr>().is_ok())
+        .filter_map(|(address, length)| Some((address, length.parse().ok()?)))
+        .chain(CLOSED_IPV4)
+        .collect();
     let ranges = |write: &dyn Fn(&str, u8) -> String| -> Vec<String> {
-        CLOSED_IPV4
-            .iter()
-            .map(|(address, length)| write(address, *length))
-            .collect()
+        closed.iter().map(|(address, length)| write(address, *length)).collect()
     };
     let mut global: Vec<String> = CLOSED_IPV6.map(str::to_owned).into();
+    // What lies outside of a block can't be an exception of it.
+    let is_global = |address: &str| matches!(address.parse::<Ipv6Addr>(), Ok(parsed) if parsed.octets()[0] >> 5 == 1);
+    global.extend(
+        of_cluster()
+            .filter(|(address, _)| is_global(address))
+            .map(|(address, length)| format!("{address}/{length}")),
+    );
     // 6to4 carries an IPv4 address behind its prefix, NAT64 at its end: they are judged by that one.
     global.extend(ranges(&|address, length| carried("2002:", "::", address, 16 + length)));
     vec![
@@ -174,7 +186,7 @@ fn open_blocks() -> Vec<Value> {
 
 /// A range of IPv6 addresses that carry those of a range of IPv4.
 fn carried(before: &str, after: &str, address: &str, length: u8) -> String {
-    let octets = address.parse().unwrap_or(std::net::Ipv4Addr::UNSPECIFIED).octets();
+    let octets = address.parse().unwrap_or(Ipv4Addr::UNSPECIFIED).octets();
     let [a, b, c, d] = octets.map(u16::from);
     let text = format!("{before}{:x}:{:x}{after}", a << 8 | b, c << 8 | d);
     let written = text
@@ -263,6 +275,7 @@ mod tests {
             arguments: vec!["--flux-namespace=gitops".to_owned()],
             api_servers: Vec::new(),
             source_addresses: Vec::new(),
+            cluster_ranges: Vec::new(),
             source_networks: Vec::new(),
             memory: (1 << 30) + 1,
             disk: 1 << 30,
@@ -329,6 +342,23 @@ mod tests {
         for cidr in ["10.96.0.1/32", "fd00::1/128", "10.1.0.0/16"] {
             assert!(text.contains(&format!("\"cidr\":\"{cidr}\"")), "{cidr}: {text}");
         }
+    }
+
+    #[test]
+    fn the_cluster_is_closed_in_every_form_of_its_addresses() {
+        let mut chosen = workload();
+        chosen.cluster_ranges = ["34.1.0.0/16", "2600:1900::/28", "fd00::/8"].map(str::to_owned).into();
+        let policy = find(&objects(&chosen), "NetworkPolicy", "tenure-controller");
+        let blocks = policy["spec"]["egress"][1]["to"].as_array().expect("blocks");
+        let excepted = |block: &Value| -> Vec<String> {
+            let except = block["ipBlock"]["except"].as_array().expect("exceptions");
+            except.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let has = |at: usize, range: &str| excepted(&blocks[at]).iter().any(|found| found == range);
+        assert!(has(0, "34.1.0.0/16") && has(1, "2600:1900::/28"));
+        assert!(has(1, "2002:2201::/32") && has(2, "64:ff9b::2201:0/112"), "{blocks:?}");
+        // It is closed already, and an API server refuses an exception that isn't part of its block.
+        assert!(!has(1, "fd00::/8"));
     }
 
     #[test]

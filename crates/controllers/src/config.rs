@@ -9,6 +9,7 @@ use tenure_tenancy::Settings;
 
 use crate::budgets::Budgets;
 use crate::render::RenderLimits;
+use crate::switches::Switches;
 
 /// What the controllers need to be told.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Config {
     pub artifacts: PathBuf,
     /// The platform namespace, and the default ServiceAccounts that an administrator set.
     pub settings: Settings,
+    /// Which kinds are reconciled.
+    pub switches: Switches,
     /// What sources of the platform namespace may connect to.
     pub platform_sources: Policy,
     /// What all other sources may connect to.
@@ -43,6 +46,7 @@ impl Config {
             connection,
             artifacts: artifacts.into(),
             settings: Settings::default(),
+            switches: Switches::default(),
             platform_sources: Policy::default(),
             tenant_sources: Policy::default(),
             limits: Limits::default(),

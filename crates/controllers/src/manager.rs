@@ -297,9 +297,12 @@ impl Manager {
             Told::Changed(object) => (entry.take_seen)(home, object)?,
             Told::Gone(object, revision) => (entry.take_gone)(home, object, revision),
         };
+        self.hub.tell_dependents(&key);
+        if !self.hub.means.switches.is_on(entry.kind.name) {
+            return Some(key);
+        }
         let (mailbox, new) = home.mailboxes().get_or_add(&key);
         mailbox.wake();
-        self.hub.tell_dependents(&key);
         if !key.namespace.is_empty() && (new || matches!(told, Told::Gone(..))) {
             self.keep_rights(&key.namespace);
         }

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::listeners::Listeners;
 use crate::mailbox::MailboxTable;
 use crate::render::Renderings;
+use crate::switches::Switches;
 use crate::under_way::UnderWay;
 
 /// What every lane is given.
@@ -24,6 +25,7 @@ pub(crate) struct Means {
     /// The controller itself, in turns that it shares with no lane.
     pub(crate) controller: Client,
     pub(crate) settings: Settings,
+    pub(crate) switches: Switches,
     pub(crate) platform_sources: Policy,
     pub(crate) tenant_sources: Policy,
     pub(crate) guards: Guards,
@@ -51,6 +53,7 @@ impl Means {
             controller: clients.controller(),
             clients,
             settings: config.settings,
+            switches: config.switches,
             platform_sources: config.platform_sources,
             tenant_sources: config.tenant_sources,
             guards: config.guards,

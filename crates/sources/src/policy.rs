@@ -143,7 +143,25 @@ impl FromStr for Cidr {
     }
 }
 
+impl fmt::Display for Cidr {
+    /// As it is written in a NetworkPolicy: with the first address of the range.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = self.mask.count_ones();
+        if self.v6 {
+            return write!(f, "{}/{length}", Ipv6Addr::from(self.network));
+        }
+        let network = Ipv4Addr::from(u32::try_from(self.network & u128::from(u32::MAX)).unwrap_or_default());
+        // Of the 128 bits of the mask, an IPv4 address has the low 32.
+        write!(f, "{network}/{}", length.saturating_sub(96))
+    }
+}
+
 impl Cidr {
+    /// Whether it is a range of IPv6 addresses.
+    pub fn is_ipv6(&self) -> bool {
+        self.v6
+    }
+
     /// Whether the address lies in the range. An IPv4 address is never in an IPv6 range.
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv6() == self.v6 && number(address) & self.mask == self.network

@@ -73,7 +73,7 @@ impl Plane {
         let server = open(&options, &told).await?;
         // After the folder has become this store's own: what others find in it first is left as it is.
         let repositories = Repositories::start(&options.data, named, options.repository_port).await?;
-        let served = parse_allowances(repositories.address().as_slice())?;
+        let served = parse_allowances("--repository", repositories.address().as_slice())?;
         let address = SocketAddr::new(told.host, bound.port());
         // With another CA for clients, this server has nothing that an administrator could prove himself with.
         let own_clients = options.settings.provided.client_authorities.is_none();

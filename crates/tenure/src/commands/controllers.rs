@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use tenure_controllers::{Budgets, Config, Guards, RenderLimits};
-use tenure_sources::Endpoint;
+use tenure_controllers::{Budgets, Config, Guards, RenderLimits, Switches};
+use tenure_sources::{Cidr, Endpoint, Policy};
 
 use super::budgets;
 use crate::failure::Failure;
@@ -15,9 +15,26 @@ use crate::quantity;
 #[derive(Debug, Args)]
 #[group(id = "controllers")]
 pub(crate) struct Flags {
-    /// Allow sources to reach an address that is denied by default (loopback, link-local, private): exactly this scheme, host and port.
+    /// Which controllers run, with commas between them: `*` for all, `-NAME` for one that is off.
+    #[arg(
+        long = "controllers",
+        value_name = "NAMES",
+        default_value = "*",
+        allow_hyphen_values = true,
+        hide_default_value = true
+    )]
+    switches: Switches,
+    /// Allow sources, also those of tenants, to reach an address that is denied by default (loopback, link-local, private): exactly this
+    /// scheme, host and port.
     #[arg(long = "allow-source", value_name = "SCHEME://HOST:PORT")]
     allowed_sources: Vec<String>,
+    /// The same for sources of the platform namespace alone.
+    #[arg(long = "allow-platform-source", value_name = "SCHEME://HOST:PORT")]
+    allowed_platform_sources: Vec<String>,
+    /// Addresses of the cluster (its Pods, Services and nodes) where they are not private ones: no source reaches them unless it is allowed
+    /// by name.
+    #[arg(long = "cluster-range", value_name = "CIDR")]
+    cluster_ranges: Vec<String>,
     /// The ServiceAccount that Kustomizations of a namespace act as when they name none; `default` where nothing is set.
     #[arg(long = "default-service-account", value_name = "NAMESPACE=NAME")]
     default_service_accounts: Vec<String>,
@@ -39,8 +56,13 @@ pub(crate) struct Flags {
 /// What the flags of the controllers say.
 #[derive(Debug)]
 pub(crate) struct ControllerSettings {
-    /// What sources may reach although it is denied by default.
-    pub(crate) allowed_sources: Vec<Endpoint>,
+    switches: Switches,
+    /// What all sources may reach although it is denied by default.
+    allowed_sources: Vec<Endpoint>,
+    /// What sources of the platform namespace may reach besides.
+    allowed_platform_sources: Vec<Endpoint>,
+    /// What no source may reach although it looks public.
+    pub(crate) cluster_ranges: Vec<Cidr>,
     /// Who Kustomizations that name nobody act as, by namespace.
     default_service_accounts: BTreeMap<String, String>,
     guards: Guards,
@@ -52,7 +74,10 @@ impl Flags {
     /// Reads what is written in them.
     pub(crate) fn read_settings(&self) -> Result<ControllerSettings, Failure> {
         Ok(ControllerSettings {
-            allowed_sources: parse_allowances(&self.allowed_sources)?,
+            switches: self.switches.clone(),
+            allowed_sources: parse_allowances("--allow-source", &self.allowed_sources)?,
+            allowed_platform_sources: parse_allowances("--allow-platform-source", &self.allowed_platform_sources)?,
+            cluster_ranges: parse_ranges(&self.cluster_ranges)?,
             default_service_accounts: parse_default_accounts(&self.default_service_accounts)?,
             guards: self.guards.guards(),
             budgets: self.budgets.budgets(),
@@ -70,7 +95,10 @@ impl ControllerSettings {
     /// Nothing but the defaults, and one address that sources may reach.
     pub(crate) fn allow_source(address: &str) -> Result<Self, Failure> {
         Ok(Self {
-            allowed_sources: parse_allowances(&[address.to_owned()])?,
+            switches: Switches::default(),
+            allowed_sources: parse_allowances("--allow-source", &[address.to_owned()])?,
+            allowed_platform_sources: Vec::new(),
+            cluster_ranges: Vec::new(),
             default_service_accounts: BTreeMap::new(),
             guards: Guards::default(),
             budgets: Budgets::default(),
@@ -90,11 +118,28 @@ impl ControllerSettings {
         (memory.into_iter().fold(0, u64::saturating_add), budgets.archives.all)
     }
 
+    /// Every address that some source may reach although it is denied by default.
+    pub(crate) fn list_allowed_sources(&self) -> impl Iterator<Item = &Endpoint> {
+        self.allowed_sources.iter().chain(&self.allowed_platform_sources)
+    }
+
+    /// What sources of the platform namespace may connect to, and all others. What may be reached `besides` is for the former.
+    fn write_policies(&self, besides: Vec<Endpoint>) -> (Policy, Policy) {
+        let platform = Policy {
+            allow: self.list_allowed_sources().cloned().chain(besides).collect(),
+            cluster: self.cluster_ranges.clone(),
+        };
+        let tenants = Policy {
+            allow: self.allowed_sources.clone(),
+            cluster: self.cluster_ranges.clone(),
+        };
+        (platform, tenants)
+    }
+
     /// Tells the controllers. What may be reached `besides` counts for sources of the platform namespace only.
     pub(crate) fn set_into(self, config: &mut Config, besides: Vec<Endpoint>) {
-        config.platform_sources.allow.clone_from(&self.allowed_sources);
-        config.platform_sources.allow.extend(besides);
-        config.tenant_sources.allow = self.allowed_sources;
+        (config.platform_sources, config.tenant_sources) = self.write_policies(besides);
+        config.switches = self.switches;
         config.settings.default_service_accounts = self.default_service_accounts;
         config.guards = self.guards;
         config.budgets = self.budgets;
@@ -131,13 +176,22 @@ impl GuardFlags {
     }
 }
 
-/// Reads what an administrator allows sources to reach.
-pub(crate) fn parse_allowances(texts: &[String]) -> Result<Vec<Endpoint>, Failure> {
+/// Reads what an administrator allows sources to reach; `flag` is where it is written.
+pub(crate) fn parse_allowances(flag: &str, texts: &[String]) -> Result<Vec<Endpoint>, Failure> {
     let parse = |text: &String| {
         text.parse().map_err(|error| {
-            Failure::usage(format!("--allow-source: {error}"))
+            Failure::usage(format!("{flag}: {error}"))
                 .hint("an allowance is exact: scheme, host and port, such as http://127.0.0.1:3000")
         })
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// Reads which addresses are the cluster's.
+fn parse_ranges(texts: &[String]) -> Result<Vec<Cidr>, Failure> {
+    let parse = |text: &String| {
+        text.parse()
+            .map_err(|error| Failure::usage(format!("--cluster-range: {error}")))
     };
     texts.iter().map(parse).collect()
 }
@@ -187,7 +241,51 @@ mod tests {
             ("git.example", false),
             ("http://git.example/path", false),
         ] {
-            assert_eq!(parse_allowances(&[text.to_owned()]).is_ok(), ok, "{text}");
+            assert_eq!(
+                parse_allowances("--allow-source", &[text.to_owned()]).is_ok(),
+                ok,
+                "{text}"
+            );
         }
+    }
+
+    #[derive(clap::Parser)]
+    struct All {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn read_policies(flags: &[&str]) -> Result<(Policy, Policy), Failure> {
+        let line = std::iter::once("run").chain(flags.iter().copied());
+        let settings = All::try_parse_from(line).expect("flags").flags.read_settings()?;
+        Ok(settings.write_policies(Vec::new()))
+    }
+
+    #[test]
+    fn what_the_platform_may_reach_tenants_may_not() {
+        let (ours, all): (Endpoint, Endpoint) =
+            ("https://10.0.0.7".parse().unwrap(), "https://10.0.0.8".parse().unwrap());
+        let (platform, tenants) = read_policies(&[
+            "--allow-platform-source",
+            "https://10.0.0.7",
+            "--allow-source",
+            "https://10.0.0.8",
+            "--cluster-range",
+            "203.1.0.0/16",
+        ])
+        .expect("settings");
+        let (platform, tenants) = (&platform, &tenants);
+        let check =
+            |policy: &Policy, endpoint: &Endpoint| policy.check(endpoint, endpoint.host.parse().unwrap()).is_ok();
+        assert_eq!((check(platform, &ours), check(tenants, &ours)), (true, false));
+        assert_eq!((check(platform, &all), check(tenants, &all)), (true, true));
+        let node: Endpoint = "https://203.1.4.2".parse().unwrap();
+        assert_eq!((check(platform, &node), check(tenants, &node)), (false, false));
+    }
+
+    #[test]
+    fn a_range_that_is_none_is_told_with_its_flag() {
+        let failure = read_policies(&["--cluster-range", "10.0.0.0/40"]).expect_err("a failure");
+        assert!(failure.message.starts_with("--cluster-range: "), "{}", failure.message);
     }
 }

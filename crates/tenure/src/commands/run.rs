@@ -12,7 +12,7 @@ use tenure_api::metadata::{
     SOURCE_CONTROLLER_LEASE,
 };
 use tenure_cluster::Connection;
-use tenure_controllers::{Config, Election, LeaseName};
+use tenure_controllers::{Config, Election, LeaseName, Switches};
 use tokio_util::sync::CancellationToken;
 
 use super::{controllers, up};
@@ -66,7 +66,7 @@ impl Run {
         let health = connection.health();
         let mut config = Config::new(connection, self.data.join("artifacts"));
         settings.set_into(&mut config, Vec::new());
-        let election = self.prepare_election()?;
+        let election = self.prepare_election(&config.switches)?;
         let probes = match self.health_address {
             Some(address) => Some(serve_probes(address, health).await?),
             None => None,
@@ -92,7 +92,8 @@ impl Run {
         finish(leading.await)
     }
 
-    fn prepare_election(&self) -> Result<Election, Failure> {
+    /// Nothing begins while another reconciles a kind that is reconciled here.
+    fn prepare_election(&self, switches: &Switches) -> Result<Election, Failure> {
         let host = nix::unistd::gethostname()
             .map_err(|error| Failure::environment(format!("this machine's name can't be read: {error}")))?;
         let (flux, capsule) = (&self.reconciling.flux_namespace, &self.reconciling.capsule_namespace);
@@ -109,11 +110,15 @@ impl Run {
                 std::process::id(),
                 jiff::Timestamp::now().as_microsecond()
             ),
-            others: vec![
-                lease(flux, SOURCE_CONTROLLER_LEASE),
-                lease(flux, KUSTOMIZE_CONTROLLER_LEASE),
-                lease(capsule, CAPSULE_LEASE),
-            ],
+            others: [
+                ("GitRepository", flux, SOURCE_CONTROLLER_LEASE),
+                ("Kustomization", flux, KUSTOMIZE_CONTROLLER_LEASE),
+                ("Tenant", capsule, CAPSULE_LEASE),
+            ]
+            .into_iter()
+            .filter(|(kind, _, _)| switches.is_on(kind))
+            .map(|(_, namespace, name)| lease(namespace, name))
+            .collect(),
         })
     }
 }

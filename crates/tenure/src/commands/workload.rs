@@ -81,11 +81,11 @@ impl Flags {
         let settings = handed_on.reconciling.controllers.read_settings()?;
         let mut notes = Vec::new();
         let mut source_addresses = Vec::new();
-        for endpoint in &settings.allowed_sources {
+        for endpoint in settings.list_allowed_sources() {
             match endpoint.host.parse() {
                 Ok(address) => source_addresses.push(SocketAddr::new(address, endpoint.port)),
                 Err(_) if self.source_networks.is_empty() => notes.push(format!(
-                    "--allow-source {endpoint}: a NetworkPolicy knows no names; if its address is private, open it with --source-network CIDR"
+                    "source {endpoint}: a NetworkPolicy knows no names; if its address is private, open it with --source-network CIDR"
                 )),
                 Err(_) => {}
             }
@@ -99,6 +99,7 @@ impl Flags {
             api_servers: self.api_servers.clone(),
             source_addresses,
             source_networks: self.source_networks.clone(),
+            cluster_ranges: settings.cluster_ranges.iter().map(ToString::to_string).collect(),
             memory: memory.saturating_add(MEMORY_BESIDES),
             disk: disk.saturating_add(DISK_BESIDES),
         };

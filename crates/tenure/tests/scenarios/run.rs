@@ -1,6 +1,6 @@
 //! `tenure run` against an API server that another process serves over the network.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options};
 
 use crate::process::{fails, free_port, run as run_to_the_end};
@@ -183,4 +183,61 @@ async fn probes_that_cannot_be_answered_keep_it_from_starting() {
     assert_eq!(output.status.code(), Some(3), "{}", describe(&output));
     assert!(output.stdout.is_empty(), "it said that it runs: {}", describe(&output));
     assert!(describe(&output).contains("--health-address"), "{}", describe(&output));
+}
+
+/// Beside a Capsule that keeps Tenants: what else there is to reconcile is reconciled, and what is Capsule's is left to it.
+#[tokio::test]
+async fn a_controller_that_is_off_leaves_its_kind_to_others() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    let git_folder = tempfile::tempdir().unwrap();
+    let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
+    let _repository = prepare_shop(admin, &git).await;
+    let allowed = format!("http://{}", git.http_address());
+    admin
+        .apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "capsule-system"}}))
+        .await;
+    admin
+        .apply(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"namespace": "capsule-system", "name": "42c733ea.clastix.capsule.io"},
+            "spec": {"holderIdentity": "capsule-7d9", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}}))
+        .await;
+    let tenant = json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": "oil"},
+        "spec": {"owners": [{"kind": "User", "name": "alice"}]}});
+    admin.apply(tenant.clone()).await;
+    let more = ["--controllers", "*,-tenant", "--allow-platform-source", &allowed];
+    let mut controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("first"), &more);
+    admin.wait_for_leader(&controllers.candidate).await;
+    // The shop is no namespace of the platform, so what is allowed to that doesn't help it.
+    let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+        "metadata": {"namespace": "shop", "name": "shop"}});
+    admin
+        .wait_for(source, |source| {
+            source.to_string().contains("denied: 127.0.0.1 is a loopback address")
+        })
+        .await;
+    assert_eq!(controllers.signal(nix::sys::signal::Signal::SIGTERM), Some(0));
+    let more = ["--controllers", "*,-tenant", "--allow-source", &allowed];
+    let controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("second"), &more);
+    admin.wait_for_leader(&controllers.candidate).await;
+    wait_for_greeting(admin, 1).await;
+    let tenant = admin.find(&tenant).await.expect("the Tenant");
+    assert_eq!(
+        (&tenant["status"], &tenant["metadata"]["finalizers"]),
+        (&Value::Null, &Value::Null)
+    );
+}
+
+#[test]
+fn controllers_that_do_not_exist_are_named() {
+    fails(
+        &["run", "--controllers", "helmrelease"],
+        2,
+        &["helmrelease", "gitrepository, kustomization"],
+    );
+    fails(
+        &["run", "--controllers", "kustomization"],
+        2,
+        &["kustomization needs gitrepository"],
+    );
 }
