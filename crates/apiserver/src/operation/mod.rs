@@ -118,6 +118,12 @@ impl Operation {
         self.ask(view, now, |request| request.prepare_update(live, new));
     }
 
+    /// The same, with the empty lists that Kubernetes stores as null.
+    pub(crate) fn prepare_for_storage(&self, live: &Value, new: &mut Value, view: &View, now: Timestamp) {
+        self.prepare_update(live, new, view, now);
+        self.resource.write_nulls(new, true);
+    }
+
     /// Faults that only show beside other objects, on creation.
     pub(crate) fn check_create(&self, object: &Value, view: &View, now: Timestamp) -> Vec<FieldError> {
         self.ask(view, now, |request| request.check_create(object))

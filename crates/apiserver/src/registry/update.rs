@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_kinds::kind::Shared;
 use tenure_store::{Change, Entry, Expect, Write, WriteError};
@@ -16,6 +17,7 @@ use crate::contents::is_verbatim;
 use crate::http::{ApiError, FieldError};
 use crate::kinds;
 use crate::stored::{encode, encode_within};
+use crate::view::View;
 
 impl Registry {
     /// Replaces an object by what a client sent.
@@ -112,8 +114,7 @@ impl Registry {
                 && !live.has_empty_metadata()
                 && !goes_with_next_write
             {
-                op.prepare_update(&live, &mut admitted, &self.view(), self.now());
-                op.resource.write_nulls(&mut admitted, true);
+                op.prepare_for_storage(&live, &mut admitted, &self.view(), self.now());
                 if admitted == live {
                     // Nothing of what follows would find anything to do.
                     let _charged = self.admit(&attributes, &live, true).await?;
@@ -137,37 +138,15 @@ impl Registry {
         name: &str,
         entry: &Entry,
         live: &Value,
-        mut new: Value,
+        new: Value,
     ) -> Result<Replaced, Refusal> {
         let resource = &op.resource;
         let mut turn = self.allocation_turn(resource).await;
-        keep_system_fields(live, &mut new);
         let view = self.view();
         let now = self.now();
-        if !resource.namespaced {
-            new.remove_meta("namespace");
-        }
-        op.prepare_update(live, &mut new, &view, now);
-        // What goes with this write is answered as it was made, and not as it would be read.
-        let mut as_made = (new.is_deleting() && resource.is_finalized(&new)).then(|| new.clone());
-        resource.write_nulls(&mut new, true);
-        let same = same_but_times(live, &new);
-        if !same {
-            resource.bump_generation(op.subresource.as_deref(), live, &mut new);
-            if let (Some(made), Some(generation)) = (&mut as_made, new.pointer("/metadata/generation")) {
-                made.set_meta("generation", generation.clone());
-            }
-            let mut allocated = op.check_update(live, &new, &view, now);
-            let mut errors = Vec::new();
-            if allocated.is_empty() || resource.behavior.shares != Shared::Allocated {
-                errors = kinds::validate_update(op, live, &new);
-            }
-            errors.append(&mut allocated);
-            if errors.is_empty() {
-                let check = resource.behavior.check_rights;
-                errors = Attributes::update(op, live).ask(self.contents(), &view, |admitted| check(admitted, &new));
-            }
-            refuse(op, name, &new, errors)?;
+        let Replacement { new, as_made, is_same } = self.prepare_replacement(op, live, new, (&view, now));
+        if !is_same {
+            refuse(op, name, &new, self.check_replacement(op, live, &new, (&view, now)))?;
         }
         // Also of what changes nothing; but a status is not what the user wants.
         if op.subresource.as_deref() != Some("status") {
@@ -182,16 +161,15 @@ impl Registry {
         }
         let charge = self.admit(&attributes, &new, turn.is_none()).await?;
         // What waits for nothing any more goes with the next write, whatever that changes.
-        let gone = new.is_deleting() && resource.is_finalized(&new);
-        if same && !gone {
+        let goes = new.is_deleting() && resource.is_finalized(&new);
+        if is_same && !goes {
             return Ok(Replaced::Unchanged);
         }
         if gives_way {
             turn = self.allocation_turn(resource).await;
             let view = self.view();
             let mut again = new.clone();
-            op.prepare_update(live, &mut again, &view, now);
-            resource.write_nulls(&mut again, true);
+            op.prepare_for_storage(live, &mut again, &view, now);
             if again != new || !op.check_update(live, &again, &view, now).is_empty() {
                 charge.refund(self).await;
                 return Err(Refusal::Raced);
@@ -202,27 +180,84 @@ impl Registry {
             let object = self.contents().present_object(stored, resource).await?;
             return Ok(Replaced::By(Answer::Object(object)));
         }
-        // What goes is seen going as it was stored last.
-        let last = if gone { live } else { &new };
-        let stored = self.contents().for_storage(last.clone(), resource).await;
-        let encoded = stored.and_then(|stored| {
-            if gone {
-                encode(&stored)
-            } else {
-                encode_within(&stored, entry.bytes.len())
-            }
-        });
-        let payload = match encoded {
-            Ok(payload) => payload,
-            Err(error) => {
+        let stored = self.store_replacement(op, name, entry, live, (&new, goes)).await;
+        drop(turn);
+        match stored {
+            // Who removes the last finalizer gets the object as of before it went.
+            Ok(_) if goes => Ok(Replaced::By(Answer::Object(as_made.unwrap_or(new)))),
+            Ok(entry) => Ok(Replaced::By(Answer::Stored(entry))),
+            Err(refusal) => {
                 charge.refund(self).await;
-                return Err(error.into());
+                Err(refusal)
             }
-        };
-        let change = if gone {
-            Change::Delete(payload)
+        }
+    }
+
+    /// Brings what is to replace the live object into the form in which it is stored.
+    fn prepare_replacement(
+        &self,
+        op: &Operation,
+        live: &Value,
+        mut new: Value,
+        (view, now): (&View, Timestamp),
+    ) -> Replacement {
+        let resource = &op.resource;
+        keep_system_fields(live, &mut new);
+        if !resource.namespaced {
+            new.remove_meta("namespace");
+        }
+        op.prepare_update(live, &mut new, view, now);
+        let mut as_made = (new.is_deleting() && resource.is_finalized(&new)).then(|| new.clone());
+        resource.write_nulls(&mut new, true);
+        let is_same = same_but_times(live, &new);
+        if !is_same {
+            resource.bump_generation(op.subresource.as_deref(), live, &mut new);
+            if let (Some(made), Some(generation)) = (&mut as_made, new.pointer("/metadata/generation")) {
+                made.set_meta("generation", generation.clone());
+            }
+        }
+        Replacement { new, as_made, is_same }
+    }
+
+    /// What is wrong with what is to replace the live object.
+    fn check_replacement(
+        &self,
+        op: &Operation,
+        live: &Value,
+        new: &Value,
+        (view, now): (&View, Timestamp),
+    ) -> Vec<FieldError> {
+        let behavior = &op.resource.behavior;
+        let mut allocated = op.check_update(live, new, view, now);
+        let mut errors = Vec::new();
+        if allocated.is_empty() || behavior.shares != Shared::Allocated {
+            errors = kinds::validate_update(op, live, new);
+        }
+        errors.append(&mut allocated);
+        if errors.is_empty() {
+            let check = behavior.check_rights;
+            errors = Attributes::update(op, live).ask(self.contents(), view, |admitted| check(admitted, new));
+        }
+        errors
+    }
+
+    /// Stores it in place of the entry that it was made from, or deletes that.
+    async fn store_replacement(
+        &self,
+        op: &Operation,
+        name: &str,
+        entry: &Entry,
+        live: &Value,
+        (new, goes): (&Value, bool),
+    ) -> Result<Arc<Entry>, Refusal> {
+        let resource = &op.resource;
+        // What goes is seen going as it was stored last.
+        let last = if goes { live } else { new };
+        let stored = self.contents().for_storage(last.clone(), resource).await?;
+        let change = if goes {
+            Change::Delete(encode(&stored)?)
         } else {
-            Change::Put(payload)
+            Change::Put(encode_within(&stored, entry.bytes.len())?)
         };
         let write = Write {
             key: op.key(name).into(),
@@ -231,19 +266,20 @@ impl Registry {
             // A step towards its end.
             frees: new.is_deleting() && new.finalizers().len() < live.finalizers().len(),
         };
-        let committed = self.commit(resource, write).await;
-        drop(turn);
-        if committed.is_err() {
-            charge.refund(self).await;
-        }
-        match committed {
-            // Who removes the last finalizer gets the object as of before it went.
-            Ok(_) if gone => Ok(Replaced::By(Answer::Object(as_made.unwrap_or(new)))),
-            Ok(entry) => Ok(Replaced::By(Answer::Stored(entry))),
-            Err(WriteError::Conflict { .. }) => Err(Refusal::Raced),
-            Err(error) => Err(Refusal::Error(storage_error(&error))),
-        }
+        self.commit(resource, write).await.map_err(|error| match error {
+            WriteError::Conflict { .. } => Refusal::Raced,
+            error => Refusal::Error(storage_error(&error)),
+        })
     }
+}
+
+/// What is to replace a live object, as it will be stored.
+struct Replacement {
+    new: Value,
+    /// What goes with this write is answered as it was made, and not as it would be read.
+    as_made: Option<Value>,
+    /// Whether it is the live object but for times.
+    is_same: bool,
 }
 
 /// An object has the name that the URL says.
