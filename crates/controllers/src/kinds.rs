@@ -5,6 +5,8 @@ use tenure_api::{GitRepository, Kustomization, Surface, Tenant};
 use crate::entry::Entry;
 use crate::hub::Hub;
 use crate::lane::Shard;
+use crate::reconciled::Reconciled as _;
+use crate::switches::{SwitchError, Switches};
 
 /// The kinds of the hub, and those of lanes.
 pub(crate) struct KindTable {
@@ -18,6 +20,20 @@ pub(crate) fn list_kinds() -> KindTable {
         hub: vec![Entry::of::<Tenant>(), Entry::of::<Surface>()],
         lane: vec![Entry::of::<GitRepository>(), Entry::of::<Kustomization>()],
     }
+}
+
+/// What each of the first can do nothing without: a Kustomization applies what the same process has fetched.
+const NEEDS: [(&str, &str); 1] = [(Kustomization::KIND.name, GitRepository::KIND.name)];
+
+/// Reads which kinds are reconciled, such as `*,-tenant` (see [`Switches`]).
+///
+/// # Errors
+/// [`SwitchError`], which names the kinds that there are.
+pub fn read_switches(text: &str) -> Result<Switches, SwitchError> {
+    let KindTable { hub, lane } = list_kinds();
+    let hub = hub.iter().map(|entry| entry.kind.name);
+    let known = hub.chain(lane.iter().map(|entry| entry.kind.name)).collect();
+    Switches::read(text, &known, &NEEDS)
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ mod under_way;
 pub use budgets::{Budgets, Share};
 pub use config::Config;
 pub use election::{Election, LeaseName, run_as_leader};
+pub use kinds::read_switches;
 pub use manager::{RunError, run};
 pub use origin::{OriginError, build_object};
 pub use render::RenderLimits;

@@ -1,13 +1,8 @@
-//! Which kinds are reconciled here, and which are left to somebody else. Owns how that is written; which kinds there are says the table.
-//! What is not reconciled is watched all the same: whose a namespace is, say, is told by Tenants that others keep.
+//! Which kinds are reconciled here, and which are left to somebody else. Owns how that is written; which kinds there are, and which of them
+//! needs another, says the table ([`crate::kinds`]). What is not reconciled is watched all the same: whose a namespace is, say, is told
+//! by Tenants that others keep.
 
 use std::collections::BTreeSet;
-use std::str::FromStr;
-
-use tenure_api::{GitRepository, Kustomization};
-
-use crate::kinds::{self, KindTable};
-use crate::reconciled::Reconciled;
 
 /// The kinds that are left to somebody else: none by default.
 ///
@@ -29,17 +24,16 @@ pub enum SwitchError {
         known: String,
     },
     /// One needs another.
-    #[error("kustomization needs gitrepository: what it applies is read from what the same process has fetched")]
-    WithoutSources,
+    #[error("{one} needs {other}: it works with what the same process keeps")]
+    Without {
+        /// What is on.
+        one: String,
+        /// What is not.
+        other: String,
+    },
     /// Nothing is left.
     #[error("no controller is left that could run")]
     Nothing,
-}
-
-fn list_names() -> BTreeSet<&'static str> {
-    let KindTable { hub, lane } = kinds::list_kinds();
-    let hub = hub.iter().map(|entry| entry.kind.name);
-    hub.chain(lane.iter().map(|entry| entry.kind.name)).collect()
 }
 
 impl Switches {
@@ -48,13 +42,13 @@ impl Switches {
     pub fn is_on(&self, kind: &str) -> bool {
         !self.off.contains(kind)
     }
-}
 
-impl FromStr for Switches {
-    type Err = SwitchError;
-
-    fn from_str(text: &str) -> Result<Self, SwitchError> {
-        let known = list_names();
+    /// Reads what is written about kinds of these names; in each pair of `needs` the first is nothing without the second.
+    pub(crate) fn read(
+        text: &str,
+        known: &BTreeSet<&'static str>,
+        needs: &[(&str, &str)],
+    ) -> Result<Self, SwitchError> {
         let find = |name: &str| {
             let found = known.iter().find(|kind| kind.eq_ignore_ascii_case(name));
             found.copied().ok_or_else(|| SwitchError::Unknown {
@@ -66,13 +60,19 @@ impl FromStr for Switches {
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             match word.strip_prefix('-') {
                 Some(name) => drop(off.insert(find(name)?)),
-                None if word == "*" => on.clone_from(&known),
+                None if word == "*" => on.clone_from(known),
                 None => drop(on.insert(find(word)?)),
             }
         }
         on.retain(|kind| !off.contains(kind));
-        if on.contains(Kustomization::KIND.name) && !on.contains(GitRepository::KIND.name) {
-            return Err(SwitchError::WithoutSources);
+        if let Some((one, other)) = needs
+            .iter()
+            .find(|(one, other)| on.contains(one) && !on.contains(other))
+        {
+            return Err(SwitchError::Without {
+                one: one.to_lowercase(),
+                other: other.to_lowercase(),
+            });
         }
         if on.is_empty() {
             return Err(SwitchError::Nothing);
@@ -89,7 +89,9 @@ mod tests {
 
     /// What is off.
     fn read(text: &str) -> Result<Vec<&'static str>, SwitchError> {
-        text.parse().map(|Switches { off }| off.into_iter().collect())
+        let known = BTreeSet::from(["GitRepository", "Kustomization", "Surface", "Tenant"]);
+        let needs = [("Kustomization", "GitRepository")];
+        Switches::read(text, &known, &needs).map(|Switches { off }| off.into_iter().collect())
     }
 
     #[test]
@@ -107,7 +109,11 @@ mod tests {
             unknown.to_string(),
             "\"helmrelease\" is no controller: there are gitrepository, kustomization, surface, tenant, * for all, and -NAME for one that is off"
         );
-        assert_eq!(read("*,-gitrepository"), Err(SwitchError::WithoutSources));
+        let alone = read("*,-gitrepository").unwrap_err();
+        assert_eq!(
+            alone.to_string(),
+            "kustomization needs gitrepository: it works with what the same process keeps"
+        );
         assert_eq!(read("-tenant"), Err(SwitchError::Nothing));
         assert_eq!(read(""), Err(SwitchError::Nothing));
     }

@@ -20,6 +20,7 @@ pub(crate) struct Flags {
         long = "controllers",
         value_name = "NAMES",
         default_value = "*",
+        value_parser = tenure_controllers::read_switches,
         allow_hyphen_values = true,
         hide_default_value = true
     )]
