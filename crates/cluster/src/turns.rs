@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tenure_background::run_behind_others;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -95,8 +96,9 @@ impl Line {
 }
 
 impl WorkTurns {
-    /// Does work on so many bytes of text: at once if they are few, else when it is its turn, and where nobody waits for the thread.
-    pub async fn run<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+    /// Does work on so many bytes of text: at once if they are few, else when it is its turn, where nobody waits for the thread, and behind
+    /// whoever has less to do.
+    pub async fn run<T: Send>(&self, bytes: usize, work: impl FnOnce() -> T + Send) -> T {
         if bytes < LARGE {
             return work();
         }
@@ -105,7 +107,7 @@ impl WorkTurns {
         if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
             return work();
         }
-        tokio::task::block_in_place(work)
+        tokio::task::block_in_place(|| run_behind_others(work))
     }
 
     /// Waits until a page of a list may be held.

@@ -75,7 +75,7 @@ pub async fn watch(
     resource: &Resource,
     namespace: Option<&str>,
     labels: Option<&str>,
-    mut sink: impl FnMut(WatchEvent),
+    mut sink: impl FnMut(WatchEvent) + Send,
 ) -> Infallible {
     let mut known = Known {
         versions: HashMap::new(),
@@ -134,7 +134,7 @@ async fn round(
     namespace: Option<&str>,
     labels: Option<&str>,
     known: &mut Known,
-    sink: &mut impl FnMut(WatchEvent),
+    sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     if known.resource_version.is_empty() {
         list(client, resource, (namespace, labels), known, sink).await?;
@@ -161,7 +161,7 @@ async fn list(
     resource: &Resource,
     (namespace, labels): (Option<&str>, Option<&str>),
     known: &mut Known,
-    sink: &mut impl FnMut(WatchEvent),
+    sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     let mut pages = PagedList::new(client, resource, namespace, labels)?;
     // What is known is replaced only when all of it has been told: who reads it may panic in between, and a later page may fail.
@@ -201,7 +201,7 @@ async fn follow(
     mut body: Body,
     resource: &Resource,
     known: &mut Known,
-    sink: &mut impl FnMut(WatchEvent),
+    sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     let mut line: Vec<u8> = Vec::new();
     loop {
@@ -251,7 +251,7 @@ fn tell(
     event: Event,
     resource: &Resource,
     known: &mut Known,
-    sink: &mut impl FnMut(WatchEvent),
+    sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     let Event { kind, object } = event;
     if kind == "ERROR" {

@@ -30,6 +30,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("tenure-checkpoint", "crates/checkpoint", &[]),
+    ("tenure-background", "crates/background", &[]),
     ("tenure-trials", "crates/trials", &[]),
     ("tenure-access", "crates/access", &["tenure-checkpoint", "go-words"]),
     (
@@ -52,7 +53,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     (
         "tenure-cluster",
         "crates/cluster",
-        &["tenure-api", "tenure-tenancy", "tenure-planner"],
+        &["tenure-api", "tenure-tenancy", "tenure-planner", "tenure-background"],
     ),
     (
         "tenure-controllers",
@@ -72,6 +73,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         &[
             "tenure-store",
             "tenure-checkpoint",
+            "tenure-background",
             "tenure-access",
             "tenure-kinds",
             "go-words",

@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use deadline::{Deadline, Within};
+use tenure_background::run_behind_others;
 use tenure_checkpoint::Ended;
 
 /// One user's places for steps of long work.
@@ -120,7 +121,11 @@ where
             // With the thread, and not with who waits for it.
             let turn = turn;
             let began = Instant::now();
-            let polled = Pin::new(&mut work).poll(&mut Context::from_waker(&waker));
+            let runtime = Handle::current();
+            let polled = run_behind_others(|| {
+                let _within = runtime.enter();
+                Pin::new(&mut work).poll(&mut Context::from_waker(&waker))
+            });
             let busy = busy.saturating_add(began.elapsed());
             match polled {
                 Poll::Ready(result) => {
