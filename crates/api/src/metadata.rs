@@ -51,6 +51,11 @@ pub const SOURCE_EVENT_REVISION: &str = "source.toolkit.fluxcd.io/revision";
 /// Annotation that asks for a reconciliation now; its value comes back as `status.lastHandledReconcileAt`.
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
+/// Label on a ConfigMap or Secret: `Enabled` lets a change of it be a reason to reconcile what names it.
+pub const WATCH_CONFIG: &str = "reconcile.fluxcd.io/watch";
+/// Annotation or label on a built object: `disabled` lets no variable be substituted in it.
+pub const SUBSTITUTE: &str = "kustomize.toolkit.fluxcd.io/substitute";
+
 /// Annotation on a Kustomization: the digest of objects that may be deleted although that is guarded, as its condition names it; several
 /// with commas between them.
 pub const ALLOW_DELETION: &str = "tenure.dev/allow-deletion";

@@ -111,6 +111,7 @@ impl Renderings {
                 artifact_digest: request.artifact_digest.clone(),
                 path: request.path.clone(),
                 overlay: request.overlay.clone(),
+                inputs: request.inputs.digest().clone(),
                 outcome,
             },
             room,

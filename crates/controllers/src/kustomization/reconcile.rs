@@ -438,13 +438,13 @@ impl Reconciler for KustomizationReconciler {
             let Some(now) = self.held.noticed(id) else { continue };
             match self.looked.get(id) {
                 None if snapshot.counts_unseen(id) => return true,
-                Some(before) if !before.is_same(&now) => compared.push((before, now)),
+                Some(before) if !before.is_same(&now) => compared.push((id, before, now)),
                 _ => {}
             }
         }
         let turns = self.shard.lane().await.bounds.turns.clone();
-        for (before, now) in compared {
-            let differs = || snapshot.is_another(&before.read(), &now.read());
+        for (id, before, now) in compared {
+            let differs = || snapshot.is_another(id, &before.read(), &now.read());
             if turns.run(before.len().saturating_add(now.len()), differs).await {
                 return true;
             }

@@ -9,7 +9,7 @@ use tenure_tenancy::{DenialReason, identity, reach, reference};
 
 use super::context::{Context, name_subject};
 use super::types::{ServiceAccountFacts, Snapshot};
-use super::{Phase, Plan, ending, watching};
+use super::{Phase, Plan, ending, inputs, watching};
 use crate::maxima;
 use crate::overlay::Overlay;
 use crate::plan::{FinalizerChange, Next, Withheld};
@@ -105,6 +105,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     let path = normalise(spec.path.as_deref().unwrap_or_default())
         .map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let overlay = Overlay::of(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
+    inputs::check_spec(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let identity =
         identity::decide_for_kustomization(&snapshot.placement, namespace, spec.service_account_name.as_deref())
             .map_err(denied)?;

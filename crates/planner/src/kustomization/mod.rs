@@ -14,6 +14,7 @@ mod ending;
 mod guard;
 mod health_check;
 mod history;
+mod inputs;
 mod order;
 mod ownership;
 mod prepare;

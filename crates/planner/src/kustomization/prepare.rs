@@ -7,7 +7,7 @@ use tenure_api::{condition, reason};
 use super::context::Context;
 use super::step::{RenderRequest, Step};
 use super::types::{DependencyFacts, SourceFacts};
-use super::{Phase, ending};
+use super::{Phase, ending, inputs};
 use crate::artifact::ArtifactFacts;
 use crate::object::RenderedObject;
 use crate::plan::Next;
@@ -104,11 +104,13 @@ pub(super) fn ask_for_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFa
     let mut context = context.fork();
     context.revision = Some(artifact.revision.clone());
     let Some(rendered) = &context.snapshot.attempt.rendered else {
+        let inputs = inputs::gather(&context)?;
         let request = RenderRequest {
             artifact_digest: artifact.digest.clone(),
             revision: artifact.revision.clone(),
             path: context.path.clone(),
             overlay: context.overlay.clone(),
+            inputs,
         };
         return Err(context.again(vec![Step::Render(request)]));
     };
@@ -117,6 +119,10 @@ pub(super) fn ask_for_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFa
         || rendered.overlay != context.overlay
     {
         // The source has moved on while this attempt was under way: what it waits for no longer matters.
+        return Err(Box::new(context.finish(Next::Restart)));
+    }
+    // An attempt goes to its end with what it was rendered with: what it applies may be among that. Only what failed may have failed for it.
+    if rendered.outcome.is_err() && rendered.inputs != *inputs::gather(&context)?.digest() {
         return Err(Box::new(context.finish(Next::Restart)));
     }
     match &rendered.outcome {

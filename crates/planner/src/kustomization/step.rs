@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use tenure_api::ObjectId;
 
+use crate::inputs::RenderInputs;
 use crate::overlay::Overlay;
 use crate::plan::{self, Request};
 
@@ -36,6 +37,9 @@ pub struct RenderRequest {
     /// What is laid over it.
     #[serde(flatten)]
     pub overlay: Overlay,
+    /// What was read in the cluster for it.
+    #[serde(skip_serializing_if = "RenderInputs::is_empty")]
+    pub inputs: RenderInputs,
 }
 
 /// Who else of the same source wants these objects, and has everybody reached this revision?
@@ -66,7 +70,13 @@ impl From<Request> for Step {
 impl fmt::Display for Step {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Render(request) => write!(formatter, "render {} of {}", request.path, request.revision),
+            Self::Render(request) => {
+                write!(formatter, "render {} of {}", request.path, request.revision)?;
+                if request.inputs.is_empty() {
+                    return Ok(());
+                }
+                write!(formatter, " with {}", request.inputs)
+            }
             Self::Survey(_) => formatter.write_str("look at the other Kustomizations of its source"),
             Self::Ask(request) => request.fmt(formatter),
         }

@@ -84,6 +84,9 @@ impl Rendered {
     /// Whether it was rendered from what is asked for.
     #[must_use]
     pub fn is_of(&self, request: &RenderRequest) -> bool {
-        self.artifact_digest == request.artifact_digest && self.path == request.path && self.overlay == request.overlay
+        self.artifact_digest == request.artifact_digest
+            && self.path == request.path
+            && self.overlay == request.overlay
+            && self.inputs == *request.inputs.digest()
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_api::{Kustomization, ObjectId};
 use tenure_tenancy::Placement;
 
+use super::inputs;
 use super::siblings::{Rival, Survey};
 use super::types::{DependencyFacts, Endings, Snapshot, SourceFacts, read_allowed_deletion};
 use crate::answer::Live;
@@ -75,10 +76,14 @@ impl Snapshot {
         retry.is_some_and(|retry| retry.live.contains_key(id))
     }
 
-    /// Whether an object became another one than the last plan saw. Its health counts only if it was asked for; otherwise a status that
+    /// Whether an object became another one than the last plan saw, and that counts: what is only rendered with, if its label or a failed
+    /// attempt asks for it. Its health counts only if it was asked for; otherwise a status that
     /// changes is nobody's drift.
     #[must_use]
-    pub fn is_another(&self, before: &Live, now: &Live) -> bool {
+    pub fn is_another(&self, id: &ObjectId, before: &Live, now: &Live) -> bool {
+        if let Some(is_news) = inputs::is_news(self, id, before, now) {
+            return is_news;
+        }
         let spec = &self.kustomization.spec;
         let health = spec.wait || !spec.health_checks.is_empty();
         match (before, now) {

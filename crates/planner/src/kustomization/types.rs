@@ -13,6 +13,7 @@ use super::guard::{Allowed, Guards};
 use super::siblings::{Rival, Survey, Turnover};
 use crate::answer::{DeleteAnswer, KindAnswer, Live, WriteAnswer};
 use crate::artifact::ArtifactFacts;
+use crate::inputs::InputsDigest;
 use crate::object::RenderedObject;
 use crate::overlay::Overlay;
 use crate::plan::{KindReference, Watched};
@@ -223,6 +224,9 @@ pub struct Rendered {
     /// What was laid over it.
     #[serde(flatten)]
     pub overlay: Overlay,
+    /// What was read in the cluster for it.
+    #[serde(skip)]
+    pub inputs: InputsDigest,
     /// The objects in kustomize's order, or why there are none.
     pub outcome: Result<Vec<RenderedObject>, RenderFailure>,
 }

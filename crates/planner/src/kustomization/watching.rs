@@ -1,4 +1,4 @@
-//! What is watched with a Kustomization's identity: what is desired, and of the inventory what is known to be its own.
+//! What is watched with a Kustomization's identity: what is rendered with, what is desired, and of the inventory what is known to be its own.
 //!
 //! An inventory is part of a status, and whoever may write a status could name anything in it. So an entry alone opens no watch: the
 //! object must have been found as desired by this process, or must have been read and say itself whose it is. A watch is of a kind in
@@ -11,19 +11,20 @@ use tenure_tenancy::inventory;
 use super::context::Context;
 use super::desired::Desired;
 use super::types::Snapshot;
-use super::{health_check, prune};
+use super::{health_check, inputs, prune};
 use crate::answer::Live;
 use crate::plan::Watched;
 
 /// How many kinds in namespaces one Kustomization watches.
 const MOST_STREAMS: usize = 256;
 
-/// What the inventory names and is known to be its own: kept watched also while an attempt fails before it is known what is desired.
+/// What is rendered with, and what the inventory names and is known to be its own: kept watched also while an attempt fails before it is known what is desired.
 pub(super) fn list_tracked(snapshot: &Snapshot) -> Vec<Watched> {
-    bounded(own_entries(snapshot).into_iter()).0
+    let inputs = inputs::list_targets(snapshot).into_iter();
+    bounded(inputs.chain(own_entries(snapshot))).0
 }
 
-/// Everything desired, what is in the inventory and may still be, and what its health depends on.
+/// What is rendered with, everything desired, what is in the inventory and may still be, and what its health depends on.
 pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<Watched> {
     let targets: BTreeSet<&Watched> = desired.objects.iter().map(|desired| &desired.target).collect();
     let checks = context
@@ -34,7 +35,8 @@ pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<
     let others = own_entries(context.snapshot)
         .into_iter()
         .filter(|entry| !desired.contains(&entry.id));
-    let (watched, left_out) = bounded(targets.into_iter().cloned().chain(checks).chain(others));
+    let inputs = inputs::list_targets(context.snapshot).into_iter();
+    let (watched, left_out) = bounded(inputs.chain(targets.into_iter().cloned()).chain(checks).chain(others));
     if left_out > 0 {
         context.withhold(
             format!("the watch of {left_out} objects"),

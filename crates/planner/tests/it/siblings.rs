@@ -273,6 +273,7 @@ impl Play {
                     artifact_digest: request.artifact_digest.clone(),
                     path: request.path.clone(),
                     overlay: request.overlay.clone(),
+                    inputs: request.inputs.digest().clone(),
                     outcome: Ok(objects.iter().map(object).collect()),
                 });
             }

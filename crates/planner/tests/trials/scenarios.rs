@@ -545,6 +545,7 @@ impl Player {
                     artifact_digest: request.artifact_digest.clone(),
                     path: request.path.clone(),
                     overlay: request.overlay.clone(),
+                    inputs: request.inputs.digest().clone(),
                     outcome,
                 });
             }

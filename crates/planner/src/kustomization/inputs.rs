@@ -1,0 +1,220 @@
+//! What a Kustomization's rendering takes from the cluster: the variables of `spec.postBuild`. Owns which ConfigMaps and Secrets are read
+//! for it, what they give, and whether a change of one is a reason to begin.
+//!
+//! They are read by the plan's own steps, so as the ServiceAccount that applies: what that may not read is not substituted. It refuses to
+//! take a read that failed for an absence: an optional Secret that could not be read is no Secret without variables.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use tenure_api::kustomization::{PostBuild, SubstituteReference};
+use tenure_api::metadata::WATCH_CONFIG;
+use tenure_api::names::is_dns_subdomain;
+use tenure_api::{KustomizationSpec, ObjectId, ObjectView, reason};
+
+use super::context::Context;
+use super::types::Snapshot;
+use super::{Phase, ending};
+use crate::answer::{Live, Reason};
+use crate::inputs::{RenderInputs, Variable};
+use crate::maxima;
+use crate::plan::{Request, Watched};
+
+/// What the name of a variable looks like, in Flux's words.
+const NAME: &str = "^[_[:alpha:]][_[:alpha:][:digit:]]*$";
+const CONFIG_MAP: &str = "ConfigMap";
+const SECRET: &str = "Secret";
+const WITH_VARIABLES: &str = "WithVariables";
+const ALWAYS: &str = "Always";
+
+/// Refuses what a spec says wrongly whatever the cluster holds.
+pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), String> {
+    let Some(post_build) = &spec.post_build else {
+        return Ok(());
+    };
+    for name in post_build.substitute.iter().flatten().map(|(name, _)| name) {
+        check_name(name).map_err(|message| format!("spec.postBuild.substitute: {message}"))?;
+    }
+    for (index, from) in post_build.substitute_from.iter().enumerate() {
+        if from.kind != CONFIG_MAP && from.kind != SECRET {
+            return Err(format!(
+                "spec.postBuild.substituteFrom[{index}].kind must be {CONFIG_MAP} or {SECRET}"
+            ));
+        }
+        if !is_dns_subdomain(&from.name) {
+            return Err(format!(
+                "spec.postBuild.substituteFrom[{index}].name: {:?} is not the name of a {}",
+                from.name, from.kind
+            ));
+        }
+    }
+    match post_build.substitute_strategy.as_deref() {
+        None | Some("" | WITH_VARIABLES | ALWAYS) => Ok(()),
+        Some(_) => Err(format!(
+            "spec.postBuild.substituteStrategy must be {WITH_VARIABLES} or {ALWAYS}"
+        )),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let is_letter = |letter: char| letter == '_' || letter.is_ascii_alphabetic();
+    let valid = name.starts_with(is_letter) && name.chars().all(|letter| is_letter(letter) || letter.is_ascii_digit());
+    if valid {
+        return Ok(());
+    }
+    Err(format!(
+        "'{}' var name is invalid, must match '{NAME}'",
+        name.escape_debug()
+    ))
+}
+
+fn find_target(namespace: &str, from: &SubstituteReference) -> Watched {
+    Watched {
+        id: ObjectId {
+            namespace: namespace.to_owned(),
+            name: from.name.clone(),
+            group: String::new(),
+            kind: from.kind.clone(),
+        },
+        version: "v1".to_owned(),
+    }
+}
+
+fn list_references(spec: &KustomizationSpec) -> &[SubstituteReference] {
+    let post_build = spec.post_build.as_ref();
+    post_build.map_or(&[], |post_build| post_build.substitute_from.as_slice())
+}
+
+/// What is read, and watched so that a change of it can be a reason to begin.
+pub(super) fn list_targets(snapshot: &Snapshot) -> Vec<Watched> {
+    let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
+    let references = list_references(&snapshot.kustomization.spec).iter();
+    references
+        .take(maxima::SUBSTITUTE_FROM)
+        .map(|from| find_target(namespace, from))
+        .collect()
+}
+
+/// Reads what is to be rendered with.
+pub(super) fn gather(context: &Context<'_>) -> Phase<RenderInputs> {
+    let Some(post_build) = &context.spec().post_build else {
+        return Ok(RenderInputs::default());
+    };
+    let targets = list_targets(context.snapshot);
+    let unread = targets.iter().filter(|target| context.live(&target.id).is_none());
+    let mut unread: Vec<Watched> = unread.cloned().collect();
+    unread.sort();
+    unread.dedup();
+    if !unread.is_empty() {
+        return Err(context.fork().again(unread.into_iter().map(Request::Read).collect()));
+    }
+    let mut variables = BTreeMap::new();
+    for (from, target) in post_build.substitute_from.iter().zip(&targets) {
+        take_variables(context, from, context.live(&target.id), &mut variables)?;
+    }
+    for (name, value) in post_build.substitute.iter().flatten() {
+        let variable = Variable {
+            value: strip_newlines(value.as_bytes()),
+            is_secret: false,
+        };
+        variables.insert(name.clone(), variable);
+    }
+    let lengths = variables.iter();
+    let lengths = lengths.map(|(name, variable)| (name.as_str(), variable.value.len()));
+    maxima::check_variables("spec.postBuild", lengths).map_err(|message| fail(context, message))?;
+    if variables.is_empty() && !is_always(post_build) {
+        return Ok(RenderInputs::default());
+    }
+    Ok(RenderInputs::with_variables(variables))
+}
+
+fn is_always(post_build: &PostBuild) -> bool {
+    post_build.substitute_strategy.as_deref() == Some(ALWAYS)
+}
+
+fn fail(context: &Context<'_>, message: String) -> Box<super::Plan> {
+    ending::failed(context.fork(), reason::BUILD_FAILED, message)
+}
+
+/// Takes the variables of one object; those of later ones take the place of earlier.
+fn take_variables(
+    context: &Context<'_>,
+    from: &SubstituteReference,
+    live: Option<&Live>,
+    variables: &mut BTreeMap<String, Variable>,
+) -> Phase<()> {
+    let what = format!("substitute from '{}/{}' error", from.kind, from.name);
+    let object = match live {
+        Some(Live::Present(object)) => object,
+        Some(Live::Absent) if from.optional => return Ok(()),
+        Some(Live::Absent) => {
+            let message = format!(
+                "{what}: not found in namespace {}: create it, or set optional: true",
+                context.namespace
+            );
+            return Err(fail(context, message));
+        }
+        Some(Live::Unserved) | None => {
+            return Err(fail(context, format!("{what}: the API server does not serve its kind")));
+        }
+        Some(Live::Failed(failure)) => {
+            let message = if failure.reason == Reason::Forbidden {
+                format!(
+                    "{what}: it is read as {}, which may not: {}; allow it to get this {}",
+                    context.identity, failure.message, from.kind
+                )
+            } else {
+                format!("{what}: it can't be read: {}", failure.message)
+            };
+            let transient = failure.is_transient();
+            return Err(ending::failed_by(
+                context.fork(),
+                reason::BUILD_FAILED,
+                message,
+                transient,
+            ));
+        }
+    };
+    let is_secret = from.kind == SECRET;
+    for (name, value) in object.view().find_map("/data").into_iter().flatten() {
+        check_name(name).map_err(|message| fail(context, format!("{what}: {message}")))?;
+        let Some(value) = read_value(value, is_secret) else {
+            return Err(fail(context, format!("{what}: the value of {name:?} can't be read")));
+        };
+        variables.insert(name.clone(), Variable { value, is_secret });
+    }
+    Ok(())
+}
+
+fn read_value(value: &Value, is_secret: bool) -> Option<Vec<u8>> {
+    let text = value.as_str()?;
+    if !is_secret {
+        return Some(strip_newlines(text.as_bytes()));
+    }
+    STANDARD.decode(text).ok().map(|bytes| strip_newlines(&bytes))
+}
+
+/// A value as Flux takes it.
+fn strip_newlines(value: &[u8]) -> Vec<u8> {
+    value.iter().copied().filter(|byte| *byte != b'\n').collect()
+}
+
+/// Whether it is news that an object is another one, if it is watched only because it is rendered with: after an attempt that
+/// succeeded only of those whose label asks for it; a failed one may fail for any of them.
+pub(super) fn is_news(snapshot: &Snapshot, id: &ObjectId, before: &Live, now: &Live) -> Option<bool> {
+    let is_input = list_targets(snapshot).iter().any(|target| target.id == *id);
+    if !is_input || snapshot.memory.settled.contains_key(id) {
+        return None;
+    }
+    let asks = |live: &Live| {
+        let label = live
+            .object()
+            .and_then(|live| ObjectView::of(live).find_label(WATCH_CONFIG));
+        label == Some("Enabled")
+    };
+    // As it is now, or, of what is gone, as it was.
+    let asked = asks(now) || (now.is_gone() && asks(before));
+    Some(asked || snapshot.memory.retry.is_some())
+}
