@@ -4,6 +4,8 @@ go 1.26.0
 
 require (
 	github.com/blang/semver/v4 v4.0.0
+	// v1.9.0, which kustomize-controller 1.10.1 uses, has the same sources and wants a newer Go.
+	github.com/fluxcd/pkg/envsubst v1.8.0
 	k8s.io/apimachinery v0.36.3
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a
 )

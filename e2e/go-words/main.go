@@ -1,6 +1,6 @@
 // The recorder of crates/go-words: what Go's own libraries say of many texts, as JSON on standard output.
 //
-//	go run . quote|duration|quantity|pattern|version > ../../crates/go-words/tests/data/<the same>.json
+//	go run . quote|duration|quantity|pattern|version|substitution > ../../crates/go-words/tests/data/<the same>.json
 package main
 
 import (
@@ -23,6 +23,7 @@ type object = map[string]any
 func main() {
 	cases := map[string]func() []object{
 		"quote": quotes, "duration": durations, "quantity": quantities, "pattern": patterns, "version": versions,
+		"substitution": substitutions,
 	}[os.Args[1]]()
 	var out bytes.Buffer
 	out.WriteString("[\n")

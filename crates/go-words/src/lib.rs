@@ -1,5 +1,5 @@
 //! Go's small languages, as users of Kubernetes meet them in fields and in messages: quoting, durations, quantities, regular
-//! expressions, versions and ranges of versions, and the printed form of values.
+//! expressions, versions and ranges of versions, the substitution of variables, and the printed form of values.
 //!
 //! Text in, values and text out: nothing is read from anywhere, and no text makes it panic. Refuses to know what a text is for.
 
@@ -7,6 +7,7 @@ pub mod duration;
 pub mod pattern;
 pub mod quantity;
 pub mod quote;
+pub mod substitution;
 pub mod value;
 pub mod version;
 

@@ -9,6 +9,7 @@
 )]
 
 mod ranges;
+mod substitutions;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -193,5 +194,6 @@ fn main() -> ExitCode {
     });
     suite.add("pattern", 630, cases);
     ranges::add(&mut suite);
+    substitutions::add(&mut suite);
     suite.run()
 }

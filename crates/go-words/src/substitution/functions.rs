@@ -1,0 +1,136 @@
+//! Owns what an expression makes of the value of its variable. Every function asks before it makes or does something whose size isn't
+//! its input's.
+
+use memchr::memmem;
+
+use super::glob::{self, Stop};
+use super::letters;
+
+/// Asks whether so many bytes may be made, in so many steps.
+pub(super) type Spend<'a> = dyn FnMut(usize, usize) -> bool + 'a;
+
+/// What is made of a value.
+pub(super) enum Function {
+    Value,
+    Length,
+    Default(Vec<u8>),
+    UpperFirst,
+    Upper,
+    LowerFirst,
+    Lower,
+    /// From here, and how long: as texts.
+    Substring(Vec<u8>, Option<Vec<u8>>),
+    ReplaceFirst(Vec<u8>, Vec<u8>),
+    ReplaceAll(Vec<u8>, Vec<u8>),
+    ReplacePrefix(Vec<u8>, Vec<u8>),
+    ReplaceSuffix(Vec<u8>, Vec<u8>),
+    TrimPrefix {
+        pattern: Vec<u8>,
+        is_longest: bool,
+    },
+    TrimSuffix {
+        pattern: Vec<u8>,
+        is_longest: bool,
+    },
+}
+
+impl Function {
+    /// What it makes; nothing when it may not go on.
+    pub(super) fn apply(self, value: &[u8], spend: &mut Spend<'_>) -> Option<Vec<u8>> {
+        // Whatever it is, it is no longer than this, or asked for below.
+        if !spend(value.len(), 1 + value.len() / 16) {
+            return None;
+        }
+        Some(match self {
+            Self::Value => value.to_vec(),
+            Self::Length => value.len().to_string().into_bytes(),
+            Self::Default(default) if value.is_empty() => default,
+            Self::Default(_) => value.to_vec(),
+            Self::UpperFirst => letters::map_first(value, letters::to_upper),
+            Self::Upper => letters::map_all(value, letters::to_upper),
+            Self::LowerFirst => letters::map_first(value, letters::to_lower),
+            Self::Lower => letters::map_all(value, letters::to_lower),
+            Self::Substring(position, length) => substring(value, &position, length.as_deref()).to_vec(),
+            Self::ReplaceFirst(old, new) => replace(value, &old, &new, 1, spend)?,
+            Self::ReplaceAll(old, new) => replace(value, &old, &new, usize::MAX, spend)?,
+            Self::ReplacePrefix(old, new) => match value.strip_prefix(old.as_slice()) {
+                Some(rest) => [new.as_slice(), rest].concat(),
+                None => value.to_vec(),
+            },
+            Self::ReplaceSuffix(old, new) => match value.strip_suffix(old.as_slice()) {
+                Some(rest) => [rest, new.as_slice()].concat(),
+                None => value.to_vec(),
+            },
+            Self::TrimPrefix { pattern, is_longest } => trim(value, &pattern, is_longest, spend)?.to_vec(),
+            Self::TrimSuffix { pattern, is_longest } => {
+                let (value, pattern) = (letters::reverse(value), letters::reverse(&pattern));
+                letters::reverse(trim(&value, &pattern, is_longest, spend)?)
+            }
+        })
+    }
+}
+
+/// A part of a value, in bytes. What is no number leaves the value as it is.
+fn substring<'value>(value: &'value [u8], position: &[u8], length: Option<&[u8]>) -> &'value [u8] {
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
+    let size = i64::try_from(value.len()).unwrap_or(i64::MAX);
+    let Some(start) = number(position) else { return value };
+    let start = if start < 0 {
+        size.saturating_add(start).max(0)
+    } else {
+        start
+    };
+    let end = match length {
+        None => size,
+        Some(length) => match number(length) {
+            None => return value,
+            Some(length) if length < 0 => size.saturating_add(length),
+            Some(length) => start.saturating_add(length),
+        },
+    };
+    let index = |at: i64| usize::try_from(at.clamp(0, size)).unwrap_or_default();
+    value.get(index(start)..index(end)).unwrap_or_default()
+}
+
+/// Replaces so many occurrences; the empty text occurs before every letter and at the end.
+fn replace(value: &[u8], old: &[u8], new: &[u8], most: usize, spend: &mut Spend<'_>) -> Option<Vec<u8>> {
+    let places: Box<dyn Iterator<Item = usize> + '_> = if old.is_empty() {
+        Box::new(letters::boundaries(value))
+    } else {
+        Box::new(memmem::find_iter(value, old))
+    };
+    // How large it gets is known before it is made.
+    let mut count = 0_usize;
+    let places: Vec<usize> = places.take(most).inspect(|_| count += 1).collect();
+    let more = count.saturating_mul(new.len().saturating_add(size_of::<usize>()));
+    if !spend(more, 1 + count + more / 16) {
+        return None;
+    }
+    let mut made = Vec::new();
+    let mut from = 0;
+    for place in places {
+        made.extend_from_slice(value.get(from..place).unwrap_or_default());
+        made.extend_from_slice(new);
+        from = place + old.len();
+    }
+    made.extend_from_slice(value.get(from..).unwrap_or_default());
+    Some(made)
+}
+
+/// The value without the shortest or longest beginning, of at least a byte, that a pattern matches; all of it when the pattern is malformed.
+fn trim<'value>(value: &'value [u8], pattern: &[u8], is_longest: bool, spend: &mut Spend<'_>) -> Option<&'value [u8]> {
+    let mut rest = value;
+    for length in (1..=value.len()).rev() {
+        let (beginning, after) = value.split_at(length);
+        match glob::is_match(pattern, beginning, spend) {
+            Ok(true) => rest = after,
+            Ok(false) => continue,
+            Err(Stop::Malformed) => return Some(value),
+            Err(Stop::Spent) => return None,
+        }
+        if is_longest {
+            break;
+        }
+    }
+    Some(rest)
+}

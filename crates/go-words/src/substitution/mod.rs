@@ -1,0 +1,425 @@
+//! Owns the substitution of variables in texts as Flux's `pkg/envsubst` does it, a part of what shells do: `${name}`, `${name:=default}`,
+//! `${name/old/new}` and so on. A variable that isn't there is an error unless the expression has a default.
+//!
+//! Refuses `${name:?text}` and `${name:+text}`, which Flux documents as unsupported and reads as defaults. Values are bytes, since a part of
+//! a text may be none. One pass, in which every expression is evaluated once: what is made and done is asked for before ([`Scope::spend`]).
+
+mod functions;
+mod glob;
+mod letters;
+
+use std::fmt;
+
+use functions::Function;
+
+/// How deep expressions may stand in each other.
+const MAXIMUM_DEPTH: usize = 64;
+
+/// What a text is substituted with.
+pub trait Scope<'value> {
+    /// The value of a variable; nothing when there is none.
+    fn find(&mut self, name: &str) -> Option<&'value [u8]>;
+
+    /// Asks whether so many bytes may be made, in so many steps of some nanoseconds each.
+    fn spend(&mut self, bytes: usize, steps: usize) -> bool;
+}
+
+/// Why a text can't be substituted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Problem {
+    /// An expression is not written as one.
+    Substitution,
+    /// `}` is missing where nothing else can be.
+    ClosingBrace,
+    /// There is no name after `${`.
+    Name,
+    /// A part of an expression is empty or has no end.
+    Argument,
+    /// `:?` or `:+`.
+    Unsupported,
+    /// The variable is not set.
+    NotSet,
+    /// Expressions stand in each other too deeply.
+    Depth,
+    /// The scope does not allow to go on.
+    Spent,
+}
+
+/// Why a text can't be substituted, and where. Prints Flux's words where Flux says it too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubstitutionError {
+    problem: Problem,
+    name: String,
+    at: usize,
+}
+
+impl SubstitutionError {
+    /// What is wrong.
+    #[must_use]
+    pub fn problem(&self) -> Problem {
+        self.problem
+    }
+
+    /// The variable that it is about; empty when it has no name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many bytes of the text were read then.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+}
+
+impl fmt::Display for SubstitutionError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.problem {
+            Problem::Substitution => formatter.write_str("bad substitution"),
+            Problem::ClosingBrace => formatter.write_str("missing closing brace"),
+            Problem::Name => formatter.write_str("unable to parse variable name"),
+            Problem::Argument => formatter.write_str("unable to parse substitution within function"),
+            Problem::Unsupported => formatter.write_str("`:?` and `:+` are not supported"),
+            Problem::NotSet => {
+                let name = crate::quote::quote(&self.name);
+                write!(formatter, "variable not set (strict mode): {name}")
+            }
+            Problem::Depth => write!(formatter, "more than {MAXIMUM_DEPTH} substitutions stand in each other"),
+            Problem::Spent => formatter.write_str("it makes or does more than is allowed"),
+        }
+    }
+}
+
+impl std::error::Error for SubstitutionError {}
+
+/// The text with all expressions replaced by what they stand for: bytes, which need not be UTF-8 any more.
+///
+/// ```
+/// use go_words::substitution::{Scope, substitute};
+///
+/// struct Colour;
+///
+/// impl<'value> Scope<'value> for Colour {
+///     fn find(&mut self, name: &str) -> Option<&'value [u8]> {
+///         (name == "colour").then_some(b"teal")
+///     }
+///
+///     fn spend(&mut self, _bytes: usize, _steps: usize) -> bool {
+///         true
+///     }
+/// }
+///
+/// let text = "${colour^} $${colour} ${size:=large} ${colour/e/i}";
+/// assert_eq!(substitute(text, &mut Colour)?, b"Teal ${colour} large tial");
+/// # Ok::<(), go_words::substitution::SubstitutionError>(())
+/// ```
+///
+/// # Errors
+/// For the first expression that isn't one; otherwise for the first variable that isn't there.
+pub fn substitute<'value>(text: &str, scope: &mut dyn Scope<'value>) -> Result<Vec<u8>, SubstitutionError> {
+    // Go's reader takes this character for the end.
+    let text = text.split('\0').next().unwrap_or_default();
+    let mut reader = Reader {
+        text,
+        at: 0,
+        depth: 0,
+        name: String::new(),
+        missing: None,
+        scope,
+    };
+    let made = reader.template()?;
+    match reader.missing {
+        None => Ok(made),
+        Some(missing) => Err(missing),
+    }
+}
+
+/// Reads a text from left to right and evaluates what it reads.
+struct Reader<'text, 'scope, 'value> {
+    text: &'text str,
+    at: usize,
+    depth: usize,
+    /// The variable of the expression that is read.
+    name: String,
+    /// The first variable that wasn't there: told when it turns out that all expressions are well written.
+    missing: Option<SubstitutionError>,
+    scope: &'scope mut dyn Scope<'value>,
+}
+
+/// What the two characters stand for that come next, if the first is an escape.
+fn find_escaped(text: &str) -> Option<u8> {
+    match text.as_bytes() {
+        [b'$', b'$', ..] => Some(b'$'),
+        [b'\\', escaped @ (b'/' | b'\\'), ..] => Some(*escaped),
+        _ => None,
+    }
+}
+
+type Made = Result<Vec<u8>, SubstitutionError>;
+
+impl<'text> Reader<'text, '_, '_> {
+    fn rest(&self) -> &'text str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    /// Goes on behind a text if it comes next.
+    fn take(&mut self, text: &str) -> bool {
+        let is_next = self.rest().starts_with(text);
+        if is_next {
+            self.at += text.len();
+        }
+        is_next
+    }
+
+    fn fail(&self, problem: Problem) -> SubstitutionError {
+        SubstitutionError {
+            problem,
+            name: self.name.clone(),
+            at: self.at,
+        }
+    }
+
+    /// Asks before something is made.
+    fn spend(&mut self, bytes: usize) -> Result<(), SubstitutionError> {
+        if self.scope.spend(bytes, 1 + bytes / 16) {
+            Ok(())
+        } else {
+            Err(self.fail(Problem::Spent))
+        }
+    }
+
+    fn append(&mut self, made: &mut Vec<u8>, part: &[u8]) -> Result<(), SubstitutionError> {
+        self.spend(part.len())?;
+        made.extend_from_slice(part);
+        Ok(())
+    }
+
+    /// The whole text.
+    fn template(&mut self) -> Made {
+        let mut made = Vec::new();
+        loop {
+            let rest = self.rest();
+            let Some((before, _)) = rest.split_once('$') else {
+                self.append(&mut made, rest.as_bytes())?;
+                return Ok(made);
+            };
+            self.append(&mut made, before.as_bytes())?;
+            self.at += before.len();
+            if self.take("${") {
+                let value = self.expression()?;
+                self.append(&mut made, &value)?;
+            } else {
+                // Two stand for one, one for itself.
+                let _second = self.take("$") && self.take("$");
+                self.append(&mut made, b"$")?;
+            }
+        }
+    }
+
+    /// What follows `${`, up to its `}`.
+    fn expression(&mut self) -> Made {
+        if self.depth == MAXIMUM_DEPTH {
+            return Err(self.fail(Problem::Depth));
+        }
+        self.depth += 1;
+        let outer = std::mem::take(&mut self.name);
+        let made = self.function()?;
+        self.name = outer;
+        self.depth -= 1;
+        Ok(made)
+    }
+
+    fn function(&mut self) -> Made {
+        if self.take("#") {
+            self.name = self.identifier();
+            if self.name.is_empty() {
+                return Err(self.fail(Problem::Substitution));
+            }
+            self.close()?;
+            return self.evaluate(Function::Length);
+        }
+        self.name = self.identifier();
+        if self.name.is_empty() {
+            return Err(self.fail(Problem::Name));
+        }
+        match self.peek() {
+            Some('}') => {
+                self.close()?;
+                self.evaluate(Function::Value)
+            }
+            Some(':') => self.default_or_substring(),
+            Some('=') => {
+                self.at += 1;
+                self.default()
+            }
+            Some(',' | '^') => self.casing(),
+            Some('/') => self.replacement(),
+            Some('#') => self.removal("#"),
+            Some('%') => self.removal("%"),
+            _ => Err(self.fail(Problem::ClosingBrace)),
+        }
+    }
+
+    /// A name; empty when there is none.
+    fn identifier(&mut self) -> String {
+        let rest = self.rest();
+        let end = rest.find(|letter| !letters::is_of_name(letter));
+        let name = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+        self.at += name.len();
+        name.to_owned()
+    }
+
+    fn close(&mut self) -> Result<(), SubstitutionError> {
+        if self.take("}") {
+            Ok(())
+        } else {
+            Err(self.fail(Problem::Substitution))
+        }
+    }
+
+    fn default_or_substring(&mut self) -> Made {
+        if self.take(":=") || self.take(":-") {
+            return self.default();
+        }
+        if self.take(":?") || self.take(":+") {
+            return Err(self.fail(Problem::Unsupported));
+        }
+        self.at += 1;
+        // Go's reader loses its place before a letter of several bytes.
+        if !self.peek().is_some_and(|letter| letter.is_ascii()) {
+            return Err(self.fail(Problem::Substitution));
+        }
+        let position = self.argument(&[':', '}'], false)?;
+        if self.take("}") {
+            return self.evaluate(Function::Substring(position, None));
+        }
+        if !self.take(":") {
+            return Err(self.fail(Problem::Substitution));
+        }
+        while self.take(":") {}
+        let length = self.argument(&['}'], false)?;
+        self.close()?;
+        self.evaluate(Function::Substring(position, Some(length)))
+    }
+
+    /// Texts and expressions up to `}`.
+    fn default(&mut self) -> Made {
+        let mut default = Vec::new();
+        while !self.take("}") {
+            let part = self.argument(&['}'], false)?;
+            self.append(&mut default, &part)?;
+        }
+        self.evaluate(Function::Default(default))
+    }
+
+    fn casing(&mut self) -> Made {
+        let rest = self.rest();
+        let length = rest
+            .chars()
+            .take(2)
+            .take_while(|letter| matches!(letter, ',' | '^'))
+            .count();
+        let function = match rest.get(..length).unwrap_or_default() {
+            "^" => Function::UpperFirst,
+            "^^" => Function::Upper,
+            "," => Function::LowerFirst,
+            ",," => Function::Lower,
+            // Of two that contradict each other neither counts.
+            _ => Function::Value,
+        };
+        self.at += length;
+        self.close()?;
+        self.evaluate(function)
+    }
+
+    fn removal(&mut self, operator: &str) -> Made {
+        let _first = self.take(operator);
+        let is_longest = self.take(operator);
+        let pattern = self.argument(&['}'], false)?;
+        self.close()?;
+        self.evaluate(if operator == "#" {
+            Function::TrimPrefix { pattern, is_longest }
+        } else {
+            Function::TrimSuffix { pattern, is_longest }
+        })
+    }
+
+    fn replacement(&mut self) -> Made {
+        self.at += 1;
+        let kind = ['/', '#', '%']
+            .into_iter()
+            .find(|kind| self.take(kind.encode_utf8(&mut [0; 4])));
+        let old = self.argument(&['/'], true)?;
+        if !self.take("/") {
+            return Err(self.fail(Problem::Substitution));
+        }
+        while self.take("/") {}
+        let new = if self.peek() == Some('}') {
+            None
+        } else {
+            Some(self.argument(&['}'], true)?)
+        };
+        self.close()?;
+        self.evaluate(match (kind, new) {
+            (Some('/'), new) => Function::ReplaceAll(old, new.unwrap_or_default()),
+            (Some('#'), Some(new)) => Function::ReplacePrefix(old, new),
+            (Some('%'), Some(new)) => Function::ReplaceSuffix(old, new),
+            // They do nothing unless they are told what to put there.
+            (Some(_), None) => Function::Value,
+            (_, new) => Function::ReplaceFirst(old, new.unwrap_or_default()),
+        })
+    }
+
+    /// A part of an expression: an expression, or text up to one, or to one of these characters.
+    fn argument(&mut self, ends: &[char], has_escapes: bool) -> Made {
+        if self.take("${") {
+            return self.expression();
+        }
+        let mut made = Vec::new();
+        let start = self.at;
+        while let Some(letter) = self.peek() {
+            let rest = self.rest();
+            if rest.starts_with("${") {
+                break;
+            }
+            if let Some(escaped) = find_escaped(rest).filter(|_| has_escapes) {
+                made.push(escaped);
+                self.at += 2;
+                continue;
+            }
+            if ends.contains(&letter) {
+                break;
+            }
+            made.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+            self.at += letter.len_utf8();
+        }
+        // Never more than was read.
+        self.spend(made.len())?;
+        if self.at == start {
+            return Err(self.fail(Problem::Argument));
+        }
+        Ok(made)
+    }
+
+    fn evaluate(&mut self, function: Function) -> Made {
+        let value = self.scope.find(&self.name);
+        if value.is_none() && !matches!(function, Function::Default(_)) {
+            let missing = self.fail(Problem::NotSet);
+            self.missing.get_or_insert(missing);
+        }
+        let scope = &mut *self.scope;
+        let mut spend = |bytes, steps| scope.spend(bytes, steps);
+        match function.apply(value.unwrap_or_default(), &mut spend) {
+            Some(made) => Ok(made),
+            None => Err(self.fail(Problem::Spent)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
