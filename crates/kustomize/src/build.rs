@@ -192,6 +192,10 @@ fn build_tree(
     }
     for resource in &mut list {
         resource.finish(kept("originAnnotations"), kept("transformerAnnotations"));
+        if let Some(substitution) = &options.substitution {
+            let substituted = substitution.apply(resource, options.limits.nodes);
+            substituted.map_err(|trouble| builder.error(trouble))?;
+        }
         lay_over(resource, &options.overrides);
         go_on(&builder, resource)?;
     }

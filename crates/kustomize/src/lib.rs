@@ -51,6 +51,7 @@ mod schema;
 mod selector;
 mod settings;
 mod steps;
+mod substitution;
 mod touched;
 mod transform;
 mod tree;
@@ -64,6 +65,7 @@ pub use options::{
     Budget, ImageOverride, Limits, LoadRestrictor, Options, Overrides, PatchOverride, PatchTarget, Reorder, Stop,
 };
 pub use output::{Build, BuiltResource, FileName, Location, Provenance};
+pub use substitution::{Substitution, Variable};
 pub use tree::{Entry, FileTree, MapTree};
 
 /// The README's example is run with the tests.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::substitution::Substitution;
+
 /// Where files of a kustomization may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LoadRestrictor {
@@ -240,6 +242,8 @@ pub struct Options {
     pub stop: Stop,
     /// What the caller lays over the root kustomization.
     pub overrides: Overrides,
+    /// Substitutes variables in what was built, before the labels and annotations of the overrides.
+    pub substitution: Option<Substitution>,
     /// Builds a directory without a kustomization as if [`crate::generate`] had written one.
     pub generate_missing: bool,
     /// Adds the label that `--enable-managedby-label` adds.

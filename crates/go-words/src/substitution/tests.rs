@@ -1,3 +1,5 @@
+//! What no text and no value may make of a substitution: a panic, or more work than is allowed.
+
 use super::*;
 
 /// All names have one value, and so much may be spent.

@@ -14,3 +14,4 @@ mod damaged;
 mod library;
 mod properties;
 mod secrets;
+mod substitution;

@@ -18,6 +18,7 @@ use kustomize::{Options, build};
 use tenure_trials::Suite;
 
 mod disk;
+mod substitutions;
 
 /// The quoted value of a key of a case's notes.
 fn note(notes: &str, key: &str) -> Option<String> {
@@ -64,5 +65,6 @@ fn main() -> ExitCode {
     });
     let mut suite = Suite::default();
     suite.add("corpus", 961, cases);
+    substitutions::add(&mut suite);
     suite.run()
 }

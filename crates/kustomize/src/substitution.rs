@@ -1,0 +1,294 @@
+//! Owns the substitution of variables in finished resources, as Flux's kustomize-controller does it: in the YAML text of each, which is then
+//! read again, so that a value becomes what its text says there.
+//!
+//! Refuses what is no single object with a kind and a name afterwards, and a value of a Secret that changes what the object is: the name
+//! would stand wherever objects are named.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use go_words::substitution::{Problem, Scope, SubstitutionError, substitute};
+use go_yaml::events::{Events, What};
+use go_yaml::json::{configuration_value, from_value, resource_value};
+use go_yaml::node::{Data, Node};
+use go_yaml::read::{Lines, Source, first_node};
+use go_yaml::scalar::Dialect;
+use serde_json::Value;
+
+use crate::collection::{NOT_SAID, Trouble};
+use crate::meter;
+use crate::resource::Resource;
+
+/// What is said before all that goes wrong here, in Flux's words.
+const FAILED: &str = "post build failed";
+
+/// The value of a variable. Its debug form doesn't show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Variable {
+    /// What is put there.
+    pub value: Vec<u8>,
+    /// Whether it is secret: a resource in which it is used is confidential.
+    pub is_secret: bool,
+}
+
+impl fmt::Debug for Variable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Variable(hidden)")
+    }
+}
+
+/// Variables to substitute in all resources, after the build and before [`Overrides`](crate::Overrides) puts its labels and annotations on
+/// them. A variable that isn't there is an error unless the expression has a default.
+///
+/// ```
+/// use kustomize::{MapTree, Options, Substitution, Variable, build};
+///
+/// let mut tree = MapTree::new();
+/// tree.insert("kustomization.yaml", "resources: [account.yaml]\n");
+/// tree.insert("account.yaml", "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: ${name}-${part:=web}\n");
+/// let name = Variable { value: b"shop".to_vec(), is_secret: false };
+/// let substitution = Substitution::new([("name".to_owned(), name)].into());
+/// let options = Options { substitution: Some(substitution), ..Options::default() };
+/// assert_eq!(build(&tree, "", &options)?.resources[0].object["metadata"]["name"], "shop-web");
+/// # Ok::<(), kustomize::Error>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Substitution {
+    variables: Arc<BTreeMap<String, Variable>>,
+    /// A label or an annotation, and the value with which it leaves its resource alone.
+    pub unless: Option<(String, String)>,
+}
+
+impl Substitution {
+    /// These variables, everywhere.
+    #[must_use]
+    pub fn new(variables: BTreeMap<String, Variable>) -> Self {
+        Self {
+            variables: Arc::new(variables),
+            unless: None,
+        }
+    }
+
+    /// Substitutes in one resource. `maximum_nodes` is how many nodes it may have then.
+    pub(crate) fn apply(&self, resource: &mut Resource, maximum_nodes: usize) -> Result<(), Trouble> {
+        if !has_dollar(&resource.node) || self.leaves_alone(resource) {
+            return Ok(());
+        }
+        let Ok(before) = resource_value(&resource.node) else {
+            // Told where all resources become values.
+            return Ok(());
+        };
+        let text = go_yaml::emit::document(&before);
+        meter::text(text.len());
+        let mut used = self.begin();
+        let made = substitute(&text, &mut used).map_err(|error| trouble(resource, &error))?;
+        let is_secret = used.is_secret;
+        resource.notes.holds_secret |= is_secret;
+        let refused = |message: &str| refuse(resource, &resource.node, message);
+        let made = String::from_utf8(made)
+            .map_err(|_| refused("a substitution cuts a letter in two: the result is not UTF-8"))?;
+        if has_several_documents(&made) {
+            return Err(refused(
+                "a substitution ends the document, and one object would become several",
+            ));
+        }
+        let value = read(&made, maximum_nodes).map_err(|message| {
+            let message = format!("the result of the substitution can't be read: {message}");
+            refused(if is_secret { NOT_SAID } else { &message })
+        })?;
+        let names = |value: &Value| IDENTITY.map(|path| value.pointer(path).and_then(Value::as_str).map(str::to_owned));
+        let [_, kind, name, _] = names(&value);
+        let is_set = |text: Option<String>| text.is_some_and(|text| !text.is_empty());
+        if !is_set(kind.clone()) || !is_set(name) {
+            return Err(refused(
+                "a substitution leaves the object without a kind or name that is a string",
+            ));
+        }
+        if kind.is_some_and(|kind| kind.ends_with("List") && kind != resource.kind()) {
+            return Err(refused("a substitution makes a list of the object"));
+        }
+        if is_secret && self.without_secrets(&names(&before)).as_ref() != Some(&names(&value)) {
+            return Err(refused(
+                "a variable from a Secret is a part of its apiVersion, kind, name or namespace, or changes them, and these are shown \
+                 wherever the object is named: take the variable from a ConfigMap",
+            ));
+        }
+        let mut node = from_value(&value);
+        place(&mut node, &resource.node);
+        resource.node = node;
+        Ok(())
+    }
+
+    fn leaves_alone(&self, resource: &Resource) -> bool {
+        self.unless.as_ref().is_some_and(|(name, value)| {
+            ["labels", "annotations"]
+                .iter()
+                .any(|field| resource.text_map(field).get(name) == Some(value))
+        })
+    }
+
+    fn begin(&self) -> Used<'_> {
+        Used {
+            variables: &self.variables,
+            is_secret: false,
+        }
+    }
+
+    /// What the names of an object become, each by itself; nothing if a Secret's value is a part of one.
+    fn without_secrets(&self, names: &[Option<String>; 4]) -> Option<[Option<String>; 4]> {
+        let mut used = self.begin();
+        let mut made = names.clone();
+        for text in made.iter_mut().flatten() {
+            *text = String::from_utf8(substitute(text, &mut used).ok()?).ok()?;
+        }
+        (!used.is_secret).then_some(made)
+    }
+}
+
+/// What an object is: its version, its kind, and its name.
+const IDENTITY: [&str; 4] = ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"];
+
+/// The variables, and whether a secret one was asked for.
+struct Used<'value> {
+    variables: &'value BTreeMap<String, Variable>,
+    is_secret: bool,
+}
+
+impl<'value> Scope<'value> for Used<'value> {
+    fn find(&mut self, name: &str) -> Option<&'value [u8]> {
+        let variable = self.variables.get(name)?;
+        self.is_secret |= variable.is_secret;
+        Some(&variable.value)
+    }
+
+    fn spend(&mut self, bytes: usize, steps: usize) -> bool {
+        meter::made(bytes);
+        meter::work(steps);
+        meter::spent().is_none()
+    }
+}
+
+/// Whether there is anything to substitute: nothing else is written anew.
+fn has_dollar(node: &Node) -> bool {
+    meter::work(1);
+    match &node.data {
+        Data::Scalar(text) => text.contains('$'),
+        Data::Map(entries) => entries.iter().any(|(key, value)| has_dollar(key) || has_dollar(value)),
+        Data::Seq(items) => items.iter().any(has_dollar),
+    }
+}
+
+fn refuse(resource: &Resource, at: &Node, message: &str) -> Trouble {
+    Trouble {
+        id: resource.current_id().to_string(),
+        source: at.source,
+        line: at.line,
+        message: format!("{FAILED}: {message}"),
+    }
+}
+
+/// What went wrong, where the expression stands. Of what may be a part of a Secret's values nothing is said but where.
+fn trouble(resource: &Resource, error: &SubstitutionError) -> Trouble {
+    let name = error.name();
+    let at = find(&resource.node, name).unwrap_or(&resource.node);
+    if resource.is_confidential() {
+        let problem = match error.problem() {
+            Problem::NotSet => "a variable is not set",
+            _ => "what begins with `${` is no substitution",
+        };
+        let message = format!("{problem}; its name isn't said, since it could be a part of what the object holds");
+        return refuse(resource, at, &message);
+    }
+    let message = match error.problem() {
+        Problem::NotSet => format!(
+            "{error}: set it in spec.postBuild, write `${{{name}:=default}}`, or `$${{{name}}}` where no variable is meant"
+        ),
+        Problem::Spent => error.to_string(),
+        _ => format!("{error}, at `${{{name}`: write `$${{` where no variable is meant"),
+    };
+    refuse(resource, at, &message)
+}
+
+/// The first text in which a variable is named.
+fn find<'node>(node: &'node Node, name: &str) -> Option<&'node Node> {
+    meter::work(1);
+    let names = |text: &str| {
+        text.match_indices("${").any(|(at, begin)| {
+            let rest = text.get(at + begin.len()..).unwrap_or_default();
+            let rest = rest.strip_prefix('#').unwrap_or(rest).strip_prefix(name);
+            rest.is_some_and(|rest| !rest.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_'))
+        })
+    };
+    match &node.data {
+        Data::Scalar(text) => names(text).then_some(node),
+        Data::Map(entries) => entries.iter().find_map(|(key, value)| {
+            let in_key = find(key, name).map(|_| value);
+            in_key.or_else(|| find(value, name))
+        }),
+        Data::Seq(items) => items.iter().find_map(|item| find(item, name)),
+    }
+}
+
+/// Whether a text that was one document has become several.
+fn has_several_documents(text: &str) -> bool {
+    let is_break = |letter: char| matches!(letter, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let is_marker = |line: &str| line.starts_with("---") || line.starts_with("...");
+    if !text.split(is_break).any(is_marker) {
+        return false;
+    }
+    let mut events = Events::new(text, Dialect::V2);
+    let mut documents = 0;
+    // What can't be read is told when it is read.
+    while let Ok(event) = events.next() {
+        match event.what {
+            What::StreamEnd => break,
+            What::DocumentStart => documents += 1,
+            _ => {}
+        }
+    }
+    documents > 1
+}
+
+/// Reads the text of one object, as sigs.k8s.io/yaml does.
+fn read(text: &str, maximum_nodes: usize) -> Result<Value, String> {
+    let source = Source {
+        file: 0,
+        lines: Lines::On(0),
+        maximum_nodes,
+        scanner: Dialect::V2,
+    };
+    let node = first_node(text, source).map_err(|error| error.message)?;
+    let node = node.ok_or("it is empty")?;
+    configuration_value(&node).map_err(|problem| problem.message)
+}
+
+/// Gives nodes the places that what was written there had; what is new is where what is around it was.
+fn place(node: &mut Node, written: &Node) {
+    node.source = written.source;
+    node.line = written.line;
+    match (&mut node.data, &written.data) {
+        (Data::Map(entries), Data::Map(others)) => {
+            meter::work(entries.len() + others.len());
+            let known: HashMap<&str, &Node> = others.iter().map(|(key, value)| (key.text(), value)).collect();
+            for (key, value) in entries.iter_mut() {
+                let other = known.get(key.text()).copied();
+                place_under(value, other, written);
+            }
+        }
+        (Data::Seq(items), Data::Seq(others)) => {
+            let mut others = others.iter();
+            for item in items.iter_mut() {
+                place_under(item, others.next(), written);
+            }
+        }
+        (_, _) => node.place_all(written.source, written.line),
+    }
+}
+
+fn place_under(node: &mut Node, written: Option<&Node>, around: &Node) {
+    match written {
+        Some(written) => place(node, written),
+        None => node.place_all(around.source, around.line),
+    }
+}

@@ -1,0 +1,199 @@
+//! Variables that are substituted after a build: what is refused, what is confidential, where errors are, and what it may cost.
+
+use kustomize::{Budget, Build, Error, MapTree, Options, Overrides, Substitution, Variable, build};
+
+const HEAD: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n";
+
+fn variables(variables: &[(&str, &str, bool)]) -> Substitution {
+    let variable = |(name, value, is_secret): &(&str, &str, bool)| {
+        let value = value.as_bytes().to_vec();
+        let is_secret = *is_secret;
+        ((*name).to_owned(), Variable { value, is_secret })
+    };
+    Substitution::new(variables.iter().map(variable).collect())
+}
+
+fn built(text: &str, options: Options) -> Result<Build, Error> {
+    let mut tree = MapTree::new();
+    tree.insert("kustomization.yaml", "resources: [a.yaml]\n");
+    tree.insert("a.yaml", text);
+    build(&tree, "", &options)
+}
+
+fn with(substitution: Substitution) -> Options {
+    Options {
+        substitution: Some(substitution),
+        ..Options::default()
+    }
+}
+
+fn refused(text: &str, substitution: Substitution) -> String {
+    built(text, with(substitution)).unwrap_err().to_string()
+}
+
+#[test]
+fn an_object_is_confidential_if_a_value_of_a_secret_went_into_it() {
+    let secret = variables(&[("password", "hunter2", true), ("colour", "teal", false)]);
+    let confidential = |text: &str| {
+        let built = built(&format!("{HEAD}data:\n  a: {text}\n"), with(secret.clone())).unwrap();
+        built.resources[0].is_confidential()
+    };
+    assert!(confidential("x${password}"));
+    assert!(confidential("${#password}"), "its length is one, too");
+    assert!(confidential("${colour:=${password}}"), "whether it is used or not");
+    assert!(!confidential("${colour}"));
+    assert!(!confidential("plain"));
+    assert!(!confidential("$${password}"));
+}
+
+#[test]
+fn a_value_of_a_secret_changes_nothing_that_an_object_is_called_by() {
+    let of_secret = |value| variables(&[("v", value, true), ("plain", "web", false)]);
+    for (text, value) in [
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${v}\n", "web"),
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: x${v}\n",
+            "web",
+        ),
+        ("apiVersion: v1\nkind: ${v}\nmetadata:\n  name: a\n", "ConfigMap"),
+        (
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\nz: ${v}\n",
+            "x\rmetadata:\r  name: web",
+        ),
+    ] {
+        let said = refused(text, of_secret(value));
+        assert!(said.contains("take the variable from a ConfigMap"), "{said}");
+        assert!(!said.contains("web"), "{said}");
+    }
+    let text = format!("{}data:\n  a: ${{v}}\n", HEAD.replace("name: a", "name: ${plain}"));
+    let built = built(&text, with(of_secret("hunter2"))).unwrap();
+    assert_eq!(built.resources[0].object["metadata"]["name"], "web");
+    assert!(built.resources[0].is_confidential());
+}
+
+#[test]
+fn one_object_stays_one_object() {
+    for (text, value, why) in [
+        (
+            "data:\n  a: ${v}\n",
+            "x\r---\rkind: Secret",
+            "one object would become several",
+        ),
+        (
+            "data:\n  a: ${v}\n",
+            "x\u{2028}---\u{2028}kind: Secret",
+            "one object would become several",
+        ),
+        ("z: ${v}\n", "x\rkind: ''", "without a kind or name"),
+        ("z: ${v}\n", "x\rmetadata: null", "without a kind or name"),
+        ("z: ${v}\n", "x\rkind: ConfigMapList\ritems: []", "makes a list"),
+        ("data:\n  a: \"${v\"\n", "", "missing closing brace"),
+        ("data:\n  a: ${v:?x}\n", "", "`:?` and `:+` are not supported"),
+        ("data:\n  a: ${u:1:1}\n", "", "is not UTF-8"),
+        ("data:\n  a: ${v}\n", "[", "can't be read"),
+    ] {
+        let said = refused(
+            &format!("{HEAD}{text}"),
+            variables(&[("v", value, false), ("u", "é", false)]),
+        );
+        assert!(said.contains(why), "{text} {value:?}: {said}");
+    }
+}
+
+#[test]
+fn an_error_names_the_line_and_the_variable() {
+    let said = refused(&format!("{HEAD}data:\n  a: x\n  b: ${{colour}}\n"), variables(&[]));
+    assert_eq!(
+        said,
+        "a.yaml:7: ConfigMap.v1.[noGrp]/a.[noNs]: post build failed: variable not set (strict mode): \"colour\": set it in spec.postBuild, \
+         write `${colour:=default}`, or `$${colour}` where no variable is meant"
+    );
+    let said = refused(&format!("{HEAD}data:\n  a: x\n  b: ${{colour:}}\n"), variables(&[]));
+    assert!(
+        said.starts_with("a.yaml:7: ") && said.contains("at `${colour`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_error_about_a_secret_says_where_and_not_what() {
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\nstringData:\n  p: hun${ter2}\n  q: x${ter\n";
+    let said = refused(secret, variables(&[]));
+    assert!(said.starts_with("a.yaml:") && !said.contains("ter"), "{said}");
+    let said = refused(&secret.replace("x${ter\n", "x\n"), variables(&[]));
+    assert!(said.starts_with("a.yaml:6: ") && !said.contains("ter2"), "{said}");
+    // What can't be read any more may quote the value.
+    let text = format!("{HEAD}data:\n  a: ${{v}}\n");
+    let said = refused(&text, variables(&[("v", "[hunter2", true)]));
+    assert!(!said.contains("hunter2"), "{said}");
+}
+
+#[test]
+fn places_stay() {
+    let text = format!("{HEAD}data:\n  a: ${{v}}\n  b:\n  - 1\n  - $$\n");
+    let built = built(&text, with(variables(&[("v", "x\r  c: new", false)]))).unwrap();
+    let resource = &built.resources[0];
+    let line = |pointer: &str| resource.locate(pointer).unwrap().to_string();
+    assert_eq!(
+        (line("/data/a"), line("/data/b/1")),
+        ("a.yaml:6".to_owned(), "a.yaml:9".to_owned())
+    );
+    assert_eq!(resource.object["data"]["c"], "new");
+    assert_eq!(line("/data/c"), "a.yaml:6", "as what it is in");
+}
+
+#[test]
+fn common_metadata_comes_after_the_substitution() {
+    let common = |text: &str| [("of".to_owned(), text.to_owned())].into();
+    let mut options = with(variables(&[("v", "x", false)]));
+    options.substitution.as_mut().unwrap().unless = Some(("of".to_owned(), "disabled".to_owned()));
+    options.overrides = Overrides {
+        labels: common("${v}"),
+        annotations: common("disabled"),
+        ..Overrides::default()
+    };
+    let text = format!("{HEAD}data:\n  a: ${{v}}\n");
+    let substituted = &built(&text, options.clone()).unwrap().resources[0].object;
+    assert_eq!(substituted["metadata"]["labels"]["of"], "${v}");
+    assert_eq!(substituted["data"]["a"], "x", "only what is built may say no");
+    let text = text.replace("  name: a\n", "  name: a\n  labels: {of: disabled}\n");
+    assert_eq!(built(&text, options).unwrap().resources[0].object["data"]["a"], "${v}");
+}
+
+/// What kustomize-controller rounds to a float, since all objects pass through one.
+#[test]
+fn an_object_without_a_dollar_is_left_as_it_is() {
+    let text = format!("{HEAD}data:\n  a: 9007199254740993\n");
+    let built = built(&text, with(variables(&[("v", "x", false)]))).unwrap();
+    assert_eq!(built.resources[0].object["data"]["a"], 9_007_199_254_740_993_u64);
+}
+
+#[test]
+fn what_multiplies_is_given_up() {
+    let value = "a".repeat(100_000);
+    let bomb = variables(&[("v", &value, false)]);
+    for expression in [
+        "${v//a/${v}}".to_owned(),
+        "${v}".repeat(2000),
+        "${v##*a*a*b}".to_owned(),
+        "${v//${v:0:1}/${v//a/${v}}}".to_owned(),
+    ] {
+        let options = Options {
+            budget: Budget {
+                bytes: 64 << 20,
+                steps: 10_000_000,
+            },
+            ..with(bomb.clone())
+        };
+        let refused = built(&format!("{HEAD}data:\n  a: {expression}\n"), options);
+        assert!(matches!(refused, Err(Error::Budget { .. })), "{refused:?}");
+    }
+    // Anchors and aliases are values like any other.
+    let aliases = (1..30).map(|at| format!("\r  b{at}: &b{at} [*b{0}, *b{0}, *b{0}]", at - 1));
+    let laughs = format!("&b0 lol{}", aliases.collect::<String>());
+    let refused = built(
+        &format!("{HEAD}data:\n  b0: ${{v}}\n"),
+        with(variables(&[("v", &laughs, false)])),
+    );
+    assert!(refused.is_err());
+}
