@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kustomize::BuiltResource;
 use tenure_api::{Kustomization, ObjectId, ObjectMeta};
-use tenure_planner::Overlay;
+use tenure_planner::{Overlay, RenderInputs};
 use tenure_sources::{Limits, StorageError};
 
 use crate::artifacts::{ArtifactRecords, Depot, make_source_key};
@@ -67,8 +67,16 @@ pub fn build_object(
     let path = kustomization.spec.path.as_deref().unwrap_or_default();
     let path = path.trim_start_matches("./");
     let overlay = Overlay::of(&kustomization.spec).map_err(OriginError::NotBuilt)?;
-    let built = render::build_tree(&tree, path, &overlay, render::Bounds::default())
-        .map_err(|unbuilt| OriginError::NotBuilt(unbuilt.message))?;
+    let post_build = kustomization.spec.post_build.as_ref();
+    let inputs = post_build.map(RenderInputs::inline).unwrap_or_default();
+    let build = |inputs: &RenderInputs| render::build_tree(&tree, path, (&overlay, inputs), render::Bounds::default());
+    let from = post_build.map_or(&[][..], |post_build| post_build.substitute_from.as_slice());
+    let built = match build(&inputs) {
+        // What it was applied with is read by nobody here: then it is looked for as it is written.
+        Err(_) if !from.is_empty() => build(&RenderInputs::default()),
+        built => built,
+    };
+    let built = built.map_err(|unbuilt| OriginError::NotBuilt(unbuilt.message))?;
     let is_it = |resource: &BuiltResource| {
         ObjectId::of(&resource.object).is_ok_and(|found| {
             // A namespace that the file does not say may still have been given when it was applied.
@@ -82,8 +90,15 @@ pub fn build_object(
     };
     let found = built.resources.into_iter().find(is_it);
     found.ok_or_else(|| {
+        let from: Vec<String> = from.iter().map(|from| format!("{}/{}", from.kind, from.name)).collect();
+        let unknown = if from.is_empty() {
+            String::new()
+        } else {
+            let from = from.join(", ");
+            format!(", as far as that can be told without the variables of {from} (spec.postBuild.substituteFrom)")
+        };
         OriginError::NotBuilt(format!(
-            "{} is not among what {namespace}/{name} applied",
+            "{} is not among what {namespace}/{name} applied{unknown}",
             object.subject()
         ))
     })

@@ -2,15 +2,20 @@
 //! for it among others. Owns the bounds; what is built is kustomize's. Nothing is fetched while rendering, and nothing outside the
 //! artifact is read.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kustomize::{Budget, Build, Error, FileTree, ImageOverride, Options, Overrides, PatchOverride, PatchTarget, Stop};
+use kustomize::{
+    Budget, Build, Error, FileTree, ImageOverride, Options, Overrides, PatchOverride, PatchTarget, Stop, Substitution,
+};
+use tenure_api::metadata::SUBSTITUTE;
 use tenure_api::selector::Selector;
 use tenure_api::text::visible_line;
+use tenure_planner::inputs::Variable;
 use tenure_planner::kustomization::RenderRequest;
 use tenure_planner::kustomization::{RenderFailure, Rendered};
-use tenure_planner::{Object, Origin, Overlay, RenderedObject};
+use tenure_planner::{Object, Origin, Overlay, RenderInputs, RenderedObject};
 use tenure_sources::{ByteBudget, Held, Room, SourceKey, StorageError, Tree};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -200,9 +205,9 @@ impl Renderings {
             },
             stop: stopping.0.clone(),
         };
-        let (path, overlay) = (request.path.clone(), request.overlay.clone());
+        let (path, overlay, inputs) = (request.path.clone(), request.overlay.clone(), request.inputs.clone());
         let rendering = tokio::task::spawn_blocking(move || {
-            let outcome = build_tree(&held.0, &path, &overlay, bounds).map(|built| {
+            let outcome = build_tree(&held.0, &path, (&overlay, &inputs), bounds).map(|built| {
                 let objects = rendered(built);
                 let bytes = objects.iter().map(|object| weigh(&object.object.0)).sum();
                 (objects, bytes)
@@ -277,7 +282,12 @@ impl From<Error> for Unbuilt {
 ///
 /// # Errors
 /// [`Unbuilt`], its message with file and line where there is one.
-pub(crate) fn build_tree(tree: &Tree, path: &str, overlay: &Overlay, bounds: Bounds) -> Result<Build, Unbuilt> {
+pub(crate) fn build_tree(
+    tree: &Tree,
+    path: &str,
+    (overlay, inputs): (&Overlay, &RenderInputs),
+    bounds: Bounds,
+) -> Result<Build, Unbuilt> {
     let folder = path.trim_matches('/');
     let folder = if folder == "." { "" } else { folder };
     let files = Files(tree);
@@ -294,7 +304,11 @@ pub(crate) fn build_tree(tree: &Tree, path: &str, overlay: &Overlay, bounds: Bou
             )));
         }
     }
-    Ok(kustomize::build(&files, folder, &options(overlay, bounds))?)
+    let options = Options {
+        substitution: inputs.variables().map(substitution),
+        ..options(overlay, bounds)
+    };
+    Ok(kustomize::build(&files, folder, &options)?)
 }
 
 /// What went wrong, one line each: a name or a text of the repository can't make another.
@@ -322,6 +336,20 @@ fn rendered(built: Build) -> Vec<RenderedObject> {
             },
         })
         .collect()
+}
+
+/// Substitutes, but in what says that it wants to be left alone.
+fn substitution(variables: &BTreeMap<String, Variable>) -> Substitution {
+    let variables = variables.iter().map(|(name, variable)| {
+        let variable = kustomize::Variable {
+            value: variable.value.clone(),
+            is_secret: variable.is_secret,
+        };
+        (name.clone(), variable)
+    });
+    let mut substitution = Substitution::new(variables.collect());
+    substitution.unless = Some((SUBSTITUTE.to_owned(), "disabled".to_owned()));
+    substitution
 }
 
 fn options(overlay: &Overlay, bounds: Bounds) -> Options {

@@ -8,6 +8,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use tenure_api::kustomization::PostBuild;
+
+/// The strategy that substitutes without any variable, too.
+pub(crate) const ALWAYS: &str = "Always";
 
 /// A variable of `spec.postBuild`.
 #[derive(Clone, PartialEq, Eq)]
@@ -16,6 +20,15 @@ pub struct Variable {
     pub value: Vec<u8>,
     /// Whether it is a Secret's: what it was used in is confidential.
     pub is_secret: bool,
+}
+
+impl Variable {
+    /// One with this value, without its line breaks, as Flux takes it.
+    #[must_use]
+    pub fn new(mut value: Vec<u8>, is_secret: bool) -> Self {
+        value.retain(|byte| *byte != b'\n');
+        Self { value, is_secret }
+    }
 }
 
 /// What is rendered with. Printed and serialised without any value; two are equal when their digests are.
@@ -30,6 +43,22 @@ pub struct RenderInputs {
 pub struct InputsDigest(Option<[u8; 32]>);
 
 impl RenderInputs {
+    /// With the variables that a spec itself has; nothing when it has none and doesn't ask for a substitution without any.
+    #[must_use]
+    pub fn inline(post_build: &PostBuild) -> Self {
+        let inline = post_build.substitute.iter().flatten();
+        let variables = inline.map(|(name, value)| (name.clone(), Variable::new(value.clone().into_bytes(), false)));
+        Self::of(post_build, variables.collect())
+    }
+
+    /// With these variables, which those that the spec itself has are among.
+    pub(crate) fn of(post_build: &PostBuild, variables: BTreeMap<String, Variable>) -> Self {
+        if variables.is_empty() && post_build.substitute_strategy.as_deref() != Some(ALWAYS) {
+            return Self::default();
+        }
+        Self::with_variables(variables)
+    }
+
     /// With variables to substitute, even if there are none.
     #[must_use]
     pub fn with_variables(variables: BTreeMap<String, Variable>) -> Self {

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenure_api::ObjectView;
 
 /// A Kubernetes object. [`fmt::Debug`] and [`Serialize`] hide a Secret's values.
@@ -56,6 +57,20 @@ impl Object {
     }
 }
 
+/// An object, or of one that holds what may be in no text only what it is.
+pub(crate) fn shown(object: &Object, is_confidential: bool) -> Value {
+    if !is_confidential {
+        return object.redacted();
+    }
+    let text = |path: &str| object.view().read_text(path);
+    json!({
+        "apiVersion": text("/apiVersion"),
+        "kind": text("/kind"),
+        "metadata": { "name": text("/metadata/name"), "namespace": text("/metadata/namespace") },
+        "the rest": "(hidden)",
+    })
+}
+
 impl fmt::Debug for Object {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", self.redacted())
@@ -89,8 +104,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An object as rendered, and where it came from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// An object as rendered, and where it came from. Printed and serialised without what is confidential.
+#[derive(Clone, PartialEq, Deserialize)]
 pub struct RenderedObject {
     /// The object.
     pub object: Object,
@@ -100,4 +115,43 @@ pub struct RenderedObject {
     /// Whether a value of a Secret may stand in it, whatever its kind.
     #[serde(default)]
     pub confidential: bool,
+}
+
+impl fmt::Debug for RenderedObject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let object = shown(&self.object, self.confidential);
+        write!(formatter, "RenderedObject({object}, {})", self.origin)
+    }
+}
+
+impl Serialize for RenderedObject {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("RenderedObject", 3)?;
+        fields.serialize_field("object", &shown(&self.object, self.confidential))?;
+        fields.serialize_field("origin", &self.origin)?;
+        fields.serialize_field("confidential", &self.confidential)?;
+        fields.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_confidential_is_in_no_text() {
+        let mut rendered = RenderedObject {
+            object: Object(json!({ "kind": "ConfigMap", "metadata": { "name": "a" }, "data": { "a": "hunter2" } })),
+            origin: Origin::default(),
+            confidential: true,
+        };
+        let texts = |rendered: &RenderedObject| [format!("{rendered:?}"), serde_json::to_string(rendered).unwrap()];
+        for text in texts(&rendered) {
+            assert!(text.contains("ConfigMap") && !text.contains("hunter2"), "{text}");
+        }
+        rendered.confidential = false;
+        for text in texts(&rendered) {
+            assert!(text.contains("hunter2"), "{text}");
+        }
+    }
 }

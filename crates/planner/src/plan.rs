@@ -4,10 +4,11 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde::ser::SerializeStruct as _;
 use serde_json::Value;
 use tenure_api::{Condition, GitRepositoryStatus, KustomizationStatus, ObjectId, SurfaceStatus, TenantStatus};
 
-use crate::object::{Object, Origin};
+use crate::object::{Object, Origin, shown};
 
 /// A plan. What can be done, and as whom, differs by kind: so no plan for what a repository contains can hold the controller's identity,
 /// and none of a Kustomization fetches.
@@ -163,9 +164,8 @@ impl Watched {
     }
 }
 
-/// A server-side apply.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// A server-side apply. Printed and serialised without what is confidential.
+#[derive(Clone, PartialEq)]
 pub struct Apply {
     /// Which object.
     pub id: ObjectId,
@@ -179,6 +179,26 @@ pub struct Apply {
     pub force: bool,
     /// Whether the object holds what may be in no text: what is said about it is built again (see [`crate::confidential`]).
     pub confidential: bool,
+}
+
+impl fmt::Debug for Apply {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let object = shown(&self.object, self.confidential);
+        write!(formatter, "Apply({object}, {}, {})", self.origin, self.manager)
+    }
+}
+
+impl Serialize for Apply {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Apply", 6)?;
+        fields.serialize_field("id", &self.id)?;
+        fields.serialize_field("object", &shown(&self.object, self.confidential))?;
+        fields.serialize_field("origin", &self.origin)?;
+        fields.serialize_field("manager", &self.manager)?;
+        fields.serialize_field("force", &self.force)?;
+        fields.serialize_field("confidential", &self.confidential)?;
+        fields.end()
+    }
 }
 
 /// A take-over of fields.

@@ -59,6 +59,8 @@ pub(crate) struct KustomizationReconciler {
     room: Option<HeldBytes>,
     /// What this attempt has rendered, when its objects were not kept while it waits.
     begun: Option<Rendered>,
+    /// Who acted last: what is watched was seen by that account.
+    acted: Option<ServiceAccount>,
 }
 
 impl KustomizationReconciler {
@@ -78,6 +80,7 @@ impl KustomizationReconciler {
             rendered: None,
             room: None,
             begun: None,
+            acted: None,
         }
     }
 
@@ -286,6 +289,13 @@ impl KustomizationReconciler {
         };
         let mut plan = turns.run(bytes, || plan(snapshot, Timestamp::now())).await;
         tracing::debug!(plan = %plan, "planned");
+        if let Some(account) = &plan.identity
+            && self.acted.replace(account.clone()).is_some_and(|before| before != *account)
+        {
+            // What another account saw is not for this one, which may not be allowed to see it.
+            self.held.release();
+            return Ok(Some(Next::Restart));
+        }
         let heard = snapshot.list_heard().into_iter();
         let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
         self.shard.means.listeners.listen(&key, heard.collect());

@@ -199,7 +199,6 @@ fn unimplemented(spec: &KustomizationSpec) -> Vec<&'static str> {
         ),
         ("spec.healthCheckExprs", !spec.health_check_exprs.is_empty()),
         ("spec.ignore", !spec.ignore.is_empty()),
-        ("spec.postBuild", spec.post_build.is_some()),
     ];
     set.into_iter()
         .filter(|(_, is_set)| *is_set)

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use tenure_api::kustomization::{PostBuild, SubstituteReference};
+use tenure_api::kustomization::SubstituteReference;
 use tenure_api::metadata::WATCH_CONFIG;
 use tenure_api::names::is_dns_subdomain;
 use tenure_api::{KustomizationSpec, ObjectId, ObjectView, reason};
@@ -18,7 +18,7 @@ use super::context::Context;
 use super::types::Snapshot;
 use super::{Phase, ending};
 use crate::answer::{Live, Reason};
-use crate::inputs::{RenderInputs, Variable};
+use crate::inputs::{ALWAYS, RenderInputs, Variable};
 use crate::maxima;
 use crate::plan::{Request, Watched};
 
@@ -27,7 +27,6 @@ const NAME: &str = "^[_[:alpha:]][_[:alpha:][:digit:]]*$";
 const CONFIG_MAP: &str = "ConfigMap";
 const SECRET: &str = "Secret";
 const WITH_VARIABLES: &str = "WithVariables";
-const ALWAYS: &str = "Always";
 
 /// Refuses what a spec says wrongly whatever the cluster holds.
 pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), String> {
@@ -114,24 +113,13 @@ pub(super) fn gather(context: &Context<'_>) -> Phase<RenderInputs> {
     for (from, target) in post_build.substitute_from.iter().zip(&targets) {
         take_variables(context, from, context.live(&target.id), &mut variables)?;
     }
-    for (name, value) in post_build.substitute.iter().flatten() {
-        let variable = Variable {
-            value: strip_newlines(value.as_bytes()),
-            is_secret: false,
-        };
-        variables.insert(name.clone(), variable);
+    if let Some(inline) = RenderInputs::inline(post_build).variables() {
+        variables.extend(inline.iter().map(|(name, variable)| (name.clone(), variable.clone())));
     }
     let lengths = variables.iter();
     let lengths = lengths.map(|(name, variable)| (name.as_str(), variable.value.len()));
     maxima::check_variables("spec.postBuild", lengths).map_err(|message| fail(context, message))?;
-    if variables.is_empty() && !is_always(post_build) {
-        return Ok(RenderInputs::default());
-    }
-    Ok(RenderInputs::with_variables(variables))
-}
-
-fn is_always(post_build: &PostBuild) -> bool {
-    post_build.substitute_strategy.as_deref() == Some(ALWAYS)
+    Ok(RenderInputs::of(post_build, variables))
 }
 
 fn fail(context: &Context<'_>, message: String) -> Box<super::Plan> {
@@ -183,22 +171,18 @@ fn take_variables(
         let Some(value) = read_value(value, is_secret) else {
             return Err(fail(context, format!("{what}: the value of {name:?} can't be read")));
         };
-        variables.insert(name.clone(), Variable { value, is_secret });
+        variables.insert(name.clone(), Variable::new(value, is_secret));
     }
     Ok(())
 }
 
 fn read_value(value: &Value, is_secret: bool) -> Option<Vec<u8>> {
     let text = value.as_str()?;
-    if !is_secret {
-        return Some(strip_newlines(text.as_bytes()));
+    if is_secret {
+        STANDARD.decode(text).ok()
+    } else {
+        Some(text.as_bytes().to_vec())
     }
-    STANDARD.decode(text).ok().map(|bytes| strip_newlines(&bytes))
-}
-
-/// A value as Flux takes it.
-fn strip_newlines(value: &[u8]) -> Vec<u8> {
-    value.iter().copied().filter(|byte| *byte != b'\n').collect()
 }
 
 /// Whether it is news that an object is another one, if it is watched only because it is rendered with: after an attempt that
