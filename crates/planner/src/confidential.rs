@@ -26,6 +26,10 @@ pub fn is_secret(id: &ObjectId) -> bool {
     id.kind == "Secret" && id.group.is_empty()
 }
 
+fn is_config_map(id: &ObjectId) -> bool {
+    id.kind == "ConfigMap" && id.group.is_empty()
+}
+
 /// A refused request about a confidential object.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -118,9 +122,11 @@ fn message(failure: &Failure, causes: &[Cause], request: Request<'_>) -> String 
         .map(|cause| format!("{}: {}", cause.field, cause.message))
         .collect();
     if problems.is_empty()
-        && let Some(object) = request.object.filter(|_| is_secret(request.id))
+        && let Some(object) = request
+            .object
+            .filter(|_| is_secret(request.id) || is_config_map(request.id))
     {
-        problems = faults(object);
+        problems = faults(object, is_secret(request.id));
     }
     let mut text = String::new();
     for problem in problems.iter().take(NAMED) {
@@ -208,8 +214,8 @@ fn known_path(object: &Value, field: &str) -> String {
     path
 }
 
-/// What is wrong with a Secret, as can be seen from its own shape.
-fn faults(secret: &Value) -> Vec<String> {
+/// What is wrong with a Secret or a ConfigMap, as can be seen from its own shape.
+fn faults(secret: &Value, is_secret: bool) -> Vec<String> {
     let mut faults = Vec::new();
     let mut expect = |path: String, value: &Value, wanted: &str| {
         let found = type_of(value);
@@ -238,7 +244,8 @@ fn faults(secret: &Value) -> Vec<String> {
             expect(format!("metadata.{field}.{key}"), value, "string");
         }
     }
-    for (key, value) in ObjectView::of(secret).find_map("/data").into_iter().flatten() {
+    let data = ObjectView::of(secret).find_map("/data").filter(|_| is_secret);
+    for (key, value) in data.into_iter().flatten() {
         if value.as_str().is_some_and(|text| !is_base64(text)) {
             faults.push(format!("data.{key} must be base64; stringData takes plain text"));
         }
@@ -318,6 +325,24 @@ mod tests {
                 .collect(),
             retry_after: None,
         }
+    }
+
+    #[test]
+    fn a_value_of_a_config_map_that_came_of_a_secret_is_no_number() {
+        let object = json!({ "data": { "a": 731_731, "b": "not base64" } });
+        let id: ObjectId = "team_m__ConfigMap".parse().unwrap();
+        let (identity, object) = (account(), Some(&object));
+        let request = Request {
+            id: &id,
+            identity: &identity,
+            object,
+        };
+        let told = rebuild_failure(failure(500, "InternalError", "got 731731", &[]), request).message;
+        assert!(
+            told.starts_with("data.a must be a string and is a number; what the API server"),
+            "{told}"
+        );
+        assert!(!told.contains("731731"), "{told}");
     }
 
     #[test]

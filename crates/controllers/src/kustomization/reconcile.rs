@@ -290,7 +290,10 @@ impl KustomizationReconciler {
         let mut plan = turns.run(bytes, || plan(snapshot, Timestamp::now())).await;
         tracing::debug!(plan = %plan, "planned");
         if let Some(account) = &plan.identity
-            && self.acted.replace(account.clone()).is_some_and(|before| before != *account)
+            && self
+                .acted
+                .replace(account.clone())
+                .is_some_and(|before| before != *account)
         {
             // What another account saw is not for this one, which may not be allowed to see it.
             self.held.release();

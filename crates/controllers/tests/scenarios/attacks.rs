@@ -11,6 +11,7 @@ mod fields;
 mod forgery;
 mod lanes;
 mod places;
+mod variables;
 
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, SOON, eventually};

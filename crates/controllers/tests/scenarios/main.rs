@@ -19,6 +19,7 @@ mod interrupted;
 mod lifecycle;
 mod losing_nothing;
 mod owners;
+mod post_build;
 mod program;
 mod secrets;
 mod sources;

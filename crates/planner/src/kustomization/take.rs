@@ -90,3 +90,38 @@ impl Rendered {
             && self.inputs == *request.inputs.digest()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::inputs::{RenderInputs, Variable};
+
+    #[test]
+    fn a_changed_variable_is_rendered_anew_and_an_unchanged_one_is_not() {
+        let request = |value: &str| {
+            let variable = Variable::new(value.as_bytes().to_vec(), true);
+            RenderRequest {
+                artifact_digest: "sha256:1".to_owned(),
+                revision: "main@sha1:1".to_owned(),
+                path: ".".to_owned(),
+                overlay: crate::Overlay::default(),
+                inputs: RenderInputs::with_variables(BTreeMap::from([("v".to_owned(), variable)])),
+            }
+        };
+        let rendered = Rendered {
+            artifact_digest: "sha256:1".to_owned(),
+            path: ".".to_owned(),
+            overlay: crate::Overlay::default(),
+            inputs: request("a").inputs.digest().clone(),
+            outcome: Ok(Vec::new()),
+        };
+        assert!(rendered.is_of(&request("a")));
+        assert!(rendered.is_of(&request("a\n")), "line feeds are taken out");
+        assert!(!rendered.is_of(&request("b")));
+        let mut without = request("a");
+        without.inputs = RenderInputs::default();
+        assert!(!rendered.is_of(&without));
+    }
+}

@@ -140,4 +140,57 @@ mod tests {
         let heard = ["behind", "dependent"].map(|name| ("team".to_owned(), name.to_owned()));
         assert_eq!(snapshot.list_heard(), BTreeSet::from(heard));
     }
+
+    /// As in Flux: what is only rendered with counts when its label says so. What failed may have failed for any of it.
+    #[test]
+    fn what_is_rendered_with_counts_by_its_label() {
+        let mut snapshot: Snapshot = serde_json::from_value(json!({
+            "kustomization": {
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": { "name": "app", "namespace": "team" },
+                "spec": {
+                    "interval": "1m", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "repo" },
+                    "postBuild": { "substituteFrom": [{ "kind": "ConfigMap", "name": "vars" }] },
+                },
+            },
+            "placement": { "unclaimed": { "default_service_account": "default" } },
+            "source": "notFound",
+            "attempt": { "started": "2026-01-01T00:00:00Z" },
+        }))
+        .unwrap();
+        let id = |name: &str| -> ObjectId { format!("team_{name}__ConfigMap").parse().unwrap() };
+        let live = |label: &str, value: &str| {
+            let labels = json!({ "reconcile.fluxcd.io/watch": label });
+            Live::Present(crate::Object(
+                json!({ "metadata": { "labels": labels }, "data": { "v": value } }),
+            ))
+        };
+        let (watched, other) = (live("Enabled", "a"), live("enabled", "a"));
+        let counts = |snapshot: &Snapshot, before: &Live, now: &Live| snapshot.is_another(&id("vars"), before, now);
+        assert!(counts(&snapshot, &other, &live("Enabled", "b")));
+        assert!(counts(&snapshot, &Live::Absent, &watched));
+        assert!(counts(&snapshot, &watched, &Live::Absent));
+        assert!(!counts(&snapshot, &watched, &live("enabled", "b")));
+        assert!(!counts(&snapshot, &other, &Live::Absent));
+        assert!(!counts(&snapshot, &Live::Absent, &other));
+        // It is applied, too: then a change of it is drift, with or without a label.
+        assert!(snapshot.is_another(&id("applied"), &other, &live("", "b")));
+        snapshot
+            .memory
+            .settled
+            .insert(id("vars"), crate::kustomization::Settled::default());
+        assert!(counts(&snapshot, &other, &live("enabled", "b")));
+        snapshot.memory.settled.clear();
+        snapshot.memory.retry = Some(crate::kustomization::Retry {
+            attempt: "2026-01-01T00:00:00Z".parse().unwrap(),
+            asked: crate::kustomization::Asked::default(),
+            surroundings: String::new(),
+            live: BTreeMap::new(),
+            watch: Vec::new(),
+            soon: "2026-01-01T00:00:01Z".parse().unwrap(),
+            until: "2026-01-01T00:01:00Z".parse().unwrap(),
+            times: 1,
+        });
+        assert!(counts(&snapshot, &other, &Live::Absent));
+    }
 }

@@ -104,7 +104,7 @@ fn is_long(conditions: &BTreeMap<String, (String, String)>) -> bool {
 #[test]
 fn lists_of_a_kustomization_have_a_longest() {
     type Entries = fn(usize) -> Value;
-    let cases: [(&str, &str, usize, Entries); 8] = [
+    let cases: [(&str, &str, usize, Entries); 9] = [
         ("dependsOn", "spec.dependsOn", maxima::DEPENDENCIES, |count| {
             list(count, |at| json!({ "name": format!("d{at}") }))
         }),
@@ -123,6 +123,12 @@ fn lists_of_a_kustomization_have_a_longest() {
         ("components", "spec.components", maxima::COMPONENTS, |count| {
             list(count, |at| json!(format!("c{at}")))
         }),
+        (
+            "postBuild",
+            "spec.postBuild.substituteFrom",
+            maxima::SUBSTITUTE_FROM,
+            |count| json!({ "substituteFrom": list(count, |at| json!({ "kind": "Secret", "name": format!("s{at}") })) }),
+        ),
         ("buildMetadata", "spec.buildMetadata", maxima::BUILD_METADATA, |count| {
             list(count, |_| json!("originAnnotations"))
         }),
@@ -172,4 +178,32 @@ fn lists_of_a_surface_have_a_longest() {
         is_too_long(&refused, "spec.sources[a].dependsOn", maxima::DEPENDENCIES),
         "{refused:?}"
     );
+}
+
+#[test]
+fn variables_have_a_largest_number_and_size() {
+    let said = |substitute: Value| {
+        let told = of_kustomization("postBuild", &json!({ "substitute": substitute }));
+        told.get("Stalled")
+            .map(|(reason, message)| format!("{reason}: {message}"))
+    };
+    let text = |bytes: usize| "x".repeat(bytes);
+    let several = |count: usize| Value::Object((0..count).map(|at| (format!("v{at}"), json!(text(200_000)))).collect());
+    assert_eq!(said(pairs(maxima::VARIABLES)), None);
+    assert_eq!(said(json!({ "v": text(maxima::VARIABLE_BYTES) })), None);
+    assert_eq!(said(several(5)), None);
+    for (substitute, number) in [
+        (pairs(maxima::VARIABLES + 1), "has 2001 variables, and 2000 is the most"),
+        (
+            json!({ "v": text(maxima::VARIABLE_BYTES + 1) }),
+            "has 262145 bytes, and 262144 is the most",
+        ),
+        (several(6), "bytes of variables, and 1048576 is the most"),
+    ] {
+        let said = said(substitute).unwrap_or_default();
+        assert!(
+            said.starts_with("InvalidSpec: spec.postBuild.substitute") && said.contains(number),
+            "{said}"
+        );
+    }
 }

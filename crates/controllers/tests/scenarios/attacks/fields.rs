@@ -55,12 +55,6 @@ fn kustomizations() -> Vec<Attack> {
             json!({}),
         ),
         attack(
-            "substitute-from",
-            json!({ "postBuild": { "substituteFrom": [{ "kind": "Secret", "name": "unreadable" }] } }),
-            "spec.postBuild",
-            json!({}),
-        ),
-        attack(
             "decryption",
             json!({ "decryption": { "provider": "sops", "secretRef": { "name": "keys" } } }),
             "spec.decryption",

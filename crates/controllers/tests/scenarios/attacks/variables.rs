@@ -1,0 +1,123 @@
+//! What the variables of `spec.postBuild` can be made to say, and to read.
+
+use serde_json::{Value, json};
+
+use super::{Attack, Scene, attack};
+use crate::stage::{CONFIG_MAP, config_map};
+
+const SECRET: (&str, &str) = ("v1", "Secret");
+
+/// A Secret whose last field is a variable: what breaks its line is read as what follows.
+fn secret(name: &str) -> String {
+    format!("apiVersion: v1\nkind: Secret\nmetadata:\n  name: {name}\ntype: ${{v}}\n")
+}
+
+fn with(value: &str) -> Value {
+    json!({ "postBuild": { "substitute": { "v": value } } })
+}
+
+/// Each with the file that it is tried on.
+fn attacks() -> Vec<(Attack, String)> {
+    let from = |account: Value, name: &str| {
+        json!({
+            "serviceAccountName": account,
+            "postBuild": { "substituteFrom": [{ "kind": "Secret", "name": name, "optional": true }] },
+        })
+    };
+    let reads = |name, attempt, expected| {
+        let control = from(json!("EVIL-gitops"), "hidden");
+        (
+            attack(name, attempt, expected, control),
+            config_map(name, "${word:=none}"),
+        )
+    };
+    let says = |name, value: &str, expected| (attack(name, with(value), expected, with("Opaque")), secret(name));
+    let foreign = "does not belong to tenant EVIL";
+    let mut named = attack("namespace-by-name", with("ALPHA"), foreign, with("EVIL"));
+    for spec in [&mut named.attempt, &mut named.control] {
+        spec["targetNamespace"] = Value::Null;
+    }
+    let in_namespace = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: namespace-by-name\n  namespace: ${v}\n";
+    let kind = attack("kind-by-name", with("Namespace"), "cluster-scoped", with("ConfigMap"));
+    let of_kind = "apiVersion: v1\nkind: ${v}\nmetadata:\n  name: kind-by-name\n";
+    vec![
+        reads(
+            "secret-as-nobody",
+            from(Value::Null, "hidden"),
+            "substitute from 'Secret/hidden' error: it is read as system:serviceaccount:EVIL:default, which may not",
+        ),
+        reads(
+            "secret-elsewhere",
+            from(json!("EVIL-gitops"), "../../ALPHA/secrets/hidden"),
+            "spec.postBuild.substituteFrom[0].name",
+        ),
+        (named, in_namespace.to_owned()),
+        (kind, of_kind.to_owned()),
+        says(
+            "namespace-by-line",
+            "Opaque\rmetadata: {name: namespace-by-line, namespace: ALPHA}",
+            foreign,
+        ),
+        says(
+            "kind-by-line",
+            "Opaque\u{2028}kind: ClusterRole\u{2028}apiVersion: rbac.authorization.k8s.io/v1",
+            "cluster-scoped",
+        ),
+        says(
+            "document",
+            "Opaque\r---\rkind: Namespace",
+            "one object would become several",
+        ),
+        says(
+            "list",
+            "Opaque\rkind: List\ritems: [{apiVersion: v1, kind: Namespace, metadata: {name: EVIL-more}}]",
+            "makes a list of the object",
+        ),
+        says("nothing", "Opaque\rkind:", "without a kind or name"),
+        says("laughs", "&a [x]\rb: &b [*a, *a]\rc: [*b, *b", "can't be read"),
+        says("bad-name", "Opaque\rmetadata: {name: ../x}", "name"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_variable_leads_out() {
+    let scene = Scene::set("attacks-variables").await;
+    for namespace in ["EVIL", "ALPHA"] {
+        let hidden = scene.value(&json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "hidden", "namespace": namespace },
+            "stringData": { "word": "x731731" },
+        }));
+        scene.stage.admin.apply(hidden).await.unwrap();
+    }
+    let attacks = attacks();
+    let files: Vec<(String, String)> = attacks
+        .iter()
+        .map(|(attack, text)| (format!("own/{}/a.yaml", attack.name), text.clone()))
+        .collect();
+    scene.repository("EVIL-files", &files).await;
+    scene
+        .mallory
+        .apply(scene.source("files", "EVIL-files", &json!({})))
+        .await
+        .unwrap();
+    let attacks: Vec<Attack> = attacks.into_iter().map(|(attack, _)| attack).collect();
+    scene
+        .check(&attacks, |attack, name, spec| {
+            let mut laid = json!({ "path": format!("./own/{}", attack.name) });
+            for (key, value) in spec.as_object().unwrap() {
+                laid[key] = value.clone();
+            }
+            scene.kustomization(name, &laid)
+        })
+        .await;
+    scene
+        .absent(&[
+            (CONFIG_MAP, "ALPHA", "namespace-by-name"),
+            (SECRET, "ALPHA", "namespace-by-line"),
+            (("rbac.authorization.k8s.io/v1", "ClusterRole"), "", "kind-by-line"),
+            (("v1", "Namespace"), "", "kind-by-name"),
+            (("v1", "Namespace"), "", "EVIL-more"),
+        ])
+        .await;
+    scene.stage.end().await;
+}

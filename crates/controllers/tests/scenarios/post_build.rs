@@ -1,0 +1,239 @@
+//! `spec.postBuild`: what is substituted, as whom its variables are read, and which change of them is a reason to begin.
+
+use serde_json::{Value, json};
+
+use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, config_map};
+
+const SECRET: (&str, &str) = ("v1", "Secret");
+/// What must stand in no status and no event.
+const VALUE: &str = "731731";
+
+fn variables(kind: &str, namespace: &str, name: &str, data: &Value, labels: &Value) -> Value {
+    let field = if kind == "Secret" { "stringData" } else { "data" };
+    json!({
+        "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": namespace, "labels": labels }, field: data,
+    })
+}
+
+async fn until_data(stage: &Stage, target: (&str, &str), expected: &Value) {
+    let is_so = |object: Option<&Value>| object.is_some_and(|object| object["data"] == *expected);
+    stage.until(CONFIG_MAP, target, is_so).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn variables_are_substituted_in_what_was_built() {
+    let namespace = "post-build-a";
+    let stage = Stage::set(namespace).await;
+    for object in [
+        variables(
+            "ConfigMap",
+            namespace,
+            "vars",
+            &json!({ "colour": "red", "size": "lar\nge" }),
+            &json!({}),
+        ),
+        variables("Secret", namespace, "vars", &json!({ "password": VALUE }), &json!({})),
+    ] {
+        stage.admin.apply(object).await.unwrap();
+    }
+    let object = |name: &str, rest: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n{rest}");
+    let substituted = object(
+        "${size}-one",
+        "data: {colour: \"${colour}\", size: \"${size^}\", shape: \"${shape:=round}\", plain: \"$${colour} $colour\"}\nimmutable: ${fixed}\n",
+    );
+    let left_alone = object(
+        "two",
+        "  annotations: {kustomize.toolkit.fluxcd.io/substitute: disabled}\ndata: {colour: \"${colour}\"}\n",
+    );
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: three\nstringData: {password: \"x${password}\"}\n";
+    let files = [("a.yaml", &*substituted), ("b.yaml", &*left_alone), ("c.yaml", secret)];
+    stage.repository(namespace, "app", &files).await;
+    let spec = json!({
+        "postBuild": {
+            "substitute": { "colour": "teal", "fixed": "false" },
+            "substituteFrom": [
+                { "kind": "ConfigMap", "name": "vars" },
+                { "kind": "Secret", "name": "vars" },
+                { "kind": "Secret", "name": "none", "optional": true },
+            ],
+        },
+        "commonMetadata": { "annotations": { "example.com/raw": "${colour}" } },
+    });
+    stage.kustomization(namespace, "app", "app", spec).await;
+    stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
+        .await;
+    let one = stage.get(CONFIG_MAP, (namespace, "large-one")).await.unwrap();
+    assert_eq!(
+        one["data"],
+        json!({ "colour": "teal", "size": "Large", "shape": "round", "plain": "${colour} $colour" })
+    );
+    assert_eq!(one["immutable"], false, "a text became what it says");
+    assert_eq!(
+        one["metadata"]["annotations"]["example.com/raw"], "${colour}",
+        "laid over it afterwards"
+    );
+    let two = stage.get(CONFIG_MAP, (namespace, "two")).await.unwrap();
+    assert_eq!(two["data"]["colour"], "${colour}");
+    let three = stage.get(SECRET, (namespace, "three")).await.unwrap();
+    assert_eq!(three["data"]["password"], "eDczMTczMQ==");
+    is_nowhere(&stage, namespace).await;
+
+    // What bears no label is seen when it is rendered again, here because somebody asks for it.
+    let changed = variables(
+        "ConfigMap",
+        namespace,
+        "vars",
+        &json!({ "colour": "red", "size": "huge" }),
+        &json!({}),
+    );
+    stage.admin.apply(changed).await.unwrap();
+    let asked = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "now" } } });
+    stage
+        .admin
+        .patch(KUSTOMIZATION, (namespace, "app"), asked)
+        .await
+        .unwrap();
+    let is_there = |object: Option<&Value>| object.is_some();
+    stage.until(CONFIG_MAP, (namespace, "huge-one"), is_there).await;
+    let is_gone = |object: Option<&Value>| object.is_none();
+    stage.until(CONFIG_MAP, (namespace, "large-one"), is_gone).await;
+    stage.end().await;
+}
+
+async fn is_nowhere(stage: &Stage, namespace: &str) {
+    let status = stage.get(KUSTOMIZATION, (namespace, "app")).await.unwrap()["status"].to_string();
+    assert!(!status.contains(VALUE), "{status}");
+    for event in stage.admin.list(("v1", "Event"), namespace).await.unwrap() {
+        assert!(!event.to_string().contains(VALUE), "{event:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_what_bears_the_label_is_seen_at_once() {
+    let namespace = "post-build-b";
+    let stage = Stage::set(namespace).await;
+    let labels = json!({ "reconcile.fluxcd.io/watch": "Enabled" });
+    let of =
+        |kind: &str, value: &str| variables(kind, namespace, "vars", &json!({ kind.to_lowercase(): value }), &labels);
+    for object in [of("ConfigMap", "one"), of("Secret", "two")] {
+        stage.admin.apply(object).await.unwrap();
+    }
+    let map = config_map("m", "${configmap} ${secret}");
+    stage.repository(namespace, "app", &[("a.yaml", &map)]).await;
+    let from = |kind: &str| json!({ "kind": kind, "name": "vars" });
+    let spec = json!({ "postBuild": { "substituteFrom": [from("ConfigMap"), from("Secret")] } });
+    stage.kustomization(namespace, "app", "app", spec).await;
+    let is = async |expected: &str| {
+        let holds = |object: Option<&Value>| object.is_some_and(|object| object["data"].to_string().contains(expected));
+        stage.until(CONFIG_MAP, (namespace, "m"), holds).await;
+    };
+    is("one two").await;
+    // The interval is ten minutes.
+    stage.admin.apply(of("ConfigMap", "three")).await.unwrap();
+    is("three two").await;
+    stage.admin.apply(of("Secret", "four")).await.unwrap();
+    is("three four").await;
+    stage.end().await;
+}
+
+/// Flux reads what `substituteFrom` names as its own controller: whoever may write a Kustomization reads every Secret beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_is_read_as_who_applies_and_by_nobody_else() {
+    let namespace = "post-build-c";
+    let stage = Stage::set(namespace).await;
+    let role = |rules: Value| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": { "name": "limited", "namespace": namespace }, "rules": rules,
+        })
+    };
+    let maps = json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"] });
+    for object in [
+        variables(
+            "Secret",
+            namespace,
+            "vars",
+            &json!({ "password": format!("x{VALUE}") }),
+            &json!({}),
+        ),
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "limited", "namespace": namespace } }),
+        role(json!([maps])),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": { "name": "limited", "namespace": namespace },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "limited" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "limited", "namespace": namespace }],
+        }),
+    ] {
+        stage.admin.apply(object).await.unwrap();
+    }
+    let map = config_map("m", "${password}");
+    stage.repository(namespace, "app", &[("a.yaml", &map)]).await;
+    let spec = json!({
+        "serviceAccountName": "limited",
+        "postBuild": { "substituteFrom": [{ "kind": "Secret", "name": "vars", "optional": true }] },
+    });
+    stage.kustomization(namespace, "app", "app", spec).await;
+    let message = stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "False", "BuildFailed")
+        .await;
+    let expected = format!(
+        "substitute from 'Secret/vars' error: it is read as system:serviceaccount:{namespace}:limited, which may not"
+    );
+    assert!(message.contains(&expected), "{message}");
+    assert!(stage.get(CONFIG_MAP, (namespace, "m")).await.is_none());
+    // That one, and nothing else of its kind: no list and no watch.
+    let one = json!({ "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["vars"], "verbs": ["get"] });
+    stage.admin.apply(role(json!([maps, one]))).await.unwrap();
+    let value = |object: Option<&Value>| object.is_some_and(|object| object["data"].to_string().contains(VALUE));
+    stage.until(CONFIG_MAP, (namespace, "m"), value).await;
+    stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
+        .await;
+    is_nowhere(&stage, namespace).await;
+    stage.end().await;
+}
+
+/// The API server quotes what it refuses, and what was built says what it is called by.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_value_of_a_secret_is_in_no_status_and_no_event() {
+    let namespace = "post-build-d";
+    let stage = Stage::set(namespace).await;
+    let value = format!("{VALUE} is no label");
+    let secret = variables(
+        "Secret",
+        namespace,
+        "vars",
+        &json!({ "password": value, "name": VALUE, "list": format!("[{VALUE}") }),
+        &json!({}),
+    );
+    stage.admin.apply(secret).await.unwrap();
+    let labelled = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\n  labels:\n    p: ${password}\n";
+    let repository = stage.repository(namespace, "app", &[("a.yaml", labelled)]).await;
+    let spec = json!({ "postBuild": { "substituteFrom": [{ "kind": "Secret", "name": "vars" }] } });
+    stage.kustomization(namespace, "app", "app", spec).await;
+    let failed = async |reason: &str, part: &str| {
+        let is_told = |object: Option<&Value>| {
+            let ready = object.and_then(|object| crate::stage::condition(object, "Ready"));
+            ready.is_some_and(|ready| ready["reason"] == reason && ready["message"].to_string().contains(part))
+        };
+        stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+        is_nowhere(&stage, namespace).await;
+    };
+    failed("ReconciliationFailed", "metadata.labels: is not valid").await;
+    let named = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x${name}\n";
+    crate::stage::commit(&repository, &[("a.yaml", named)]).await;
+    failed("BuildFailed", "take the variable from a ConfigMap").await;
+    // A text that looks like a number is one where it stands without quotes.
+    let number = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  a: ${name}\n";
+    crate::stage::commit(&repository, &[("a.yaml", number)]).await;
+    failed("ReconciliationFailed", "data.a must be a string and is a number").await;
+    let missing = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  a: ${password}\n  b: ${nobody}\n";
+    crate::stage::commit(&repository, &[("a.yaml", missing)]).await;
+    failed("BuildFailed", "a.yaml:7: ").await;
+    let unreadable = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  b: ${list}\n";
+    crate::stage::commit(&repository, &[("a.yaml", unreadable)]).await;
+    failed("BuildFailed", "it is not said why").await;
+    stage.end().await;
+}
