@@ -12,6 +12,8 @@ pub(crate) struct LaneBounds {
     pub(crate) name: String,
     /// Reconciliations at the same time.
     pub(crate) work: Arc<Semaphore>,
+    /// Of these, reconciliations of Kustomizations that a commit changed nothing for: they never keep those waiting that it did.
+    pub(crate) unhurried: Arc<Semaphore>,
     /// Fetches at the same time.
     pub(crate) fetches: Arc<Semaphore>,
     /// Renderings at the same time. One holds its permit until its thread really ends, which it does soon after nobody waits for it.
@@ -27,6 +29,7 @@ impl LaneBounds {
         Self {
             name: name.to_owned(),
             work: Arc::new(Semaphore::new(width)),
+            unhurried: Arc::new(Semaphore::new((width / 4).max(1))),
             fetches: Arc::new(Semaphore::new(width.div_ceil(2))),
             renderings: Arc::new(Semaphore::new(2)),
             turns: turns.of_lane(),
@@ -35,7 +38,7 @@ impl LaneBounds {
 
     /// Whether nothing that works within them is under way.
     pub(crate) fn are_idle(&self) -> bool {
-        let parts = [&self.work, &self.fetches, &self.renderings];
+        let parts = [&self.work, &self.unhurried, &self.fetches, &self.renderings];
         let is_unused = parts.into_iter().all(|part| Arc::strong_count(part) == 1);
         is_unused && self.turns.is_idle()
     }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tenure_api::ObjectId;
 use tenure_cluster::ClusterError;
 use tenure_planner::{Next, restart};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::key::Key;
@@ -39,6 +39,11 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
 
     /// The part of its lane that it works in.
     fn permits(&self) -> impl Future<Output = Arc<Semaphore>> + Send;
+
+    /// A narrower part of its lane that it waits for first, when it has less to do than others there.
+    fn unhurried(&self) -> impl Future<Output = Option<Arc<Semaphore>>> + Send {
+        std::future::ready(None)
+    }
 
     /// Observes, plans, executes the plan's steps, writes status and events. Nothing when the object is gone.
     fn round(&mut self) -> impl Future<Output = Result<Option<Next>, ClusterError>> + Send;
@@ -104,9 +109,8 @@ pub(crate) async fn drive<R: Reconciler>(
         if !wait_for_admission(&reconciler, mailbox, end).await {
             return;
         }
-        let permits = reconciler.permits().await;
-        let permit = tokio::select! {
-            permit = permits.acquire_owned() => permit,
+        let permits = tokio::select! {
+            permits = take_permits(&reconciler) => permits,
             () = end.cancelled() => return,
         };
         // Not before there is room for it in its lane: time that passes in the queue is not the attempt's.
@@ -116,7 +120,7 @@ pub(crate) async fn drive<R: Reconciler>(
         let marked = marks.as_ref().map(|under_way| under_way.begin(reconciler.key()));
         let next = attempt(&mut reconciler, end).await;
         drop((marked, first.take(), turn.take()));
-        drop(permit);
+        drop(permits);
         match next {
             Ok(None | Some(Next::Forget)) => {
                 reconciler.forget();
@@ -159,6 +163,15 @@ pub(crate) async fn drive<R: Reconciler>(
 enum Wake {
     NewAttempt,
     SameAttempt,
+}
+
+/// Waits until there is room for an attempt in its lane, which there is until what is returned is dropped.
+async fn take_permits<R: Reconciler>(reconciler: &R) -> [Option<OwnedSemaphorePermit>; 2] {
+    let narrow = match reconciler.unhurried().await {
+        Some(narrow) => narrow.acquire_owned().await.ok(),
+        None => None,
+    };
+    [narrow, reconciler.permits().await.acquire_owned().await.ok()]
 }
 
 /// Waits until the lane has its rights, or the object is gone; whether it came to that before the end.
@@ -263,6 +276,7 @@ mod tests {
     struct Noted {
         key: Key,
         permits: Arc<Semaphore>,
+        narrow: Option<Arc<Semaphore>>,
         notes: Arc<Mutex<Vec<&'static str>>>,
     }
 
@@ -280,6 +294,10 @@ mod tests {
         async fn permits(&self) -> Arc<Semaphore> {
             self.note("queues");
             Arc::clone(&self.permits)
+        }
+
+        async fn unhurried(&self) -> Option<Arc<Semaphore>> {
+            self.narrow.clone()
         }
 
         async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -308,6 +326,7 @@ mod tests {
         let reconciler = Noted {
             key: Key::new(tenure_api::Kustomization::KIND, "team", "apps"),
             permits: Arc::clone(&permits),
+            narrow: None,
             notes: Arc::clone(&notes),
         };
         let (mailboxes, mailbox, end) = (MailboxTable::default(), Mailbox::default(), CancellationToken::new());
@@ -328,5 +347,35 @@ mod tests {
             end.cancel();
         };
         tokio::join!(drive(reconciler, &mailboxes, &mailbox, &end), script);
+    }
+
+    #[tokio::test]
+    async fn who_has_less_to_do_takes_no_room_from_others_before_its_turn() {
+        let (permits, narrow) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(1)));
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let reconciler = Noted {
+            key: Key::new(tenure_api::Kustomization::KIND, "team", "apps"),
+            permits: Arc::clone(&permits),
+            narrow: Some(Arc::clone(&narrow)),
+            notes: Arc::clone(&notes),
+        };
+        let (mailboxes, mailbox, end) = (MailboxTable::default(), Mailbox::default(), CancellationToken::new());
+        let script = async {
+            let other = Arc::clone(&narrow).acquire_owned().await.unwrap();
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert!(notes.lock().unwrap().is_empty() && permits.available_permits() == 1);
+            drop(other);
+            while *notes.lock().unwrap() != ["queues", "works"] {
+                tokio::task::yield_now().await;
+            }
+            while narrow.available_permits() == 0 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(permits.available_permits(), 1);
+            end.cancel();
+        };
+        tokio::join!(biased; script, drive(reconciler, &mailboxes, &mailbox, &end));
     }
 }

@@ -46,6 +46,7 @@ mod realm;
 mod reconciled;
 mod render;
 mod rights;
+mod seen_files;
 mod supervise;
 mod surface;
 mod switches;

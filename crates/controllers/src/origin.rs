@@ -69,7 +69,14 @@ pub fn build_object(
     let overlay = Overlay::of(&kustomization.spec).map_err(OriginError::NotBuilt)?;
     let post_build = kustomization.spec.post_build.as_ref();
     let inputs = post_build.map(RenderInputs::inline).unwrap_or_default();
-    let build = |inputs: &RenderInputs| render::build_tree(&tree, path, (&overlay, inputs), render::Bounds::default());
+    let build = |inputs: &RenderInputs| {
+        render::build_tree(
+            &render::Files(&tree),
+            path,
+            (&overlay, inputs),
+            render::Bounds::default(),
+        )
+    };
     let from = post_build.map_or(&[][..], |post_build| post_build.substitute_from.as_slice());
     let built = match build(&inputs) {
         // What it was applied with is read by nobody here: then it is looked for as it is written.

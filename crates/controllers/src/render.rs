@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::artifacts::ArtifactRecords;
 use crate::bounds::LaneBounds;
 use crate::looking::weigh;
+use crate::seen_files::{NotedTree, SeenFiles};
 use crate::trees::TreeInUse;
 
 /// How much renderings may take.
@@ -55,6 +56,8 @@ const SMALL: u64 = 4 << 20;
 /// Bytes of rendered objects, as [`weigh`] counts them, that a lane, and all lanes, may keep for the next reconciliation; others are
 /// rendered again.
 const KEPT: (u64, u64) = (24 << 20, 96 << 20);
+/// How long is waited for room for the files of an artifact, to compare them with those that were rendered before.
+const COMPARING: Duration = Duration::from_secs(10);
 const WHAT: &str = "renderings";
 const ONE_SETTING: &str = "--rendering-bytes";
 const STEPS_SETTING: &str = "--rendering-steps";
@@ -74,7 +77,12 @@ pub(crate) struct Renderings {
 pub(crate) struct Roomy {
     pub(crate) rendered: Rendered,
     pub(crate) room: Option<Held>,
+    /// The files that it looked at; nothing when it came to nothing.
+    pub(crate) seen: Option<Arc<SeenFiles>>,
 }
+
+/// The objects, how many bytes they and the rest take that is kept, and the files that were looked at.
+type Objects = (Vec<RenderedObject>, u64, Arc<SeenFiles>);
 
 impl Renderings {
     pub(crate) fn new(limits: RenderLimits) -> Self {
@@ -107,9 +115,9 @@ impl Renderings {
         lane: &LaneBounds,
     ) -> Roomy {
         let outcome = self.objects(artifacts, source, request, lane).await;
-        let (outcome, room) = match outcome {
-            Ok((objects, room)) => (Ok(objects), Some(room)),
-            Err(failure) => (Err(failure), None),
+        let (outcome, room, seen) = match outcome {
+            Ok((objects, room, seen)) => (Ok(objects), Some(room), Some(seen)),
+            Err(failure) => (Err(failure), None, None),
         };
         Roomy {
             rendered: Rendered {
@@ -120,7 +128,23 @@ impl Renderings {
                 outcome,
             },
             room,
+            seen,
         }
+    }
+
+    /// Whether another artifact holds the same files, as far as a rendering looked at them; not when that can't be told.
+    pub(crate) async fn are_same(
+        artifacts: &ArtifactRecords,
+        artifact: (&SourceKey, &str),
+        seen: &SeenFiles,
+        lane: &LaneBounds,
+    ) -> bool {
+        let deadline = Instant::now() + COMPARING;
+        let Ok(tree) = artifacts.tree(artifact, &lane.name, deadline).await else {
+            return false;
+        };
+        let same = || seen.are_same_in(&Files(&tree));
+        lane.turns.run(seen.content_bytes(), same).await
     }
 
     /// Room for objects that are kept while nobody works with them; nothing when there is none, and they are to be rendered again.
@@ -136,7 +160,7 @@ impl Renderings {
         source: &SourceKey,
         request: &RenderRequest,
         lane: &LaneBounds,
-    ) -> Result<(Vec<RenderedObject>, Held), RenderFailure> {
+    ) -> Result<(Vec<RenderedObject>, Held, Arc<SeenFiles>), RenderFailure> {
         let failure = |message: String| RenderFailure {
             message,
             artifact_missing: false,
@@ -172,16 +196,16 @@ impl Renderings {
         held: &Arc<(TreeInUse, OwnedSemaphorePermit)>,
         request: &RenderRequest,
         lane: &LaneBounds,
-    ) -> Result<(Vec<RenderedObject>, Held), String> {
+    ) -> Result<(Vec<RenderedObject>, Held, Arc<SeenFiles>), String> {
         let timeout = self.limits.timeout;
         let little = SMALL.min(self.limits.bytes);
         for (room, bytes) in [(&self.small, little), (&self.large, self.limits.bytes)] {
             let room = room.acquire(&lane.name, bytes, Instant::now() + timeout).await;
             let mut room = room.map_err(|over| format!("rendering {} has to wait: {over}", request.path))?;
             match self.on_a_thread(Arc::clone(held), request, bytes).await {
-                Ok((objects, bytes)) => {
+                Ok((objects, bytes, seen)) => {
                     room.shrink_to(bytes);
-                    return Ok((objects, room));
+                    return Ok((objects, room, seen));
                 }
                 Err(Unbuilt { is_too_large, .. }) if is_too_large && bytes < self.limits.bytes => {}
                 Err(Unbuilt { message, .. }) => return Err(message),
@@ -196,7 +220,7 @@ impl Renderings {
         held: Arc<(TreeInUse, OwnedSemaphorePermit)>,
         request: &RenderRequest,
         bytes: u64,
-    ) -> Result<(Vec<RenderedObject>, u64), Unbuilt> {
+    ) -> Result<Objects, Unbuilt> {
         let stopping = Stopping(Stop::new());
         let bounds = Bounds {
             budget: Budget {
@@ -207,10 +231,13 @@ impl Renderings {
         };
         let (path, overlay, inputs) = (request.path.clone(), request.overlay.clone(), request.inputs.clone());
         let rendering = tokio::task::spawn_blocking(move || {
-            let outcome = build_tree(&held.0, &path, (&overlay, &inputs), bounds).map(|built| {
+            let files = Files(&held.0);
+            let noted = NotedTree::new(&files);
+            let outcome = build_tree(&noted, &path, (&overlay, &inputs), bounds).map(|built| {
                 let objects = rendered(built);
-                let bytes = objects.iter().map(|object| weigh(&object.object.0)).sum();
-                (objects, bytes)
+                let bytes: u64 = objects.iter().map(|object| weigh(&object.object.0)).sum();
+                let seen = noted.into_seen();
+                (objects, bytes.saturating_add(seen.held_bytes()), Arc::new(seen))
             });
             // Held until here, also when nobody waits for the outcome any more.
             drop(held);
@@ -283,14 +310,13 @@ impl From<Error> for Unbuilt {
 /// # Errors
 /// [`Unbuilt`], its message with file and line where there is one.
 pub(crate) fn build_tree(
-    tree: &Tree,
+    files: &dyn FileTree,
     path: &str,
     (overlay, inputs): (&Overlay, &RenderInputs),
     bounds: Bounds,
 ) -> Result<Build, Unbuilt> {
     let folder = path.trim_matches('/');
     let folder = if folder == "." { "" } else { folder };
-    let files = Files(tree);
     match files.entry(folder) {
         Some(kustomize::Entry::Directory) => {}
         Some(_) => {
@@ -308,7 +334,7 @@ pub(crate) fn build_tree(
         substitution: inputs.variables().map(substitution),
         ..options(overlay, bounds)
     };
-    Ok(kustomize::build(&files, folder, &options)?)
+    Ok(kustomize::build(files, folder, &options)?)
 }
 
 /// What went wrong, one line each: a name or a text of the repository can't make another.
@@ -395,7 +421,7 @@ fn options(overlay: &Overlay, bounds: Bounds) -> Options {
 }
 
 /// An artifact's files, as kustomize reads them.
-struct Files<'a>(&'a Tree);
+pub(crate) struct Files<'a>(pub(crate) &'a Tree);
 
 impl FileTree for Files<'_> {
     fn entry(&self, path: &str) -> Option<kustomize::Entry<'_>> {

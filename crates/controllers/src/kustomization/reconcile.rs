@@ -28,7 +28,8 @@ use crate::live::{Held, Known, read_revision};
 use crate::looking::LookingRoom;
 use crate::own::{self, Own, Written};
 use crate::reconciled::Reconciled as _;
-use crate::render::Roomy;
+use crate::render::{Renderings, Roomy};
+use crate::seen_files::SeenFiles;
 use crate::under_way::UnderWay;
 
 /// How long an attempt waits for room for what it looks at.
@@ -55,6 +56,8 @@ pub(crate) struct KustomizationReconciler {
     asked: Option<SurveyRequest>,
     /// What was rendered last: the same artifact, path and namespace render to the same. It moves into an attempt that asks for it.
     rendered: Option<Rendered>,
+    /// The files that it was rendered from.
+    seen: Option<Arc<SeenFiles>>,
     /// The room that what is rendered takes.
     room: Option<HeldBytes>,
     /// What this attempt has rendered, when its objects were not kept while it waits.
@@ -78,6 +81,7 @@ impl KustomizationReconciler {
             put_away: None,
             asked: None,
             rendered: None,
+            seen: None,
             room: None,
             begun: None,
             acted: None,
@@ -166,10 +170,30 @@ impl KustomizationReconciler {
         None
     }
 
+    /// Whether the files of an artifact are those that it was rendered from last.
+    async fn is_same_in(&self, artifact_digest: &str, kustomization: &Kustomization) -> bool {
+        let Some(seen) = &self.seen else { return false };
+        let Some(source) = observe::find_source_key(&self.shard, kustomization) else {
+            return false;
+        };
+        let lane = self.shard.lane().await;
+        Renderings::are_same(&self.shard.artifacts, (&source, artifact_digest), seen, &lane.bounds).await
+    }
+
     async fn render(&mut self, request: &RenderRequest, kustomization: &Kustomization) {
-        let Some(snapshot) = &mut self.snapshot else { return };
         // What was rendered before makes room first, whether it is taken or not.
-        if let Some(rendered) = self.rendered.take().filter(|rendered| rendered.is_of(request)) {
+        let mut known = self.rendered.take().filter(|rendered| rendered.is_like(request));
+        if let Some(rendered) = &mut known
+            && !rendered.is_of(request)
+        {
+            if self.is_same_in(&request.artifact_digest, kustomization).await {
+                rendered.artifact_digest.clone_from(&request.artifact_digest);
+            } else {
+                known = None;
+            }
+        }
+        let Some(snapshot) = &mut self.snapshot else { return };
+        if let Some(rendered) = known {
             snapshot.take_rendered(rendered, Timestamp::now());
             return;
         }
@@ -184,8 +208,8 @@ impl KustomizationReconciler {
         };
         let (lane, artifacts) = (self.shard.lane().await, &self.shard.artifacts);
         let renderings = &self.shard.means.renderings;
-        let Roomy { rendered, room } = renderings.render(artifacts, &source, request, &lane.bounds).await;
-        self.room = room;
+        let Roomy { rendered, room, seen } = renderings.render(artifacts, &source, request, &lane.bounds).await;
+        (self.room, self.seen) = (room, seen);
         snapshot.take_rendered(rendered, Timestamp::now());
     }
 
@@ -203,7 +227,7 @@ impl KustomizationReconciler {
         if self.room.is_some() {
             return;
         }
-        self.rendered = None;
+        (self.rendered, self.seen) = (None, None);
         // A failure takes no room, and is the answer that the attempt waits with.
         if let Some(rendered) = &mut snapshot.attempt.rendered
             && rendered.outcome.is_ok()
@@ -385,6 +409,21 @@ impl Reconciler for KustomizationReconciler {
         Arc::clone(&self.shard.lane().await.bounds.work)
     }
 
+    /// A commit that changes none of its files changes nothing but a revision in its status: those that it changes go first.
+    async fn unhurried(&self) -> Option<Arc<Semaphore>> {
+        let (rendered, kustomization) = (self.rendered.as_ref()?, self.current()?);
+        let SourceFacts::Found {
+            artifact: Some(artifact),
+            ..
+        } = observe::observe_source(&self.shard, &kustomization)
+        else {
+            return None;
+        };
+        let is_another = artifact.digest != rendered.artifact_digest;
+        let is_unhurried = is_another && self.is_same_in(&artifact.digest, &kustomization).await;
+        is_unhurried.then_some(Arc::clone(&self.shard.lane().await.bounds.unhurried))
+    }
+
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
         self.begin_looking().await;
         let next = self.work().await;
@@ -479,7 +518,7 @@ impl Reconciler for KustomizationReconciler {
         self.shard.means.listeners.listen(&self.key, BTreeSet::new());
         self.asked = None;
         self.snapshot = None;
-        self.rendered = None;
+        (self.rendered, self.seen) = (None, None);
         self.room = None;
         self.begun = None;
         self.answered.clear();

@@ -84,10 +84,13 @@ impl Rendered {
     /// Whether it was rendered from what is asked for.
     #[must_use]
     pub fn is_of(&self, request: &RenderRequest) -> bool {
-        self.artifact_digest == request.artifact_digest
-            && self.path == request.path
-            && self.overlay == request.overlay
-            && self.inputs == *request.inputs.digest()
+        self.artifact_digest == request.artifact_digest && self.is_like(request)
+    }
+
+    /// Whether it is what is asked for as well where another artifact holds the same files, as far as it was rendered from them.
+    #[must_use]
+    pub fn is_like(&self, request: &RenderRequest) -> bool {
+        self.path == request.path && self.overlay == request.overlay && self.inputs == *request.inputs.digest()
     }
 }
 
@@ -123,5 +126,9 @@ mod tests {
         let mut without = request("a");
         without.inputs = RenderInputs::default();
         assert!(!rendered.is_of(&without));
+        let mut elsewhere = request("a");
+        elsewhere.artifact_digest = "sha256:2".to_owned();
+        assert!(rendered.is_like(&elsewhere) && !rendered.is_of(&elsewhere));
+        assert!(!rendered.is_like(&request("b")), "whatever its files are");
     }
 }
