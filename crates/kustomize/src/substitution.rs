@@ -1,8 +1,8 @@
 //! Owns the substitution of variables in finished resources, as Flux's kustomize-controller does it: in the YAML text of each, which is then
 //! read again, so that a value becomes what its text says there.
 //!
-//! Refuses what is no single object with a kind and a name afterwards, and a value of a Secret that changes what the object is: the name
-//! would stand wherever objects are named.
+//! Refuses what is no single object with a kind and a name afterwards, and a value of a Secret that changes what the object or a field of
+//! it is called: names stand wherever they are spoken of.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -81,38 +81,33 @@ impl Substitution {
         };
         let text = go_yaml::emit::document(&before);
         meter::text(text.len());
-        let mut used = self.begin();
-        let made = substitute(&text, &mut used).map_err(|error| trouble(resource, &error))?;
-        let is_secret = used.is_secret;
-        resource.notes.holds_secret |= is_secret;
+        let (value, is_secret) = self.value(resource, &text, false, maximum_nodes)?;
         let refused = |message: &str| refuse(resource, &resource.node, message);
-        let made = String::from_utf8(made)
-            .map_err(|_| refused("a substitution cuts a letter in two: the result is not UTF-8"))?;
-        if has_several_documents(&made) {
-            return Err(refused(
-                "a substitution ends the document, and one object would become several",
-            ));
-        }
-        let value = read(&made, maximum_nodes).map_err(|message| {
-            let message = format!("the result of the substitution can't be read: {message}");
-            refused(if is_secret { NOT_SAID } else { &message })
-        })?;
-        let names = |value: &Value| IDENTITY.map(|path| value.pointer(path).and_then(Value::as_str).map(str::to_owned));
-        let [_, kind, name, _] = names(&value);
-        let is_set = |text: Option<String>| text.is_some_and(|text| !text.is_empty());
-        if !is_set(kind.clone()) || !is_set(name) {
+        let is_set = |path: &str| {
+            value
+                .pointer(path)
+                .and_then(Value::as_str)
+                .is_some_and(|text| !text.is_empty())
+        };
+        if !is_set("/kind") || !is_set("/metadata/name") {
             return Err(refused(
                 "a substitution leaves the object without a kind or name that is a string",
             ));
         }
-        if kind.is_some_and(|kind| kind.ends_with("List") && kind != resource.kind()) {
+        let kind = value.pointer("/kind").and_then(Value::as_str).unwrap_or_default();
+        if kind.ends_with("List") && kind != resource.kind() {
             return Err(refused("a substitution makes a list of the object"));
         }
-        if is_secret && self.without_secrets(&names(&before)).as_ref() != Some(&names(&value)) {
-            return Err(refused(
-                "a variable from a Secret is a part of its apiVersion, kind, name or namespace, or changes them, and these are shown \
-                 wherever the object is named: take the variable from a ConfigMap",
-            ));
+        if is_secret {
+            // With any other values of its Secrets it must be called the same.
+            let other = self.value(resource, &text, true, maximum_nodes);
+            if !other.is_ok_and(|(other, _)| has_same_names(&value, &other)) {
+                return Err(refused(
+                    "a variable from a Secret is a part of its apiVersion, kind, name or namespace, or of the name of a field, or changes \
+                     them, and these are shown wherever they are spoken of: take the variable from a ConfigMap",
+                ));
+            }
+            resource.notes.holds_secret = true;
         }
         let mut node = from_value(&value);
         place(&mut node, &resource.node);
@@ -128,21 +123,62 @@ impl Substitution {
         })
     }
 
-    fn begin(&self) -> Used<'_> {
-        Used {
+    /// What the text of a resource becomes, and whether a Secret's value was asked for: `is_other` puts other values in the place of those.
+    fn value(
+        &self,
+        resource: &Resource,
+        text: &str,
+        is_other: bool,
+        maximum_nodes: usize,
+    ) -> Result<(Value, bool), Trouble> {
+        let mut used = Used {
             variables: &self.variables,
             is_secret: false,
+            is_other,
+        };
+        let made = substitute(text, &mut used).map_err(|error| trouble(resource, &error))?;
+        let is_secret = used.is_secret;
+        let refused = |message: &str| refuse(resource, &resource.node, message);
+        let made = String::from_utf8(made)
+            .map_err(|_| refused("a substitution cuts a letter in two: the result is not UTF-8"))?;
+        if has_several_documents(&made) {
+            return Err(refused(
+                "a substitution ends the document, and one object would become several",
+            ));
         }
+        let value = read(&made, maximum_nodes).map_err(|message| {
+            let message = format!("the result of the substitution can't be read: {message}");
+            let is_confidential = is_secret || resource.is_confidential();
+            refused(if is_confidential { NOT_SAID } else { &message })
+        })?;
+        Ok((value, is_secret))
     }
+}
 
-    /// What the names of an object become, each by itself; nothing if a Secret's value is a part of one.
-    fn without_secrets(&self, names: &[Option<String>; 4]) -> Option<[Option<String>; 4]> {
-        let mut used = self.begin();
-        let mut made = names.clone();
-        for text in made.iter_mut().flatten() {
-            *text = String::from_utf8(substitute(text, &mut used).ok()?).ok()?;
+/// Whether two objects are called the same, and have the same fields.
+fn has_same_names(one: &Value, other: &Value) -> bool {
+    IDENTITY.iter().all(|path| one.pointer(path) == other.pointer(path)) && has_same_keys(one, other)
+}
+
+fn has_same_keys(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let same = |(key, one)| other.get(key).is_some_and(|other| has_same_keys(one, other));
+            one.len() == other.len() && one.iter().all(same)
         }
-        (!used.is_secret).then_some(made)
+        (Value::Array(one), Value::Array(other)) => {
+            let more = one.iter().skip(other.len()).chain(other.iter().skip(one.len()));
+            one.iter().zip(other).all(|(one, other)| has_same_keys(one, other)) && !more.into_iter().any(has_keys)
+        }
+        (one, other) => !has_keys(one) && !has_keys(other),
+    }
+}
+
+fn has_keys(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(items) => items.iter().any(has_keys),
+        _ => false,
     }
 }
 
@@ -153,12 +189,17 @@ const IDENTITY: [&str; 4] = ["/apiVersion", "/kind", "/metadata/name", "/metadat
 struct Used<'value> {
     variables: &'value BTreeMap<String, Variable>,
     is_secret: bool,
+    /// Secret ones have another value.
+    is_other: bool,
 }
 
 impl<'value> Scope<'value> for Used<'value> {
     fn find(&mut self, name: &str) -> Option<&'value [u8]> {
         let variable = self.variables.get(name)?;
         self.is_secret |= variable.is_secret;
+        if variable.is_secret && self.is_other {
+            return Some(if variable.value == b"x" { b"y" } else { b"x" });
+        }
         Some(&variable.value)
     }
 

@@ -65,6 +65,24 @@ fn a_value_of_a_secret_changes_nothing_that_an_object_is_called_by() {
         assert!(said.contains("take the variable from a ConfigMap"), "{said}");
         assert!(!said.contains("web"), "{said}");
     }
+    for (text, value) in [
+        ("data:\n  ${v}: a\n", "web"),
+        ("data:\n  a${#v}: a\n", "web"),
+        ("data: ${v}\n", "{web: a}"),
+        ("data:\n  a: ${v}\n", "a\r  web: b"),
+        ("list:\n- ${v}\n", "a\r- {web: b}"),
+    ] {
+        let said = refused(&format!("{HEAD}{text}"), of_secret(value));
+        assert!(said.contains("of the name of a field"), "{said}");
+        assert!(!said.contains("web"), "{said}");
+    }
+    // Values may be of any type, and those of others may have names.
+    let text = format!("{HEAD}data:\n  a: ${{v}}\n  b: ${{map}}\n");
+    let both = variables(&[("v", "[1, 2]", true), ("map", "{c: d}", false)]);
+    assert_eq!(
+        built(&text, with(both)).unwrap().resources[0].object["data"]["b"]["c"],
+        "d"
+    );
     let text = format!("{}data:\n  a: ${{v}}\n", HEAD.replace("name: a", "name: ${plain}"));
     let built = built(&text, with(of_secret("hunter2"))).unwrap();
     assert_eq!(built.resources[0].object["metadata"]["name"], "web");
@@ -196,4 +214,87 @@ fn what_multiplies_is_given_up() {
         with(variables(&[("v", &laughs, false)])),
     );
     assert!(refused.is_err());
+}
+
+/// Whatever a value is, the object stays one that can be named, and what a Secret holds stands in no name of it.
+#[test]
+fn no_value_makes_something_else_of_an_object() {
+    let parts = [
+        "\r",
+        "\u{85}",
+        "\u{2028}",
+        " ",
+        "  ",
+        "---",
+        "...",
+        ":",
+        ": ",
+        "- ",
+        "? ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "&a ",
+        "*a",
+        "!!str ",
+        "|",
+        ">",
+        "#",
+        " #",
+        "\"",
+        "'",
+        "\\",
+        "%",
+        "<<",
+        "~",
+        "kind: X",
+        "metadata: ",
+        "name: web",
+        "apiVersion",
+        "é",
+        "\t",
+        "0",
+        "web",
+    ];
+    let mut seed = 7_u64;
+    let mut random = |below: usize| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).unwrap() % below
+    };
+    let text = format!("{HEAD}list:\n- ${{v}}\nquoted: \": ${{v}}\"\nx:\n  y: a${{v}}\nz: ${{v}}\n");
+    let mut done = 0;
+    for _ in 0..5000 {
+        let value: String = (0..=random(8)).map(|_| parts[random(parts.len())]).collect();
+        let is_secret = random(2) == 0;
+        let Ok(built) = built(&text, with(variables(&[("v", &value, is_secret)]))) else {
+            continue;
+        };
+        done += 1;
+        let [resource] = built.resources.as_slice() else {
+            panic!("{value:?}");
+        };
+        let name = resource.object["metadata"]["name"].as_str().unwrap();
+        assert!(
+            !name.is_empty() && !resource.object["kind"].as_str().unwrap().is_empty(),
+            "{value:?}"
+        );
+        assert_eq!(resource.is_confidential(), is_secret, "{value:?}");
+        if is_secret {
+            let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+            assert_eq!(
+                (name, resource.object["kind"].as_str()),
+                ("a", Some("ConfigMap")),
+                "{value:?}"
+            );
+            assert_eq!(
+                keys(&resource.object),
+                ["apiVersion", "kind", "list", "metadata", "quoted", "x", "z"]
+            );
+        }
+    }
+    assert!(done > 500, "{done}");
 }
