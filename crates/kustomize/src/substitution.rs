@@ -16,7 +16,7 @@ use go_yaml::read::{Lines, Source, first_node};
 use go_yaml::scalar::Dialect;
 use serde_json::Value;
 
-use crate::collection::{NOT_SAID, Trouble};
+use crate::collection::Trouble;
 use crate::meter;
 use crate::resource::Resource;
 
@@ -147,9 +147,12 @@ impl Substitution {
             ));
         }
         let value = read(&made, maximum_nodes).map_err(|message| {
-            let message = format!("the result of the substitution can't be read: {message}");
-            let is_confidential = is_secret || resource.is_confidential();
-            refused(if is_confidential { NOT_SAID } else { &message })
+            let why = if is_secret || resource.is_confidential() {
+                "; it is not said why, since that could quote what the object holds".to_owned()
+            } else {
+                format!(": {message}")
+            };
+            refused(&format!("the result of the substitution can't be read{why}"))
         })?;
         Ok((value, is_secret))
     }

@@ -109,6 +109,56 @@ async fn is_nowhere(stage: &Stage, namespace: &str) {
     }
 }
 
+/// Where an object was written, as `tenure who` says it.
+async fn find_origin(stage: &Stage, namespace: &str, kustomization: &str, id: &str) -> Result<String, String> {
+    let origin = stage.get(KUSTOMIZATION, (namespace, kustomization)).await.unwrap();
+    let source = stage
+        .get(crate::stage::GIT_REPOSITORY, (namespace, kustomization))
+        .await
+        .unwrap();
+    let origin = serde_json::from_value(origin).unwrap();
+    let metadata = serde_json::from_value(source["metadata"].clone()).unwrap();
+    let id = format!("{namespace}_{id}").parse().unwrap();
+    let built = tenure_controllers::build_object(&stage.artifacts(), (&origin, &metadata), &id);
+    built
+        .map(|built| built.origin.location.to_string())
+        .map_err(|error| error.to_string())
+}
+
+/// It reads no ConfigMap and no Secret for it, and says so where that matters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_an_object_was_written_is_told_with_what_the_spec_has() {
+    let namespace = "post-build-e";
+    let stage = Stage::set(namespace).await;
+    let vars = variables("ConfigMap", namespace, "vars", &json!({ "size": "large" }), &json!({}));
+    stage.admin.apply(vars).await.unwrap();
+    let (one, two) = (config_map("${size:=no}-one", "1"), config_map("two", "${size:=no}"));
+    let files = [("a.yaml", &*one), ("b.yaml", &*two)];
+    for (name, post_build) in [
+        ("inline", json!({ "substitute": { "size": "small" } })),
+        (
+            "from",
+            json!({ "substituteFrom": [{ "kind": "ConfigMap", "name": "vars" }] }),
+        ),
+    ] {
+        stage.repository(namespace, name, &files).await;
+        let spec = json!({ "postBuild": post_build, "nameSuffix": format!("-{name}") });
+        stage.kustomization(namespace, name, name, spec).await;
+        stage
+            .ready(KUSTOMIZATION, (namespace, name), "True", "ReconciliationSucceeded")
+            .await;
+    }
+    let found = find_origin(&stage, namespace, "inline", "small-one-inline__ConfigMap").await;
+    assert_eq!(found.unwrap(), "a.yaml:1");
+    let found = find_origin(&stage, namespace, "from", "two-from__ConfigMap").await;
+    assert_eq!(found.unwrap(), "b.yaml:1");
+    let unknown = find_origin(&stage, namespace, "from", "large-one-from__ConfigMap")
+        .await
+        .unwrap_err();
+    assert!(unknown.contains("without the variables of ConfigMap/vars"), "{unknown}");
+    stage.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_of_what_bears_the_label_is_seen_at_once() {
     let namespace = "post-build-b";
