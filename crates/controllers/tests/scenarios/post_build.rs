@@ -15,11 +15,6 @@ fn variables(kind: &str, namespace: &str, name: &str, data: &Value, labels: &Val
     })
 }
 
-async fn until_data(stage: &Stage, target: (&str, &str), expected: &Value) {
-    let is_so = |object: Option<&Value>| object.is_some_and(|object| object["data"] == *expected);
-    stage.until(CONFIG_MAP, target, is_so).await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn variables_are_substituted_in_what_was_built() {
     let namespace = "post-build-a";
