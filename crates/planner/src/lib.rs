@@ -24,6 +24,7 @@ pub mod dependents;
 pub mod digest;
 pub mod election;
 mod ending;
+pub mod expression;
 pub mod fields;
 pub mod git_repository;
 pub mod health;

@@ -17,6 +17,14 @@ pub const COMPONENTS: usize = 500;
 pub const BUILD_METADATA: usize = 16;
 /// Labels, and annotations, of `spec.commonMetadata`.
 pub const COMMON_METADATA: usize = 100;
+/// Entries of `spec.healthCheckExprs`.
+pub const HEALTH_CHECK_EXPRESSIONS: usize = 50;
+/// Bytes of one expression.
+pub const EXPRESSION: usize = 4 << 10;
+/// Bytes of all expressions of a Kustomization.
+pub const EXPRESSIONS: usize = 32 << 10;
+/// How often the expressions of a Kustomization may call what takes a regular expression: one can take long to compile.
+pub const PATTERN_CALLS: usize = 16;
 /// A Surface's `spec.sources`.
 pub const SOURCES: usize = 100;
 /// Paths of one source of a Surface.
@@ -33,6 +41,11 @@ pub(crate) fn check_kustomization(spec: &KustomizationSpec) -> Result<(), String
     check(&[
         ("spec.dependsOn", spec.depends_on.len(), DEPENDENCIES),
         ("spec.healthChecks", spec.health_checks.len(), HEALTH_CHECKS),
+        (
+            "spec.healthCheckExprs",
+            spec.health_check_exprs.len(),
+            HEALTH_CHECK_EXPRESSIONS,
+        ),
         ("spec.patches", spec.patches.len(), PATCHES),
         ("spec.images", spec.images.len(), IMAGES),
         ("spec.components", spec.components.len(), COMPONENTS),
@@ -47,7 +60,59 @@ pub(crate) fn check_kustomization(spec: &KustomizationSpec) -> Result<(), String
             annotations.map_or(0, |annotations| annotations.len()),
             COMMON_METADATA,
         ),
-    ])
+    ])?;
+    check_expressions(spec)
+}
+
+/// Refuses expressions that are too long, or that call regular expressions too often.
+fn check_expressions(spec: &KustomizationSpec) -> Result<(), String> {
+    let (mut length, mut calls) = (0_usize, 0_usize);
+    for (field, text) in list_expressions(spec) {
+        if text.len() > EXPRESSION {
+            return Err(format!(
+                "{field} has {} bytes, and {EXPRESSION} is the most of an expression",
+                text.len()
+            ));
+        }
+        length += text.len();
+        // By their words: what is called must be written. `findAll` begins with `find`.
+        calls += ["matches", "find"]
+            .map(|word| text.matches(word).count())
+            .iter()
+            .sum::<usize>();
+    }
+    if length > EXPRESSIONS {
+        return Err(format!(
+            "the expressions of spec.healthCheckExprs and spec.dependsOn have {length} bytes together, and {EXPRESSIONS} is the most"
+        ));
+    }
+    if calls > PATTERN_CALLS {
+        return Err(format!(
+            "the expressions of spec.healthCheckExprs and spec.dependsOn call matches, find or findAll {calls} times, and \
+             {PATTERN_CALLS} is the most"
+        ));
+    }
+    Ok(())
+}
+
+/// All expressions of a Kustomization, and the fields that they stand in.
+pub(crate) fn list_expressions(spec: &KustomizationSpec) -> impl Iterator<Item = (String, &str)> {
+    let ready = spec.depends_on.iter().enumerate().filter_map(|(index, dependency)| {
+        let text = dependency.ready_expr.as_deref().filter(|text| !text.is_empty())?;
+        Some((format!("spec.dependsOn[{index}].readyExpr"), text))
+    });
+    let health = spec.health_check_exprs.iter().enumerate().flat_map(|(index, check)| {
+        let of = [
+            ("inProgress", check.in_progress.as_deref()),
+            ("failed", check.failed.as_deref()),
+            ("current", Some(check.current.as_str())),
+        ];
+        of.into_iter().filter_map(move |(name, text)| {
+            let text = text.filter(|text| !text.is_empty())?;
+            Some((format!("spec.healthCheckExprs[{index}].{name}"), text))
+        })
+    });
+    ready.chain(health)
 }
 
 /// Refuses lists of a Surface that are too long.

@@ -9,7 +9,7 @@ use tenure_tenancy::{DenialReason, identity, reach, reference};
 
 use super::context::{Context, name_subject};
 use super::types::{ServiceAccountFacts, Snapshot};
-use super::{Phase, Plan, ending, watching};
+use super::{Phase, Plan, conditions, ending, health_check, watching};
 use crate::maxima;
 use crate::overlay::Overlay;
 use crate::plan::{FinalizerChange, Next, Withheld};
@@ -63,6 +63,12 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
             ),
         ));
     }
+    let conditions = conditions::check(snapshot, now);
+    if let Some(problem) = &conditions.problem {
+        let mut plan = stalled(reason::INVALID_CEL_EXPRESSION, problem.clone());
+        plan.memory.conditions = conditions;
+        return Err(plan);
+    }
     reference::check_kubeconfig(spec.kube_config.is_some()).map_err(denied)?;
     let source = &spec.source_ref;
     reference::check_source(namespace, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;
@@ -110,6 +116,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
             .map_err(denied)?;
 
     let mut memory = snapshot.memory.clone();
+    memory.conditions = conditions;
     if memory.attempt != Some(snapshot.attempt.started) {
         memory.attempt = Some(snapshot.attempt.started);
         memory.changes.clear();
@@ -142,7 +149,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         || attempt.requested_at != crate::read_requested_at(&kustomization.metadata)
         || newly_allowed(snapshot)
     {
-        return Err(Box::new(context.finish(Next::Restart)));
+        let by = format!("Kustomization/{namespace}/{name}");
+        return Err(health_check::begin_anew(context, &by, false));
     }
     let account = context.identity.clone();
     match &snapshot.service_account {
@@ -192,11 +200,6 @@ pub(super) fn add_finalizer(snapshot: &Snapshot, plan: &mut Plan) {
 fn unimplemented(spec: &KustomizationSpec) -> Vec<&'static str> {
     let set = [
         ("spec.decryption", spec.decryption.is_some()),
-        (
-            "spec.dependsOn[].readyExpr",
-            spec.depends_on.iter().any(|dependency| dependency.ready_expr.is_some()),
-        ),
-        ("spec.healthCheckExprs", !spec.health_check_exprs.is_empty()),
         ("spec.ignore", !spec.ignore.is_empty()),
         ("spec.postBuild", spec.post_build.is_some()),
     ];

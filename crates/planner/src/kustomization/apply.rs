@@ -11,6 +11,7 @@ use tenure_api::{ObjectView, reason};
 
 use super::contest;
 use super::context::Context;
+use super::custom_health::CustomHealth;
 use super::desired::{Desired, DesiredObject};
 use super::order::STAGES;
 use super::ownership::{self, Kept, Ownership};
@@ -21,7 +22,7 @@ use super::{Phase, ending, guard};
 use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
 use crate::digest;
 use crate::ending::add_duration;
-use crate::health::{self, Health};
+use crate::health::Health;
 use crate::immutable;
 use crate::plan::{Apply, Delete, Forecast, Next, Request, Stage};
 
@@ -472,14 +473,16 @@ fn wait_for_stage(
     if !needed_later {
         return Ok(());
     }
+    let mut custom = CustomHealth::of(context.spec());
     for object in objects {
-        let Some(live) = context.live(&object.target.id) else {
+        let id = &object.target.id;
+        let Some(live) = context.live(id) else {
             continue;
         };
         if find_skip_reason(&object.object.0, live.object()).is_some() {
             continue;
         }
-        match health::judge_live(live) {
+        match custom.judge(&mut context.memory.conditions, id, live, object.confidential) {
             Health::Current => {}
             Health::Failed(message) => {
                 let message = format!("{} failed: {message} ({})", object.target.id.subject(), object.origin);

@@ -40,11 +40,18 @@ pub(super) struct Desired {
     pub(super) digest: String,
     /// The ids of both.
     ids: HashSet<ObjectId>,
+    /// Those that hold what may be in no text.
+    confidential: HashSet<ObjectId>,
 }
 
 impl Desired {
     pub(super) fn contains(&self, id: &ObjectId) -> bool {
         self.ids.contains(id)
+    }
+
+    /// Whether an object, applied or not, holds what may be in no text.
+    pub(super) fn is_confidential(&self, id: &ObjectId) -> bool {
+        confidential::is_secret(id) || self.confidential.contains(id)
     }
 }
 
@@ -100,6 +107,9 @@ pub(super) fn find_desired(
         }
         write_owner_labels(&mut object, context.namespace, context.name);
         desired.ids.insert(id.clone());
+        if rendered.confidential {
+            desired.confidential.insert(id.clone());
+        }
         let (_, version) = split_api_version(&kind.api_version);
         desired.objects.push(DesiredObject {
             target: Watched {

@@ -1,14 +1,18 @@
 //! How a Kustomization is reconciled.
 //!
 //! The phases, each a file, in the order in which a plan passes them; the first that has something to do ends the plan:
-//! admit (may it, by whom, is everything that is set implemented) → prepare (source, dependencies) → retry (is it due, if it failed
-//! before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → health → ending (status, events, next time).
+//! admit (may it, by whom, is everything that is set implemented) → prepare (source) → dependencies → retry (is it due, if it
+//! failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → health → ending (status, events, next time).
 
 mod admit;
 mod apply;
+mod conditions;
 mod contest;
 mod context;
+mod custom_health;
 mod deletion;
+mod dependencies;
+mod dependency;
 mod desired;
 mod ending;
 mod guard;
@@ -35,12 +39,14 @@ use jiff::Timestamp;
 use tenure_api::KustomizationStatus;
 use tenure_tenancy::ServiceAccount;
 
+pub use conditions::{Conditions, Readiness, Verdict};
+pub use dependency::{DependencyFacts, WholeKustomization, find_cycle, find_dependencies};
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
 pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, find_applied_revision, is_idle, survey_siblings};
 pub use step::{RenderRequest, Step, SurveyRequest};
 pub use trigger::Observed;
 pub use types::{
-    Asked, Attempt, BackOff, DependencyFacts, DriftedField, Endings, Memory, RenderFailure, Rendered, Retry, Reversal,
+    Asked, Attempt, BackOff, DriftedField, Endings, Memory, RenderFailure, Rendered, Retry, Reversal,
     ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, read_allowed_deletion,
 };
 
@@ -90,7 +96,7 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
     }
     let mut context = admit::admit(snapshot, now)?;
     let artifact = prepare::find_artifact(&context)?;
-    prepare::check_dependencies(&context, &artifact)?;
+    dependencies::check_dependencies(&mut context, &artifact)?;
     retry::check_due(&mut context)?;
     let rendered = prepare::ask_for_rendering(&context, &artifact)?;
     let desired = desired::find_desired(&mut context, &artifact, rendered)?;

@@ -76,6 +76,7 @@ impl Play {
                 placement: placement.clone(),
                 source: SourceFacts::NotFound,
                 dependencies: BTreeMap::new(),
+                cycle: None,
                 service_account: ServiceAccountFacts::Usable,
                 endings: Endings::default(),
                 kinds: BTreeMap::new(),

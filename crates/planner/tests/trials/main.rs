@@ -26,6 +26,6 @@ fn main() -> ExitCode {
         })
     });
     let mut suite = Suite::default();
-    suite.add("kustomization", 35, cases);
+    suite.add("kustomization", 38, cases);
     suite.run()
 }

@@ -101,7 +101,12 @@ enum Act {
     Dependency {
         name: String,
         ready: bool,
+        /// All of it, for an expression.
+        #[serde(default)]
+        whole: Option<Value>,
     },
+    /// The way from dependency to dependency back to the Kustomization.
+    Cycle(Vec<String>),
     /// The status gets this inventory by other hands.
     Forge(Vec<String>),
     /// That many writes may have happened since the last of these.
@@ -178,6 +183,7 @@ fn play(name: &str, scenario: Scenario) -> String {
         placement,
         source: SourceFacts::NotFound,
         dependencies: BTreeMap::new(),
+        cycle: None,
         service_account: ServiceAccountFacts::Usable,
         endings: Endings::default(),
         owners: BTreeMap::new(),
@@ -339,7 +345,20 @@ impl Player {
                 writeln!(self.account, "# {endings:?}").unwrap();
                 self.snapshot.endings = endings;
             }
-            Act::Dependency { name, ready } => {
+            Act::Cycle(names) => {
+                writeln!(self.account, "# {} depend on each other", names.join(", ")).unwrap();
+                self.snapshot.cycle = Some(names);
+            }
+            Act::Dependency { name, ready, whole } => {
+                let whole = whole.map(|whole| {
+                    writeln!(self.account, "# {name} is {whole}").unwrap();
+                    self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
+                    let mut object = whole;
+                    object["apiVersion"] = json!("kustomize.toolkit.fluxcd.io/v1");
+                    object["kind"] = json!("Kustomization");
+                    object["metadata"]["resourceVersion"] = json!(self.now.as_second().to_string());
+                    serde_json::from_value(object).unwrap()
+                });
                 let status = if ready { "True" } else { "False" };
                 let conditions: Vec<Condition> = serde_json::from_value(json!([{
                     "type": "Ready", "status": status, "reason": "x", "message": "x", "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -351,6 +370,7 @@ impl Player {
                     conditions,
                     source: ("GitRepository".to_owned(), "elsewhere".to_owned()),
                     last_applied_revision: None,
+                    whole,
                 };
                 self.snapshot.dependencies.insert(name, facts);
             }
