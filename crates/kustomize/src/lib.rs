@@ -64,6 +64,7 @@ pub use options::{
     Budget, ImageOverride, Limits, LoadRestrictor, Options, Overrides, PatchOverride, PatchTarget, Reorder, Stop,
 };
 pub use output::{Build, BuiltResource, FileName, Location, Provenance};
+pub use selector::ObjectSelector;
 pub use tree::{Entry, FileTree, MapTree};
 
 /// The README's example is run with the tests.

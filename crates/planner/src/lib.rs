@@ -36,6 +36,7 @@ pub mod maxima;
 pub mod object;
 pub mod overlay;
 pub mod plan;
+mod pointer;
 pub mod refusal;
 pub mod restart;
 pub mod rights;

@@ -1,5 +1,6 @@
 //! Whether a Kustomization may be reconciled at all: by whom, with fields that are implemented, valid and allowed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,6 +9,7 @@ use tenure_api::{KustomizationSpec, reason};
 use tenure_tenancy::{DenialReason, identity, reach, reference};
 
 use super::context::{Context, name_subject};
+use super::ignore::Ignored;
 use super::types::{ServiceAccountFacts, Snapshot};
 use super::{Phase, Plan, conditions, ending, health_check, watching};
 use crate::maxima;
@@ -64,8 +66,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         ));
     }
     let conditions = conditions::check(snapshot, now);
-    if let Some(problem) = &conditions.problem {
-        let mut plan = stalled(reason::INVALID_CEL_EXPRESSION, problem.clone());
+    if let Some((reason, message)) = &conditions.problem {
+        let mut plan = stalled(reason, message.clone());
         plan.memory.conditions = conditions;
         return Err(plan);
     }
@@ -137,6 +139,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         timeout,
         path,
         overlay,
+        // What can't be read was refused above.
+        ignored: Arc::new(Ignored::of(spec).unwrap_or_default()),
         memory,
         withheld: Vec::new(),
         events: Vec::new(),
@@ -200,7 +204,6 @@ pub(super) fn add_finalizer(snapshot: &Snapshot, plan: &mut Plan) {
 fn unimplemented(spec: &KustomizationSpec) -> Vec<&'static str> {
     let set = [
         ("spec.decryption", spec.decryption.is_some()),
-        ("spec.ignore", !spec.ignore.is_empty()),
         ("spec.postBuild", spec.post_build.is_some()),
     ];
     set.into_iter()

@@ -1,4 +1,4 @@
-//! The expressions of a Kustomization: whether all of them compile, and what is remembered of what they said.
+//! The expressions of a Kustomization: whether all of them compile, as its other rules must, and what is remembered of what they said.
 //!
 //! They are compiled when they are evaluated, and what they said of a state of an object is kept: a plan that is made again since one of a
 //! thousand objects changed compiles one check and evaluates it once. Compiled programs are kept nowhere. One of usual length takes 30
@@ -11,8 +11,9 @@ use kubernetes_cel::{Environment, Type};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::inventory::split_api_version;
-use tenure_api::{KustomizationSpec, ObjectId, ObjectView};
+use tenure_api::{KustomizationSpec, ObjectId, ObjectView, reason};
 
+use super::ignore::Ignored;
 use super::types::Snapshot;
 use crate::expression::{Condition, Purse, WORK};
 use crate::health::Health;
@@ -24,8 +25,8 @@ use crate::maxima;
 pub struct Conditions {
     /// The generation that all of this is about.
     pub generation: Option<i64>,
-    /// What is wrong with an expression of it.
-    pub problem: Option<String>,
+    /// What is wrong with an expression or a rule of it: reason and message.
+    pub problem: Option<(String, String)>,
     /// What they have spent.
     pub purse: Purse,
     /// What health expressions said of objects.
@@ -57,11 +58,12 @@ pub struct Readiness {
 }
 
 impl Snapshot {
-    /// As much text as the expressions of its spec are to be counted for, in bytes, wherever work waits for its turn by the text that it
+    /// As much text as the expressions and patterns of its spec are to be counted for, in bytes, wherever work waits for its turn by the text that it
     /// is about: nothing without any.
     #[must_use]
     pub fn estimate_condition_work(&self) -> usize {
-        let has_any = maxima::list_expressions(&self.kustomization.spec).next().is_some();
+        let spec = &self.kustomization.spec;
+        let has_any = maxima::list_expressions(spec).next().is_some() || maxima::count_patterns(spec) > 0;
         if has_any { WORK } else { 0 }
     }
 }
@@ -81,7 +83,14 @@ pub(super) fn check(snapshot: &Snapshot, now: Timestamp) -> Conditions {
     conditions
 }
 
-pub(super) fn find_problem(spec: &KustomizationSpec) -> Option<String> {
+fn find_problem(spec: &KustomizationSpec) -> Option<(String, String)> {
+    let expression = find_expression_problem(spec).map(|message| (reason::INVALID_CEL_EXPRESSION, message));
+    let rule = || Ignored::of(spec).err().map(|message| (reason::INVALID_SPEC, message));
+    let (reason, message) = expression.or_else(rule)?;
+    Some((reason.to_owned(), message))
+}
+
+pub(super) fn find_expression_problem(spec: &KustomizationSpec) -> Option<String> {
     let mut kinds: BTreeSet<(&str, &str)> = BTreeSet::new();
     for (index, check) in spec.health_check_exprs.iter().enumerate() {
         let (group, _) = split_api_version(&check.api_version);

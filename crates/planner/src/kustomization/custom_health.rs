@@ -211,7 +211,7 @@ mod tests {
         for case in &recorded {
             let check = check(case);
             let current = case["current"].as_str().unwrap();
-            let problem = conditions::find_problem(&spec(&check));
+            let problem = conditions::find_expression_problem(&spec(&check));
             let refused = case.get("invalid").is_some() || REFUSED_AT_ONCE.contains(&current);
             assert_eq!(problem.is_some(), refused, "{current}: {problem:?}");
             for answer in case["answers"].as_array().into_iter().flatten().filter(|_| !refused) {

@@ -116,7 +116,7 @@ pub(super) fn find_desired(
                 version: version.to_owned(),
                 id: id.clone(),
             },
-            digest: crate::digest::digest_value(&object),
+            digest: context.ignored.digest_desired(&object),
             object: Object(object),
             origin,
             stage: order::find_stage(&id),
@@ -235,6 +235,12 @@ fn defined_kinds(rendered: &[RenderedObject]) -> BTreeMap<(String, String), Scop
 }
 
 fn write_owner_labels(object: &mut Value, namespace: &str, name: &str) {
+    write_label(object, OWNER_NAME, json!(name));
+    write_label(object, OWNER_NAMESPACE, json!(namespace));
+}
+
+/// Writes a label, whatever stands in the place of the labels.
+pub(super) fn write_label(object: &mut Value, key: &str, value: Value) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };
@@ -243,8 +249,7 @@ fn write_owner_labels(object: &mut Value, namespace: &str, name: &str) {
         *labels = json!({});
     }
     if let Some(labels) = labels.as_object_mut() {
-        labels.insert(OWNER_NAME.to_owned(), json!(name));
-        labels.insert(OWNER_NAMESPACE.to_owned(), json!(namespace));
+        labels.insert(key.to_owned(), value);
     }
 }
 

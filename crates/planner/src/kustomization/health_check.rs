@@ -216,8 +216,9 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
         let Some(live) = context.live(id) else { continue };
         let changed = match live {
             Live::Present(live) => {
-                digest::select_comparable(&live.0) != digest::select_comparable(answer)
-                    && version(&live.0) > version(answer)
+                let strip = |state| context.ignored.strip(answer, state);
+                version(&live.0) > version(answer)
+                    && digest::select_comparable(&strip(&live.0)) != digest::select_comparable(&strip(answer))
             }
             // A finished Job may be removed by its own TTL.
             Live::Absent | Live::Unserved => attempt.applied.contains_key(id) && id.kind != "Job",

@@ -18,6 +18,7 @@ mod ending;
 mod guard;
 mod health_check;
 mod history;
+mod ignore;
 mod order;
 mod ownership;
 mod prepare;
