@@ -2,8 +2,9 @@
 // as JSON on standard output.
 //
 //	go run . health|ready > ../../crates/planner/tests/data/<the same>-expressions.json
+//	go run . ignore > ../../crates/planner/tests/data/ignore-rules.json
 //
-// The module is the newest that this version of Go builds; its folder `cel` is the same in v0.122.0.
+// The modules are the newest that this version of Go builds; their folders `cel` and `jsondiff` are the same in v0.122.0 and v0.83.0.
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 
 	"github.com/fluxcd/pkg/apis/kustomize"
 	"github.com/fluxcd/pkg/runtime/cel"
+	"github.com/fluxcd/pkg/ssa/jsondiff"
 	gocel "github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
@@ -21,7 +23,7 @@ import (
 type object = map[string]any
 
 func main() {
-	cases := map[string]func() []object{"health": health, "ready": ready}[os.Args[1]]()
+	cases := map[string]func() []object{"health": health, "ready": ready, "ignore": ignore}[os.Args[1]]()
 	var out bytes.Buffer
 	out.WriteString("[\n")
 	for i, one := range cases {
@@ -213,6 +215,105 @@ func ready() []object {
 				answer["error"] = err.Error()
 			} else {
 				answer["ready"] = said
+			}
+			answers = append(answers, answer)
+		}
+		one["answers"] = answers
+		cases = append(cases, one)
+	}
+	return cases
+}
+
+var ruled = []string{
+	`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"team","labels":{"app":"web","tier":"2"},"annotations":{"a/b":"c"}},
+	"spec":{"replicas":1,"template":{"spec":{"containers":[{"name":"a","image":"x"},{"name":"b","image":"y"},{"name":"c","image":"z"}]}}}}`,
+	`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web-settings","namespace":"other"},"data":{"a/b":"1","c~d":"2","":"3","0":"4"}}`,
+	`{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"web"},"spec":{"rules":[]}}`,
+}
+
+var rules = []struct {
+	selector *jsondiff.Selector
+	paths    []string
+}{
+	{nil, []string{"/spec/replicas"}},
+	{nil, []string{"/spec/none", "/spec/replicas"}},
+	{nil, []string{"/spec/template/spec/containers/0"}},
+	{nil, []string{"/spec/template/spec/containers/0", "/spec/template/spec/containers/0"}},
+	{nil, []string{"/spec/template/spec/containers/0/image", "/spec/template/spec/containers/2/image"}},
+	{nil, []string{"/spec/template/spec/containers/-1"}},
+	{nil, []string{"/spec/template/spec/containers/5"}},
+	{nil, []string{"/spec/template/spec/containers/-"}},
+	{nil, []string{"/spec/template/spec/containers/x"}},
+	{nil, []string{"/metadata/annotations/a~1b"}},
+	{nil, []string{"/data/a~1b", "/data/c~0d"}},
+	{nil, []string{"/data/"}},
+	{nil, []string{"/data/0"}},
+	{nil, []string{"/metadata/labels"}},
+	{nil, []string{"/spec/replicas/deeper"}},
+	{nil, []string{"/none/of/these"}},
+	{&jsondiff.Selector{}, []string{"/spec"}},
+	{&jsondiff.Selector{Kind: "Deployment"}, []string{"/spec"}},
+	{&jsondiff.Selector{Kind: "Deploy"}, []string{"/spec"}},
+	{&jsondiff.Selector{Kind: "Deploy.*|Ingress"}, []string{"/spec"}},
+	{&jsondiff.Selector{Kind: "deployment"}, []string{"/spec"}},
+	{&jsondiff.Selector{Kind: "(?i)deployment"}, []string{"/spec"}},
+	{&jsondiff.Selector{Group: "apps"}, []string{"/spec"}},
+	{&jsondiff.Selector{Group: "networking.k8s.io"}, []string{"/spec"}},
+	{&jsondiff.Selector{Group: ".*"}, []string{"/spec"}},
+	{&jsondiff.Selector{Version: "v1"}, []string{"/spec"}},
+	{&jsondiff.Selector{Name: "web"}, []string{"/spec"}},
+	{&jsondiff.Selector{Name: "web.+"}, []string{"/data"}},
+	{&jsondiff.Selector{Name: "^web$"}, []string{"/spec"}},
+	{&jsondiff.Selector{Namespace: "team", Name: "web"}, []string{"/spec"}},
+	{&jsondiff.Selector{Namespace: "te"}, []string{"/spec"}},
+	{&jsondiff.Selector{LabelSelector: "app=web"}, []string{"/spec"}},
+	{&jsondiff.Selector{LabelSelector: "app==web,tier in (1, 2)"}, []string{"/spec"}},
+	{&jsondiff.Selector{LabelSelector: "app!=web"}, []string{"/spec", "/data"}},
+	{&jsondiff.Selector{LabelSelector: "!app"}, []string{"/spec", "/data"}},
+	{&jsondiff.Selector{LabelSelector: "tier notin (2)"}, []string{"/spec", "/data"}},
+	{&jsondiff.Selector{LabelSelector: "tier > 1"}, []string{"/spec"}},
+	{&jsondiff.Selector{LabelSelector: "tier < 1"}, []string{"/spec"}},
+	{&jsondiff.Selector{LabelSelector: "app"}, []string{"/spec"}},
+	{&jsondiff.Selector{LabelSelector: "app in ("}, []string{"/spec"}},
+	{&jsondiff.Selector{LabelSelector: "a b"}, []string{"/spec"}},
+	{&jsondiff.Selector{AnnotationSelector: "a/b=c"}, []string{"/spec"}},
+	{&jsondiff.Selector{Name: "we(b"}, []string{"/spec"}},
+	{&jsondiff.Selector{Name: "(?=web)"}, []string{"/spec"}},
+	{&jsondiff.Selector{Kind: "["}, []string{"/spec"}},
+}
+
+func ignore() []object {
+	var cases []object
+	for _, rule := range rules {
+		one := object{"paths": rule.paths}
+		if s := rule.selector; s != nil {
+			target := object{}
+			for key, value := range map[string]string{
+				"group": s.Group, "version": s.Version, "kind": s.Kind, "name": s.Name, "namespace": s.Namespace,
+				"labelSelector": s.LabelSelector, "annotationSelector": s.AnnotationSelector,
+			} {
+				if value != "" {
+					target[key] = value
+				}
+			}
+			one["target"] = target
+		}
+		matcher, err := jsondiff.NewSelectorRegex(rule.selector)
+		if err != nil {
+			one["invalid"] = err.Error()
+			cases = append(cases, one)
+			continue
+		}
+		var answers []object
+		for _, text := range ruled {
+			stripped := &unstructured.Unstructured{Object: decode(text)}
+			answer := object{"object": decode(text)}
+			if matcher.MatchUnstructured(stripped) {
+				if err := jsondiff.ApplyPatchToUnstructured(stripped, jsondiff.GenerateRemovePatch(rule.paths...)); err != nil {
+					answer["error"] = err.Error()
+				} else {
+					answer["stripped"] = stripped.Object
+				}
 			}
 			answers = append(answers, answer)
 		}

@@ -23,7 +23,9 @@ use crate::maxima;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Conditions {
-    /// The generation that all of this is about.
+    /// The object that all of this is about: a namesake has another spec.
+    pub uid: Option<String>,
+    /// The generation of it.
     pub generation: Option<i64>,
     /// What is wrong with an expression or a rule of it: reason and message.
     pub problem: Option<(String, String)>,
@@ -70,10 +72,12 @@ impl Snapshot {
 
 /// What is remembered for the present generation: all expressions compile, or one does not and is named.
 pub(super) fn check(snapshot: &Snapshot, now: Timestamp) -> Conditions {
-    let generation = snapshot.kustomization.metadata.generation;
+    let metadata = &snapshot.kustomization.metadata;
+    let generation = metadata.generation;
     let mut conditions = snapshot.memory.conditions.clone();
-    if conditions.generation != generation || generation.is_none() {
+    if conditions.generation != generation || conditions.uid != metadata.uid || generation.is_none() {
         conditions = Conditions {
+            uid: metadata.uid.clone(),
             generation,
             problem: find_problem(&snapshot.kustomization.spec),
             ..Conditions::default()

@@ -12,7 +12,7 @@ use tenure_api::{Condition, Kustomization, KustomizationSpec};
 use crate::maxima;
 
 /// How many dependencies are followed in search of a circle.
-const MOST_FOLLOWED: usize = 10_000;
+const MOST_FOLLOWED: usize = 2_000;
 
 /// What is known of a dependency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -171,4 +171,63 @@ fn trace(start: &str, last: &str, came_from: &BTreeMap<String, String>) -> Vec<S
     way.push(start.to_owned());
     way.reverse();
     way
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Kustomizations by name, each with what it depends on.
+    fn find(own: &str, all: &[(&str, &[&str])]) -> Option<Vec<String>> {
+        let make = |name: &str, on: &[&str]| -> Kustomization {
+            let on: Vec<_> = on.iter().map(|name| json!({ "name": name })).collect();
+            serde_json::from_value(json!({
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": name, "namespace": "team" },
+                "spec": { "interval": "1m", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "r" }, "dependsOn": on },
+            }))
+            .unwrap()
+        };
+        let all: BTreeMap<&str, Arc<Kustomization>> =
+            all.iter().map(|(name, on)| (*name, Arc::new(make(name, on)))).collect();
+        find_cycle(&all[own], |name| all.get(name).cloned())
+    }
+
+    #[test]
+    fn the_shortest_way_around_is_found_and_others_are_not_taken_for_one() {
+        let way = |own, all: &[(&str, &[&str])]| find(own, all).map(|names| names.join(" "));
+        assert_eq!(way("a", &[("a", &["b"]), ("b", &["a"])]).as_deref(), Some("a b a"));
+        let two = [
+            ("a", ["x", "b"].as_slice()),
+            ("x", &["y"]),
+            ("y", &["a"]),
+            ("b", &["a"]),
+        ];
+        assert_eq!(way("a", &two).as_deref(), Some("a b a"));
+        assert_eq!(way("y", &two).as_deref(), Some("y a x y"));
+        // Who waits for a circle is in none.
+        assert_eq!(way("w", &[("w", &["a"]), ("a", &["b"]), ("b", &["a"])]), None);
+        assert_eq!(
+            way(
+                "a",
+                &[("a", &["b", "c"]), ("b", &["d"]), ("c", &["d"]), ("d", &["gone"])]
+            ),
+            None
+        );
+    }
+
+    #[test]
+    fn a_way_that_is_too_long_is_not_looked_for() {
+        let names: Vec<String> = (0..=MOST_FOLLOWED).map(|at| format!("k{at}")).collect();
+        let around = |length: usize| {
+            let all: Vec<(&str, [&str; 1])> = (0..length)
+                .map(|at| (names[at].as_str(), [names[(at + 1) % length].as_str()]))
+                .collect();
+            let all: Vec<(&str, &[&str])> = all.iter().map(|(name, on)| (*name, on.as_slice())).collect();
+            find("k0", &all)
+        };
+        assert_eq!(around(MOST_FOLLOWED).unwrap().len(), MOST_FOLLOWED + 1);
+        assert_eq!(around(MOST_FOLLOWED + 1), None);
+    }
 }

@@ -66,6 +66,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     }
     if targets.is_empty() {
         context.memory.waiting = None;
+        context.memory.conditions.health.clear();
         return Ok(());
     }
     let reads: Vec<Request> = targets

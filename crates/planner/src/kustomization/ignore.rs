@@ -150,3 +150,36 @@ fn convert(selector: &Selector) -> PatchTarget {
         annotation_selector: text(&selector.annotation_selector),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded by `e2e/flux-expressions`.
+    const RECORDED: &str = include_str!("../../tests/data/ignore-rules.json");
+
+    fn spec(rules: &Value) -> KustomizationSpec {
+        serde_json::from_value(json!({
+            "interval": "1m", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "app" }, "ignore": rules,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn rules_select_and_strip_what_they_do_in_flux() {
+        let recorded: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
+        assert_eq!(recorded.len(), 45);
+        for case in &recorded {
+            let rule = json!({ "paths": case["paths"], "target": case["target"] });
+            let ignored = Ignored::of(&spec(&json!([rule])));
+            assert_eq!(ignored.is_err(), case.get("invalid").is_some(), "{rule}: {ignored:?}");
+            let Ok(ignored) = ignored else { continue };
+            for answer in case["answers"].as_array().unwrap() {
+                let object = &answer["object"];
+                // Where Flux's patch fails, as an index is none, there is nothing to leave away.
+                let flux = answer.get("stripped").unwrap_or(object);
+                assert_eq!(*ignored.strip(object, object), *flux, "{rule} of {object}");
+            }
+        }
+    }
+}
