@@ -59,4 +59,4 @@ pub use election::{Election, LeaseName, run_as_leader};
 pub use manager::{RunError, run};
 pub use origin::{OriginError, build_object};
 pub use render::RenderLimits;
-pub use tenure_planner::kustomization::Guards;
+pub use tenure_planner::kustomization::{ApplySettings, Guards, StageKind};

@@ -130,6 +130,7 @@ impl KustomizationReconciler {
             kinds: BTreeMap::new(),
             live: BTreeMap::new(),
             guards: shard.means.guards.clone(),
+            settings: shard.means.applying.clone(),
             owners: BTreeMap::new(),
             rivals: BTreeMap::new(),
             survey: None,

@@ -82,7 +82,7 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
             continue;
         }
         let terminating = self::stage(context, desired, stage, &objects)?;
-        if stage != Stage::Rest {
+        if !matches!(stage, Stage::Custom | Stage::Rest) {
             objects.retain(|object| !terminating.iter().any(|gone| gone.target.id == object.target.id));
             wait_for_stage(context, desired, &objects, &mut waiting)?;
         }
@@ -290,7 +290,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         Some(WriteAnswer::Done(answer)) => {
             // Settled it would stay as it is: its watch tells of no state that the answer has told of already.
             // Only for fields that somebody has: an annotation of kubectl's that Git itself has would come back each time.
-            if take_over(object, &answer.0).is_some_and(|(_, entries)| !entries.is_empty()) {
+            if take_over(context, object, &answer.0).is_some_and(|(_, entries)| !entries.is_empty()) {
                 context.memory.settled.remove(id);
                 return Todo::LookAgain;
             }
@@ -372,7 +372,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         context.ignored.strip(answer, answer),
     );
     let (before, after) = (digest::select_comparable(&without), digest::select_comparable(&with));
-    let take_over = take_over(object, live);
+    let take_over = take_over(context, object, live);
     let taken_over = attempt.taken_over.get(id);
     if let Some(WriteAnswer::Failed(failure)) = taken_over {
         return Todo::Refused(failure.clone());
@@ -398,12 +398,21 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
 }
 
 /// The take-over that a live object needs, and the entries of managedFields that it takes.
-fn take_over(object: &DesiredObject, live: &Value) -> Option<(crate::plan::TakeOver, Vec<Value>)> {
+fn take_over(
+    context: &Context<'_>,
+    object: &DesiredObject,
+    live: &Value,
+) -> Option<(crate::plan::TakeOver, Vec<Value>)> {
     let merge = object.object.view().has_annotation(SSA, "Merge");
     if merge {
         return None;
     }
-    takeover::find_take_over(object.target.clone(), live, &object.object.0)
+    takeover::find_take_over(
+        &context.snapshot.settings,
+        object.target.clone(),
+        live,
+        &object.object.0,
+    )
 }
 
 /// The version of a live object.

@@ -119,7 +119,7 @@ pub(super) fn find_desired(
             digest: context.ignored.digest_desired(&object),
             object: Object(object),
             origin,
-            stage: order::find_stage(&id),
+            stage: find_stage(context, &id),
             confidential: rendered.confidential || confidential::is_secret(&id),
         });
     }
@@ -135,14 +135,23 @@ pub(super) fn find_desired(
         // Nothing of the revision is applied: a commit is applied within the tenant's bounds, or not at all.
         return Err(ending::failed(context.fork(), reason, lines.join("\n")));
     }
-    desired
-        .objects
-        .sort_by(|one, other| order::compare(&one.target.id, &other.target.id));
+    desired.objects.sort_by(|one, other| {
+        let stages = one.stage.cmp(&other.stage);
+        stages.then_with(|| order::compare(&one.target.id, &other.target.id))
+    });
     for (id, message) in &desired.unknown {
         context.withhold(id.subject(), message.clone());
     }
     context.watch = watching::list_watched(context, &desired);
     Ok(desired)
+}
+
+/// The stage of an object: an administrator's own only for what has none.
+fn find_stage(context: &Context<'_>, id: &ObjectId) -> Stage {
+    match order::find_stage(id) {
+        Stage::Rest if context.snapshot.settings.stages(id) => Stage::Custom,
+        stage => stage,
+    }
 }
 
 fn identify<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -> Phase<Vec<Identified<'a>>> {

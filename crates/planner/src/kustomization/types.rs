@@ -12,6 +12,7 @@ use tenure_tenancy::{Ending, Placement};
 use super::conditions::Conditions;
 use super::dependency::DependencyFacts;
 use super::guard::{Allowed, Guards};
+use super::settings::ApplySettings;
 use super::siblings::{Rival, Survey, Turnover};
 use crate::answer::{DeleteAnswer, KindAnswer, Live, WriteAnswer};
 use crate::artifact::ArtifactFacts;
@@ -51,6 +52,9 @@ pub struct Snapshot {
     /// What is not deleted unasked.
     #[serde(default)]
     pub guards: Guards,
+    /// What an administrator decides about every apply.
+    #[serde(default)]
+    pub settings: ApplySettings,
     /// The objects of `live` whose labels name another Kustomization that has them in its inventory: by whom, a key of `rivals`.
     #[serde(default)]
     pub owners: BTreeMap<ObjectId, String>,

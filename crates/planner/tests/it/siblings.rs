@@ -85,6 +85,7 @@ impl Play {
                 rivals: BTreeMap::new(),
                 survey: None,
                 guards: Guards::default(),
+                settings: Default::default(),
                 attempt: Attempt::begin(now, &kustomization),
                 memory: Memory::default(),
                 kustomization,

@@ -27,6 +27,6 @@ fn main() -> ExitCode {
         })
     });
     let mut suite = Suite::default();
-    suite.add("kustomization", 39, cases);
+    suite.add("kustomization", 40, cases);
     suite.run()
 }

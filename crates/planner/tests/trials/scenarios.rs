@@ -90,6 +90,7 @@ fn play(name: &str, scenario: Scenario) -> String {
         kinds: BTreeMap::new(),
         live: BTreeMap::new(),
         guards: scenario.guards,
+        settings: scenario.settings,
         attempt: Attempt::begin(now, &kustomization),
         memory: Memory::default(),
         kustomization,

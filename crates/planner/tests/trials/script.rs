@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_planner::kustomization::{Endings, Guards, Rival, ServiceAccountFacts, Survey};
+use tenure_planner::kustomization::{ApplySettings, Endings, Guards, Rival, ServiceAccountFacts, Survey};
 use tenure_tenancy::Realm;
 
 use crate::world::Refusal;
@@ -24,6 +24,8 @@ pub(crate) struct Scenario {
     pub(crate) unknown_kinds: Vec<String>,
     #[serde(default)]
     pub(crate) guards: Guards,
+    #[serde(default)]
+    pub(crate) settings: ApplySettings,
     pub(crate) script: Vec<Act>,
 }
 
