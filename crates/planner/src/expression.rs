@@ -1,6 +1,6 @@
-//! Conditions in CEL, as users write them into a spec: compiled, evaluated, and paid for.
+//! Expressions in CEL that say yes or no, as users write them into a spec: compiled, evaluated, and paid for.
 //!
-//! Owns what a condition may cost. One has a bound of its own, and all of one object share a purse that is filled again after a while or
+//! Owns what an expression may cost. One has a bound of its own, and all of one object share a purse that is filled again after a while or
 //! when its spec changes: whoever writes an expression that never ends spends their own time, and not much of it. It refuses to know
 //! what is judged: variables come from the caller. What an evaluation says may quote what it looked at; [`Refused`] tells which words do.
 
@@ -13,13 +13,13 @@ use tenure_api::text::visible;
 
 use crate::ending::add_duration;
 
-/// What one condition may spend on one object: cost in the units of Kubernetes' CEL, and bytes that it looks at or makes beyond that.
-pub const CONDITION: Allowance = Allowance {
+/// What one expression may spend on one object: cost in the units of Kubernetes' CEL, and bytes that it looks at or makes beyond that.
+pub const EXPRESSION: Allowance = Allowance {
     cost: 100_000,
     effort: 4 << 20,
 };
 
-/// What all conditions of one object may spend in [`PURSE_TIME`].
+/// What all expressions of one object may spend in [`PURSE_TIME`].
 pub const PURSE: Allowance = Allowance {
     cost: 10_000_000,
     effort: 128 << 20,
@@ -28,26 +28,26 @@ pub const PURSE: Allowance = Allowance {
 /// How long a purse lasts.
 pub const PURSE_TIME: Duration = Duration::from_secs(600);
 
-/// As much text as conditions are to be counted for, in bytes, where work waits for its turn by the text that it is about: what one
+/// As much text as expressions are to be counted for, in bytes, where work waits for its turn by the text that it is about: what one
 /// round of them may take is more than a moment.
 pub const WORK: usize = 256 << 10;
 
 /// How many letters of a message are told.
 const TOLD: usize = 600;
 
-/// A condition, compiled, and the field that it stands in.
+/// An expression, compiled, and the field that it stands in.
 #[derive(Debug)]
-pub(crate) struct Condition {
+pub(crate) struct Expression {
     field: String,
     program: Program,
 }
 
-/// Why a condition says neither yes nor no.
+/// Why an expression says neither yes nor no.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// It can't be evaluated on this object. The words may quote it.
     Failed {
-        /// The field of the condition.
+        /// The field of the expression.
         field: String,
         /// What CEL says.
         why: String,
@@ -78,7 +78,7 @@ impl Refused {
     }
 }
 
-impl Condition {
+impl Expression {
     /// Compiles what stands in a field. Its type must be a truth value; one that is known only when it is evaluated will do where
     /// nothing is known of its variables.
     ///
@@ -103,8 +103,8 @@ impl Condition {
     pub(crate) fn evaluate<'a>(&self, variables: &dyn Variables<'a>, purse: &mut Purse) -> Result<bool, Refused> {
         let left = purse.left();
         let allowed = Allowance {
-            cost: CONDITION.cost.min(left.cost),
-            effort: CONDITION.effort.min(left.effort),
+            cost: EXPRESSION.cost.min(left.cost),
+            effort: EXPRESSION.effort.min(left.effort),
         };
         if allowed.cost == 0 || allowed.effort == 0 {
             return Err(purse.refuse(&self.field));
@@ -118,9 +118,9 @@ impl Condition {
                 field: self.field.clone(),
                 why: format!("yields {}, not bool", other.type_of()),
             }),
-            Err(failure) if failure.is_too_costly() && allowed == CONDITION => Err(Refused::TooCostly(format!(
-                "{} costs more than a condition may (a cost of {} on one object): look at less",
-                self.field, CONDITION.cost
+            Err(failure) if failure.is_too_costly() && allowed == EXPRESSION => Err(Refused::TooCostly(format!(
+                "{} costs more than an expression may (a cost of {} on one object): look at less",
+                self.field, EXPRESSION.cost
             ))),
             Err(failure) if failure.is_too_costly() => Err(purse.refuse(&self.field)),
             Err(failure) => Err(Refused::Failed {
@@ -131,7 +131,7 @@ impl Condition {
     }
 }
 
-/// What the conditions of one object have spent.
+/// What the expressions of one object have spent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Purse {

@@ -288,7 +288,7 @@ impl KustomizationReconciler {
         let Some(snapshot) = &self.snapshot else {
             return Ok(None);
         };
-        let bytes = bytes.saturating_add(snapshot.estimate_condition_work());
+        let bytes = bytes.saturating_add(snapshot.estimate_expression_work());
         let mut plan = turns.run(bytes, || plan(snapshot, Timestamp::now())).await;
         tracing::debug!(plan = %plan, "planned");
         let heard = snapshot.list_heard().into_iter();

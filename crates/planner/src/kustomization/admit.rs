@@ -11,7 +11,7 @@ use tenure_tenancy::{DenialReason, identity, reach, reference};
 use super::context::{Context, name_subject};
 use super::ignore::Ignored;
 use super::types::{ServiceAccountFacts, Snapshot};
-use super::{Phase, Plan, conditions, ending, health_check, watching};
+use super::{Phase, Plan, ending, expression_memory, health_check, watching};
 use crate::maxima;
 use crate::overlay::Overlay;
 use crate::plan::{FinalizerChange, Next, Withheld};
@@ -65,10 +65,10 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
             ),
         ));
     }
-    let conditions = conditions::check(snapshot, now);
-    if let Some((reason, message)) = &conditions.problem {
+    let expressions = expression_memory::check(snapshot, now);
+    if let Some((reason, message)) = &expressions.problem {
         let mut plan = stalled(reason, message.clone());
-        plan.memory.conditions = conditions;
+        plan.memory.expressions = expressions;
         return Err(plan);
     }
     reference::check_kubeconfig(spec.kube_config.is_some()).map_err(denied)?;
@@ -118,7 +118,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
             .map_err(denied)?;
 
     let mut memory = snapshot.memory.clone();
-    memory.conditions = conditions;
+    memory.expressions = expressions;
     if memory.attempt != Some(snapshot.attempt.started) {
         memory.attempt = Some(snapshot.attempt.started);
         memory.changes.clear();

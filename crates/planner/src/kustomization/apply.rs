@@ -510,7 +510,7 @@ fn wait_for_stage(
         if find_skip_reason(&object.object.0, live.object()).is_some() {
             continue;
         }
-        match custom.judge(&mut context.memory.conditions, id, live, object.confidential) {
+        match custom.judge(&mut context.memory.expressions, id, live, object.confidential) {
             Health::Current => {}
             Health::Failed(message) => {
                 let message = format!("{} failed: {message} ({})", object.target.id.subject(), object.origin);

@@ -10,9 +10,9 @@ use tenure_api::inventory::split_api_version;
 use tenure_api::selector::CustomHealthCheck;
 use tenure_api::{KustomizationSpec, ObjectId, ObjectView};
 
-use super::conditions::{self, Conditions, Verdict};
+use super::expression_memory::{self, ExpressionMemory, Verdict};
 use crate::answer::Live;
-use crate::expression::{Condition, Purse, Refused};
+use crate::expression::{Expression, Purse, Refused};
 use crate::health::{self, Health};
 
 /// The custom checks of a plan; each is compiled when it is first needed.
@@ -21,7 +21,7 @@ pub(super) struct CustomHealth<'a> {
     /// By group and kind; the kind is empty for the whole group.
     places: BTreeMap<(&'a str, &'a str), usize>,
     environment: Environment,
-    compiled: BTreeMap<usize, Result<Vec<(Outcome, Condition)>, String>>,
+    compiled: BTreeMap<usize, Result<Vec<(Outcome, Expression)>, String>>,
     /// Whether something was not evaluated as the purse is empty.
     pub(super) is_spent: bool,
 }
@@ -43,18 +43,24 @@ impl<'a> CustomHealth<'a> {
         Self {
             checks: &spec.health_check_exprs,
             places: spec.health_check_exprs.iter().enumerate().map(place).collect(),
-            environment: conditions::declare_health(),
+            environment: expression_memory::declare_health(),
             compiled: BTreeMap::new(),
             is_spent: false,
         }
     }
 
     /// The health of what was read: by the check of its kind, if there is one, else by the usual rules.
-    pub(super) fn judge(&mut self, memory: &mut Conditions, id: &ObjectId, live: &Live, confidential: bool) -> Health {
+    pub(super) fn judge(
+        &mut self,
+        memory: &mut ExpressionMemory,
+        id: &ObjectId,
+        live: &Live,
+        confidential: bool,
+    ) -> Health {
         let (Some(index), Live::Present(object)) = (self.find(id), live) else {
             return health::judge_live(live);
         };
-        let version = conditions::read_state(&object.0);
+        let version = expression_memory::read_state(&object.0);
         if let Some(verdict) = memory.health.get(id)
             && version.as_ref() == Some(&verdict.of)
         {
@@ -109,10 +115,10 @@ impl<'a> CustomHealth<'a> {
             .compiled
             .entry(index)
             .or_insert_with(|| compile(checks, index, environment));
-        let conditions = compiled.as_ref().map_err(|why| Refused::TooCostly(why.clone()))?;
+        let expressions = compiled.as_ref().map_err(|why| Refused::TooCostly(why.clone()))?;
         let variables = Fields(object.as_object());
-        for (outcome, condition) in conditions {
-            if condition.evaluate(&variables, purse)? {
+        for (outcome, expression) in expressions {
+            if expression.evaluate(&variables, purse)? {
                 return Ok(match outcome {
                     Outcome::InProgress => Health::InProgress(String::new()),
                     Outcome::Failed => Health::Failed(String::new()),
@@ -129,21 +135,21 @@ fn compile(
     checks: &[CustomHealthCheck],
     index: usize,
     environment: &Environment,
-) -> Result<Vec<(Outcome, Condition)>, String> {
+) -> Result<Vec<(Outcome, Expression)>, String> {
     let Some(check) = checks.get(index) else {
         return Ok(Vec::new());
     };
-    let expressions = [
+    let named = [
         (Outcome::InProgress, "inProgress", check.in_progress.as_deref()),
         (Outcome::Failed, "failed", check.failed.as_deref()),
         (Outcome::Current, "current", Some(check.current.as_str())),
     ];
-    let set = expressions
+    let set = named
         .into_iter()
         .filter_map(|(outcome, name, text)| Some((outcome, name, text.filter(|text| !text.is_empty())?)));
     set.map(|(outcome, name, text)| {
         let field = format!("spec.healthCheckExprs[{index}].{name}");
-        Ok((outcome, Condition::compile(environment, field, text)?))
+        Ok((outcome, Expression::compile(environment, field, text)?))
     })
     .collect()
 }
@@ -191,7 +197,7 @@ mod tests {
     }
 
     fn judge(check: &Value, object: &Value) -> Health {
-        let mut memory = Conditions::default();
+        let mut memory = ExpressionMemory::default();
         let live = Live::Present(Object(object.clone()));
         CustomHealth::of(&spec(check)).judge(&mut memory, &id(), &live, false)
     }
@@ -211,7 +217,7 @@ mod tests {
         for case in &recorded {
             let check = check(case);
             let current = case["current"].as_str().unwrap();
-            let problem = conditions::find_expression_problem(&spec(&check));
+            let problem = expression_memory::find_expression_problem(&spec(&check));
             let refused = case.get("invalid").is_some() || REFUSED_AT_ONCE.contains(&current);
             assert_eq!(problem.is_some(), refused, "{current}: {problem:?}");
             for answer in case["answers"].as_array().into_iter().flatten().filter(|_| !refused) {
@@ -236,7 +242,7 @@ mod tests {
         .unwrap();
         let health = |id: &str, object: Value| {
             let live = Live::Present(Object(object));
-            let mut memory = Conditions::default();
+            let mut memory = ExpressionMemory::default();
             CustomHealth::of(&spec).judge(&mut memory, &id.parse().unwrap(), &live, false)
         };
         assert_eq!(health("team_a_example.com_Widget", json!({})), Health::Current);
@@ -248,7 +254,7 @@ mod tests {
         assert_eq!(health("team_a__Pod", pending), Health::Current);
         let job = json!({ "apiVersion": "batch/v1", "kind": "Job" });
         assert!(matches!(health("team_a_batch_Job", job), Health::InProgress(_)));
-        let absent = CustomHealth::of(&spec).judge(&mut Conditions::default(), &id(), &Live::Absent, false);
+        let absent = CustomHealth::of(&spec).judge(&mut ExpressionMemory::default(), &id(), &Live::Absent, false);
         assert_eq!(absent, Health::NotFound);
     }
 
@@ -264,13 +270,13 @@ mod tests {
             })))
         };
         let spec = spec(&check);
-        let mut memory = Conditions::default();
+        let mut memory = ExpressionMemory::default();
         let mut judge = |version| CustomHealth::of(&spec).judge(&mut memory, &id(), &widget(version), false);
         let refused = judge(1);
         assert_eq!(judge(1), refused);
         let message = refused.message().to_owned();
         assert!(
-            message.contains("spec.healthCheckExprs[0].current costs more than a condition may"),
+            message.contains("spec.healthCheckExprs[0].current costs more than an expression may"),
             "{message}"
         );
         for version in 2..200 {
@@ -289,7 +295,7 @@ mod tests {
         let live = Live::Present(Object(json!({ "data": { "password": "aHVudGVyMg==" } })));
         let id: ObjectId = "team_a__Secret".parse().unwrap();
         let judge = |confidential| {
-            let mut memory = Conditions::default();
+            let mut memory = ExpressionMemory::default();
             CustomHealth::of(&spec(&check)).judge(&mut memory, &id, &live, confidential)
         };
         assert!(judge(false).message().contains("aHVudGVyMg=="), "{:?}", judge(false));

@@ -66,7 +66,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     }
     if targets.is_empty() {
         context.memory.waiting = None;
-        context.memory.conditions.health.clear();
+        context.memory.expressions.health.clear();
         return Ok(());
     }
     let reads: Vec<Request> = targets
@@ -84,7 +84,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     for target in &targets {
         let Some(live) = context.live(&target.id) else { continue };
         let confidential = desired.is_confidential(&target.id);
-        let health = custom.judge(&mut context.memory.conditions, &target.id, live, confidential);
+        let health = custom.judge(&mut context.memory.expressions, &target.id, live, confidential);
         let line = format!("{} status: '{}'", target.id.subject(), health.as_str());
         match health {
             Health::Current => {}
@@ -96,7 +96,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
         }
     }
     let ids: BTreeSet<&ObjectId> = targets.iter().map(|target| &target.id).collect();
-    let verdicts = &mut context.memory.conditions.health;
+    let verdicts = &mut context.memory.expressions.health;
     verdicts.retain(|id, _| ids.contains(id));
     if waiting.is_empty() && failed.is_empty() {
         context.memory.waiting = None;
@@ -142,7 +142,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
         return Err(ending::unhealthy(context.fork(), desired, pruned, message));
     }
     // What was not evaluated is when there is something to spend again.
-    let again = context.memory.conditions.purse.until().filter(|_| custom.is_spent);
+    let again = context.memory.expressions.purse.until().filter(|_| custom.is_spent);
     let until = again.map_or(deadline, |again| again.min(deadline));
     for (line, message) in &waiting {
         context.withhold("Ready", with_message(line.clone(), message));

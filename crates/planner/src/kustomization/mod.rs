@@ -1,20 +1,19 @@
 //! How a Kustomization is reconciled.
 //!
 //! The phases, each a file, in the order in which a plan passes them; the first that has something to do ends the plan:
-//! admit (may it, by whom, is everything that is set implemented) → prepare (source) → dependencies → retry (is it due, if it
+//! admit (may it, by whom, is everything that is set implemented) → prepare (source) → readiness (of dependencies) → retry (is it due, if it
 //! failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → health → ending (status, events, next time).
 
 mod admit;
 mod apply;
-mod conditions;
 mod contest;
 mod context;
 mod custom_health;
 mod deletion;
-mod dependencies;
-mod dependency;
+mod dependency_facts;
 mod desired;
 mod ending;
+mod expression_memory;
 mod guard;
 mod health_check;
 mod history;
@@ -23,6 +22,7 @@ mod order;
 mod ownership;
 mod prepare;
 mod prune;
+mod readiness;
 mod recreate;
 mod retry;
 mod settings;
@@ -41,8 +41,8 @@ use jiff::Timestamp;
 use tenure_api::KustomizationStatus;
 use tenure_tenancy::ServiceAccount;
 
-pub use conditions::{Conditions, Readiness, Verdict};
-pub use dependency::{DependencyFacts, WholeKustomization, find_cycle, find_dependencies};
+pub use dependency_facts::{DependencyFacts, WholeKustomization, find_cycle, find_dependencies};
+pub use expression_memory::{ExpressionMemory, Readiness, Verdict};
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
 pub use settings::{ApplySettings, StageKind};
 pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, find_applied_revision, is_idle, survey_siblings};
@@ -99,7 +99,7 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
     }
     let mut context = admit::admit(snapshot, now)?;
     let artifact = prepare::find_artifact(&context)?;
-    dependencies::check_dependencies(&mut context, &artifact)?;
+    readiness::check_dependencies(&mut context, &artifact)?;
     retry::check_due(&mut context)?;
     let rendered = prepare::ask_for_rendering(&context, &artifact)?;
     let desired = desired::find_desired(&mut context, &artifact, rendered)?;

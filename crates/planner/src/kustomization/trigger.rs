@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_api::{Kustomization, ObjectId};
 use tenure_tenancy::Placement;
 
-use super::dependency::DependencyFacts;
+use super::dependency_facts::DependencyFacts;
 use super::siblings::{Rival, Survey};
 use super::types::{Endings, Snapshot, SourceFacts, read_allowed_deletion};
 use crate::answer::Live;

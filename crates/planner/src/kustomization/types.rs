@@ -9,8 +9,8 @@ use tenure_api::metadata::ALLOW_DELETION;
 use tenure_api::{Condition, Kustomization, ObjectId, ObjectMeta};
 use tenure_tenancy::{Ending, Placement};
 
-use super::conditions::Conditions;
-use super::dependency::DependencyFacts;
+use super::dependency_facts::DependencyFacts;
+use super::expression_memory::ExpressionMemory;
 use super::guard::{Allowed, Guards};
 use super::settings::ApplySettings;
 use super::siblings::{Rival, Survey, Turnover};
@@ -248,7 +248,7 @@ pub struct Memory {
     /// When the attempt began that is under way: one that was found to be due goes on to its end.
     pub trying: Option<Timestamp>,
     /// What its expressions said, and what they spent.
-    pub conditions: Conditions,
+    pub expressions: ExpressionMemory,
 }
 
 /// A failed attempt, and when the next one is due.

@@ -9,12 +9,12 @@ use serde_json::Value;
 use tenure_api::reference::DependencyReference;
 use tenure_api::{Kustomization, condition, reason};
 
-use super::conditions::{self, Readiness};
 use super::context::Context;
-use super::dependency::{DependencyFacts, WholeKustomization, has_expression};
+use super::dependency_facts::{DependencyFacts, WholeKustomization, has_expression};
+use super::expression_memory::{self, Readiness};
 use super::{Phase, ending};
 use crate::artifact::ArtifactFacts;
-use crate::expression::{Condition, Refused};
+use crate::expression::{Expression, Refused};
 
 /// How soon a dependency is looked at again when nothing told that it changed (Flux's `--requeue-dependency`).
 const DEPENDENCY_INTERVAL: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ enum Problem {
 }
 
 fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<Problem> {
-    let mut expressions = Expressions::default();
+    let mut questions = Questions::default();
     let source = &context.spec().source_ref;
     for (index, dependency) in context.spec().depends_on.iter().enumerate() {
         let text = format!("{}/{}", context.namespace, dependency.name);
@@ -67,7 +67,7 @@ fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<P
             Some(DependencyFacts::Found { whole, .. }) if has_expression(dependency.ready_expr.as_deref()) => {
                 match whole
                     .as_ref()
-                    .map(|whole| expressions.ask(context, index, dependency, whole))
+                    .map(|whole| questions.ask(context, index, dependency, whole))
                 {
                     // Kept by whoever looked; without it nothing can be said.
                     None => Some(format!("dependency '{text}' is not known yet")),
@@ -105,12 +105,12 @@ fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<P
 
 /// What the expressions of a plan share.
 #[derive(Default)]
-struct Expressions {
+struct Questions {
     environment: Option<Environment>,
     own: Option<Value>,
 }
 
-impl Expressions {
+impl Questions {
     /// What a `readyExpr` says of a dependency: asked once of each of its states in an attempt.
     fn ask(
         &mut self,
@@ -120,7 +120,7 @@ impl Expressions {
         whole: &WholeKustomization,
     ) -> Result<bool, String> {
         let (state, attempt) = (whole.state(), context.snapshot.attempt.started);
-        if let Some(known) = context.memory.conditions.ready.get(&index)
+        if let Some(known) = context.memory.expressions.ready.get(&index)
             && known.attempt == attempt
             && Some(&known.of) == state.as_ref()
         {
@@ -129,7 +129,7 @@ impl Expressions {
         let ready = self.evaluate(context, index, dependency, whole)?;
         if let Some(of) = state {
             let known = Readiness { of, attempt, ready };
-            context.memory.conditions.ready.insert(index, known);
+            context.memory.expressions.ready.insert(index, known);
         }
         Ok(ready)
     }
@@ -143,9 +143,11 @@ impl Expressions {
     ) -> Result<bool, String> {
         let field = format!("spec.dependsOn[{index}].readyExpr");
         let text = dependency.ready_expr.as_deref().unwrap_or_default();
-        let environment = self.environment.get_or_insert_with(conditions::declare_readiness);
-        let condition = Condition::compile(environment, field.clone(), text)?;
-        let purse = &mut context.memory.conditions.purse;
+        let environment = self
+            .environment
+            .get_or_insert_with(expression_memory::declare_readiness);
+        let expression = Expression::compile(environment, field.clone(), text)?;
+        let purse = &mut context.memory.expressions.purse;
         let mut make = |kustomization: &Kustomization| {
             let object = make_object(kustomization);
             // It is made and looked through as text is.
@@ -162,13 +164,13 @@ impl Expressions {
         let own = self.own.insert(own);
         let other = make(&whole.0)?;
         let variables = [("self", CelValue::json(own)), ("dep", CelValue::json(&other))];
-        condition
+        expression
             .evaluate(&variables, purse)
             .map_err(|refused: Refused| refused.message())
     }
 }
 
-/// A Kustomization as data, and how long it is as text. What its fields belong to is nobody's condition, and as long as they are.
+/// A Kustomization as data, and how long it is as text. Who owns which field is left out: it is as long as they are.
 fn make_object(kustomization: &Kustomization) -> (Value, usize) {
     let text = serde_json::to_string(kustomization).unwrap_or_default();
     let mut object: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -207,19 +209,19 @@ mod tests {
     fn expressions_say_what_they_say_in_flux() {
         let recorded: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
         assert_eq!(recorded.len(), 28);
-        let environment = conditions::declare_readiness();
+        let environment = expression_memory::declare_readiness();
         for case in &recorded {
             let text = case["expression"].as_str().unwrap();
-            let compiled = Condition::compile(&environment, "spec.dependsOn[0].readyExpr".to_owned(), text);
+            let compiled = Expression::compile(&environment, "spec.dependsOn[0].readyExpr".to_owned(), text);
             let refused = case.get("invalid").is_some() || UNKNOWN_HERE.contains(&text);
             assert_eq!(compiled.is_err(), refused, "{text}: {compiled:?}");
-            let Ok(condition) = compiled else { continue };
+            let Ok(expression) = compiled else { continue };
             for answer in case["answers"].as_array().unwrap() {
                 let variables = [
                     ("self", CelValue::json(&answer["self"])),
                     ("dep", CelValue::json(&answer["dep"])),
                 ];
-                let said = condition.evaluate(&variables, &mut Purse::default()).ok();
+                let said = expression.evaluate(&variables, &mut Purse::default()).ok();
                 assert_eq!(said, answer["ready"].as_bool(), "{text} of {}", answer["dep"]);
             }
         }

@@ -15,14 +15,14 @@ use tenure_api::{KustomizationSpec, ObjectId, ObjectView, reason};
 
 use super::ignore::Ignored;
 use super::types::Snapshot;
-use crate::expression::{Condition, Purse, WORK};
+use crate::expression::{Expression, Purse, WORK};
 use crate::health::Health;
 use crate::maxima;
 
 /// What is remembered of expressions. Losing it costs their evaluation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Conditions {
+pub struct ExpressionMemory {
     /// The object that all of this is about: a namesake has another spec.
     pub uid: Option<String>,
     /// The generation of it.
@@ -63,7 +63,7 @@ impl Snapshot {
     /// As much text as the expressions and patterns of its spec are to be counted for, in bytes, wherever work waits for its turn by the text that it
     /// is about: nothing without any.
     #[must_use]
-    pub fn estimate_condition_work(&self) -> usize {
+    pub fn estimate_expression_work(&self) -> usize {
         let spec = &self.kustomization.spec;
         let has_any = maxima::list_expressions(spec).next().is_some() || maxima::count_patterns(spec) > 0;
         if has_any { WORK } else { 0 }
@@ -71,20 +71,20 @@ impl Snapshot {
 }
 
 /// What is remembered for the present generation: all expressions compile, or one does not and is named.
-pub(super) fn check(snapshot: &Snapshot, now: Timestamp) -> Conditions {
+pub(super) fn check(snapshot: &Snapshot, now: Timestamp) -> ExpressionMemory {
     let metadata = &snapshot.kustomization.metadata;
     let generation = metadata.generation;
-    let mut conditions = snapshot.memory.conditions.clone();
-    if conditions.generation != generation || conditions.uid != metadata.uid || generation.is_none() {
-        conditions = Conditions {
+    let mut memory = snapshot.memory.expressions.clone();
+    if memory.generation != generation || memory.uid != metadata.uid || generation.is_none() {
+        memory = ExpressionMemory {
             uid: metadata.uid.clone(),
             generation,
             problem: find_problem(&snapshot.kustomization.spec),
-            ..Conditions::default()
+            ..ExpressionMemory::default()
         };
     }
-    conditions.purse.renew(generation, now);
-    conditions
+    memory.purse.renew(generation, now);
+    memory
 }
 
 fn find_problem(spec: &KustomizationSpec) -> Option<(String, String)> {
@@ -116,7 +116,7 @@ pub(super) fn find_expression_problem(spec: &KustomizationSpec) -> Option<String
         } else {
             &of_health
         };
-        Condition::compile(environment, field, text).err()
+        Expression::compile(environment, field, text).err()
     };
     maxima::list_expressions(spec).find_map(compile)
 }
