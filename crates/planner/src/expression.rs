@@ -1,7 +1,7 @@
 //! Expressions in CEL that say yes or no, as users write them into a spec: compiled, evaluated, and paid for.
 //!
-//! Owns what an expression may cost. One has a bound of its own, and all of one object share a purse that is filled again after a while or
-//! when its spec changes: whoever writes an expression that never ends spends their own time, and not much of it. It refuses to know
+//! Owns what an expression may cost. One has a bound of its own, and all of one object share a purse that is filled again after a while, and
+//! a little when its spec changes: whoever writes an expression that never ends spends their own time, and not much of it. It refuses to know
 //! what is judged: variables come from the caller. What an evaluation says may quote what it looked at; [`Refused`] tells which words do.
 
 use std::time::Duration;
@@ -146,15 +146,20 @@ pub struct Purse {
 }
 
 impl Purse {
-    /// Fills it, if it is another spec's or its time is over.
+    /// Fills it, if its time is over; for another spec, a tenth of it at least, so that mended expressions are tried and who writes specs
+    /// can't spend at will.
     pub(crate) fn renew(&mut self, generation: Option<i64>, now: Timestamp) {
-        if self.generation != generation || self.until().is_none_or(|until| now >= until) {
+        if self.until().is_none_or(|until| now >= until) {
             *self = Self {
                 generation,
                 since: Some(now),
                 cost: 0,
                 effort: 0,
             };
+        } else if self.generation != generation {
+            self.generation = generation;
+            self.cost = self.cost.min(PURSE.cost / 10 * 9);
+            self.effort = self.effort.min(PURSE.effort / 10 * 9);
         }
     }
 
@@ -200,5 +205,28 @@ fn tell(message: &str) -> String {
     match shown.char_indices().nth(TOLD) {
         Some((end, _)) => format!("{} [...]", shown.get(..end).unwrap_or_default()),
         None => shown.into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_purse_is_filled_after_its_time_and_a_little_for_another_spec() {
+        let at = |seconds: u64| add_duration("2026-01-01T00:00:00Z".parse().unwrap(), Duration::from_secs(seconds));
+        let mut purse = Purse::default();
+        let left = |purse: &Purse| PURSE.cost - purse.cost;
+        purse.renew(Some(1), at(0));
+        purse.spend(PURSE.cost, PURSE.effort);
+        purse.renew(Some(1), at(599));
+        assert_eq!((left(&purse), purse.pay(0)), (0, false));
+        purse.renew(Some(2), at(599));
+        assert_eq!((left(&purse), purse.pay(0)), (PURSE.cost / 10, true));
+        // What was left is not lost, and not multiplied.
+        purse.renew(Some(3), at(599));
+        assert_eq!(left(&purse), PURSE.cost / 10);
+        purse.renew(Some(3), at(600));
+        assert_eq!(left(&purse), PURSE.cost);
     }
 }

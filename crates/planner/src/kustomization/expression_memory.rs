@@ -76,7 +76,9 @@ pub(super) fn check(snapshot: &Snapshot, now: Timestamp) -> ExpressionMemory {
     let generation = metadata.generation;
     let mut memory = snapshot.memory.expressions.clone();
     if memory.generation != generation || memory.uid != metadata.uid || generation.is_none() {
+        let purse = memory.purse.clone();
         memory = ExpressionMemory {
+            purse,
             uid: metadata.uid.clone(),
             generation,
             problem: find_problem(&snapshot.kustomization.spec),
