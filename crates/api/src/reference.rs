@@ -27,7 +27,7 @@ pub struct SecretKeyReference {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct NamespacedObjectKindReference {
-    /// API version of the referent; the preferred one when absent.
+    /// API version of the referent; `apps/v1` when absent, as in Flux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
     /// Kind of the referent.

@@ -65,7 +65,7 @@ pub struct Image {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct CustomHealthCheck {
-    /// API version of the kind.
+    /// API version of the kind. Only its group counts, as in Flux.
     pub api_version: String,
     /// True when the object is as its spec wants it.
     pub current: String,
@@ -75,7 +75,7 @@ pub struct CustomHealthCheck {
     /// True when the object is not there yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_progress: Option<String>,
-    /// The kind.
-    #[schemars(length(min = 1))]
-    pub kind: String,
+    /// The kind; every kind of the group that has no check of its own when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
 }

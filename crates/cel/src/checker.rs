@@ -123,6 +123,10 @@ impl Checker<'_> {
                     self.set(expression, found);
                     self.references.insert(expression.id, reference);
                 }
+                None if self.environment.takes_any_variable() => {
+                    self.set(expression, Type::Dyn);
+                    self.references.insert(expression.id, Reference::Variable(name.clone()));
+                }
                 None => self.undeclared(expression, name),
             },
             Kind::Select { operand, field, test } => self.check_select(expression, operand, field, *test),

@@ -12,6 +12,8 @@ use crate::types::Type;
 pub struct Environment {
     variables: HashMap<String, Type>,
     objects: HashMap<Arc<str>, Arc<BTreeMap<String, Type>>>,
+    /// Whether names that nothing declares are variables.
+    open: bool,
 }
 
 impl Environment {
@@ -24,6 +26,13 @@ impl Environment {
     #[must_use]
     pub fn with_variable(mut self, name: &str, of: Type) -> Self {
         self.variables.insert(name.to_owned(), of);
+        self
+    }
+
+    /// Takes every name that nothing declares for a variable of unknown type. Whether there is one shows when it is evaluated.
+    #[must_use]
+    pub fn with_any_variable(mut self) -> Self {
+        self.open = true;
         self
     }
 
@@ -43,6 +52,11 @@ impl Environment {
 
     pub(crate) fn variable(&self, name: &str) -> Option<&Type> {
         self.variables.get(name)
+    }
+
+    /// Whether names that nothing declares are variables.
+    pub fn takes_any_variable(&self) -> bool {
+        self.open
     }
 
     /// Whether it is declared what fields these objects have.

@@ -38,6 +38,7 @@ pub use failure::Failure;
 pub use functions::formats::NamedFormat;
 pub use go_words::quantity::Quantity;
 pub use go_words::version::Version;
+pub use meter::Allowance;
 pub use program::{Evaluation, Program};
 pub use shape::{LARGEST_REQUEST, Shape};
 pub use source::{CompileError, Problem};

@@ -11,26 +11,45 @@ use regex::Regex;
 use crate::failure::Failure;
 use crate::pattern;
 
-/// Bytes that one evaluation may look at or make beyond what its cost pays for.
+/// Bytes that one evaluation may look at or make beyond what its cost pays for, if its caller says nothing else.
 const MOST_EFFORT: usize = 256 << 20;
 
 /// What a pattern that is not known before takes, beside its length.
 const PATTERN_EFFORT: usize = 128 << 10;
 
+/// What an evaluation may spend, or what several may spend together: each says what it has spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// In Kubernetes' units.
+    pub cost: u64,
+    /// Bytes that are looked at or made, and that no cost pays for.
+    pub effort: usize,
+}
+
+impl Allowance {
+    /// So much cost, and the effort that one evaluation of a kube-apiserver's may take here.
+    pub fn of_cost(cost: u64) -> Self {
+        Self {
+            cost,
+            effort: MOST_EFFORT,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Meter {
     pub(crate) cost: u64,
-    limit: u64,
-    effort: usize,
+    pub(crate) effort: usize,
+    limits: Allowance,
     patterns: HashMap<String, Regex>,
 }
 
 impl Meter {
-    pub(crate) fn new(limit: u64) -> Self {
+    pub(crate) fn new(limits: Allowance) -> Self {
         Self {
             cost: 0,
-            limit,
             effort: 0,
+            limits,
             patterns: HashMap::new(),
         }
     }
@@ -38,7 +57,7 @@ impl Meter {
     /// Adds to Kubernetes' cost.
     pub(crate) fn spend(&mut self, cost: u64) -> Result<(), Failure> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > self.limit {
+        if self.cost > self.limits.cost {
             return Err(Failure::too_costly());
         }
         Ok(())
@@ -47,7 +66,7 @@ impl Meter {
     /// Adds to the effort that no cost pays for.
     pub(crate) fn effort(&mut self, bytes: usize) -> Result<(), Failure> {
         self.effort = self.effort.saturating_add(bytes);
-        if self.effort > MOST_EFFORT {
+        if self.effort > self.limits.effort {
             return Err(Failure::too_costly());
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::ast::{Comprehension, Expr, Kind, Literal};
 use crate::checker::{Checked, Reference};
 use crate::failure::Failure;
 use crate::functions::{self, Implementation};
-use crate::meter::Meter;
+use crate::meter::{Allowance, Meter};
 use crate::pattern;
 use crate::value::{Key, List, Map, Text, Value};
 
@@ -291,7 +291,7 @@ impl Planner<'_> {
             "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp" | "type" | "uint"
         );
         if converts && let [Node::Constant(value)] = arguments.as_slice() {
-            let mut meter = Meter::new(u64::MAX);
+            let mut meter = Meter::new(Allowance::of_cost(u64::MAX));
             return implementation(&function, std::slice::from_ref(value), &mut meter).map(Node::Constant);
         }
         let mut compiled = None;

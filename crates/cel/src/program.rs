@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::estimate::{self, Range};
 use crate::eval::{Evaluator, Variables};
 use crate::failure::Failure;
-use crate::meter::Meter;
+use crate::meter::{Allowance, Meter};
 use crate::parser;
 use crate::plan::{self, Node};
 use crate::shape::Shape;
@@ -36,6 +36,8 @@ pub struct Evaluation<'a> {
     pub result: Result<Value<'a>, Failure>,
     /// What it cost, up to where it ended.
     pub cost: u64,
+    /// The bytes that it looked at or made beyond that.
+    pub effort: usize,
 }
 
 impl Program {
@@ -82,7 +84,12 @@ impl Program {
 
     /// Evaluates the expression. It ends with an error when it would cost more than `limit`.
     pub fn evaluate<'a>(&self, variables: &dyn Variables<'a>, limit: u64) -> Evaluation<'a> {
-        let mut meter = Meter::new(limit);
+        self.evaluate_within(variables, Allowance::of_cost(limit))
+    }
+
+    /// Evaluates the expression. It ends with an error when it would spend more than is allowed.
+    pub fn evaluate_within<'a>(&self, variables: &dyn Variables<'a>, allowed: Allowance) -> Evaluation<'a> {
+        let mut meter = Meter::new(allowed);
         let result = match &self.0.plan {
             Ok(node) => Evaluator::new(variables, &mut meter, self.0.slots).evaluate(node),
             Err(problem) => Err(Failure::new(problem.clone())),
@@ -90,6 +97,7 @@ impl Program {
         Evaluation {
             result,
             cost: meter.cost,
+            effort: meter.effort,
         }
     }
 }

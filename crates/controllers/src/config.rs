@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tenure_cluster::Connection;
-use tenure_planner::kustomization::Guards;
+use tenure_planner::kustomization::{ApplySettings, Guards};
 use tenure_sources::{Limits, Policy};
 use tenure_tenancy::Settings;
 
@@ -36,6 +36,8 @@ pub struct Config {
     pub rendering: RenderLimits,
     /// What is not deleted before somebody has said so.
     pub guards: Guards,
+    /// What an administrator decides about every apply.
+    pub applying: ApplySettings,
 }
 
 impl Config {
@@ -54,6 +56,7 @@ impl Config {
             lane_width: 16,
             rendering: RenderLimits::default(),
             guards: Guards::default(),
+            applying: ApplySettings::default(),
         }
     }
 }

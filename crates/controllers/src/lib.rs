@@ -63,4 +63,4 @@ pub use manager::{RunError, run};
 pub use origin::{OriginError, build_object};
 pub use render::RenderLimits;
 pub use switches::{SwitchError, Switches};
-pub use tenure_planner::kustomization::Guards;
+pub use tenure_planner::kustomization::{ApplySettings, Guards, StageKind};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tenure_cluster::{Client, ClientPool};
-use tenure_planner::kustomization::Guards;
+use tenure_planner::kustomization::{ApplySettings, Guards};
 use tenure_sources::{ByteBudget, Policy, StorageError};
 use tenure_tenancy::Settings;
 use tokio::sync::Semaphore;
@@ -29,6 +29,7 @@ pub(crate) struct Means {
     pub(crate) platform_sources: Policy,
     pub(crate) tenant_sources: Policy,
     pub(crate) guards: Guards,
+    pub(crate) applying: ApplySettings,
     /// How many reconciliations a lane may have at the same time.
     pub(crate) lane_width: usize,
     /// For how many namespaces at the same time the rights of lanes are seen to.
@@ -57,6 +58,7 @@ impl Means {
             platform_sources: config.platform_sources,
             tenant_sources: config.tenant_sources,
             guards: config.guards,
+            applying: config.applying,
             lane_width: config.lane_width,
             rights: Arc::new(Semaphore::new(config.lane_width.max(1))),
             renderings: Renderings::new(config.rendering),

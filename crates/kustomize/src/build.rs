@@ -11,7 +11,6 @@ use crate::config::TransformerConfig;
 use crate::decode::Spot;
 use crate::error::{Error, shown};
 use crate::fields::{FieldSpec, Image, Patch, Selector};
-use crate::id::Gvk;
 use crate::kustomization::Kustomization;
 use crate::load::Loader;
 use crate::meter;
@@ -322,17 +321,7 @@ fn overlay(builder: &Builder<'_>, root: &str, k: &mut Kustomization, overrides: 
         k.name_suffix = text(suffix);
     }
     for patch in &overrides.patches {
-        let target = patch.target.as_ref().map(|target| Selector {
-            gvk: Gvk {
-                group: target.group.clone(),
-                version: target.version.clone(),
-                kind: target.kind.clone(),
-            },
-            name: target.name.clone(),
-            namespace: target.namespace.clone(),
-            label_selector: target.label_selector.clone(),
-            annotation_selector: target.annotation_selector.clone(),
-        });
+        let target = patch.target.as_ref().map(Selector::from);
         k.patches.push(Spot::new(
             Patch {
                 patch: text(&patch.patch),

@@ -8,6 +8,7 @@ use crate::decode::{Decoder, Spot};
 use crate::fieldspec::split_path;
 use crate::id::Gvk;
 use crate::meter;
+use crate::options::PatchTarget;
 use crate::selector::Matcher;
 use crate::transform::value_add::Target;
 
@@ -87,6 +88,22 @@ pub(crate) struct Selector {
     pub(crate) namespace: String,
     pub(crate) label_selector: String,
     pub(crate) annotation_selector: String,
+}
+
+impl From<&PatchTarget> for Selector {
+    fn from(target: &PatchTarget) -> Self {
+        Self {
+            gvk: Gvk {
+                group: target.group.clone(),
+                version: target.version.clone(),
+                kind: target.kind.clone(),
+            },
+            name: target.name.clone(),
+            namespace: target.namespace.clone(),
+            label_selector: target.label_selector.clone(),
+            annotation_selector: target.annotation_selector.clone(),
+        }
+    }
 }
 
 impl Selector {

@@ -65,6 +65,7 @@ pub use options::{
     Budget, ImageOverride, Limits, LoadRestrictor, Options, Overrides, PatchOverride, PatchTarget, Reorder, Stop,
 };
 pub use output::{Build, BuiltResource, FileName, Location, Provenance};
+pub use selector::ObjectSelector;
 pub use substitution::{Substitution, Variable};
 pub use tree::{Entry, FileTree, MapTree};
 

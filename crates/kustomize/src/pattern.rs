@@ -8,6 +8,9 @@ use crate::meter;
 /// How big a compiled pattern may be: each is tried in turn, since none tells afterwards how big it became.
 const SIZES: [usize; 5] = [8 << 10, 64 << 10, 512 << 10, 4 << 20, 10 << 20];
 
+/// As big as a pattern for names may be.
+const SMALL: [usize; 2] = [8 << 10, 64 << 10];
+
 /// How big the tables may be that a pattern makes while it is used.
 const TABLES: usize = 16 << 10;
 
@@ -16,10 +19,22 @@ const TABLES: usize = 16 << 10;
 /// # Errors
 /// When Go couldn't read it; the message says what is wrong.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
+    compile_within(pattern, &SIZES)
+}
+
+/// Compiles a pattern that may become no bigger than [`SMALL`].
+///
+/// # Errors
+/// As [`compile`], and when it becomes bigger.
+pub(crate) fn compile_small(pattern: &str) -> Result<Regex, String> {
+    compile_within(pattern, &SMALL)
+}
+
+fn compile_within(pattern: &str, sizes: &[usize]) -> Result<Regex, String> {
     let bad = |why: &str| format!("'{pattern}' is not a valid regular expression{why}");
     let translated = translate(pattern).map_err(|why| bad(&format!(": {why}")))?;
     meter::check()?;
-    for size in SIZES {
+    for &size in sizes {
         let mut builder = RegexBuilder::new(&translated);
         let built = builder.size_limit(size).dfa_size_limit(TABLES).build();
         meter::work(size / 64);

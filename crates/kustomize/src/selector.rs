@@ -6,6 +6,7 @@ use regex::Regex;
 
 use crate::fields::Selector;
 use crate::id::{Gvk, ResourceId};
+use crate::options::PatchTarget;
 use crate::resource::Resource;
 
 /// A selector, ready to match.
@@ -29,7 +30,12 @@ impl Matcher {
     /// # Errors
     /// When a pattern or a label selector can't be read.
     pub(crate) fn new(selector: &Selector) -> Result<Self, String> {
+        Self::with_patterns(selector, crate::pattern::compile)
+    }
+
+    fn with_patterns(selector: &Selector, compile: Compile) -> Result<Self, String> {
         let gvk = &selector.gvk;
+        let pattern = |text: &str| pattern(text, compile);
         Ok(Matcher {
             group: pattern(&gvk.group)?,
             version: pattern(&gvk.version)?,
@@ -88,6 +94,53 @@ impl Matcher {
     }
 }
 
+/// Selects objects that are in no build: as a patch's target does, by what stands in the object.
+#[derive(Debug)]
+pub struct ObjectSelector(Matcher);
+
+impl ObjectSelector {
+    /// Prepares a selector. Its patterns are those of names: small ones.
+    ///
+    /// # Errors
+    /// When a pattern or a label selector can't be read, or a pattern becomes too big.
+    pub fn new(target: &PatchTarget) -> Result<Self, String> {
+        Matcher::with_patterns(&Selector::from(target), crate::pattern::compile_small).map(Self)
+    }
+
+    /// Whether a part of a selector is looked for as it is; anything else has to be compiled.
+    pub fn is_plain(part: &str) -> bool {
+        is_plain(part)
+    }
+
+    /// Whether an object is selected.
+    pub fn fits(&self, object: &serde_json::Value) -> bool {
+        let text = |path: &str| {
+            object
+                .pointer(path)
+                .and_then(serde_json::Value::as_str)
+                .unwrap_or_default()
+        };
+        let all = |requirements: &[Requirement], path: &str| {
+            requirements.is_empty() || {
+                let map = object.pointer(path).and_then(serde_json::Value::as_object);
+                let entries = map.into_iter().flatten();
+                let texts = entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+                let map: BTreeMap<String, String> = texts.collect();
+                requirements.iter().all(|requirement| requirement.fits(&map))
+            }
+        };
+        let Self(matcher) = self;
+        matcher.fits_name(text("/metadata/name"))
+            && matcher.fits_namespace(text("/metadata/namespace"))
+            && matcher.fits_gvk(&Gvk::new(text("/apiVersion"), text("/kind")))
+            && all(&matcher.labels, "/metadata/labels")
+            && all(&matcher.annotations, "/metadata/annotations")
+    }
+}
+
+/// How patterns are compiled.
+type Compile = fn(&str) -> Result<Regex, String>;
+
 /// A pattern that has to match a text as a whole.
 #[derive(Debug)]
 enum Pattern {
@@ -96,17 +149,19 @@ enum Pattern {
     Any(Regex),
 }
 
-fn pattern(text: &str) -> Result<Option<Pattern>, String> {
+fn is_plain(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':' | b'/'))
+}
+
+fn pattern(text: &str, compile: Compile) -> Result<Option<Pattern>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    if text
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':' | b'/'))
-    {
+    if is_plain(text) {
         return Ok(Some(Pattern::Plain(text.to_owned())));
     }
-    crate::pattern::compile(&format!("^(?:{text})$"))
+    compile(&format!("^(?:{text})$"))
         .map(|regex| Some(Pattern::Any(regex)))
         .map_err(|_| format!("'{text}' is not a valid regular expression"))
 }

@@ -2,8 +2,10 @@
 //!
 //! Elements of lists are matched by `name` where they have one, else by position: enough to name the field that two writers fight for.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tenure_api::ObjectView;
+
+use crate::pointer::{Pointer, find_step};
 
 /// The most differences that are looked for in one object.
 const MOST_DIFFERENCES: usize = 16;
@@ -138,20 +140,55 @@ fn owns(fields: &Value, segments: &[Segment]) -> bool {
     let Some(fields) = fields.as_object() else { return false };
     let next = match segment {
         Segment::Field(name) => fields.get(&format!("f:{name}")),
-        Segment::Element(element) => fields.iter().find_map(|(key, value)| {
-            let matches = match key.split_once(':') {
-                Some(("k", keys)) => serde_json::from_str::<Value>(keys).ok().is_some_and(|keys| {
-                    keys.as_object()
-                        .is_some_and(|keys| keys.iter().all(|(key, value)| element.get(key) == Some(value)))
-                }),
-                Some(("v", scalar)) => serde_json::from_str::<Value>(scalar).ok().as_ref() == Some(element),
-                _ => false,
-            };
-            matches.then_some(value)
-        }),
+        Segment::Element(element) => find_element(fields, element),
     };
     match next {
         Some(next) => next.as_object().is_some_and(serde_json::Map::is_empty) || owns(next, rest),
         None => false,
     }
+}
+
+/// The fields of an element of a list, by its keys or its value.
+fn find_element<'f>(fields: &'f Map<String, Value>, element: &Value) -> Option<&'f Value> {
+    fields.iter().find_map(|(key, value)| {
+        let matches = match key.split_once(':') {
+            Some(("k", keys)) => serde_json::from_str::<Value>(keys).ok().is_some_and(|keys| {
+                keys.as_object()
+                    .is_some_and(|keys| keys.iter().all(|(key, value)| element.get(key) == Some(value)))
+            }),
+            Some(("v", scalar)) => serde_json::from_str::<Value>(scalar).ok().as_ref() == Some(element),
+            _ => false,
+        };
+        matches.then_some(value)
+    })
+}
+
+/// Whether a manager other than `ours` has applied just this place of a live object: the place itself or something below it, not merely
+/// something above it as a whole (Flux's rule).
+#[must_use]
+pub(crate) fn is_applied_by_another(live: &Value, place: &Pointer, ours: &str) -> bool {
+    let mut others = ObjectView::of(live)
+        .list_views("/metadata/managedFields")
+        .filter(|entry| {
+            entry.read_text("/manager") != ours
+                && entry.read_text("/operation") == "Apply"
+                && entry.read_text("/subresource").is_empty()
+        });
+    others.any(|entry| {
+        let mut at = (entry.find("/fieldsV1"), Some(live));
+        for step in place.steps() {
+            let (Some(Value::Object(fields)), Some(value)) = at else {
+                return false;
+            };
+            let next = find_step(value, step);
+            let below = match (value, next) {
+                (Value::Array(_), Some(element)) => find_element(fields, element),
+                (Value::Array(_), None) => None,
+                _ => fields.get(&format!("f:{step}")),
+            };
+            // What is gone may still be somebody's.
+            at = (below, Some(next.unwrap_or(&Value::Null)));
+        }
+        at.0.is_some()
+    })
 }

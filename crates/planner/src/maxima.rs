@@ -1,6 +1,8 @@
 //! How long the lists of a spec may be. Flux's definitions set no maximum, so an object of a megabyte can name thousands of things that
 //! are looked up, watched or laid over the files again and again; more than this many is answered, once, as a mistake.
 
+use kustomize::ObjectSelector;
+use tenure_api::selector::Selector;
 use tenure_api::{KustomizationSpec, Surface};
 
 /// Entries of a Kustomization's `spec.dependsOn`, and of a source's of a Surface.
@@ -25,6 +27,22 @@ pub const VARIABLES: usize = 2000;
 pub const VARIABLE_BYTES: usize = 256 << 10;
 /// Bytes of the names and values of all variables of one rendering.
 pub const VARIABLES_BYTES: usize = 1 << 20;
+/// Entries of `spec.healthCheckExprs`.
+pub const HEALTH_CHECK_EXPRESSIONS: usize = 50;
+/// Bytes of one expression.
+pub const EXPRESSION: usize = 4 << 10;
+/// Bytes of all expressions of a Kustomization.
+pub const EXPRESSIONS: usize = 32 << 10;
+/// How often the expressions of a Kustomization may call what takes a regular expression: one can take long to compile.
+pub const PATTERN_CALLS: usize = 16;
+/// Entries of `spec.ignore`.
+pub const IGNORE_RULES: usize = 50;
+/// Paths of all entries of `spec.ignore`.
+pub const IGNORE_PATHS: usize = 500;
+/// Bytes of one path, or of one part of a target, of `spec.ignore`.
+pub const IGNORE_TEXT: usize = 1 << 10;
+/// Parts of targets of `spec.ignore` that are patterns, not just names.
+pub const IGNORE_PATTERNS: usize = 32;
 /// A Surface's `spec.sources`.
 pub const SOURCES: usize = 100;
 /// Paths of one source of a Surface.
@@ -44,6 +62,11 @@ pub(crate) fn check_kustomization(spec: &KustomizationSpec) -> Result<(), String
         ("spec.postBuild.substituteFrom", from, SUBSTITUTE_FROM),
         ("spec.dependsOn", spec.depends_on.len(), DEPENDENCIES),
         ("spec.healthChecks", spec.health_checks.len(), HEALTH_CHECKS),
+        (
+            "spec.healthCheckExprs",
+            spec.health_check_exprs.len(),
+            HEALTH_CHECK_EXPRESSIONS,
+        ),
         ("spec.patches", spec.patches.len(), PATCHES),
         ("spec.images", spec.images.len(), IMAGES),
         ("spec.components", spec.components.len(), COMPONENTS),
@@ -64,7 +87,9 @@ pub(crate) fn check_kustomization(spec: &KustomizationSpec) -> Result<(), String
     check_variables(
         "spec.postBuild.substitute",
         inline.map(|(name, value)| (name.as_str(), value.len())),
-    )
+    )?;
+    check_expressions(spec)?;
+    check_ignore(spec)
 }
 
 /// Refuses variables that are too many or too large; `whose` says where they stand.
@@ -96,6 +121,107 @@ pub(crate) fn check_variables<'a>(
         ));
     }
     Ok(())
+}
+
+/// Refuses rules that are too long, or of too many patterns.
+fn check_ignore(spec: &KustomizationSpec) -> Result<(), String> {
+    let paths = spec.ignore.iter().map(|rule| rule.paths.len()).sum();
+    check(&[
+        ("spec.ignore", spec.ignore.len(), IGNORE_RULES),
+        ("spec.ignore[].paths", paths, IGNORE_PATHS),
+    ])?;
+    for (index, rule) in spec.ignore.iter().enumerate() {
+        let targets = rule.target.iter().flat_map(list_parts);
+        let texts = targets.chain(rule.paths.iter().map(String::as_str));
+        if let Some(text) = texts.into_iter().find(|text| text.len() > IGNORE_TEXT) {
+            let length = text.len();
+            return Err(format!(
+                "spec.ignore[{index}] has a text of {length} bytes, and {IGNORE_TEXT} is the most"
+            ));
+        }
+    }
+    let patterns = count_patterns(spec);
+    if patterns > IGNORE_PATTERNS {
+        return Err(format!(
+            "spec.ignore has {patterns} patterns in its targets, and {IGNORE_PATTERNS} is the most: write names as they are"
+        ));
+    }
+    Ok(())
+}
+
+/// How many parts of targets of `spec.ignore` have to be compiled.
+pub(crate) fn count_patterns(spec: &KustomizationSpec) -> usize {
+    let targets = spec.ignore.iter().filter_map(|rule| rule.target.as_ref());
+    let names = targets.flat_map(list_names);
+    names.filter(|name| !ObjectSelector::is_plain(name)).count()
+}
+
+/// The parts of a selector that are patterns.
+fn list_names(selector: &Selector) -> impl Iterator<Item = &str> {
+    let parts = [
+        &selector.group,
+        &selector.version,
+        &selector.kind,
+        &selector.name,
+        &selector.namespace,
+    ];
+    parts.into_iter().filter_map(|part| part.as_deref())
+}
+
+fn list_parts(selector: &Selector) -> impl Iterator<Item = &str> {
+    let selectors = [&selector.label_selector, &selector.annotation_selector];
+    list_names(selector).chain(selectors.into_iter().filter_map(|part| part.as_deref()))
+}
+
+/// Refuses expressions that are too long, or that call regular expressions too often.
+fn check_expressions(spec: &KustomizationSpec) -> Result<(), String> {
+    let (mut length, mut calls) = (0_usize, 0_usize);
+    for (field, text) in list_expressions(spec) {
+        if text.len() > EXPRESSION {
+            return Err(format!(
+                "{field} has {} bytes, and {EXPRESSION} is the most of an expression",
+                text.len()
+            ));
+        }
+        length += text.len();
+        // By their words: what is called must be written. `findAll` begins with `find`.
+        calls += ["matches", "find"]
+            .map(|word| text.matches(word).count())
+            .iter()
+            .sum::<usize>();
+    }
+    if length > EXPRESSIONS {
+        return Err(format!(
+            "the expressions of spec.healthCheckExprs and spec.dependsOn have {length} bytes together, and {EXPRESSIONS} is the most"
+        ));
+    }
+    if calls > PATTERN_CALLS {
+        return Err(format!(
+            "the expressions of spec.healthCheckExprs and spec.dependsOn call matches, find or findAll {calls} times, and \
+             {PATTERN_CALLS} is the most"
+        ));
+    }
+    Ok(())
+}
+
+/// All expressions of a Kustomization, and the fields that they stand in.
+pub(crate) fn list_expressions(spec: &KustomizationSpec) -> impl Iterator<Item = (String, &str)> {
+    let ready = spec.depends_on.iter().enumerate().filter_map(|(index, dependency)| {
+        let text = dependency.ready_expr.as_deref().filter(|text| !text.is_empty())?;
+        Some((format!("spec.dependsOn[{index}].readyExpr"), text))
+    });
+    let health = spec.health_check_exprs.iter().enumerate().flat_map(|(index, check)| {
+        let of = [
+            ("inProgress", check.in_progress.as_deref()),
+            ("failed", check.failed.as_deref()),
+            ("current", Some(check.current.as_str())),
+        ];
+        of.into_iter().filter_map(move |(name, text)| {
+            let text = text.filter(|text| !text.is_empty())?;
+            Some((format!("spec.healthCheckExprs[{index}].{name}"), text))
+        })
+    });
+    ready.chain(health)
 }
 
 /// Refuses lists of a Surface that are too long.

@@ -263,6 +263,8 @@ pub enum Stage {
     /// Roles: unless it may bind anything, an identity can't even dry-run a RoleBinding before the Role is there. (Flux has this
     /// stage for ClusterRoles only.)
     Roles,
+    /// Kinds that an administrator wants before everything else. Not waited for, as in Flux.
+    Custom,
     /// Everything else.
     Rest,
     /// What is not wanted any more is deleted.
@@ -279,6 +281,7 @@ impl Stage {
             Self::Definitions => "definitions",
             Self::Classes => "classes",
             Self::Roles => "roles",
+            Self::Custom => "custom",
             Self::Rest => "rest",
             Self::Prune => "prune",
             Self::Health => "health",

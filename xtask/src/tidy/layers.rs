@@ -25,6 +25,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-api",
             "tenure-tenancy",
             "go-words",
+            "kubernetes-cel",
             "kustomize",
             "structured-merge",
         ],

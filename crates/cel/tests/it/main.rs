@@ -8,4 +8,5 @@
     reason = "tests may panic, and the corpus is in files"
 )]
 
+mod allowance;
 mod properties;

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use tenure_api::{GitRepository, Kustomization, ObjectId};
 use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
-    DependencyFacts, Endings, Sibling, SourceFacts, Survey, Turnover, survey_siblings,
+    DependencyFacts, Endings, Sibling, SourceFacts, Survey, Turnover, find_cycle, find_dependencies, survey_siblings,
 };
-use tenure_planner::maxima;
 use tenure_sources::SourceKey;
 
 use crate::artifacts::make_source_key;
@@ -47,19 +46,18 @@ pub(super) fn observe_source(shard: &Shard, kustomization: &Kustomization) -> So
 
 /// What is known of the Kustomizations that it depends on: those of its own namespace only.
 pub(super) fn observe_dependencies(shard: &Shard, kustomization: &Kustomization) -> BTreeMap<String, DependencyFacts> {
+    find_dependencies(&kustomization.spec, |name| get_beside(shard, kustomization, name))
+}
+
+/// The way from dependency to dependency back to it, if there is one.
+pub(super) fn observe_cycle(shard: &Shard, kustomization: &Kustomization) -> Option<Vec<String>> {
+    find_cycle(kustomization, |name| get_beside(shard, kustomization, name))
+}
+
+/// Another Kustomization of the same namespace.
+fn get_beside(shard: &Shard, kustomization: &Kustomization, name: &str) -> Option<Arc<Kustomization>> {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
-    kustomization
-        .spec
-        .depends_on
-        .iter()
-        // One that names more is refused, whatever they are.
-        .take(maxima::DEPENDENCIES)
-        .map(|dependency| {
-            let found = shard.caches.of::<Kustomization>().get(namespace, &dependency.name);
-            let facts = found.map_or(DependencyFacts::NotFound, |found| DependencyFacts::from(found.as_ref()));
-            (dependency.name.clone(), facts)
-        })
-        .collect()
+    shard.caches.of::<Kustomization>().get(namespace, name)
 }
 
 /// The other Kustomizations of the same source: who has not reached a revision, and who wants what.

@@ -101,6 +101,7 @@ impl KustomizationReconciler {
         let placement = shard.place().await;
         let source = observe::observe_source(shard, kustomization);
         let dependencies = observe::observe_dependencies(shard, kustomization);
+        let cycle = observe::observe_cycle(shard, kustomization);
         let endings = observe::observe_endings(shard, kustomization);
         let before = std::mem::take(&mut self.looked);
         for id in self.held.watched() {
@@ -130,11 +131,13 @@ impl KustomizationReconciler {
             placement: placement.clone(),
             source: SourceFacts::NotFound,
             dependencies: BTreeMap::new(),
+            cycle: None,
             service_account: ServiceAccountFacts::NotLooked,
             endings: Endings::default(),
             kinds: BTreeMap::new(),
             live: BTreeMap::new(),
             guards: shard.means.guards.clone(),
+            settings: shard.means.applying.clone(),
             owners: BTreeMap::new(),
             rivals: BTreeMap::new(),
             survey: None,
@@ -145,6 +148,7 @@ impl KustomizationReconciler {
         snapshot.placement = placement;
         snapshot.source = source;
         snapshot.dependencies = dependencies;
+        snapshot.cycle = cycle;
         snapshot.endings = endings;
         snapshot.live = live;
         snapshot.owners = owners;
@@ -311,6 +315,7 @@ impl KustomizationReconciler {
         let Some(snapshot) = &self.snapshot else {
             return Ok(None);
         };
+        let bytes = bytes.saturating_add(snapshot.estimate_expression_work());
         let mut plan = turns.run(bytes, || plan(snapshot, Timestamp::now())).await;
         tracing::debug!(plan = %plan, "planned");
         if let Some(account) = &plan.identity

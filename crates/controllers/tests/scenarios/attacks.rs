@@ -7,6 +7,7 @@
 
 mod bombs;
 mod contents;
+mod expressions;
 mod fields;
 mod forgery;
 mod lanes;

@@ -12,6 +12,7 @@
 mod applying;
 mod attacks;
 mod deleting;
+mod expressions;
 mod failing;
 mod faults;
 mod guards;

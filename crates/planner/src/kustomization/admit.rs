@@ -1,5 +1,6 @@
 //! Whether a Kustomization may be reconciled at all: by whom, with fields that are implemented, valid and allowed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,8 +9,9 @@ use tenure_api::{KustomizationSpec, reason};
 use tenure_tenancy::{DenialReason, identity, reach, reference};
 
 use super::context::{Context, name_subject};
+use super::ignore::Ignored;
 use super::types::{ServiceAccountFacts, Snapshot};
-use super::{Phase, Plan, ending, inputs, watching};
+use super::{Phase, Plan, ending, expression_memory, health_check, inputs, watching};
 use crate::maxima;
 use crate::overlay::Overlay;
 use crate::plan::{FinalizerChange, Next, Withheld};
@@ -63,6 +65,12 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
             ),
         ));
     }
+    let expressions = expression_memory::check(snapshot, now);
+    if let Some((reason, message)) = &expressions.problem {
+        let mut plan = stalled(reason, message.clone());
+        plan.memory.expressions = expressions;
+        return Err(plan);
+    }
     reference::check_kubeconfig(spec.kube_config.is_some()).map_err(denied)?;
     let source = &spec.source_ref;
     reference::check_source(namespace, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;
@@ -111,6 +119,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
             .map_err(denied)?;
 
     let mut memory = snapshot.memory.clone();
+    memory.expressions = expressions;
     if memory.attempt != Some(snapshot.attempt.started) {
         memory.attempt = Some(snapshot.attempt.started);
         memory.changes.clear();
@@ -131,6 +140,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         timeout,
         path,
         overlay,
+        // What can't be read was refused above.
+        ignored: Arc::new(Ignored::of(spec).unwrap_or_default()),
         memory,
         withheld: Vec::new(),
         events: Vec::new(),
@@ -143,7 +154,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         || attempt.requested_at != crate::read_requested_at(&kustomization.metadata)
         || newly_allowed(snapshot)
     {
-        return Err(Box::new(context.finish(Next::Restart)));
+        let by = format!("Kustomization/{namespace}/{name}");
+        return Err(health_check::begin_anew(context, &by, false));
     }
     let account = context.identity.clone();
     match &snapshot.service_account {
@@ -191,15 +203,7 @@ pub(super) fn add_finalizer(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// The fields that are set and not implemented.
 fn unimplemented(spec: &KustomizationSpec) -> Vec<&'static str> {
-    let set = [
-        ("spec.decryption", spec.decryption.is_some()),
-        (
-            "spec.dependsOn[].readyExpr",
-            spec.depends_on.iter().any(|dependency| dependency.ready_expr.is_some()),
-        ),
-        ("spec.healthCheckExprs", !spec.health_check_exprs.is_empty()),
-        ("spec.ignore", !spec.ignore.is_empty()),
-    ];
+    let set = [("spec.decryption", spec.decryption.is_some())];
     set.into_iter()
         .filter(|(_, is_set)| *is_set)
         .map(|(field, _)| field)

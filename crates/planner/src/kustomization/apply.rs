@@ -11,6 +11,7 @@ use tenure_api::{ObjectView, reason};
 
 use super::contest;
 use super::context::Context;
+use super::custom_health::CustomHealth;
 use super::desired::{Desired, DesiredObject};
 use super::order::STAGES;
 use super::ownership::{self, Kept, Ownership};
@@ -21,8 +22,9 @@ use super::{Phase, ending, guard};
 use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
 use crate::digest;
 use crate::ending::add_duration;
-use crate::health::{self, Health};
+use crate::health::Health;
 use crate::immutable;
+use crate::object::Object;
 use crate::plan::{Apply, Delete, Forecast, Next, Request, Stage};
 
 /// How long the objects of an early stage may take to become ready (Flux's).
@@ -36,9 +38,7 @@ enum Todo {
     DryRun,
     Try,
     TakeOver(crate::plan::TakeOver),
-    Apply {
-        forced_back: Vec<DriftedField>,
-    },
+    Apply(Change),
     Delete(Delete),
     WaitGone,
     /// Its owner, named here, may be about to drop it.
@@ -48,6 +48,14 @@ enum Todo {
     /// Applied; meanwhile kubectl wrote to it, which what was applied could not know.
     LookAgain,
     Refused(Failure),
+}
+
+/// What is to be applied.
+#[derive(Default)]
+struct Change {
+    forced_back: Vec<DriftedField>,
+    /// Instead of the desired object, where something of it is left to others.
+    payload: Option<Object>,
 }
 
 /// Applies all stages; returns when every object is as desired, skipped, or backed off.
@@ -74,7 +82,7 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
             continue;
         }
         let terminating = self::stage(context, desired, stage, &objects)?;
-        if stage != Stage::Rest {
+        if !matches!(stage, Stage::Custom | Stage::Rest) {
             objects.retain(|object| !terminating.iter().any(|gone| gone.target.id == object.target.id));
             wait_for_stage(context, desired, &objects, &mut waiting)?;
         }
@@ -143,7 +151,7 @@ fn stage<'a>(
             Todo::DryRun => dry_runs.push(*object),
             Todo::Try => tries.push(Request::Try(recreate::make_trial(object, apply_of(object)))),
             Todo::TakeOver(step) => take_overs.push(Request::TakeOver(step)),
-            Todo::Apply { forced_back } => applies.push((*object, forced_back)),
+            Todo::Apply(change) => applies.push((*object, change)),
             Todo::Delete(delete) => deletes.push(delete),
             Todo::WaitGone => gone.push(*object),
             Todo::WaitOwner(owner) => {
@@ -223,7 +231,7 @@ fn stage<'a>(
     if !applies.is_empty() {
         let status = ending::status_before_apply(context, applies.iter().map(|(object, _)| &object.target));
         let mut steps = Vec::with_capacity(applies.len());
-        for (object, forced_back) in applies {
+        for (object, Change { forced_back, payload }) in applies {
             contest::remember(context, &object.target.id, &forced_back);
             let existed = matches!(context.live(&object.target.id), Some(Live::Present(_)))
                 && !context.snapshot.attempt.deleted.contains_key(&object.target.id);
@@ -241,7 +249,9 @@ fn stage<'a>(
                 contest::describe(&forced_back)
             );
             context.memory.changes.insert(object.target.id.clone(), line);
-            steps.push(Request::Apply(apply_of(object)));
+            let usual = apply_of(object);
+            let object = payload.unwrap_or_else(|| usual.object.clone());
+            steps.push(Request::Apply(Apply { object, ..usual }));
         }
         let mut plan = context.fork().again(steps);
         plan.status_first = status.is_some();
@@ -280,7 +290,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         Some(WriteAnswer::Done(answer)) => {
             // Settled it would stay as it is: its watch tells of no state that the answer has told of already.
             // Only for fields that somebody has: an annotation of kubectl's that Git itself has would come back each time.
-            if take_over(object, &answer.0).is_some_and(|(_, entries)| !entries.is_empty()) {
+            if take_over(context, object, &answer.0).is_some_and(|(_, entries)| !entries.is_empty()) {
                 context.memory.settled.remove(id);
                 return Todo::LookAgain;
             }
@@ -328,9 +338,7 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         }
         // The object that was in the way is gone; its successor needs no dry-run, the refused one said all there was to say.
         Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) if live_object.is_none() => {
-            return Todo::Apply {
-                forced_back: Vec::new(),
-            };
+            return Todo::Apply(Change::default());
         }
         Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) => return Todo::WaitGone,
         None => {}
@@ -357,12 +365,14 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
         Some(WriteAnswer::Done(answer)) => &answer.0,
     };
     let Some(live) = live_object else {
-        return Todo::Apply {
-            forced_back: Vec::new(),
-        };
+        return Todo::Apply(Change::default());
     };
-    let (before, after) = (digest::select_comparable(live), digest::select_comparable(answer));
-    let take_over = take_over(object, live);
+    let (without, with) = (
+        context.ignored.strip(answer, live),
+        context.ignored.strip(answer, answer),
+    );
+    let (before, after) = (digest::select_comparable(&without), digest::select_comparable(&with));
+    let take_over = take_over(context, object, live);
     let taken_over = attempt.taken_over.get(id);
     if let Some(WriteAnswer::Failed(failure)) = taken_over {
         return Todo::Refused(failure.clone());
@@ -380,17 +390,29 @@ fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
             contest::keep(context, id, &forced_back, entries);
             Todo::TakeOver(step)
         }
-        _ => Todo::Apply { forced_back },
+        _ => Todo::Apply(Change {
+            payload: context.ignored.resolve(&object.object, live, answer),
+            forced_back,
+        }),
     }
 }
 
 /// The take-over that a live object needs, and the entries of managedFields that it takes.
-fn take_over(object: &DesiredObject, live: &Value) -> Option<(crate::plan::TakeOver, Vec<Value>)> {
+fn take_over(
+    context: &Context<'_>,
+    object: &DesiredObject,
+    live: &Value,
+) -> Option<(crate::plan::TakeOver, Vec<Value>)> {
     let merge = object.object.view().has_annotation(SSA, "Merge");
     if merge {
         return None;
     }
-    takeover::find_take_over(object.target.clone(), live, &object.object.0)
+    takeover::find_take_over(
+        &context.snapshot.settings,
+        object.target.clone(),
+        live,
+        &object.object.0,
+    )
 }
 
 /// The version of a live object.
@@ -400,17 +422,24 @@ pub(super) fn find_version(live: &Value) -> Option<String> {
 }
 
 fn is_settled(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
-    context.memory.settled.get(&object.target.id).is_some_and(|settled| {
-        settled.desired == object.digest && settled.live == digest::select_comparable(live).digest()
-    })
+    context
+        .memory
+        .settled
+        .get(&object.target.id)
+        .is_some_and(|settled| settled.desired == object.digest && settled.live == digest_live(context, live))
 }
 
 fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
     let settled = Settled {
         desired: object.digest.clone(),
-        live: digest::select_comparable(live).digest(),
+        live: digest_live(context, live),
     };
     context.memory.settled.insert(object.target.id.clone(), settled);
+}
+
+/// The digest of what counts of a live object here: what is left to others does not.
+fn digest_live(context: &Context<'_>, live: &Value) -> String {
+    digest::select_comparable(&context.ignored.strip(live, live)).digest()
 }
 
 /// Whether an annotation takes the object out of the apply; honoured on the desired and on the live object.
@@ -472,14 +501,16 @@ fn wait_for_stage(
     if !needed_later {
         return Ok(());
     }
+    let mut custom = CustomHealth::of(context.spec());
     for object in objects {
-        let Some(live) = context.live(&object.target.id) else {
+        let id = &object.target.id;
+        let Some(live) = context.live(id) else {
             continue;
         };
         if find_skip_reason(&object.object.0, live.object()).is_some() {
             continue;
         }
-        match health::judge_live(live) {
+        match custom.judge(&mut context.memory.expressions, id, live, object.confidential) {
             Health::Current => {}
             Health::Failed(message) => {
                 let message = format!("{} failed: {message} ({})", object.target.id.subject(), object.origin);

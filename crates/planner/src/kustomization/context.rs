@@ -1,5 +1,6 @@
 //! What every phase of a plan needs: the snapshot, the time, what admission decided, and the memory that the plan will hand on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,6 +9,7 @@ use tenure_api::{KustomizationSpec, ObjectId, reason};
 use tenure_tenancy::ServiceAccount;
 
 use super::Plan;
+use super::ignore::Ignored;
 use super::step::Step;
 use super::types::{Memory, Snapshot};
 use crate::answer::Live;
@@ -32,6 +34,8 @@ pub(super) struct Context<'a> {
     pub(super) path: String,
     /// What is laid over it.
     pub(super) overlay: Overlay,
+    /// What is left to others.
+    pub(super) ignored: Arc<Ignored>,
     pub(super) memory: Memory,
     pub(super) withheld: Vec<Withheld>,
     pub(super) events: Vec<Event>,
@@ -113,6 +117,7 @@ impl<'a> Context<'a> {
             timeout: self.timeout,
             path: self.path.clone(),
             overlay: self.overlay.clone(),
+            ignored: Arc::clone(&self.ignored),
             memory: self.memory.clone(),
             withheld: self.withheld.clone(),
             events: self.events.clone(),

@@ -5,6 +5,7 @@
 //! Tenant is gone, the wait ends, and the platform is told what stays.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -98,6 +99,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         timeout: timeout(snapshot),
         path: String::new(),
         overlay: Overlay::default(),
+        ignored: Arc::default(),
         memory,
         withheld: Vec::new(),
         events: Vec::new(),

@@ -40,11 +40,18 @@ pub(super) struct Desired {
     pub(super) digest: String,
     /// The ids of both.
     ids: HashSet<ObjectId>,
+    /// Those that hold what may be in no text.
+    confidential: HashSet<ObjectId>,
 }
 
 impl Desired {
     pub(super) fn contains(&self, id: &ObjectId) -> bool {
         self.ids.contains(id)
+    }
+
+    /// Whether an object, applied or not, holds what may be in no text.
+    pub(super) fn is_confidential(&self, id: &ObjectId) -> bool {
+        confidential::is_secret(id) || self.confidential.contains(id)
     }
 }
 
@@ -100,16 +107,19 @@ pub(super) fn find_desired(
         }
         write_owner_labels(&mut object, context.namespace, context.name);
         desired.ids.insert(id.clone());
+        if rendered.confidential {
+            desired.confidential.insert(id.clone());
+        }
         let (_, version) = split_api_version(&kind.api_version);
         desired.objects.push(DesiredObject {
             target: Watched {
                 version: version.to_owned(),
                 id: id.clone(),
             },
-            digest: crate::digest::digest_value(&object),
+            digest: context.ignored.digest_desired(&object),
             object: Object(object),
             origin,
-            stage: order::find_stage(&id),
+            stage: find_stage(context, &id),
             confidential: rendered.confidential || confidential::is_secret(&id),
         });
     }
@@ -125,14 +135,23 @@ pub(super) fn find_desired(
         // Nothing of the revision is applied: a commit is applied within the tenant's bounds, or not at all.
         return Err(ending::failed(context.fork(), reason, lines.join("\n")));
     }
-    desired
-        .objects
-        .sort_by(|one, other| order::compare(&one.target.id, &other.target.id));
+    desired.objects.sort_by(|one, other| {
+        let stages = one.stage.cmp(&other.stage);
+        stages.then_with(|| order::compare(&one.target.id, &other.target.id))
+    });
     for (id, message) in &desired.unknown {
         context.withhold(id.subject(), message.clone());
     }
     context.watch = watching::list_watched(context, &desired);
     Ok(desired)
+}
+
+/// The stage of an object: an administrator's own only for what has none.
+fn find_stage(context: &Context<'_>, id: &ObjectId) -> Stage {
+    match order::find_stage(id) {
+        Stage::Rest if context.snapshot.settings.stages(id) => Stage::Custom,
+        stage => stage,
+    }
 }
 
 fn identify<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -> Phase<Vec<Identified<'a>>> {
@@ -225,6 +244,12 @@ fn defined_kinds(rendered: &[RenderedObject]) -> BTreeMap<(String, String), Scop
 }
 
 fn write_owner_labels(object: &mut Value, namespace: &str, name: &str) {
+    write_label(object, OWNER_NAME, json!(name));
+    write_label(object, OWNER_NAMESPACE, json!(namespace));
+}
+
+/// Writes a label, whatever stands in the place of the labels.
+pub(super) fn write_label(object: &mut Value, key: &str, value: Value) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;
     };
@@ -233,8 +258,7 @@ fn write_owner_labels(object: &mut Value, namespace: &str, name: &str) {
         *labels = json!({});
     }
     if let Some(labels) = labels.as_object_mut() {
-        labels.insert(OWNER_NAME.to_owned(), json!(name));
-        labels.insert(OWNER_NAMESPACE.to_owned(), json!(namespace));
+        labels.insert(key.to_owned(), value);
     }
 }
 

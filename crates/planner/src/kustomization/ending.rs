@@ -39,7 +39,7 @@ fn changed(snapshot: &Snapshot, status: &KustomizationStatus) -> Option<Kustomiz
     ending::find_change(snapshot.kustomization.status.as_ref(), status)
 }
 
-fn event(kind: EventKind, reason: &str, message: String, revision: Option<&str>) -> Event {
+pub(super) fn event(kind: EventKind, reason: &str, message: String, revision: Option<&str>) -> Event {
     let annotations: BTreeMap<String, String> = revision
         .map(|revision| (EVENT_REVISION.to_owned(), revision.to_owned()))
         .into_iter()
@@ -301,6 +301,15 @@ fn set_progressing(status: &mut KustomizationStatus, context: &Context<'_>, mess
     );
     set_contested(status, context);
     status.last_attempted_revision.clone_from(&context.revision);
+}
+
+/// The status that says that health is no longer waited for, if it differs from what is there.
+pub(super) fn set_cancelled(context: &Context<'_>, message: &str) -> Option<KustomizationStatus> {
+    let mut status = context.status();
+    let reason = reason::HEALTH_CHECK_CANCELED;
+    let ready = (condition::READY, ConditionStatus::False, reason, message);
+    set(&mut status, context.snapshot, context.now, ready);
+    changed(context.snapshot, &status)
 }
 
 /// Whether Ready says already that the same revision of the same spec failed: then it goes on saying so while that is tried again,

@@ -1,23 +1,30 @@
 //! Health after the apply: of everything with `wait`, else of what `healthChecks` names. Waiting holds no worker: the attempt is kept,
 //! and planned again when something watched changes.
 
+use std::collections::BTreeSet;
+
 use tenure_api::inventory::split_api_version;
 use tenure_api::reference::NamespacedObjectKindReference;
 use tenure_api::{ObjectId, ObjectView, condition, reason};
 
 use super::context::Context;
+use super::custom_health::CustomHealth;
 use super::desired::Desired;
 use super::prune::Pruned;
 use super::types::Waiting;
 use super::{Phase, apply, ending};
 use crate::answer::{Live, WriteAnswer};
 use crate::digest;
-use crate::health::{self, Health};
-use crate::plan::{Next, Request, Watched};
+use crate::health::Health;
+use crate::plan::{EventKind, Next, Request, Watched};
 
-/// The object that a health check names; none when it cannot be told which (no version).
+/// The version of what a health check names without one: Flux's, whatever the field's description says of a preferred version.
+const USUAL_VERSION: &str = "apps/v1";
+
+/// The object that a health check names; none when it cannot be told which.
 pub(super) fn find_target(check: &NamespacedObjectKindReference) -> Option<Watched> {
-    let (group, version) = split_api_version(check.api_version.as_deref()?);
+    let api_version = check.api_version.as_deref().filter(|version| !version.is_empty());
+    let (group, version) = split_api_version(api_version.unwrap_or(USUAL_VERSION));
     let id = ObjectId {
         namespace: check.namespace.clone().unwrap_or_default(),
         name: check.name.clone(),
@@ -49,7 +56,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
         for check in &context.spec().health_checks {
             let Some(target) = find_target(check) else {
                 let message = format!(
-                    "spec.healthChecks: {} {} needs a valid apiVersion, name and namespace",
+                    "spec.healthChecks: {} {} needs a name and a namespace that can be one, and a valid apiVersion, if any",
                     check.kind, check.name
                 );
                 return Err(ending::stalled(context.fork(), reason::INVALID_SPEC, message));
@@ -59,6 +66,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     }
     if targets.is_empty() {
         context.memory.waiting = None;
+        context.memory.expressions.health.clear();
         return Ok(());
     }
     let reads: Vec<Request> = targets
@@ -72,9 +80,11 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     }
     let mut waiting = Vec::new();
     let mut failed = Vec::new();
+    let mut custom = CustomHealth::of(context.spec());
     for target in &targets {
         let Some(live) = context.live(&target.id) else { continue };
-        let health = health::judge_live(live);
+        let confidential = desired.is_confidential(&target.id);
+        let health = custom.judge(&mut context.memory.expressions, &target.id, live, confidential);
         let line = format!("{} status: '{}'", target.id.subject(), health.as_str());
         match health {
             Health::Current => {}
@@ -85,6 +95,9 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
             other => waiting.push((line, other.message().to_owned())),
         }
     }
+    let ids: BTreeSet<&ObjectId> = targets.iter().map(|target| &target.id).collect();
+    let verdicts = &mut context.memory.expressions.health;
+    verdicts.retain(|id, _| ids.contains(id));
     if waiting.is_empty() && failed.is_empty() {
         context.memory.waiting = None;
         return Ok(());
@@ -128,12 +141,15 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
         );
         return Err(ending::unhealthy(context.fork(), desired, pruned, message));
     }
+    // What was not evaluated is when there is something to spend again.
+    let again = context.memory.expressions.purse.until().filter(|_| custom.is_spent);
+    let until = again.map_or(deadline, |again| again.min(deadline));
     for (line, message) in &waiting {
         context.withhold("Ready", with_message(line.clone(), message));
     }
     if was_healthy {
         // It was healthy with exactly this revision: something is rolling over by itself. Not yet worth a word.
-        return Err(Box::new(context.fork().finish(Next::Wait(deadline))));
+        return Err(Box::new(context.fork().finish(Next::Wait(until))));
     }
     let message = format!(
         "Running health checks for revision {}",
@@ -143,9 +159,33 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
         context.fork(),
         desired,
         pruned,
-        deadline,
+        until,
         message,
     ))
+}
+
+/// Begins the attempt anew, since something newer has come. If health was waited for, that is said, in Flux's words: the event when
+/// anything began it, and Ready when it is a revision that Ready is not about yet.
+pub(super) fn begin_anew(mut context: Context<'_>, by: &str, is_new_revision: bool) -> Box<super::Plan> {
+    let attempt = context.snapshot.attempt.started;
+    let is_waiting = |waiting: &Waiting| waiting.attempt == attempt;
+    if !context.memory.waiting.as_ref().is_some_and(is_waiting) {
+        return Box::new(context.finish(Next::Restart));
+    }
+    let status =
+        is_new_revision.then(|| ending::set_cancelled(&context, &format!("New reconciliation triggered by {by}")));
+    let message = format!("Health checks canceled due to new reconciliation triggered by {by}");
+    let revision = context.memory.waiting.as_ref().map(|waiting| waiting.revision.clone());
+    let event = ending::event(
+        EventKind::Normal,
+        reason::HEALTH_CHECK_CANCELED,
+        message,
+        revision.as_deref(),
+    );
+    context.events.push(event);
+    let mut plan = context.finish(Next::Restart);
+    plan.status = status.flatten();
+    Box::new(plan)
 }
 
 fn with_message(line: String, message: &str) -> String {
@@ -177,8 +217,9 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
         let Some(live) = context.live(id) else { continue };
         let changed = match live {
             Live::Present(live) => {
-                digest::select_comparable(&live.0) != digest::select_comparable(answer)
-                    && version(&live.0) > version(answer)
+                let strip = |state| context.ignored.strip(answer, state);
+                version(&live.0) > version(answer)
+                    && digest::select_comparable(&strip(&live.0)) != digest::select_comparable(&strip(answer))
             }
             // A finished Job may be removed by its own TTL.
             Live::Absent | Live::Unserved => attempt.applied.contains_key(id) && id.kind != "Job",

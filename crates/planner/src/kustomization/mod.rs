@@ -1,26 +1,32 @@
 //! How a Kustomization is reconciled.
 //!
 //! The phases, each a file, in the order in which a plan passes them; the first that has something to do ends the plan:
-//! admit (may it, by whom, is everything that is set implemented) → prepare (source, dependencies) → retry (is it due, if it failed
-//! before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → health → ending (status, events, next time).
+//! admit (may it, by whom, is everything that is set implemented) → prepare (source) → readiness (of dependencies) → retry (is it due, if it
+//! failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → health → ending (status, events, next time).
 
 mod admit;
 mod apply;
 mod contest;
 mod context;
+mod custom_health;
 mod deletion;
+mod dependency_facts;
 mod desired;
 mod ending;
+mod expression_memory;
 mod guard;
 mod health_check;
 mod history;
+mod ignore;
 mod inputs;
 mod order;
 mod ownership;
 mod prepare;
 mod prune;
+mod readiness;
 mod recreate;
 mod retry;
+mod settings;
 mod siblings;
 mod step;
 mod take;
@@ -36,12 +42,15 @@ use jiff::Timestamp;
 use tenure_api::KustomizationStatus;
 use tenure_tenancy::ServiceAccount;
 
+pub use dependency_facts::{DependencyFacts, WholeKustomization, find_cycle, find_dependencies};
+pub use expression_memory::{ExpressionMemory, Readiness, Verdict};
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
+pub use settings::{ApplySettings, StageKind};
 pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, find_applied_revision, is_idle, survey_siblings};
 pub use step::{RenderRequest, Step, SurveyRequest};
 pub use trigger::Observed;
 pub use types::{
-    Asked, Attempt, BackOff, DependencyFacts, DriftedField, Endings, Memory, RenderFailure, Rendered, Retry, Reversal,
+    Asked, Attempt, BackOff, DriftedField, Endings, Memory, RenderFailure, Rendered, Retry, Reversal,
     ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, read_allowed_deletion,
 };
 
@@ -91,7 +100,7 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
     }
     let mut context = admit::admit(snapshot, now)?;
     let artifact = prepare::find_artifact(&context)?;
-    prepare::check_dependencies(&context, &artifact)?;
+    readiness::check_dependencies(&mut context, &artifact)?;
     retry::check_due(&mut context)?;
     let rendered = prepare::ask_for_rendering(&context, &artifact)?;
     let desired = desired::find_desired(&mut context, &artifact, rendered)?;

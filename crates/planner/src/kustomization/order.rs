@@ -1,4 +1,5 @@
-//! In which stage an object is applied, and in which order within it: Flux's, and one stage more.
+//! In which stage an object is applied, and in which order within it: Flux's, and one stage more. Which kinds have the stage that is an
+//! administrator's own is not known here.
 
 use std::cmp::Ordering;
 
@@ -7,7 +8,13 @@ use tenure_api::ObjectId;
 use crate::plan::Stage;
 
 /// The stages of the apply.
-pub(super) const STAGES: [Stage; 4] = [Stage::Definitions, Stage::Classes, Stage::Roles, Stage::Rest];
+pub(super) const STAGES: [Stage; 5] = [
+    Stage::Definitions,
+    Stage::Classes,
+    Stage::Roles,
+    Stage::Custom,
+    Stage::Rest,
+];
 
 /// The stage in which an object is applied.
 pub(super) fn find_stage(id: &ObjectId) -> Stage {

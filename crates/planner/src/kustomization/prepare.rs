@@ -1,19 +1,14 @@
-//! What must be there before anything is applied: the source's artifact, the dependencies, and the rendered objects.
-
-use std::time::Duration;
+//! What must be there before anything is applied: the source's artifact, and the rendered objects.
 
 use tenure_api::{condition, reason};
 
 use super::context::Context;
 use super::step::{RenderRequest, Step};
-use super::types::{DependencyFacts, SourceFacts};
-use super::{Phase, ending, inputs};
+use super::types::SourceFacts;
+use super::{Phase, ending, health_check, inputs};
 use crate::artifact::ArtifactFacts;
 use crate::object::RenderedObject;
 use crate::plan::Next;
-
-/// How soon a dependency is looked at again when nothing told that it changed (Flux's `--requeue-dependency`).
-const DEPENDENCY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The artifact to render.
 pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
@@ -51,54 +46,6 @@ pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
     }
 }
 
-/// Whether everything that this depends on is ready.
-pub(super) fn check_dependencies(context: &Context<'_>, artifact: &ArtifactFacts) -> Phase<()> {
-    let mut context = context.fork();
-    context.revision = Some(artifact.revision.clone());
-    let source = &context.spec().source_ref;
-    for dependency in &context.spec().depends_on {
-        let text = format!("{}/{}", context.namespace, dependency.name);
-        if dependency.name == context.name {
-            return Err(ending::stalled(
-                context,
-                reason::INVALID_SPEC,
-                format!("dependency '{text}' is the Kustomization itself"),
-            ));
-        }
-        let problem = match context.snapshot.dependencies.get(&dependency.name) {
-            None | Some(DependencyFacts::NotFound) => Some(format!("dependency '{text}' not found")),
-            Some(DependencyFacts::Found {
-                generation,
-                observed_generation,
-                conditions,
-                source: (kind, name),
-                last_applied_revision,
-            }) => {
-                if generation != observed_generation || !condition::is_true(conditions, condition::READY) {
-                    Some(format!("dependency '{text}' is not ready"))
-                } else if *kind == source.kind
-                    && *name == source.name
-                    && last_applied_revision.as_deref() != Some(artifact.revision.as_str())
-                {
-                    Some(format!("dependency '{text}' revision is not up to date"))
-                } else {
-                    None
-                }
-            }
-        };
-        if let Some(message) = problem {
-            let delay = DEPENDENCY_INTERVAL.min(context.retry_interval);
-            return Err(ending::failed_until(
-                context,
-                reason::DEPENDENCY_NOT_READY,
-                message,
-                delay,
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// The rendered objects.
 pub(super) fn ask_for_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFacts) -> Phase<&'a [RenderedObject]> {
     let mut context = context.fork();
@@ -119,7 +66,9 @@ pub(super) fn ask_for_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFa
         || rendered.overlay != context.overlay
     {
         // The source has moved on while this attempt was under way: what it waits for no longer matters.
-        return Err(Box::new(context.finish(Next::Restart)));
+        let source = &context.spec().source_ref;
+        let by = format!("{}/{}/{}", source.kind, context.namespace, source.name);
+        return Err(health_check::begin_anew(context, &by, true));
     }
     // An attempt goes to its end with what it was rendered with: what it applies may be among that. Only what failed may have failed for it.
     if rendered.outcome.is_err() && rendered.inputs != *inputs::gather(&context)?.digest() {

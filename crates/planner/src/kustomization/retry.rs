@@ -14,7 +14,8 @@ use tenure_api::ObjectId;
 
 use super::Phase;
 use super::context::Context;
-use super::types::{Asked, DependencyFacts, Memory, Retry, Snapshot, SourceFacts, read_allowed_deletion};
+use super::dependency_facts::DependencyFacts;
+use super::types::{Asked, Memory, Retry, Snapshot, SourceFacts, read_allowed_deletion};
 use crate::answer::{Live, WriteAnswer};
 use crate::digest;
 use crate::ending::add_duration;

@@ -1,4 +1,4 @@
-//! Taking fields over from kubectl and from what was there before the first apply, as Flux does: their entries in managedFields are
+//! Taking fields over from kubectl, from what was there before the first apply, and from whom an administrator names, as Flux does: their entries in managedFields are
 //! merged into ours, so that the next apply removes what Git does not have. One thing stays where it is: that pods were asked to restart,
 //! while Git is silent about it; taking that back would restart them once more.
 
@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{BEFORE_FIRST_APPLY, KUBECTL_PREFIX, KUSTOMIZE_CONTROLLER};
 
+use super::settings::ApplySettings;
 use crate::plan::{TakeOver, Watched};
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -20,7 +21,12 @@ const RESTARTED_AT: [&str; 5] = [
 ];
 
 /// The take-over that a live object needs, if it needs one, and the entries of managedFields that it takes.
-pub(super) fn find_take_over(target: Watched, live: &Value, desired: &Value) -> Option<(TakeOver, Vec<Value>)> {
+pub(super) fn find_take_over(
+    settings: &ApplySettings,
+    target: Watched,
+    live: &Value,
+    desired: &Value,
+) -> Option<(TakeOver, Vec<Value>)> {
     let entries = ObjectView::of(live).list("/metadata/managedFields");
     let has_key = |object: &Value, path: &str, key: &str| {
         let map = ObjectView::of(object).find_map(path);
@@ -29,12 +35,12 @@ pub(super) fn find_take_over(target: Watched, live: &Value, desired: &Value) -> 
     let restart = "kubectl.kubernetes.io/restartedAt";
     let git_says = has_key(desired, "/spec/template/metadata/annotations", restart);
     let last_applied = has_key(live, "/metadata/annotations", LAST_APPLIED);
-    if !last_applied && !entries.iter().any(is_taken_over) {
+    if !last_applied && !entries.iter().any(|entry| is_taken_over(settings, entry)) {
         return None;
     }
     let (mut theirs, mut kept) = (Vec::new(), Vec::new());
     for entry in entries {
-        if !is_taken_over(entry) {
+        if !is_taken_over(settings, entry) {
             kept.push(entry.clone());
             continue;
         }
@@ -141,11 +147,12 @@ fn is_empty(fields: &Value) -> bool {
     fields.as_object().is_none_or(Map::is_empty)
 }
 
-fn is_taken_over(entry: &Value) -> bool {
+fn is_taken_over(settings: &ApplySettings, entry: &Value) -> bool {
     let entry = ObjectView::of(entry);
     let (manager, operation) = (entry.read_text("/manager"), entry.read_text("/operation"));
+    let is_named = manager.starts_with(KUBECTL_PREFIX) || settings.overrides(manager);
     entry.read_text("/subresource").is_empty()
-        && ((manager.starts_with(KUBECTL_PREFIX) && (operation == "Apply" || operation == "Update"))
+        && ((is_named && (operation == "Apply" || operation == "Update"))
             || (manager == BEFORE_FIRST_APPLY && operation == "Update"))
 }
 

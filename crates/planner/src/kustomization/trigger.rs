@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_api::{Kustomization, ObjectId};
 use tenure_tenancy::Placement;
 
+use super::dependency_facts::DependencyFacts;
 use super::inputs;
 use super::siblings::{Rival, Survey};
-use super::types::{DependencyFacts, Endings, Snapshot, SourceFacts, read_allowed_deletion};
+use super::types::{Endings, Snapshot, SourceFacts, read_allowed_deletion};
 use crate::answer::Live;
 use crate::digest;
 

@@ -9,7 +9,10 @@ use tenure_api::metadata::ALLOW_DELETION;
 use tenure_api::{Condition, Kustomization, ObjectId, ObjectMeta};
 use tenure_tenancy::{Ending, Placement};
 
+use super::dependency_facts::DependencyFacts;
+use super::expression_memory::ExpressionMemory;
 use super::guard::{Allowed, Guards};
+use super::settings::ApplySettings;
 use super::siblings::{Rival, Survey, Turnover};
 use crate::answer::{DeleteAnswer, KindAnswer, Live, WriteAnswer};
 use crate::artifact::ArtifactFacts;
@@ -31,6 +34,9 @@ pub struct Snapshot {
     /// The Kustomizations that it depends on, in its own namespace, by name.
     #[serde(default)]
     pub dependencies: BTreeMap<String, DependencyFacts>,
+    /// A way from dependency to dependency that ends where it began: the names, this Kustomization first and last.
+    #[serde(default)]
+    pub cycle: Option<Vec<String>>,
     /// Whether the ServiceAccount that it acts as exists.
     #[serde(default)]
     pub service_account: ServiceAccountFacts,
@@ -47,6 +53,9 @@ pub struct Snapshot {
     /// What is not deleted unasked.
     #[serde(default)]
     pub guards: Guards,
+    /// What an administrator decides about every apply.
+    #[serde(default)]
+    pub settings: ApplySettings,
     /// The objects of `live` whose labels name another Kustomization that has them in its inventory: by whom, a key of `rivals`.
     #[serde(default)]
     pub owners: BTreeMap<ObjectId, String>,
@@ -143,45 +152,6 @@ pub enum SourceFacts {
         #[serde(default)]
         conditions: Vec<Condition>,
     },
-}
-
-/// What is known of a dependency.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum DependencyFacts {
-    /// There is none of that name.
-    NotFound,
-    /// It exists.
-    Found {
-        /// Its generation.
-        generation: Option<i64>,
-        /// The generation that its status is about.
-        observed_generation: Option<i64>,
-        /// Conditions of its status.
-        #[serde(default)]
-        conditions: Vec<Condition>,
-        /// Kind and name of its source.
-        source: (String, String),
-        /// Revision that it applied last.
-        #[serde(default)]
-        last_applied_revision: Option<String>,
-    },
-}
-
-impl From<&Kustomization> for DependencyFacts {
-    fn from(dependency: &Kustomization) -> Self {
-        let status = dependency.status.as_ref();
-        Self::Found {
-            generation: dependency.metadata.generation,
-            observed_generation: status.and_then(|status| status.observed_generation),
-            conditions: status.map(|status| status.conditions.clone()).unwrap_or_default(),
-            source: (
-                dependency.spec.source_ref.kind.clone(),
-                dependency.spec.source_ref.name.clone(),
-            ),
-            last_applied_revision: status.and_then(|status| status.last_applied_revision.clone()),
-        }
-    }
 }
 
 /// What is known of the ServiceAccount.
@@ -281,6 +251,8 @@ pub struct Memory {
     pub retry: Option<Retry>,
     /// When the attempt began that is under way: one that was found to be due goes on to its end.
     pub trying: Option<Timestamp>,
+    /// What its expressions said, and what they spent.
+    pub expressions: ExpressionMemory,
 }
 
 /// A failed attempt, and when the next one is due.

@@ -104,7 +104,7 @@ fn is_long(conditions: &BTreeMap<String, (String, String)>) -> bool {
 #[test]
 fn lists_of_a_kustomization_have_a_longest() {
     type Entries = fn(usize) -> Value;
-    let cases: [(&str, &str, usize, Entries); 9] = [
+    let cases: [(&str, &str, usize, Entries); 12] = [
         ("dependsOn", "spec.dependsOn", maxima::DEPENDENCIES, |count| {
             list(count, |at| json!({ "name": format!("d{at}") }))
         }),
@@ -114,6 +114,26 @@ fn lists_of_a_kustomization_have_a_longest() {
                 |at| json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": format!("d{at}"), "namespace": "team" }),
             )
         }),
+        (
+            "healthCheckExprs",
+            "spec.healthCheckExprs",
+            maxima::HEALTH_CHECK_EXPRESSIONS,
+            |count| {
+                list(
+                    count,
+                    |at| json!({ "apiVersion": "example.com/v1", "kind": format!("K{at}"), "current": "true" }),
+                )
+            },
+        ),
+        ("ignore", "spec.ignore", maxima::IGNORE_RULES, |count| {
+            list(count, |_| json!({ "paths": ["/spec/replicas"] }))
+        }),
+        (
+            "ignore",
+            "spec.ignore[].paths",
+            maxima::IGNORE_PATHS,
+            |count| json!([{ "paths": list(count, |at| json!(format!("/spec/{at}"))) }]),
+        ),
         ("patches", "spec.patches", maxima::PATCHES, |count| {
             list(count, |_| json!({ "patch": "[]", "target": { "kind": "Pod" } }))
         }),
@@ -151,6 +171,55 @@ fn lists_of_a_kustomization_have_a_longest() {
         let refused = of_kustomization(name, &entries(maximum + 1));
         assert!(is_too_long(&refused, field, maximum), "{field}: {refused:?}");
     }
+}
+
+/// The message of what is refused for its length, if it is.
+fn too_long(field: &str, value: &Value) -> Option<String> {
+    let conditions = of_kustomization(field, value);
+    let (reason, message) = conditions.get("Stalled")?.clone();
+    (reason == "InvalidSpec").then_some(message)
+}
+
+#[test]
+fn expressions_and_patterns_have_a_longest() {
+    let health = |texts: &[String]| {
+        let check = |(at, text): (usize, &String)| json!({ "apiVersion": "example.com/v1", "kind": format!("K{at}"), "current": text });
+        Value::Array(texts.iter().enumerate().map(check).collect())
+    };
+    let long = |bytes: usize| format!("true || '{}' == ''", "x".repeat(bytes - "true || '' == ''".len()));
+    let check = |texts: &[String]| too_long("healthCheckExprs", &health(texts));
+    assert_eq!(check(&[long(maxima::EXPRESSION)]), None);
+    let message = check(&[long(maxima::EXPRESSION + 1)]).unwrap();
+    assert!(
+        message.contains("spec.healthCheckExprs[0].current has 4097 bytes"),
+        "{message}"
+    );
+    let many = |count: usize| vec![long(maxima::EXPRESSION); count];
+    let most = maxima::EXPRESSIONS / maxima::EXPRESSION;
+    assert_eq!(check(&many(most)), None);
+    assert!(check(&many(most + 1)).unwrap().contains("36864 bytes together"));
+    let calls = |count: usize| check(&vec!["'a'.matches('b')".to_owned(); count]);
+    assert_eq!(calls(maxima::PATTERN_CALLS), None);
+    assert!(calls(maxima::PATTERN_CALLS + 1).unwrap().contains("17 times"));
+    // Those of dependencies count too.
+    let ready = json!([{ "name": "d", "readyExpr": long(maxima::EXPRESSION + 1) }]);
+    assert!(
+        too_long("dependsOn", &ready)
+            .unwrap()
+            .contains("spec.dependsOn[0].readyExpr")
+    );
+
+    let names = |count: usize| {
+        too_long(
+            "ignore",
+            &list(count, |_| json!({ "paths": ["/a"], "target": { "name": "a.*" } })),
+        )
+    };
+    assert_eq!(names(maxima::IGNORE_PATTERNS), None);
+    assert!(names(maxima::IGNORE_PATTERNS + 1).unwrap().contains("33 patterns"));
+    let path = |bytes: usize| too_long("ignore", &json!([{ "paths": [format!("/{}", "a".repeat(bytes - 1))] }]));
+    assert_eq!(path(maxima::IGNORE_TEXT), None);
+    assert!(path(maxima::IGNORE_TEXT + 1).unwrap().contains("1025 bytes"));
 }
 
 #[test]

@@ -178,6 +178,17 @@ impl World {
 
     /// Somebody writes: a merge patch, by a field manager.
     pub(crate) fn change(&mut self, id: &ObjectId, patch: &Value, manager: &str, now: Timestamp) {
+        self.change_by(id, patch, (manager, "Update"), now);
+    }
+
+    /// The same, by a manager and an operation.
+    pub(crate) fn change_by(
+        &mut self,
+        id: &ObjectId,
+        patch: &Value,
+        (manager, operation): (&str, &str),
+        now: Timestamp,
+    ) {
         let mut stored = self.objects.get(id).cloned().unwrap_or_else(|| Stored {
             value: json!({ "apiVersion": "v1", "kind": id.kind, "metadata": { "name": id.name, "namespace": id.namespace } }),
             managers: BTreeMap::new(),
@@ -189,7 +200,7 @@ impl World {
         if !status_only {
             let entry = stored
                 .managers
-                .entry((manager.to_owned(), "Update".to_owned()))
+                .entry((manager.to_owned(), operation.to_owned()))
                 .or_insert((json!({}), String::new()));
             merge(&mut entry.0, patch);
             entry.1 = now.to_string();

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use tenure_trials::Suite;
 
 mod scenarios;
+mod script;
 #[path = "../it/world.rs"]
 mod world;
 
@@ -26,6 +27,6 @@ fn main() -> ExitCode {
         })
     });
     let mut suite = Suite::default();
-    suite.add("kustomization", 35, cases);
+    suite.add("kustomization", 40, cases);
     suite.run()
 }

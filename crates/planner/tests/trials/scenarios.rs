@@ -6,117 +6,20 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_api::condition::{self, Condition};
 use tenure_api::{Kustomization, KustomizationStatus, ObjectId};
 use tenure_planner::answer::Answer;
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
-    Attempt, DependencyFacts, Endings, Guards, Memory, RenderFailure, Rendered, Rival, ServiceAccountFacts, Snapshot,
-    SourceFacts, Step, Survey, plan,
+    Attempt, DependencyFacts, Endings, Memory, RenderFailure, Rendered, ServiceAccountFacts, Snapshot, SourceFacts,
+    Step, Survey, plan,
 };
 use tenure_planner::{FinalizerChange, Live, Next, Request, invariants};
-use tenure_tenancy::{Placement, Realm};
+use tenure_tenancy::Placement;
 
-use crate::world::{Refusal, World, rendered};
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Scenario {
-    /// What it shows.
-    #[expect(dead_code, reason = "for the reader of the file")]
-    about: String,
-    realm: Realm,
-    kustomization: Value,
-    /// Rendered objects by revision: origin → object.
-    revisions: BTreeMap<String, Build>,
-    #[serde(default)]
-    unknown_kinds: Vec<String>,
-    #[serde(default)]
-    guards: Guards,
-    script: Vec<Act>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum Build {
-    Objects(Vec<Value>),
-    Fails(String),
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-enum Act {
-    /// The source has this revision now.
-    Source(String),
-    /// The source is not there, or has nothing: its Ready message.
-    SourceFails(String),
-    /// Reconcile until there is nothing to do at once.
-    Reconcile,
-    /// Time passes, in seconds.
-    Pass(i64),
-    /// Somebody writes.
-    Change {
-        id: ObjectId,
-        patch: Value,
-        manager: String,
-        /// The watch hasn't told of it yet.
-        #[serde(default)]
-        unseen: bool,
-    },
-    /// Somebody deletes.
-    Remove(ObjectId),
-    Refuse(Refusal),
-    /// No more refusals.
-    Allow,
-    /// These kinds are not served, and no objects of them are left.
-    UnknownKinds(Vec<String>),
-    /// A merge patch of the Kustomization's spec.
-    Spec(Value),
-    /// The annotation `reconcile.fluxcd.io/requestedAt`.
-    Request(String),
-    /// The annotation `tenure.dev/allow-deletion`: the digest that the Ready condition names.
-    AllowDeletion,
-    /// The Kustomization is deleted.
-    Delete,
-    /// The process dies: its memory and the attempt are lost.
-    Crash,
-    /// The ServiceAccount, or that it is gone.
-    ServiceAccount(ServiceAccountFacts),
-    /// Another Kustomization owns an object, by its labels and its own inventory.
-    Owner {
-        id: ObjectId,
-        rival: Box<Rival>,
-    },
-    /// What a look at the other Kustomizations of its source shows.
-    Siblings(Survey),
-    /// The status can't be written that often.
-    StatusFails(u32),
-    /// Tenants and namespaces are these now.
-    Realm(Realm),
-    /// What is ending around it.
-    Endings(Endings),
-    /// A dependency's state: whether it is ready.
-    Dependency {
-        name: String,
-        ready: bool,
-    },
-    /// The status gets this inventory by other hands.
-    Forge(Vec<String>),
-    /// That many writes may have happened since the last of these.
-    Writes(u64),
-    /// Something wakes it that often in a row: it is planned each time, and nothing of that is told.
-    Wakes(u32),
-    /// That many requests were made since the last of these.
-    Requests(u64),
-    /// That many events were emitted since the last of these.
-    Events(u64),
-    /// Every request takes that many seconds.
-    Slow(i64),
-    /// These are what the last plan watches.
-    Watches(Vec<ObjectId>),
-}
+use crate::script::{Act, Build, Scenario};
+use crate::world::{World, rendered};
 
 struct Player {
     world: World,
@@ -178,6 +81,7 @@ fn play(name: &str, scenario: Scenario) -> String {
         placement,
         source: SourceFacts::NotFound,
         dependencies: BTreeMap::new(),
+        cycle: None,
         service_account: ServiceAccountFacts::Usable,
         endings: Endings::default(),
         owners: BTreeMap::new(),
@@ -186,6 +90,7 @@ fn play(name: &str, scenario: Scenario) -> String {
         kinds: BTreeMap::new(),
         live: BTreeMap::new(),
         guards: scenario.guards,
+        settings: scenario.settings,
         attempt: Attempt::begin(now, &kustomization),
         memory: Memory::default(),
         kustomization,
@@ -250,13 +155,21 @@ impl Player {
                 id,
                 patch,
                 manager,
+                applies,
                 unseen,
             } => {
                 writeln!(self.account, "# {manager} changes {}: {patch}", id.subject()).unwrap();
-                self.world.change(&id, &patch, &manager, self.now);
+                let operation = if applies { "Apply" } else { "Update" };
+                self.world.change_by(&id, &patch, (&manager, operation), self.now);
                 if !unseen {
                     self.watch();
                 }
+            }
+            Act::Shows { id, path } => {
+                let live = self.world.read(&id);
+                let found = live.object().and_then(|object| object.pointer(&path));
+                let found = found.map_or("nothing".to_owned(), Value::to_string);
+                writeln!(self.account, "# {} has at {path}: {found}", id.subject()).unwrap();
             }
             Act::Remove(id) => {
                 writeln!(self.account, "# somebody deletes {}", id.subject()).unwrap();
@@ -339,7 +252,20 @@ impl Player {
                 writeln!(self.account, "# {endings:?}").unwrap();
                 self.snapshot.endings = endings;
             }
-            Act::Dependency { name, ready } => {
+            Act::Cycle(names) => {
+                writeln!(self.account, "# {} depend on each other", names.join(", ")).unwrap();
+                self.snapshot.cycle = Some(names);
+            }
+            Act::Dependency { name, ready, whole } => {
+                let whole = whole.map(|whole| {
+                    writeln!(self.account, "# {name} is {whole}").unwrap();
+                    self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
+                    let mut object = whole;
+                    object["apiVersion"] = json!("kustomize.toolkit.fluxcd.io/v1");
+                    object["kind"] = json!("Kustomization");
+                    object["metadata"]["resourceVersion"] = json!(self.now.as_second().to_string());
+                    serde_json::from_value(object).unwrap()
+                });
                 let status = if ready { "True" } else { "False" };
                 let conditions: Vec<Condition> = serde_json::from_value(json!([{
                     "type": "Ready", "status": status, "reason": "x", "message": "x", "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -351,6 +277,7 @@ impl Player {
                     conditions,
                     source: ("GitRepository".to_owned(), "elsewhere".to_owned()),
                     last_applied_revision: None,
+                    whole,
                 };
                 self.snapshot.dependencies.insert(name, facts);
             }

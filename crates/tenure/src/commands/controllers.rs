@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use tenure_controllers::{Budgets, Config, Guards, RenderLimits, Switches};
+use tenure_controllers::{ApplySettings, Budgets, Config, Guards, RenderLimits, StageKind, Switches};
 use tenure_sources::{Cidr, Endpoint, Policy};
 
 use super::budgets;
@@ -51,6 +51,8 @@ pub(crate) struct Flags {
     #[command(flatten)]
     guards: GuardFlags,
     #[command(flatten)]
+    applying: ApplyFlags,
+    #[command(flatten)]
     budgets: budgets::Flags,
 }
 
@@ -67,6 +69,7 @@ pub(crate) struct ControllerSettings {
     /// Who Kustomizations that name nobody act as, by namespace.
     default_service_accounts: BTreeMap<String, String>,
     guards: Guards,
+    applying: ApplySettings,
     budgets: Budgets,
     rendering: RenderLimits,
 }
@@ -81,6 +84,7 @@ impl Flags {
             cluster_ranges: parse_ranges(&self.cluster_ranges)?,
             default_service_accounts: parse_default_accounts(&self.default_service_accounts)?,
             guards: self.guards.guards(),
+            applying: self.applying.read_settings()?,
             budgets: self.budgets.budgets(),
             rendering: RenderLimits {
                 bytes: self.rendering_bytes,
@@ -102,6 +106,7 @@ impl ControllerSettings {
             cluster_ranges: Vec::new(),
             default_service_accounts: BTreeMap::new(),
             guards: Guards::default(),
+            applying: ApplySettings::default(),
             budgets: Budgets::default(),
             rendering: RenderLimits::default(),
         })
@@ -143,6 +148,7 @@ impl ControllerSettings {
         config.switches = self.switches;
         config.settings.default_service_accounts = self.default_service_accounts;
         config.guards = self.guards;
+        config.applying = self.applying;
         config.budgets = self.budgets;
         config.rendering = self.rendering;
     }
@@ -174,6 +180,40 @@ impl GuardFlags {
             prune_least: self.guard_prune_objects,
             protected: kinds.filter(|kind| !kind.is_empty()).map(Into::into).collect(),
         }
+    }
+}
+
+/// How every Kustomization is applied (Flux's flags of the same names).
+#[derive(Debug, Args)]
+struct ApplyFlags {
+    /// Kinds that are applied before others, after definitions, classes and roles, with commas between them.
+    #[arg(long, value_name = "[GROUP/]KIND,...", default_value = "")]
+    custom_apply_stage_kinds: String,
+    /// A field manager whose fields are taken over, as kubectl's are, also by the beginning of its name; may be given again.
+    #[arg(long = "override-manager", value_name = "NAME")]
+    overridden_managers: Vec<String>,
+}
+
+impl ApplyFlags {
+    fn read_settings(&self) -> Result<ApplySettings, Failure> {
+        let kinds = self.custom_apply_stage_kinds.split(',').map(str::trim);
+        let kinds = kinds.filter(|kind| !kind.is_empty());
+        let parse = |kind: &str| {
+            StageKind::try_from(kind.to_owned()).map_err(|error| {
+                Failure::usage(format!("--custom-apply-stage-kinds: {error}"))
+                    .hint("such as rbac.authorization.k8s.io/RoleBinding,ServiceAccount")
+            })
+        };
+        if self.overridden_managers.iter().any(|name| name.trim().is_empty()) {
+            return Err(
+                Failure::usage("--override-manager: the name is empty, and would mean every manager")
+                    .hint("name the field manager as it stands in metadata.managedFields"),
+            );
+        }
+        Ok(ApplySettings {
+            custom_stage: kinds.map(parse).collect::<Result<_, _>>()?,
+            overridden_managers: self.overridden_managers.iter().cloned().collect(),
+        })
     }
 }
 
@@ -232,6 +272,36 @@ mod tests {
         assert_eq!(guards(&[]), Guards::default());
         let none = guards(&["--guard-prune-percent", "100", "--protected-kinds", ""]);
         assert_eq!((none.prune_percent, none.protected.len()), (100, 0));
+    }
+
+    #[derive(clap::Parser)]
+    struct ApplyLine {
+        #[command(flatten)]
+        flags: ApplyFlags,
+    }
+
+    #[test]
+    fn settings_of_the_apply_are_read_or_refused() {
+        let read = |flags: &[&str]| {
+            let line = std::iter::once("up").chain(flags.iter().copied());
+            ApplyLine::try_parse_from(line).expect("flags").flags.read_settings()
+        };
+        assert_eq!(read(&[]).expect("settings"), ApplySettings::default());
+        let kinds = "ServiceAccount, rbac.authorization.k8s.io/RoleBinding,";
+        let settings = read(&[
+            "--custom-apply-stage-kinds",
+            kinds,
+            "--override-manager",
+            "helm",
+            "--override-manager=argocd",
+        ]);
+        let settings = settings.expect("settings");
+        assert_eq!(
+            (settings.custom_stage.len(), settings.overridden_managers.len()),
+            (2, 2)
+        );
+        assert!(read(&["--custom-apply-stage-kinds", "a/b/c"]).is_err());
+        assert!(read(&["--override-manager", ""]).is_err());
     }
 
     #[test]

@@ -106,8 +106,8 @@ fn kustomizations() -> Vec<Attack> {
         attack(
             "depends-expression",
             json!({ "dependsOn": [{ "name": "x", "namespace": "ALPHA", "readyExpr": "dep.status.x == 1" }] }),
-            "readyExpr",
-            json!({ "dependsOn": [{ "name": "decryption-control", "namespace": "EVIL" }] }),
+            "can't depend on 'Kustomization/ALPHA/x', cross-namespace references have been blocked",
+            json!({ "dependsOn": [{ "name": "decryption-control", "namespace": "EVIL", "readyExpr": "dep.spec.prune == true" }] }),
         ),
         attack(
             "depends-slash",

@@ -1,0 +1,233 @@
+//! What is known of the Kustomizations that one depends on, and the way around in a circle.
+//!
+//! Of a dependency little is kept, unless an expression is to look at it: then it is kept as it is in the cache, and made into data only
+//! while it is looked at. It refuses to look at another namespace: names are all that it is given.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tenure_api::{Condition, Kustomization, KustomizationSpec};
+
+use crate::maxima;
+
+/// How many dependencies are followed in search of a circle.
+const MOST_FOLLOWED: usize = 2_000;
+
+/// What is known of a dependency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DependencyFacts {
+    /// There is none of that name.
+    NotFound,
+    /// It exists.
+    Found {
+        /// Its generation.
+        generation: Option<i64>,
+        /// The generation that its status is about.
+        observed_generation: Option<i64>,
+        /// Conditions of its status.
+        #[serde(default)]
+        conditions: Vec<Condition>,
+        /// Kind and name of its source.
+        source: (String, String),
+        /// Revision that it applied last.
+        #[serde(default)]
+        last_applied_revision: Option<String>,
+        /// All of it, for an expression.
+        #[serde(default)]
+        whole: Option<WholeKustomization>,
+    },
+}
+
+/// A Kustomization as the cache holds it. Two are equal when they are the same state of the same object.
+#[derive(Clone, Debug)]
+pub struct WholeKustomization(pub Arc<Kustomization>);
+
+impl WholeKustomization {
+    /// Which state of which object it is, if it says so.
+    pub(super) fn state(&self) -> Option<String> {
+        let metadata = &self.0.metadata;
+        let version = metadata.resource_version.as_deref()?;
+        Some(format!("{} {version}", metadata.uid.as_deref().unwrap_or_default()))
+    }
+}
+
+impl PartialEq for WholeKustomization {
+    fn eq(&self, other: &Self) -> bool {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return true;
+        }
+        match (self.state(), other.state()) {
+            (Some(one), Some(two)) => one == two,
+            _ => self.0 == other.0,
+        }
+    }
+}
+
+impl Serialize for WholeKustomization {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for WholeKustomization {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Kustomization::deserialize(deserializer).map(|found| Self(Arc::new(found)))
+    }
+}
+
+impl From<&Kustomization> for DependencyFacts {
+    fn from(dependency: &Kustomization) -> Self {
+        let status = dependency.status.as_ref();
+        Self::Found {
+            generation: dependency.metadata.generation,
+            observed_generation: status.and_then(|status| status.observed_generation),
+            conditions: status.map(|status| status.conditions.clone()).unwrap_or_default(),
+            source: (
+                dependency.spec.source_ref.kind.clone(),
+                dependency.spec.source_ref.name.clone(),
+            ),
+            last_applied_revision: status.and_then(|status| status.last_applied_revision.clone()),
+            whole: None,
+        }
+    }
+}
+
+/// What is known of all that a spec depends on; `get` finds a Kustomization of the same namespace.
+#[must_use]
+pub fn find_dependencies(
+    spec: &KustomizationSpec,
+    get: impl Fn(&str) -> Option<Arc<Kustomization>>,
+) -> BTreeMap<String, DependencyFacts> {
+    let mut all: BTreeMap<String, DependencyFacts> = BTreeMap::new();
+    // One that names more is refused, whatever they are.
+    for dependency in spec.depends_on.iter().take(maxima::DEPENDENCIES) {
+        let found = get(&dependency.name);
+        let facts = all.entry(dependency.name.clone()).or_insert_with(|| {
+            let found = found.as_deref();
+            found.map_or(DependencyFacts::NotFound, DependencyFacts::from)
+        });
+        if has_expression(dependency.ready_expr.as_deref())
+            && let DependencyFacts::Found { whole, .. } = facts
+        {
+            *whole = found.map(WholeKustomization);
+        }
+    }
+    all
+}
+
+/// Whether there is an expression: an empty one is none, as in Flux.
+pub(super) fn has_expression(text: Option<&str>) -> bool {
+    text.is_some_and(|text| !text.is_empty())
+}
+
+/// The shortest way from a Kustomization over its dependencies back to itself; `get` finds a Kustomization of the same namespace. A way
+/// longer than what is followed is not found.
+#[must_use]
+pub fn find_cycle(own: &Kustomization, get: impl Fn(&str) -> Option<Arc<Kustomization>>) -> Option<Vec<String>> {
+    let start = own.metadata.name.as_deref()?;
+    let mut came_from: BTreeMap<String, String> = BTreeMap::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let mut next: VecDeque<(String, Vec<String>)> = VecDeque::new();
+    let names = |kustomization: &Kustomization| {
+        let named = kustomization.spec.depends_on.iter().take(maxima::DEPENDENCIES);
+        named.map(|dependency| dependency.name.clone()).collect::<Vec<_>>()
+    };
+    next.push_back((start.to_owned(), names(own)));
+    let mut followed = 0;
+    while let Some((from, dependencies)) = next.pop_front() {
+        for name in dependencies {
+            followed += 1;
+            if followed > MOST_FOLLOWED {
+                return None;
+            }
+            if name == start {
+                return Some(trace(start, &from, &came_from));
+            }
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            came_from.insert(name.clone(), from.clone());
+            if let Some(found) = get(&name) {
+                next.push_back((name, names(&found)));
+            }
+        }
+    }
+    None
+}
+
+/// The way to the last before the start, closed.
+fn trace(start: &str, last: &str, came_from: &BTreeMap<String, String>) -> Vec<String> {
+    let mut way = vec![start.to_owned()];
+    let mut at = last;
+    while at != start {
+        way.push(at.to_owned());
+        match came_from.get(at) {
+            Some(before) => at = before,
+            None => break,
+        }
+    }
+    way.push(start.to_owned());
+    way.reverse();
+    way
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Kustomizations by name, each with what it depends on.
+    fn find(own: &str, all: &[(&str, &[&str])]) -> Option<Vec<String>> {
+        let make = |name: &str, on: &[&str]| -> Kustomization {
+            let on: Vec<_> = on.iter().map(|name| json!({ "name": name })).collect();
+            serde_json::from_value(json!({
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": name, "namespace": "team" },
+                "spec": { "interval": "1m", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "r" }, "dependsOn": on },
+            }))
+            .unwrap()
+        };
+        let all: BTreeMap<&str, Arc<Kustomization>> =
+            all.iter().map(|(name, on)| (*name, Arc::new(make(name, on)))).collect();
+        find_cycle(&all[own], |name| all.get(name).cloned())
+    }
+
+    #[test]
+    fn the_shortest_way_around_is_found_and_others_are_not_taken_for_one() {
+        let way = |own, all: &[(&str, &[&str])]| find(own, all).map(|names| names.join(" "));
+        assert_eq!(way("a", &[("a", &["b"]), ("b", &["a"])]).as_deref(), Some("a b a"));
+        let two = [
+            ("a", ["x", "b"].as_slice()),
+            ("x", &["y"]),
+            ("y", &["a"]),
+            ("b", &["a"]),
+        ];
+        assert_eq!(way("a", &two).as_deref(), Some("a b a"));
+        assert_eq!(way("y", &two).as_deref(), Some("y a x y"));
+        // Who waits for a circle is in none.
+        assert_eq!(way("w", &[("w", &["a"]), ("a", &["b"]), ("b", &["a"])]), None);
+        assert_eq!(
+            way(
+                "a",
+                &[("a", &["b", "c"]), ("b", &["d"]), ("c", &["d"]), ("d", &["gone"])]
+            ),
+            None
+        );
+    }
+
+    #[test]
+    fn a_way_that_is_too_long_is_not_looked_for() {
+        let names: Vec<String> = (0..=MOST_FOLLOWED).map(|at| format!("k{at}")).collect();
+        let around = |length: usize| {
+            let all: Vec<(&str, [&str; 1])> = (0..length)
+                .map(|at| (names[at].as_str(), [names[(at + 1) % length].as_str()]))
+                .collect();
+            let all: Vec<(&str, &[&str])> = all.iter().map(|(name, on)| (*name, on.as_slice())).collect();
+            find("k0", &all)
+        };
+        assert_eq!(around(MOST_FOLLOWED).unwrap().len(), MOST_FOLLOWED + 1);
+        assert_eq!(around(MOST_FOLLOWED + 1), None);
+    }
+}

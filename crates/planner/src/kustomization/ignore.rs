@@ -1,0 +1,185 @@
+//! Fields that a Kustomization leaves to others, as Flux's `ignore` does: they are no drift, and when their object is applied for another
+//! reason they are left out of what is applied if another applier owns them, and applied as they are otherwise.
+//!
+//! It refuses to leave away who applied an object, and what tells which object it is. Where Flux writes null for an ignored field that
+//! nobody has any more, it is left out here.
+
+use std::borrow::Cow;
+
+use kustomize::{ObjectSelector, PatchTarget};
+use serde_json::{Value, json};
+use tenure_api::KustomizationSpec;
+use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
+use tenure_api::selector::Selector;
+
+use super::desired::write_label;
+use crate::digest;
+use crate::fields;
+use crate::object::Object;
+use crate::pointer::Pointer;
+
+/// The rules of a spec, ready to match.
+#[derive(Debug, Default)]
+pub(super) struct Ignored {
+    rules: Vec<Rule>,
+    /// Which rules these are; nothing without any.
+    digest: Option<String>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    target: Option<ObjectSelector>,
+    paths: Vec<Pointer>,
+}
+
+impl Ignored {
+    /// Reads the rules.
+    ///
+    /// # Errors
+    /// A message that names the field and what is wrong with it.
+    pub(super) fn of(spec: &KustomizationSpec) -> Result<Self, String> {
+        let read = |(index, rule): (usize, &tenure_api::kustomization::IgnoreRule)| {
+            let field = format!("spec.ignore[{index}]");
+            let path = |(at, text): (usize, &String)| {
+                let pointer = Pointer::parse(text);
+                let pointer = pointer.and_then(check_reach);
+                pointer.map_err(|why| format!("{field}.paths[{at}]: {text:?} {why}"))
+            };
+            let target = rule.target.as_ref().map(|target| ObjectSelector::new(&convert(target)));
+            Ok(Rule {
+                paths: rule.paths.iter().enumerate().map(path).collect::<Result<_, _>>()?,
+                target: target.transpose().map_err(|why| format!("{field}.target: {why}"))?,
+            })
+        };
+        let rules = spec.ignore.iter().enumerate().map(read);
+        Ok(Self {
+            rules: rules.collect::<Result<_, String>>()?,
+            digest: (!spec.ignore.is_empty()).then(|| digest::digest_value(&json!(spec.ignore))),
+        })
+    }
+
+    /// Which desired object this is, and under which rules: what was found to be as it should be under others may not be under these.
+    pub(super) fn digest_desired(&self, object: &Value) -> String {
+        let of_object = digest::digest_value(object);
+        match &self.digest {
+            Some(of_rules) => digest::digest_bytes(format!("{of_object} {of_rules}").as_bytes()),
+            None => of_object,
+        }
+    }
+
+    /// The places that are left to others in an object which looks like this.
+    fn list_paths(&self, object: &Value) -> Vec<&Pointer> {
+        let fits = |rule: &&Rule| rule.target.as_ref().is_none_or(|target| target.fits(object));
+        self.rules.iter().filter(fits).flat_map(|rule| &rule.paths).collect()
+    }
+
+    /// A state of an object without what is left to others in an object which looks like `model`; who applied it stays.
+    pub(super) fn strip<'v>(&self, model: &Value, object: &'v Value) -> Cow<'v, Value> {
+        let paths = self.list_paths(model);
+        if paths.iter().all(|path| path.find(object).is_none()) {
+            return Cow::Borrowed(object);
+        }
+        let mut stripped = object.clone();
+        for path in paths {
+            path.remove(&mut stripped);
+        }
+        restore_labels(&mut stripped, object);
+        Cow::Owned(stripped)
+    }
+
+    /// What is applied of a desired object to one that is there, by what the dry-run of it says; nothing when that is all of it.
+    pub(super) fn resolve(&self, desired: &Object, live: &Value, dry_run: &Value) -> Option<Object> {
+        let another = |path: &&Pointer| path.find(live) != path.find(dry_run);
+        let drifted: Vec<&Pointer> = self.list_paths(dry_run).into_iter().filter(another).collect();
+        if drifted.is_empty() {
+            return None;
+        }
+        let mut payload = desired.0.clone();
+        let is_theirs = |path: &&Pointer| fields::is_applied_by_another(live, path, KUSTOMIZE_CONTROLLER);
+        let (theirs, ours): (Vec<&Pointer>, Vec<&Pointer>) = drifted.into_iter().partition(is_theirs);
+        // First what is left out, as in Flux.
+        for path in theirs {
+            path.remove(&mut payload);
+        }
+        for path in ours {
+            match path.find(live) {
+                Some(value) => path.replace(&mut payload, value.clone()),
+                None => path.remove(&mut payload),
+            }
+        }
+        restore_labels(&mut payload, &desired.0);
+        Some(Object(payload))
+    }
+}
+
+/// Refuses what is not for a rule to leave away.
+fn check_reach(pointer: Pointer) -> Result<Pointer, &'static str> {
+    let steps: Vec<&str> = pointer.steps().iter().map(String::as_str).collect();
+    match steps.as_slice() {
+        ["apiVersion" | "kind"] | ["metadata"] | ["metadata", "name" | "namespace"] => {
+            Err("tells which object it is, and can't be left to others")
+        }
+        ["metadata", "labels", OWNER_NAME | OWNER_NAMESPACE] => {
+            Err("tells who applied the object, and can't be left to others")
+        }
+        _ => Ok(pointer),
+    }
+}
+
+/// Puts the labels back that tell who applied an object, as they were.
+fn restore_labels(object: &mut Value, before: &Value) {
+    let Some(labels) = before.get("metadata").and_then(|metadata| metadata.get("labels")) else {
+        return;
+    };
+    for key in [OWNER_NAME, OWNER_NAMESPACE] {
+        if let Some(value) = labels.get(key) {
+            write_label(object, key, value.clone());
+        }
+    }
+}
+
+fn convert(selector: &Selector) -> PatchTarget {
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    PatchTarget {
+        group: text(&selector.group),
+        version: text(&selector.version),
+        kind: text(&selector.kind),
+        name: text(&selector.name),
+        namespace: text(&selector.namespace),
+        label_selector: text(&selector.label_selector),
+        annotation_selector: text(&selector.annotation_selector),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded by `e2e/flux-expressions`.
+    const RECORDED: &str = include_str!("../../tests/data/ignore-rules.json");
+
+    fn spec(rules: &Value) -> KustomizationSpec {
+        serde_json::from_value(json!({
+            "interval": "1m", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "app" }, "ignore": rules,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn rules_select_and_strip_what_they_do_in_flux() {
+        let recorded: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
+        assert_eq!(recorded.len(), 45);
+        for case in &recorded {
+            let rule = json!({ "paths": case["paths"], "target": case["target"] });
+            let ignored = Ignored::of(&spec(&json!([rule])));
+            assert_eq!(ignored.is_err(), case.get("invalid").is_some(), "{rule}: {ignored:?}");
+            let Ok(ignored) = ignored else { continue };
+            for answer in case["answers"].as_array().unwrap() {
+                let object = &answer["object"];
+                // Where Flux's patch fails, as an index is none, there is nothing to leave away.
+                let flux = answer.get("stripped").unwrap_or(object);
+                assert_eq!(*ignored.strip(object, object), *flux, "{rule} of {object}");
+            }
+        }
+    }
+}

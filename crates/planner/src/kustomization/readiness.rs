@@ -1,0 +1,229 @@
+//! Whether everything that a Kustomization depends on is ready: by Flux's own check, or by a `readyExpr` in its place.
+//!
+//! It refuses to name a dependency of another namespace: admission has refused it. Two that wait for each other are told so.
+
+use std::time::Duration;
+
+use kubernetes_cel::{Environment, Value as CelValue};
+use serde_json::Value;
+use tenure_api::reference::DependencyReference;
+use tenure_api::{Kustomization, condition, reason};
+
+use super::context::Context;
+use super::dependency_facts::{DependencyFacts, WholeKustomization, has_expression};
+use super::expression_memory::{self, Readiness};
+use super::{Phase, ending};
+use crate::artifact::ArtifactFacts;
+use crate::expression::{Expression, Refused};
+
+/// How soon a dependency is looked at again when nothing told that it changed (Flux's `--requeue-dependency`).
+const DEPENDENCY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How many names of a circle are told.
+const MOST_TOLD: usize = 16;
+
+/// Whether everything that this depends on is ready.
+pub(super) fn check_dependencies(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Phase<()> {
+    let problem = find_problem(context, artifact);
+    let Some(problem) = problem else { return Ok(()) };
+    let mut context = context.fork();
+    context.revision = Some(artifact.revision.clone());
+    match problem {
+        Problem::Itself(text) => Err(ending::stalled(
+            context,
+            reason::INVALID_SPEC,
+            format!("dependency '{text}' is the Kustomization itself"),
+        )),
+        Problem::NotReady(mut message) => {
+            if let Some(cycle) = describe_cycle(&context) {
+                message = format!("{message}; {cycle}");
+            }
+            let delay = DEPENDENCY_INTERVAL.min(context.retry_interval);
+            Err(ending::failed_until(
+                context,
+                reason::DEPENDENCY_NOT_READY,
+                message,
+                delay,
+            ))
+        }
+    }
+}
+
+enum Problem {
+    Itself(String),
+    NotReady(String),
+}
+
+fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<Problem> {
+    let mut questions = Questions::default();
+    let source = &context.spec().source_ref;
+    for (index, dependency) in context.spec().depends_on.iter().enumerate() {
+        let text = format!("{}/{}", context.namespace, dependency.name);
+        if dependency.name == context.name {
+            return Some(Problem::Itself(text));
+        }
+        let message = match context.snapshot.dependencies.get(&dependency.name) {
+            None | Some(DependencyFacts::NotFound) => Some(format!("dependency '{text}' not found")),
+            Some(DependencyFacts::Found { whole, .. }) if has_expression(dependency.ready_expr.as_deref()) => {
+                match whole
+                    .as_ref()
+                    .map(|whole| questions.ask(context, index, dependency, whole))
+                {
+                    // Kept by whoever looked; without it nothing can be said.
+                    None => Some(format!("dependency '{text}' is not known yet")),
+                    Some(Ok(true)) => None,
+                    Some(Ok(false)) => Some(format!("dependency '{text}' is not ready according to readyExpr eval")),
+                    Some(Err(why)) => Some(format!("dependency '{text}': {why}")),
+                }
+            }
+            Some(DependencyFacts::Found {
+                generation,
+                observed_generation,
+                conditions,
+                source: (kind, name),
+                last_applied_revision,
+                whole: _,
+            }) => {
+                if generation != observed_generation || !condition::is_true(conditions, condition::READY) {
+                    Some(format!("dependency '{text}' is not ready"))
+                } else if *kind == source.kind
+                    && *name == source.name
+                    && last_applied_revision.as_deref() != Some(artifact.revision.as_str())
+                {
+                    Some(format!("dependency '{text}' revision is not up to date"))
+                } else {
+                    None
+                }
+            }
+        };
+        if let Some(message) = message {
+            return Some(Problem::NotReady(message));
+        }
+    }
+    None
+}
+
+/// What the expressions of a plan share.
+#[derive(Default)]
+struct Questions {
+    environment: Option<Environment>,
+    own: Option<Value>,
+}
+
+impl Questions {
+    /// What a `readyExpr` says of a dependency: asked once of each of its states in an attempt.
+    fn ask(
+        &mut self,
+        context: &mut Context<'_>,
+        index: usize,
+        dependency: &DependencyReference,
+        whole: &WholeKustomization,
+    ) -> Result<bool, String> {
+        let (state, attempt) = (whole.state(), context.snapshot.attempt.started);
+        if let Some(known) = context.memory.expressions.ready.get(&index)
+            && known.attempt == attempt
+            && Some(&known.of) == state.as_ref()
+        {
+            return Ok(known.ready);
+        }
+        let ready = self.evaluate(context, index, dependency, whole)?;
+        if let Some(of) = state {
+            let known = Readiness { of, attempt, ready };
+            context.memory.expressions.ready.insert(index, known);
+        }
+        Ok(ready)
+    }
+
+    fn evaluate(
+        &mut self,
+        context: &mut Context<'_>,
+        index: usize,
+        dependency: &DependencyReference,
+        whole: &WholeKustomization,
+    ) -> Result<bool, String> {
+        let field = format!("spec.dependsOn[{index}].readyExpr");
+        let text = dependency.ready_expr.as_deref().unwrap_or_default();
+        let environment = self
+            .environment
+            .get_or_insert_with(expression_memory::declare_readiness);
+        let expression = Expression::compile(environment, field.clone(), text)?;
+        let purse = &mut context.memory.expressions.purse;
+        let mut make = |kustomization: &Kustomization| {
+            let object = make_object(kustomization);
+            // It is made and looked through as text is.
+            if purse.pay(object.1) {
+                Ok(object.0)
+            } else {
+                Err(purse.refuse(&field).message())
+            }
+        };
+        let own = match self.own.take() {
+            Some(own) => own,
+            None => make(&context.snapshot.kustomization)?,
+        };
+        let own = self.own.insert(own);
+        let other = make(&whole.0)?;
+        let variables = [("self", CelValue::json(own)), ("dep", CelValue::json(&other))];
+        expression
+            .evaluate(&variables, purse)
+            .map_err(|refused: Refused| refused.message())
+    }
+}
+
+/// A Kustomization as data, and how long it is as text. Who owns which field is left out: it is as long as they are.
+fn make_object(kustomization: &Kustomization) -> (Value, usize) {
+    let text = serde_json::to_string(kustomization).unwrap_or_default();
+    let mut object: Value = serde_json::from_str(&text).unwrap_or_default();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    (object, text.len())
+}
+
+/// That this one and others wait for each other.
+fn describe_cycle(context: &Context<'_>) -> Option<String> {
+    let cycle = context.snapshot.cycle.as_deref()?;
+    let mut names: Vec<&str> = cycle.iter().take(MOST_TOLD).map(String::as_str).collect();
+    if cycle.len() > MOST_TOLD {
+        names.push("[...]");
+        names.extend(cycle.last().map(String::as_str));
+    }
+    Some(format!(
+        "they wait for each other: {}; take one of these dependsOn away",
+        names.join(" -> ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expression::Purse;
+
+    /// Recorded by `e2e/flux-expressions`.
+    const RECORDED: &str = include_str!("../../tests/data/ready-expressions.json");
+
+    /// What Kubernetes' libraries don't have.
+    const UNKNOWN_HERE: [&str; 1] = ["base64.encode(b'a') == 'YQ=='"];
+
+    #[test]
+    fn expressions_say_what_they_say_in_flux() {
+        let recorded: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
+        assert_eq!(recorded.len(), 28);
+        let environment = expression_memory::declare_readiness();
+        for case in &recorded {
+            let text = case["expression"].as_str().unwrap();
+            let compiled = Expression::compile(&environment, "spec.dependsOn[0].readyExpr".to_owned(), text);
+            let refused = case.get("invalid").is_some() || UNKNOWN_HERE.contains(&text);
+            assert_eq!(compiled.is_err(), refused, "{text}: {compiled:?}");
+            let Ok(expression) = compiled else { continue };
+            for answer in case["answers"].as_array().unwrap() {
+                let variables = [
+                    ("self", CelValue::json(&answer["self"])),
+                    ("dep", CelValue::json(&answer["dep"])),
+                ];
+                let said = expression.evaluate(&variables, &mut Purse::default()).ok();
+                assert_eq!(said, answer["ready"].as_bool(), "{text} of {}", answer["dep"]);
+            }
+        }
+    }
+}

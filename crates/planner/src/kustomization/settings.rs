@@ -1,0 +1,90 @@
+//! What an administrator decides about every apply, whoever's it is: two flags of Flux's controller.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use tenure_api::ObjectId;
+use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
+
+/// Settings of every apply.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApplySettings {
+    /// Kinds that are applied before all that no other stage is for, and after the stages that there are.
+    pub custom_stage: BTreeSet<StageKind>,
+    /// Beginnings of field managers whose fields are taken over, beside kubectl's.
+    pub overridden_managers: BTreeSet<String>,
+}
+
+/// A kind, in whatever version: `Kind` of the core group, or `group/Kind`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct StageKind {
+    group: String,
+    kind: String,
+}
+
+impl TryFrom<String> for StageKind {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let (group, kind) = text.split_once('/').unwrap_or(("", &text));
+        if kind.is_empty() || kind.contains('/') || (group.is_empty() && text.contains('/')) {
+            return Err(format!("{text:?} is neither Kind nor group/Kind"));
+        }
+        Ok(Self {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+        })
+    }
+}
+
+impl From<StageKind> for String {
+    fn from(kind: StageKind) -> Self {
+        if kind.group.is_empty() {
+            kind.kind
+        } else {
+            format!("{}/{}", kind.group, kind.kind)
+        }
+    }
+}
+
+impl ApplySettings {
+    /// Whether an object is applied in the stage of its own.
+    pub(super) fn stages(&self, id: &ObjectId) -> bool {
+        let is_kind = |kind: &StageKind| kind.group == id.group && kind.kind == id.kind;
+        self.custom_stage.iter().any(is_kind)
+    }
+
+    /// Whether the fields of a manager are taken over.
+    pub(super) fn overrides(&self, manager: &str) -> bool {
+        let begins = |beginning: &String| !beginning.is_empty() && manager.starts_with(beginning.as_str());
+        manager != KUSTOMIZE_CONTROLLER && self.overridden_managers.iter().any(begins)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_read_as_flux_reads_them() {
+        for text in ["ServiceAccount", "rbac.authorization.k8s.io/Role"] {
+            let kind = StageKind::try_from(text.to_owned()).unwrap();
+            assert_eq!(String::from(kind), text);
+        }
+        for text in ["", "/", "/Role", "a/", "a/b/c"] {
+            assert!(StageKind::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn managers_are_taken_over_by_how_they_begin_and_never_our_own() {
+        let settings = ApplySettings {
+            overridden_managers: ["kustomize".to_owned(), "helm".to_owned(), String::new()].into(),
+            ..ApplySettings::default()
+        };
+        assert!(settings.overrides("helm-controller") && settings.overrides("kustomize-cli"));
+        assert!(!settings.overrides(KUSTOMIZE_CONTROLLER) && !settings.overrides("hpa"));
+    }
+}

@@ -1,0 +1,123 @@
+//! What a scenario's file says: a cluster, a Kustomization, its revisions, and what happens in which order.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tenure_api::ObjectId;
+use tenure_planner::kustomization::{ApplySettings, Endings, Guards, Rival, ServiceAccountFacts, Survey};
+use tenure_tenancy::Realm;
+
+use crate::world::Refusal;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Scenario {
+    /// What it shows.
+    #[expect(dead_code, reason = "for the reader of the file")]
+    pub(crate) about: String,
+    pub(crate) realm: Realm,
+    pub(crate) kustomization: Value,
+    /// Rendered objects by revision: origin → object.
+    pub(crate) revisions: BTreeMap<String, Build>,
+    #[serde(default)]
+    pub(crate) unknown_kinds: Vec<String>,
+    #[serde(default)]
+    pub(crate) guards: Guards,
+    #[serde(default)]
+    pub(crate) settings: ApplySettings,
+    pub(crate) script: Vec<Act>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Build {
+    Objects(Vec<Value>),
+    Fails(String),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) enum Act {
+    /// The source has this revision now.
+    Source(String),
+    /// The source is not there, or has nothing: its Ready message.
+    SourceFails(String),
+    /// Reconcile until there is nothing to do at once.
+    Reconcile,
+    /// Time passes, in seconds.
+    Pass(i64),
+    /// Somebody writes.
+    Change {
+        id: ObjectId,
+        patch: Value,
+        manager: String,
+        /// By server-side apply.
+        #[serde(default)]
+        applies: bool,
+        /// The watch hasn't told of it yet.
+        #[serde(default)]
+        unseen: bool,
+    },
+    /// What is at a path of an object.
+    Shows {
+        id: ObjectId,
+        path: String,
+    },
+    /// Somebody deletes.
+    Remove(ObjectId),
+    Refuse(Refusal),
+    /// No more refusals.
+    Allow,
+    /// These kinds are not served, and no objects of them are left.
+    UnknownKinds(Vec<String>),
+    /// A merge patch of the Kustomization's spec.
+    Spec(Value),
+    /// The annotation `reconcile.fluxcd.io/requestedAt`.
+    Request(String),
+    /// The annotation `tenure.dev/allow-deletion`: the digest that the Ready condition names.
+    AllowDeletion,
+    /// The Kustomization is deleted.
+    Delete,
+    /// The process dies: its memory and the attempt are lost.
+    Crash,
+    /// The ServiceAccount, or that it is gone.
+    ServiceAccount(ServiceAccountFacts),
+    /// Another Kustomization owns an object, by its labels and its own inventory.
+    Owner {
+        id: ObjectId,
+        rival: Box<Rival>,
+    },
+    /// What a look at the other Kustomizations of its source shows.
+    Siblings(Survey),
+    /// The status can't be written that often.
+    StatusFails(u32),
+    /// Tenants and namespaces are these now.
+    Realm(Realm),
+    /// What is ending around it.
+    Endings(Endings),
+    /// A dependency's state: whether it is ready.
+    Dependency {
+        name: String,
+        ready: bool,
+        /// All of it, for an expression.
+        #[serde(default)]
+        whole: Option<Value>,
+    },
+    /// The way from dependency to dependency back to the Kustomization.
+    Cycle(Vec<String>),
+    /// The status gets this inventory by other hands.
+    Forge(Vec<String>),
+    /// That many writes may have happened since the last of these.
+    Writes(u64),
+    /// Something wakes it that often in a row: it is planned each time, and nothing of that is told.
+    Wakes(u32),
+    /// That many requests were made since the last of these.
+    Requests(u64),
+    /// That many events were emitted since the last of these.
+    Events(u64),
+    /// Every request takes that many seconds.
+    Slow(i64),
+    /// These are what the last plan watches.
+    Watches(Vec<ObjectId>),
+}
