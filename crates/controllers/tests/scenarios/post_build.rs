@@ -182,6 +182,39 @@ async fn a_change_of_what_bears_the_label_is_seen_at_once() {
     stage.end().await;
 }
 
+/// A Kustomization that applies its own variables, and makes them longer each time, is applied once for each reason that it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_kustomization_applies_itself_is_no_reason_to_begin() {
+    let namespace = "post-build-f";
+    let stage = Stage::set(namespace).await;
+    let vars = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: vars\n  labels: {reconcile.fluxcd.io/watch: Enabled}\ndata:\n  v: ${v:=a}a\n";
+    stage.repository(namespace, "app", &[("a.yaml", vars)]).await;
+    let spec = json!({ "postBuild": {
+        "substituteFrom": [{ "kind": "ConfigMap", "name": "vars", "optional": true }], "substituteStrategy": "Always",
+    } });
+    stage.kustomization(namespace, "app", "app", spec).await;
+    stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
+        .await;
+    for (round, expected) in ["aa", "aaa", "aaaa", "aaaaa"].into_iter().enumerate() {
+        if round > 0 {
+            let asked = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": expected } } });
+            stage
+                .admin
+                .patch(KUSTOMIZATION, (namespace, "app"), asked)
+                .await
+                .unwrap();
+            let is_handled = |object: Option<&Value>| {
+                object.is_some_and(|object| object["status"]["lastHandledReconcileAt"] == expected)
+            };
+            stage.until(KUSTOMIZATION, (namespace, "app"), is_handled).await;
+        }
+        let vars = stage.get(CONFIG_MAP, (namespace, "vars")).await.unwrap();
+        assert_eq!(vars["data"]["v"], expected);
+    }
+    stage.end().await;
+}
+
 /// Flux reads what `substituteFrom` names as its own controller: whoever may write a Kustomization reads every Secret beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secret_is_read_as_who_applies_and_by_nobody_else() {

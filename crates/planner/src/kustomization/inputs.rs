@@ -112,14 +112,20 @@ pub(super) fn gather(context: &Context<'_>) -> Phase<RenderInputs> {
     let mut variables = BTreeMap::new();
     for (from, target) in post_build.substitute_from.iter().zip(&targets) {
         take_variables(context, from, context.live(&target.id), &mut variables)?;
+        // After each: a hundred objects of a megabyte are never held at once.
+        check_size(context, &variables)?;
     }
     if let Some(inline) = RenderInputs::inline(post_build).variables() {
         variables.extend(inline.iter().map(|(name, variable)| (name.clone(), variable.clone())));
     }
+    check_size(context, &variables)?;
+    Ok(RenderInputs::of(post_build, variables))
+}
+
+fn check_size(context: &Context<'_>, variables: &BTreeMap<String, Variable>) -> Phase<()> {
     let lengths = variables.iter();
     let lengths = lengths.map(|(name, variable)| (name.as_str(), variable.value.len()));
-    maxima::check_variables("spec.postBuild", lengths).map_err(|message| fail(context, message))?;
-    Ok(RenderInputs::of(post_build, variables))
+    maxima::check_variables("spec.postBuild", lengths).map_err(|message| fail(context, message))
 }
 
 fn fail(context: &Context<'_>, message: String) -> Box<super::Plan> {
