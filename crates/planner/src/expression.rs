@@ -32,8 +32,8 @@ pub const PURSE_TIME: Duration = Duration::from_secs(600);
 /// round of them may take is more than a moment.
 pub const WORK: usize = 256 << 10;
 
-/// How many letters of a message are told.
-const TOLD: usize = 600;
+/// How many letters are told of what is wrong with an expression, and of why it can't be evaluated, which is remembered of each object.
+const TOLD: (usize, usize) = (600, 200);
 
 /// An expression, compiled, and the field that it stands in.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Refused {
     /// The whole message. Only for objects that may be quoted.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Failed { field, why } => format!("{field}: {}", tell(why)),
+            Self::Failed { field, why } => format!("{field}: {}", tell(why, TOLD.1)),
             Self::TooCostly(message) | Self::Spent(message) => message.clone(),
         }
     }
@@ -87,9 +87,9 @@ impl Expression {
     pub(crate) fn compile(environment: &Environment, field: String, text: &str) -> Result<Self, String> {
         let program = environment
             .compile(text)
-            .map_err(|error| format!("{field}: {}", tell(&error.to_string())))?;
+            .map_err(|error| format!("{field}: {}", tell(&error.to_string(), TOLD.0)))?;
         if let Some(problem) = program.instantiation_failure() {
-            return Err(format!("{field}: {}", tell(problem)));
+            return Err(format!("{field}: {}", tell(problem, TOLD.0)));
         }
         match program.output_type() {
             Type::Bool => {}
@@ -200,9 +200,9 @@ impl Purse {
 }
 
 /// As much of a message as is told.
-fn tell(message: &str) -> String {
+fn tell(message: &str, most: usize) -> String {
     let shown = visible(message);
-    match shown.char_indices().nth(TOLD) {
+    match shown.char_indices().nth(most) {
         Some((end, _)) => format!("{} [...]", shown.get(..end).unwrap_or_default()),
         None => shown.into_owned(),
     }
