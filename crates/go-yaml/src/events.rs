@@ -126,7 +126,7 @@ impl<'text> Events<'text> {
     }
 
     /// The comments that were read since this was last asked, and where they begin; some stand behind the event last read.
-    pub(super) fn comments(&mut self) -> Vec<(Mark, &'text str)> {
+    pub fn comments(&mut self) -> Vec<(Mark, &'text str)> {
         self.scanner.comments()
     }
 

@@ -13,6 +13,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tenure-api", "crates/api", &["go-words"]),
     ("go-words", "crates/go-words", &[]),
     ("go-yaml", "crates/go-yaml", &[]),
+    ("sops", "crates/sops", &["go-words", "go-yaml"]),
     ("structured-merge", "crates/structured-merge", &["go-words"]),
     ("kustomize", "crates/kustomize", &["go-words", "go-yaml"]),
     ("kubernetes-cel", "crates/cel", &["go-words"]),
@@ -132,6 +133,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
 const PURE: &[&str] = &[
     "go-words",
     "go-yaml",
+    "sops",
     "tenure-api",
     "structured-merge",
     "kustomize",

@@ -1,0 +1,214 @@
+//! Owns what SOPS needs of age (age-encryption.org/v1): X25519 identities, and a data key that is encrypted for them. Refuses every other
+//! kind of identity by name, and leaves other kinds of stanzas alone; a passphrase is never derived into a key.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use chacha20poly1305::aead::{Aead as _, KeyInit as _};
+use chacha20poly1305::{ChaCha20Poly1305, Nonce};
+use curve25519_dalek::MontgomeryPoint;
+use hkdf::Hkdf;
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::armor;
+use crate::bech32;
+use crate::error::KeyError;
+use crate::tries::Tries;
+
+const VERSION: &[u8] = b"age-encryption.org/v1\n";
+const FILE: &str = "AGE ENCRYPTED FILE";
+/// Stanzas that a header may have. SOPS writes one.
+const MOST_STANZAS: usize = 16;
+/// Bytes of the key of an age file, and of its tags and nonces.
+const FILE_KEY: usize = 16;
+const TAG: usize = 16;
+const NONCE: usize = 16;
+/// What trying an identity on a stanza counts as, in steps of `go_yaml::meter`.
+const STEPS: usize = 20_000;
+
+/// A private key of age.
+pub(crate) struct Identity {
+    scalar: Zeroizing<[u8; 32]>,
+    public: [u8; 32],
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Identity")
+    }
+}
+
+impl Identity {
+    /// The recipient that belongs to it, as age prints it.
+    pub(crate) fn recipient(&self) -> String {
+        bech32::encode("age", &self.public)
+    }
+}
+
+/// Reads identities, one a line; empty lines and those that begin with `#` are none.
+///
+/// # Errors
+/// For a line that isn't an X25519 identity; says which line.
+pub(crate) fn read_identities(text: &str, most: usize) -> Result<Vec<Identity>, KeyError> {
+    let mut identities = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let refuse = |what| Err(KeyError::at(index + 1, what));
+        if identities.len() == most {
+            return refuse("there are more identities than may be given");
+        }
+        match line.get(..16).map(str::to_ascii_uppercase).as_deref() {
+            Some("AGE-SECRET-KEY-1") => {}
+            Some("AGE-SECRET-KEY-P") => return refuse("a post-quantum identity of age is not supported"),
+            Some("AGE-PLUGIN-YUBIK" | "AGE-PLUGIN-SE-1Q") => {
+                return refuse("an identity of an age plugin is not supported");
+            }
+            Some(plugin) if plugin.starts_with("AGE-PLUGIN-") => {
+                return refuse("an identity of an age plugin is not supported");
+            }
+            _ if line.starts_with("-----BEGIN") => {
+                return refuse("an SSH key or an encrypted identity is not supported");
+            }
+            _ => return refuse("it is not an identity of age (AGE-SECRET-KEY-1…)"),
+        }
+        let Some(bytes) = bech32::decode("age-secret-key-", line) else {
+            return refuse("the identity is mistyped: its checksum is wrong");
+        };
+        let Ok(scalar) = <[u8; 32]>::try_from(bytes.as_slice()) else {
+            return refuse("the identity has another length than those of age");
+        };
+        let scalar = Zeroizing::new(scalar);
+        let public = MontgomeryPoint::mul_base_clamped(*scalar).to_bytes();
+        identities.push(Identity { scalar, public });
+    }
+    if identities.is_empty() {
+        return Err(KeyError("there is no identity of age".to_owned()));
+    }
+    Ok(identities)
+}
+
+/// A stanza for an X25519 recipient.
+struct Stanza {
+    share: [u8; 32],
+    wrapped: Vec<u8>,
+}
+
+/// What an age file says before its payload.
+struct Header<'a> {
+    stanzas: Vec<Stanza>,
+    /// What the header's MAC is of.
+    signed: &'a [u8],
+    mac: Vec<u8>,
+    payload: &'a [u8],
+}
+
+/// Decrypts a data key; nothing if no identity opens it or it isn't whole. Doesn't say which: an answer must not help to guess.
+pub(crate) fn open(armored: &str, identities: &[Identity], tries: &mut Tries) -> Option<Zeroizing<Vec<u8>>> {
+    let (file, _) = armor::first(armored, FILE, false)?;
+    let header = read_header(&file)?;
+    for stanza in &header.stanzas {
+        for identity in identities {
+            tries.one(STEPS).ok()?;
+            if let Some(file_key) = unwrap(stanza, identity) {
+                return open_payload(&header, &file_key);
+            }
+        }
+    }
+    None
+}
+
+fn read_header(file: &[u8]) -> Option<Header<'_>> {
+    let mut rest = file.strip_prefix(VERSION)?;
+    let mut stanzas = Vec::new();
+    let mut count = 0;
+    loop {
+        let line = take_line(&mut rest)?;
+        if let Some(mac) = line.strip_prefix("--- ") {
+            let before = file.len() - rest.len() - mac.len() - 2;
+            return Some(Header {
+                stanzas,
+                signed: file.get(..before)?,
+                mac: STANDARD_NO_PAD.decode(mac).ok()?,
+                payload: rest,
+            });
+        }
+        let mut words = line.strip_prefix("-> ")?.split(' ');
+        count += 1;
+        if count > MOST_STANZAS {
+            return None;
+        }
+        let kind = words.next()?;
+        let share = words.next();
+        let mut body = String::new();
+        loop {
+            let line = take_line(&mut rest)?;
+            body.push_str(line);
+            if line.len() < 64 {
+                break;
+            }
+        }
+        if kind == "X25519" && words.next().is_none() {
+            stanzas.push(Stanza {
+                share: STANDARD_NO_PAD.decode(share?).ok()?.try_into().ok()?,
+                wrapped: STANDARD_NO_PAD.decode(body).ok()?,
+            });
+        }
+    }
+}
+
+fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    let (line, after) = rest.split_at_checked(end)?;
+    *rest = after.get(1..)?;
+    std::str::from_utf8(line).ok()
+}
+
+/// The key of the file, if the stanza is for this identity.
+fn unwrap(stanza: &Stanza, identity: &Identity) -> Option<Zeroizing<Vec<u8>>> {
+    if stanza.wrapped.len() != FILE_KEY + TAG {
+        return None;
+    }
+    let shared = Zeroizing::new(MontgomeryPoint(stanza.share).mul_clamped(*identity.scalar).to_bytes());
+    // A point of low order gives a secret that everybody knows.
+    if bool::from(subtle::ConstantTimeEq::ct_eq(shared.as_slice(), &[0; 32])) {
+        return None;
+    }
+    let mut salt = [0; 64];
+    let (first, second) = salt.split_at_mut(32);
+    first.copy_from_slice(&stanza.share);
+    second.copy_from_slice(&identity.public);
+    let key = derive(&salt, shared.as_slice(), b"age-encryption.org/v1/X25519")?;
+    decrypt(&key, &[0; 12], &stanza.wrapped)
+}
+
+fn open_payload(header: &Header<'_>, file_key: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let mac_key = derive(&[], file_key, b"header")?;
+    let mut mac = <Hmac<Sha256>>::new_from_slice(mac_key.as_slice()).ok()?;
+    mac.update(header.signed);
+    mac.verify_slice(&header.mac).ok()?;
+    let (nonce, sealed) = header.payload.split_at_checked(NONCE)?;
+    let key = derive(nonce, file_key, b"payload")?;
+    // A data key is far shorter than a chunk, so that the first chunk is the last.
+    let mut chunk_nonce = [0; 12];
+    *chunk_nonce.last_mut()? = 1;
+    decrypt(&key, &chunk_nonce, sealed)
+}
+
+fn derive(salt: &[u8], secret: &[u8], info: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
+    let mut key = Zeroizing::new([0; 32]);
+    Hkdf::<Sha256>::new(Some(salt), secret)
+        .expand(info, key.as_mut_slice())
+        .ok()?;
+    Some(key)
+}
+
+fn decrypt(key: &[u8; 32], nonce: &[u8; 12], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let cipher = ChaCha20Poly1305::new_from_slice(key).ok()?;
+    cipher.decrypt(&Nonce::from(*nonce), sealed).ok().map(Zeroizing::new)
+}

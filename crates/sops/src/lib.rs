@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+
+mod age;
+mod armor;
+mod bech32;
+mod cipher;
+mod decrypt;
+mod error;
+mod format;
+mod keys;
+mod limits;
+mod metadata;
+mod pgp;
+mod rules;
+mod shamir;
+mod stores;
+mod text;
+mod tree;
+mod tries;
+mod walk;
+
+pub use decrypt::{Decrypted, Kept, MacVerdict, decrypt};
+pub use error::{Error, KeyError};
+pub use format::Format;
+pub use keys::Keys;
+pub use limits::Limits;

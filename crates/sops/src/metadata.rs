@@ -1,0 +1,401 @@
+//! Owns what a file says about how it was encrypted, in all the places where formats put it: below `sops`, or as keys that begin so and
+//! spell out a path. Refuses what SOPS refuses to read, and more recipients than the limit.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, shown};
+use crate::limits::Limits;
+use crate::rules::{DEFAULT_UNENCRYPTED_SUFFIX, Rule};
+use crate::tree::{Document, Entry, Node, Value, find};
+
+/// The key that metadata are below.
+pub(crate) const KEY: &str = "sops";
+const PREFIX: &str = "sops_";
+const RULES: [&str; 6] = [
+    "unencrypted_suffix",
+    "encrypted_suffix",
+    "unencrypted_regex",
+    "encrypted_regex",
+    "unencrypted_comment_regex",
+    "encrypted_comment_regex",
+];
+/// The fields of key services, and what those are called.
+const SERVICES: [(&str, &str); 5] = [
+    ("kms", "AWS KMS"),
+    ("gcp_kms", "Google Cloud KMS"),
+    ("hckms", "HuaweiCloud KMS"),
+    ("azure_kv", "Azure Key Vault"),
+    ("hc_vault", "HashiCorp Vault"),
+];
+/// How deep a path of flat metadata may be.
+const DEEPEST: usize = 8;
+
+/// Where a format puts its metadata.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Below `sops`, as a map.
+    Map,
+    /// Below `sops`, as pairs whose keys spell out paths.
+    FlatSection,
+    /// As pairs whose keys begin with `sops_` and spell out paths.
+    FlatKeys,
+}
+
+/// One recipient: its name, and the data key, or its share of it, encrypted for it.
+pub(crate) struct Recipient {
+    pub(crate) name: String,
+    pub(crate) sealed: String,
+}
+
+/// Recipients any of which opens a share of the data key.
+#[derive(Default)]
+pub(crate) struct Group {
+    pub(crate) age: Vec<Recipient>,
+    pub(crate) pgp: Vec<Recipient>,
+    pub(crate) services: Vec<&'static str>,
+}
+
+/// What a file says about how it was encrypted.
+pub(crate) struct Metadata {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) threshold: usize,
+    pub(crate) rule: Rule,
+    pub(crate) only_encrypted: bool,
+    /// The MAC, encrypted; empty if there is none.
+    pub(crate) mac: String,
+    /// What is authenticated with the MAC.
+    pub(crate) last_modified: String,
+}
+
+fn bad(what: impl Into<String>) -> Error {
+    Error::Metadata(what.into())
+}
+
+/// Takes the metadata out of the documents: the first has them.
+///
+/// # Errors
+/// [`Error::NotEncrypted`] if there are none, [`Error::Metadata`] if they can't be read.
+pub(crate) fn take(documents: &mut [Document], place: Place, limits: &Limits) -> Result<Metadata, Error> {
+    let mut taken: Vec<Entry> = Vec::new();
+    let mut is_there = false;
+    for (index, document) in documents.iter_mut().enumerate() {
+        let all = std::mem::take(&mut document.entries);
+        for entry in all {
+            match entry {
+                Entry::Pair { key, value, whole } if place != Place::FlatKeys && key == KEY => {
+                    document.cuts.push(whole);
+                    if index > 0 {
+                        continue;
+                    }
+                    if is_there {
+                        return Err(bad("they are there twice"));
+                    }
+                    is_there = true;
+                    match value.value {
+                        Value::Map(entries) => taken = entries,
+                        _ => return Err(bad("they are not a map")),
+                    }
+                }
+                Entry::Pair { key, value, whole } if place == Place::FlatKeys && key.starts_with(PREFIX) => {
+                    is_there = true;
+                    let key = key.get(PREFIX.len()..).unwrap_or_default().to_owned();
+                    taken.push(Entry::Pair { key, value, whole });
+                }
+                other => document.entries.push(other),
+            }
+        }
+    }
+    if !is_there {
+        return Err(Error::NotEncrypted);
+    }
+    if place != Place::Map {
+        taken = unflatten(taken, place == Place::FlatSection)?;
+    }
+    read(&taken, limits)
+}
+
+fn read(entries: &[Entry], limits: &Limits) -> Result<Metadata, Error> {
+    let mut rules = RULES
+        .iter()
+        .filter_map(|field| Some((*field, text(entries, field)?)))
+        .filter(|(_, text)| !text.is_empty());
+    let rule = match (rules.next(), rules.next()) {
+        (None, _) => Rule::new("unencrypted_suffix", DEFAULT_UNENCRYPTED_SUFFIX)?,
+        (Some((field, text)), None) => Rule::new(field, &text)?,
+        (Some((one, _)), Some((other, _))) => return Err(bad(format!("{one} and {other} can't both be set"))),
+    };
+    let only_encrypted = match find(entries, "mac_only_encrypted").map(|node| &node.value) {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(is)) => *is,
+        Some(Value::Text(text)) => matches!(text.as_str(), "1" | "t" | "T" | "TRUE" | "true" | "True"),
+        Some(_) => return Err(bad("mac_only_encrypted is not a truth value")),
+    };
+    let threshold = match find(entries, "shamir_threshold").map(|node| &node.value) {
+        None | Some(Value::Null) => 0,
+        Some(Value::Int(number)) => usize::try_from(*number).map_err(|_| bad("shamir_threshold is not a count"))?,
+        Some(Value::Text(text)) if text.is_empty() => 0,
+        Some(Value::Text(text)) => text.parse().map_err(|_| bad("shamir_threshold is not a count"))?,
+        Some(_) => return Err(bad("shamir_threshold is not a count")),
+    };
+    let groups = groups(entries)?;
+    let recipients: usize = groups
+        .iter()
+        .map(|group| group.age.len() + group.pgp.len() + group.services.len())
+        .sum();
+    if recipients > limits.recipients {
+        return Err(Error::TooMany {
+            what: "recipients",
+            most: limits.recipients,
+        });
+    }
+    Ok(Metadata {
+        groups,
+        threshold,
+        rule,
+        only_encrypted,
+        mac: text(entries, "mac").unwrap_or_default(),
+        last_modified: moment(&text(entries, "lastmodified").unwrap_or_default())?,
+    })
+}
+
+/// The groups: recipients at the top are the only one.
+fn groups(entries: &[Entry]) -> Result<Vec<Group>, Error> {
+    let top = group(entries)?;
+    if !(top.age.is_empty() && top.pgp.is_empty() && top.services.is_empty()) {
+        return Ok(vec![top]);
+    }
+    let groups: Vec<Group> = list(entries, "key_groups")?
+        .iter()
+        .map(|node| match &node.value {
+            Value::Map(entries) => group(entries),
+            _ => Err(bad("a key group is not a map")),
+        })
+        .collect::<Result<_, _>>()?;
+    if groups.is_empty() {
+        return Err(bad("there are no recipients"));
+    }
+    Ok(groups)
+}
+
+fn group(entries: &[Entry]) -> Result<Group, Error> {
+    let recipients = |field: &str, name: &str| {
+        let nodes = list(entries, field)?
+            .iter()
+            .filter(|node| !matches!(node.value, Value::Comment(_)));
+        nodes
+            .map(|node| match &node.value {
+                Value::Map(entries) => Ok(Recipient {
+                    name: text(entries, name).unwrap_or_default(),
+                    sealed: text(entries, "enc").unwrap_or_default(),
+                }),
+                _ => Err(bad(format!("a recipient of {field} is not a map"))),
+            })
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let mut services = Vec::new();
+    for (field, name) in SERVICES {
+        if !list(entries, field)?.is_empty() {
+            services.push(name);
+        }
+    }
+    Ok(Group {
+        age: recipients("age", "recipient")?,
+        pgp: recipients("pgp", "fp")?,
+        services,
+    })
+}
+
+fn list<'a>(entries: &'a [Entry], field: &str) -> Result<&'a [Node], Error> {
+    match find(entries, field).map(|node| &node.value) {
+        None | Some(Value::Null) => Ok(&[]),
+        Some(Value::List(items)) => Ok(items),
+        Some(Value::Map(entries)) if entries.is_empty() => Ok(&[]),
+        Some(_) => Err(bad(format!("{field} is not a list"))),
+    }
+}
+
+fn text(entries: &[Entry], field: &str) -> Option<String> {
+    match &find(entries, field)?.value {
+        Value::Text(text) | Value::Time(text) => Some(text.to_string()),
+        Value::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// A time as Go prints again what it read by RFC 3339: without fractions of a second, and UTC as `Z`.
+fn moment(text: &str) -> Result<String, Error> {
+    if !crate::cipher::is_time(text) {
+        return Err(bad("lastmodified is not a time"));
+    }
+    let (seconds, rest) = text.split_at_checked(19).unwrap_or((text, ""));
+    let zone = rest.trim_start_matches(|one: char| one == '.' || one.is_ascii_digit());
+    let zone = if matches!(zone, "+00:00" | "-00:00") { "Z" } else { zone };
+    Ok(format!("{seconds}{zone}"))
+}
+
+/// Metadata whose keys spell out paths, as they grow.
+enum Flat {
+    Value(Node),
+    Map(BTreeMap<String, Flat>),
+    List(BTreeMap<usize, Flat>),
+}
+
+enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+/// Makes a tree of keys such as `age__list_0__map_enc`.
+fn unflatten(entries: Vec<Entry>, has_escapes: bool) -> Result<Vec<Entry>, Error> {
+    let mut root = BTreeMap::new();
+    for entry in entries {
+        let Entry::Pair { key, mut value, .. } = entry else {
+            continue;
+        };
+        if has_escapes && let Some(text) = value.as_text() {
+            value = Node::text(text.replace("\\n", "\n"));
+        }
+        let unusable = || bad(format!("the key {} doesn't fit the others", shown(&key)));
+        let steps = steps(&key).ok_or_else(unusable)?;
+        let Some((Step::Key(first), rest)) = steps.split_first() else {
+            return Err(unusable());
+        };
+        put(root.entry((*first).to_owned()), rest, value).ok_or_else(unusable)?;
+    }
+    root.into_iter()
+        .map(|(key, flat)| {
+            Ok(Entry::Pair {
+                key,
+                value: grown(flat)?,
+                whole: crate::tree::Span::default(),
+            })
+        })
+        .collect()
+}
+
+/// The way to a value: `__map_` and `__list_` come before each step but the first.
+fn steps(key: &str) -> Option<Vec<Step<'_>>> {
+    let mut steps = Vec::new();
+    let mut rest = key;
+    let mut is_list = false;
+    loop {
+        let map_at = rest.find("__map_");
+        let list_at = rest.find("__list_");
+        let (end, next, next_is_list) = match (map_at, list_at) {
+            (Some(map), Some(list)) if list < map => (list, list + "__list_".len(), true),
+            (Some(map), _) => (map, map + "__map_".len(), false),
+            (None, Some(list)) => (list, list + "__list_".len(), true),
+            (None, None) => (rest.len(), rest.len(), false),
+        };
+        let step = rest.get(..end)?;
+        steps.push(if is_list {
+            Step::Index(step.parse().ok()?)
+        } else {
+            Step::Key(step)
+        });
+        if next == rest.len() && end == next {
+            return Some(steps);
+        }
+        if steps.len() == DEEPEST {
+            return None;
+        }
+        rest = rest.get(next..)?;
+        is_list = next_is_list;
+    }
+}
+
+fn put<K: Ord>(place: std::collections::btree_map::Entry<'_, K, Flat>, steps: &[Step<'_>], value: Node) -> Option<()> {
+    use std::collections::btree_map::Entry as Slot;
+    let Some((first, rest)) = steps.split_first() else {
+        return match place {
+            Slot::Vacant(vacant) => {
+                vacant.insert(Flat::Value(value));
+                Some(())
+            }
+            Slot::Occupied(_) => None,
+        };
+    };
+    let empty = match first {
+        Step::Key(_) => Flat::Map(BTreeMap::new()),
+        Step::Index(_) => Flat::List(BTreeMap::new()),
+    };
+    match (place.or_insert(empty), first) {
+        (Flat::Map(map), Step::Key(key)) => put(map.entry((*key).to_owned()), rest, value),
+        (Flat::List(list), Step::Index(index)) => put(list.entry(*index), rest, value),
+        _ => None,
+    }
+}
+
+fn grown(flat: Flat) -> Result<Node, Error> {
+    Ok(match flat {
+        Flat::Value(node) => node,
+        Flat::Map(map) => Node::new(Value::Map(
+            map.into_iter()
+                .map(|(key, flat)| {
+                    Ok(Entry::Pair {
+                        key,
+                        value: grown(flat)?,
+                        whole: crate::tree::Span::default(),
+                    })
+                })
+                .collect::<Result<_, Error>>()?,
+        )),
+        Flat::List(list) => {
+            if list.keys().copied().ne(0..list.len()) {
+                return Err(bad("a list of theirs has gaps"));
+            }
+            Node::new(Value::List(list.into_values().map(grown).collect::<Result<_, _>>()?))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(key: &str, text: &str) -> Entry {
+        Entry::Pair {
+            key: key.to_owned(),
+            value: Node::text(text),
+            whole: crate::tree::Span::default(),
+        }
+    }
+
+    #[test]
+    fn flat_keys_make_a_tree() {
+        let flat = vec![
+            pair("age__list_0__map_enc", "one\\ntwo"),
+            pair("age__list_0__map_recipient", "age1"),
+            pair("mac", "m"),
+        ];
+        let tree = unflatten(flat, true).unwrap_or_default();
+        let Some(Value::List(items)) = find(&tree, "age").map(|node| &node.value) else {
+            panic!("no list")
+        };
+        let Some(Value::Map(first)) = items.first().map(|node| &node.value) else {
+            panic!("no map")
+        };
+        assert_eq!(text(first, "enc").as_deref(), Some("one\ntwo"));
+        for broken in [
+            vec![pair("a__list_1", "x")],
+            vec![pair("a", "x"), pair("a__map_b", "y")],
+            vec![pair("a__list_x", "x")],
+            vec![pair("a", "x"), pair("a", "y")],
+            vec![pair(&"a__map_".repeat(20), "x")],
+        ] {
+            assert!(unflatten(broken, true).is_err());
+        }
+    }
+
+    #[test]
+    fn a_moment_is_printed_as_go_does() {
+        for (text, printed) in [
+            ("2024-01-02T03:04:05Z", "2024-01-02T03:04:05Z"),
+            ("2024-01-02T03:04:05.5+00:00", "2024-01-02T03:04:05Z"),
+            ("2024-01-02T03:04:05+02:00", "2024-01-02T03:04:05+02:00"),
+        ] {
+            assert_eq!(moment(text).as_deref(), Ok(printed));
+        }
+        assert!(moment("yesterday").is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! Owns what SOPS needs of OpenPGP (RFC 9580): a data key that is encrypted for secret keys without a passphrase. Nothing is signed,
+//! verified or looked up, and no passphrase is derived into a key.
+
+mod body;
+mod key;
+mod ocb;
+mod packet;
+mod session;
+
+pub(crate) use key::{SecretKey, read_keys};
+use zeroize::Zeroizing;
+
+use crate::armor;
+use crate::error::Error;
+use crate::tries::Tries;
+
+const MESSAGE: &str = "PGP MESSAGE";
+const SESSION_KEY: u8 = 1;
+/// Packets with a session key that one message may have. SOPS makes a message for each recipient.
+const MOST_SESSION_KEYS: usize = 16;
+
+/// Decrypts a data key; nothing if no key opens it or it isn't whole. Doesn't say which: an answer must not help to guess.
+///
+/// # Errors
+/// When there were too many tries.
+pub(crate) fn open(armored: &str, keys: &[SecretKey], tries: &mut Tries) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
+    let Some((message, _)) = armor::first(armored, MESSAGE, true) else {
+        return Ok(None);
+    };
+    let mut rest = message.as_slice();
+    let mut sealed = Vec::new();
+    for _ in 0..packet::MOST_PACKETS {
+        let Some(packet) = packet::take(&mut rest) else {
+            return Ok(None);
+        };
+        if packet.tag == SESSION_KEY {
+            if sealed.len() == MOST_SESSION_KEYS {
+                return Ok(None);
+            }
+            sealed.push(packet);
+            continue;
+        }
+        if !body::is_encrypted(packet.tag) {
+            continue;
+        }
+        for one in &sealed {
+            for key in keys {
+                if let Some(session) = session::open(&one.body, key, tries)?
+                    && let Some(content) = body::open(&packet, &session)
+                {
+                    return Ok(Some(content));
+                }
+            }
+        }
+        return Ok(None);
+    }
+    Ok(None)
+}

@@ -1,0 +1,85 @@
+//! Owns OpenPGP's packets (RFC 9580, 4) and the numbers in them: where each begins and ends. Refuses lengths that its bytes don't have, and
+//! more packets than a key or a message needs.
+
+use zeroize::Zeroizing;
+
+/// Packets that one key or message may have.
+pub(super) const MOST_PACKETS: usize = 512;
+/// Parts that one packet's body may come in.
+const MOST_PARTS: usize = 4096;
+
+/// One packet.
+pub(super) struct Packet {
+    pub(super) tag: u8,
+    pub(super) body: Zeroizing<Vec<u8>>,
+}
+
+/// Takes the next packet; nothing at the end or if it is broken.
+pub(super) fn take(bytes: &mut &[u8]) -> Option<Packet> {
+    let first = take_byte(bytes)?;
+    if first & 0x80 == 0 {
+        return None;
+    }
+    if first & 0x40 != 0 {
+        return Some(Packet {
+            tag: first & 0x3f,
+            body: new_body(bytes)?,
+        });
+    }
+    let length = match first & 3 {
+        0 => usize::from(take_byte(bytes)?),
+        1 => take_number(bytes, 2)?,
+        2 => take_number(bytes, 4)?,
+        // Until the end.
+        _ => bytes.len(),
+    };
+    Some(Packet {
+        tag: first >> 2 & 0x0f,
+        body: Zeroizing::new(take_bytes(bytes, length)?.to_vec()),
+    })
+}
+
+/// A body in the new format, which may come in parts.
+fn new_body(bytes: &mut &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let mut body = Zeroizing::new(Vec::new());
+    for _ in 0..MOST_PARTS {
+        let first = usize::from(take_byte(bytes)?);
+        let (length, is_last) = match first {
+            0..192 => (first, true),
+            192..224 => (((first - 192) << 8) + usize::from(take_byte(bytes)?) + 192, true),
+            255 => (take_number(bytes, 4)?, true),
+            _ => (1 << (first & 0x1f), false),
+        };
+        body.extend_from_slice(take_bytes(bytes, length)?);
+        if is_last {
+            return Some(body);
+        }
+    }
+    None
+}
+
+pub(super) fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
+    let (first, rest) = bytes.split_first()?;
+    *bytes = rest;
+    Some(*first)
+}
+
+pub(super) fn take_bytes<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// A number of so many bytes, four at most.
+pub(super) fn take_number(bytes: &mut &[u8], length: usize) -> Option<usize> {
+    let taken = take_bytes(bytes, length)?;
+    taken.iter().try_fold(0_usize, |number, byte| {
+        Some(number.checked_mul(256)? + usize::from(*byte))
+    })
+}
+
+/// A number of any size, with its length in bits before it.
+pub(super) fn take_mpi<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let bits = take_number(bytes, 2)?;
+    take_bytes(bytes, bits.div_ceil(8))
+}

@@ -1,0 +1,173 @@
+//! Owns YAML files: clear values are put where the encrypted ones stood, and what SOPS added is taken out, so that every line stays where it
+//! is. A document that can't be mended so is written as one line of JSON.
+
+use std::fmt::Write as _;
+
+use zeroize::Zeroizing;
+
+use crate::error::Error;
+use crate::stores::json;
+use crate::text;
+use crate::tree::{Comment, Document, Entry, Node, Span, Value};
+
+pub(crate) use super::yaml_reader::read;
+
+/// What takes the place of a part of the file.
+struct Edit {
+    span: Span,
+    text: Zeroizing<String>,
+}
+
+/// Writes the clear file: with its lines if it can be mended, or else each document on one line. Documents of the file that aren't given
+/// stay as they are.
+///
+/// # Errors
+/// When a value can't be written, or a document would have to stay in a file that can't be mended.
+pub(crate) fn write(file: &str, documents: &[Document], are_some_kept: bool) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let mut edits = Vec::new();
+    let mended = documents
+        .iter()
+        .all(|document| mend(document, file, &mut edits).is_some());
+    let written = if mended { apply(file, edits) } else { None };
+    match written {
+        Some(written) => Ok(written),
+        None if are_some_kept => Err(Error::Unwritable(
+            "a document that stays encrypted can't be kept beside one in braces, or one whose list has comments alone",
+        )),
+        None => write_lines(documents),
+    }
+}
+
+/// Writes each document on one line.
+///
+/// # Errors
+/// When a value can't be written.
+pub(crate) fn write_lines(documents: &[Document]) -> Result<Zeroizing<Vec<u8>>, Error> {
+    let mut written = Zeroizing::new(Vec::new());
+    for document in documents {
+        written.extend_from_slice(b"---\n");
+        written.extend_from_slice(json::write_line(document)?.as_bytes());
+        written.push(b'\n');
+    }
+    Ok(written)
+}
+
+fn apply(file: &str, mut edits: Vec<Edit>) -> Option<Zeroizing<Vec<u8>>> {
+    edits.sort_by_key(|edit| edit.span.start);
+    let mut written = Zeroizing::new(Vec::with_capacity(file.len()));
+    let mut at = 0;
+    for edit in &edits {
+        written.extend_from_slice(file.get(at..edit.span.start)?.as_bytes());
+        written.extend_from_slice(edit.text.as_bytes());
+        at = edit.span.end;
+    }
+    written.extend_from_slice(file.get(at..)?.as_bytes());
+    go_yaml::meter::text(written.len());
+    Some(written)
+}
+
+/// The edits of one document; nothing if it can't be mended.
+fn mend(document: &Document, file: &str, edits: &mut Vec<Edit>) -> Option<()> {
+    if document.is_flow {
+        return None;
+    }
+    for (index, cut) in document.cuts.iter().enumerate() {
+        let cut_text = file.get(cut.start..cut.end)?;
+        let mut text = Zeroizing::new("\n".repeat(cut_text.matches('\n').count()));
+        if index == 0 && !document.entries.iter().any(|entry| matches!(entry, Entry::Pair { .. })) {
+            text.insert_str(0, "{}");
+        }
+        edits.push(Edit { span: *cut, text });
+    }
+    mend_entries(&document.entries, file, edits)
+}
+
+fn mend_entries(entries: &[Entry], file: &str, edits: &mut Vec<Edit>) -> Option<()> {
+    for entry in entries {
+        match entry {
+            Entry::Comment(comment) => edits.extend(mended_comment(comment)),
+            Entry::Pair { value, .. } => mend_node(value, file, edits)?,
+        }
+    }
+    Some(())
+}
+
+/// A clear comment, if it is one line; another stays encrypted, and nobody reads it.
+fn mended_comment(comment: &Comment) -> Option<Edit> {
+    let is_line = !comment
+        .text
+        .contains(|one: char| one.is_control() || matches!(one, '\u{2028}' | '\u{2029}' | '\u{feff}'));
+    (comment.is_opened && is_line && comment.span != Span::default()).then(|| Edit {
+        span: comment.span,
+        text: Zeroizing::new(format!("#{}", comment.text.as_str())),
+    })
+}
+
+fn mend_node(node: &Node, file: &str, edits: &mut Vec<Edit>) -> Option<()> {
+    match &node.value {
+        Value::Map(entries) if !node.is_alias => return mend_entries(entries, file, edits),
+        Value::List(items) if !node.is_alias => {
+            let mut has_items = items.is_empty();
+            for item in items {
+                match &item.value {
+                    Value::Comment(comment) if item.is_opened => edits.push(without_item(item.span, file, comment)?),
+                    Value::Comment(comment) => edits.extend(mended_comment(comment)),
+                    _ => {
+                        has_items = true;
+                        mend_node(item, file, edits)?;
+                    }
+                }
+            }
+            // What has no items left would be nothing instead of an empty list.
+            return has_items.then_some(());
+        }
+        _ => {}
+    }
+    if !node.is_opened {
+        return Some(());
+    }
+    let mut text = Zeroizing::new(String::new());
+    match &node.value {
+        Value::Null => text.push_str("null"),
+        Value::Bool(truth) => text.push_str(if *truth { "true" } else { "false" }),
+        Value::Int(number) => text.push_str(&number.to_string()),
+        Value::Float(number) if number.is_nan() => text.push_str(".nan"),
+        Value::Float(number) if number.is_infinite() => text.push_str(if *number > 0.0 { ".inf" } else { "-.inf" }),
+        Value::Float(number) => text.push_str(&text::general_float(*number)),
+        Value::Time(time) => text.push_str(time),
+        Value::Text(content) => text::write_yaml_string(&mut text, content),
+        Value::Bytes(bytes) => {
+            use base64::Engine as _;
+            let encoded = Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(bytes.as_slice()));
+            let _written = write!(text, "!!binary \"{}\"", encoded.as_str());
+        }
+        Value::Comment(_) | Value::Map(_) | Value::List(_) => return None,
+    }
+    // Encrypted values stand on one line. Where one doesn't, the lines behind it stay where they are.
+    let lines = file.get(node.span.start..node.span.end)?.matches('\n').count();
+    (0..lines).for_each(|_| text.push('\n'));
+    edits.push(Edit { span: node.span, text });
+    Some(())
+}
+
+/// A comment that SOPS had made an item of a list: its dash goes, too.
+fn without_item(span: Span, file: &str, comment: &Comment) -> Option<Edit> {
+    let before = file.get(..span.start)?;
+    let dash = before.trim_end_matches(' ').strip_suffix('-')?.len();
+    let text = match mended_comment(&Comment {
+        text: comment.text.clone(),
+        span,
+        is_opened: true,
+    }) {
+        Some(edit) => edit.text,
+        None => Zeroizing::new("#".to_owned()),
+    };
+    let is_line = file.get(span.end..)?.starts_with(['\n', '\r']) || file.len() == span.end;
+    is_line.then_some(Edit {
+        span: Span {
+            start: dash,
+            end: span.end,
+        },
+        text,
+    })
+}

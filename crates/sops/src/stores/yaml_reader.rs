@@ -1,0 +1,365 @@
+//! Owns the way from YAML's events to documents: aliases in their places, comments between the pairs as SOPS puts them, and where each
+//! scalar stands. Refuses keys that aren't strings, keys that come twice, and documents that aren't maps.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use go_yaml::events::{Event, Events, Form, Mark, Problem, Properties, What};
+use go_yaml::scalar::{Dialect, Scalar, resolve};
+use zeroize::Zeroizing;
+
+use crate::error::Error;
+use crate::tree::{Comment, Count, Document, Entry, Node, Span, Value};
+
+/// Reads all documents of a file.
+///
+/// # Errors
+/// When it isn't YAML, or isn't what SOPS encrypts.
+pub(crate) fn read(file: &str, count: &mut Count) -> Result<Vec<Document>, Error> {
+    let mut reader = Reader {
+        events: Events::new(file, Dialect::V3),
+        comments: VecDeque::new(),
+        anchors: HashMap::new(),
+        count,
+        last_end: 0,
+    };
+    let mut documents = Vec::new();
+    loop {
+        let event = reader.next()?;
+        match event.what {
+            What::StreamEnd => return Ok(documents),
+            What::DocumentStart => documents.push(reader.document()?),
+            _ => {}
+        }
+    }
+}
+
+struct Reader<'text, 'count> {
+    events: Events<'text>,
+    /// Comments that were read and belong to nothing yet.
+    comments: VecDeque<(Mark, &'text str)>,
+    /// What aliases stand for; nothing while it is read.
+    anchors: HashMap<&'text str, Option<Node>>,
+    count: &'count mut Count,
+    /// Where the last scalar or bracket ended.
+    last_end: usize,
+}
+
+fn problem(problem: Problem) -> Error {
+    Error::Syntax {
+        line: problem.line,
+        what: problem.message,
+    }
+}
+
+fn fail(mark: Mark, what: &'static str) -> Error {
+    Error::Syntax {
+        line: mark.line + 1,
+        what,
+    }
+}
+
+impl<'text> Reader<'text, '_> {
+    fn next(&mut self) -> Result<Event<'text>, Error> {
+        let event = self.events.next().map_err(problem)?;
+        self.comments.extend(self.events.comments());
+        Ok(event)
+    }
+
+    fn document(&mut self) -> Result<Document, Error> {
+        self.anchors.clear();
+        let event = self.next()?;
+        let mut document = Document {
+            entries: Vec::new(),
+            cuts: Vec::new(),
+            is_flow: false,
+        };
+        match event.what {
+            What::MappingStart(is_flow, ref properties) => {
+                document.is_flow = is_flow;
+                document.entries = self.map(&event, properties, 1)?;
+            }
+            What::Scalar(ref text, form, ref properties)
+                if matches!(scalar(&event, text, form, properties)?, Value::Null) => {}
+            What::SequenceStart(..) => return Err(fail(event.start, "SOPS encrypts no document that is a list")),
+            _ => return Err(fail(event.start, "SOPS encrypts no document that is a value")),
+        }
+        let end = self.next()?;
+        // Comments at the end belong to the document, whatever their column.
+        for comment in self.comments_before(end.start, 0) {
+            document.entries.push(Entry::Comment(comment));
+        }
+        Ok(document)
+    }
+
+    /// Takes the next comment, if it is such a one.
+    fn take_comment(&mut self, is_wanted: impl Fn(Mark) -> bool) -> Option<Comment> {
+        self.comments.front().filter(|(mark, _)| is_wanted(*mark))?;
+        self.comments.pop_front().map(|(mark, text)| made(mark, text))
+    }
+
+    /// The comments before a place that stand in this column or to the right of it.
+    fn comments_before(&mut self, place: Mark, column: usize) -> Vec<Comment> {
+        std::iter::from_fn(|| self.take_comment(|mark| mark.at < place.at && mark.column >= column)).collect()
+    }
+
+    /// The comment behind a scalar on its line.
+    fn comment_behind(&mut self, end: Mark) -> Option<Comment> {
+        self.take_comment(|mark| mark.line == end.line && mark.at >= end.at)
+    }
+
+    fn map(&mut self, start: &Event<'text>, properties: &Properties<'text>, depth: usize) -> Result<Vec<Entry>, Error> {
+        self.begin(properties);
+        let mut entries: Vec<Entry> = Vec::new();
+        entries.extend(self.comments_before(start.start, 0).into_iter().map(Entry::Comment));
+        let mut known = HashSet::new();
+        let mut column = start.start.column;
+        loop {
+            let event = self.next()?;
+            if event.what == What::MappingEnd {
+                entries.extend(
+                    self.comments_before(event.start, column)
+                        .into_iter()
+                        .map(Entry::Comment),
+                );
+                self.last_end = self.last_end.max(flow_end(&event, start));
+                break;
+            }
+            self.count.node(depth)?;
+            entries.extend(self.comments_before(event.start, 0).into_iter().map(Entry::Comment));
+            column = event.start.column;
+            let key = self.key(&event)?;
+            if !known.insert(key.clone()) {
+                return Err(fail(event.start, "a key comes twice"));
+            }
+            let key_at = event.start.at;
+            let first = self.next()?;
+            if !matches!(first.what, What::Scalar(..) | What::Alias(_)) {
+                entries.extend(self.comment_behind(event.end).map(Entry::Comment));
+            }
+            let value = self.node(&first, depth + 1)?;
+            if value.span != Span::default() || value.is_alias {
+                entries.extend(self.comments_before(first.start, 0).into_iter().map(Entry::Comment));
+                entries.extend(self.comment_behind(first.end).map(Entry::Comment));
+            }
+            entries.push(Entry::Pair {
+                key,
+                value,
+                whole: Span {
+                    start: key_at,
+                    end: self.last_end,
+                },
+            });
+        }
+        self.remember(properties, || Node::new(Value::Map(copied_entries(&entries))))?;
+        Ok(entries)
+    }
+
+    fn key(&mut self, event: &Event<'text>) -> Result<String, Error> {
+        const NOT_A_STRING: &str = "a key is not a string";
+        let value = match &event.what {
+            What::Scalar(text, form, properties) => {
+                let value = scalar(event, text, *form, properties)?;
+                self.begin(properties);
+                self.remember(properties, || Node::new(copied(&value)))?;
+                value
+            }
+            What::Alias(name) => match self.anchors.get(name) {
+                Some(Some(node)) => copied(&node.value),
+                _ => return Err(fail(event.start, "an alias stands for nothing")),
+            },
+            _ => return Err(fail(event.start, NOT_A_STRING)),
+        };
+        self.last_end = event.end.at;
+        match value {
+            Value::Text(text) => Ok(text.to_string()),
+            _ => Err(fail(event.start, NOT_A_STRING)),
+        }
+    }
+
+    fn list(&mut self, start: &Event<'text>, properties: &Properties<'text>, depth: usize) -> Result<Vec<Node>, Error> {
+        self.begin(properties);
+        let as_item = |comment| Node::new(Value::Comment(comment));
+        let mut items: Vec<Node> = self.comments_before(start.start, 0).into_iter().map(as_item).collect();
+        let column = start.start.column;
+        loop {
+            let event = self.next()?;
+            if event.what == What::SequenceEnd {
+                items.extend(self.comments_before(event.start, column).into_iter().map(as_item));
+                self.last_end = self.last_end.max(flow_end(&event, start));
+                break;
+            }
+            self.count.node(depth)?;
+            items.extend(self.comments_before(event.start, 0).into_iter().map(as_item));
+            let value = self.node(&event, depth + 1)?;
+            if value.span != Span::default() {
+                items.extend(self.comment_behind(event.end).map(as_item));
+            }
+            items.push(value);
+        }
+        self.remember(properties, || {
+            Node::new(Value::List(items.iter().map(copied_node).collect()))
+        })?;
+        Ok(items)
+    }
+
+    fn node(&mut self, event: &Event<'text>, depth: usize) -> Result<Node, Error> {
+        self.count.node(depth)?;
+        Ok(match &event.what {
+            What::Scalar(text, form, properties) => {
+                let mut node = Node::new(scalar(event, text, *form, properties)?);
+                node.span = Span {
+                    start: event.start.at,
+                    end: event.end.at,
+                };
+                self.last_end = self.last_end.max(event.end.at);
+                self.begin(properties);
+                self.remember(properties, || copied_node(&node))?;
+                node
+            }
+            What::Alias(name) => {
+                self.last_end = self.last_end.max(event.end.at);
+                match self.anchors.get(name) {
+                    Some(Some(node)) => {
+                        let node = copied_node(node);
+                        self.count_copy(&node, depth)?;
+                        node
+                    }
+                    _ => return Err(fail(event.start, "an alias stands for nothing, or for what it is in")),
+                }
+            }
+            What::MappingStart(_, properties) => Node::new(Value::Map(self.map(event, properties, depth)?)),
+            What::SequenceStart(_, properties) => Node::new(Value::List(self.list(event, properties, depth)?)),
+            _ => return Err(fail(event.start, "there is no value where one must be")),
+        })
+    }
+
+    fn count_copy(&mut self, node: &Node, depth: usize) -> Result<(), Error> {
+        self.count.node(depth)?;
+        match &node.value {
+            Value::Map(entries) => entries.iter().try_for_each(|entry| match entry {
+                Entry::Pair { value, .. } => self.count_copy(value, depth + 1),
+                Entry::Comment(_) => self.count.node(depth),
+            }),
+            Value::List(items) => items.iter().try_for_each(|item| self.count_copy(item, depth + 1)),
+            Value::Text(text) => {
+                go_yaml::meter::text(text.len());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, properties: &Properties<'text>) {
+        if let Some(anchor) = properties.anchor {
+            self.anchors.insert(anchor, None);
+        }
+    }
+
+    fn remember(&mut self, properties: &Properties<'text>, copy: impl FnOnce() -> Node) -> Result<(), Error> {
+        if let Some(anchor) = properties.anchor {
+            let node = copy();
+            self.count_copy(&node, 0)?;
+            self.anchors.insert(anchor, Some(node));
+        }
+        Ok(())
+    }
+}
+
+/// Where a collection in brackets ends; one without ends with its last part.
+fn flow_end(end: &Event<'_>, start: &Event<'_>) -> usize {
+    match start.what {
+        What::MappingStart(true, _) | What::SequenceStart(true, _) => end.end.at,
+        _ => 0,
+    }
+}
+
+fn made(mark: Mark, text: &str) -> Comment {
+    let text = text.trim_end_matches(['\r', '\n']);
+    let span = Span {
+        start: mark.at,
+        end: mark.at + text.len(),
+    };
+    Comment::new(text.strip_prefix('#').unwrap_or(text), span)
+}
+
+/// What an alias stands for: the same without places and comments.
+fn copied_node(node: &Node) -> Node {
+    Node {
+        value: copied(&node.value),
+        span: Span::default(),
+        is_opened: false,
+        is_alias: true,
+    }
+}
+
+fn copied(value: &Value) -> Value {
+    match value {
+        Value::Null | Value::Comment(_) => Value::Null,
+        Value::Bool(truth) => Value::Bool(*truth),
+        Value::Int(number) => Value::Int(*number),
+        Value::Float(number) => Value::Float(*number),
+        Value::Text(text) => Value::Text(text.clone()),
+        Value::Bytes(bytes) => Value::Bytes(bytes.clone()),
+        Value::Time(time) => Value::Time(time.clone()),
+        Value::Map(entries) => Value::Map(copied_entries(entries)),
+        Value::List(items) => {
+            let values = items.iter().filter(|item| !matches!(item.value, Value::Comment(_)));
+            Value::List(values.map(copied_node).collect())
+        }
+    }
+}
+
+fn copied_entries(entries: &[Entry]) -> Vec<Entry> {
+    let pairs = entries.iter().filter_map(|entry| match entry {
+        Entry::Pair { key, value, .. } => Some(Entry::Pair {
+            key: key.clone(),
+            value: copied_node(value),
+            whole: Span::default(),
+        }),
+        Entry::Comment(_) => None,
+    });
+    pairs.collect()
+}
+
+/// What a scalar means to yaml.v3.
+fn scalar(event: &Event<'_>, text: &str, form: Form, properties: &Properties<'_>) -> Result<Value, Error> {
+    let as_text = || Value::Text(Zeroizing::new(text.to_owned()));
+    go_yaml::meter::text(text.len());
+    let resolved = match (properties.tag.as_deref(), form) {
+        (None, Form::Plain) => resolve(text, Dialect::V3),
+        (Some("!!binary"), _) => {
+            let joined: String = text.chars().filter(|one| !matches!(one, '\r' | '\n')).collect();
+            let bytes = STANDARD
+                .decode(joined)
+                .map_err(|_| fail(event.start, "what is tagged !!binary is not base64"))?;
+            return Ok(match String::from_utf8(bytes) {
+                Ok(text) => Value::Text(Zeroizing::new(text)),
+                Err(error) => Value::Bytes(Zeroizing::new(error.into_bytes())),
+            });
+        }
+        (Some(tag @ ("!!int" | "!!float" | "!!bool" | "!!null" | "!!timestamp")), _) => {
+            match (tag, resolve(text, Dialect::V3)) {
+                ("!!float", Scalar::Int(number)) => {
+                    #[expect(clippy::cast_precision_loss, reason = "Go converts in the same way")]
+                    return Ok(Value::Float(number as f64));
+                }
+                (tag, resolved) if resolved.tag().name() == tag => resolved,
+                _ => return Err(fail(event.start, "a value is not of the type that its tag says")),
+            }
+        }
+        _ => return Ok(as_text()),
+    };
+    Ok(match resolved {
+        Scalar::Null => Value::Null,
+        Scalar::Bool(truth) => Value::Bool(truth),
+        Scalar::Int(number) => match i64::try_from(number) {
+            Ok(number) => Value::Int(number),
+            Err(_) => return Err(fail(event.start, "an integer has more than 64 bits with its sign")),
+        },
+        Scalar::Float(number) => Value::Float(number),
+        Scalar::Timestamp(time) => Value::Time(Zeroizing::new(time)),
+        Scalar::Text(_) | Scalar::Merge => as_text(),
+    })
+}

@@ -1,0 +1,191 @@
+//! Owns the walk over a file's values in SOPS' order: each is decrypted if the file's rule says so, with its path, and goes into the hash
+//! that the MAC is of. Refuses a value that isn't as its rule says.
+
+use sha2::{Digest as _, Sha512};
+
+use crate::cipher::{self, DataKey};
+use crate::error::{Error, shown};
+use crate::rules::Rule;
+use crate::text;
+use crate::tree::{Comment, Document, Entry, Node, Value};
+
+/// What the hash begins with when it is of the encrypted values alone (`MACOnlyEncryptedInitialization`): the SHA-256 of `sops`.
+const ONLY_ENCRYPTED: &str = "8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69";
+
+/// A walk over the documents of one file.
+pub(crate) struct Walk<'a> {
+    key: &'a DataKey,
+    rule: &'a Rule,
+    only_encrypted: bool,
+    hash: Sha512,
+}
+
+/// What is on the way to a value.
+#[derive(Default)]
+struct Way {
+    /// The keys, each with a colon behind it.
+    path: String,
+    /// How many keys the rule matches.
+    matched_keys: usize,
+    /// Comments before the value, on each level: how many of them the rule matches.
+    comments: Vec<usize>,
+}
+
+impl Way {
+    /// The path as it is authenticated: that of the top is a colon.
+    fn authenticated(&self) -> &str {
+        if self.path.is_empty() { ":" } else { &self.path }
+    }
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(key: &'a DataKey, rule: &'a Rule, only_encrypted: bool) -> Self {
+        let mut hash = Sha512::new();
+        if only_encrypted {
+            hash.update(hex::decode(ONLY_ENCRYPTED).unwrap_or_default());
+        }
+        Self {
+            key,
+            rule,
+            only_encrypted,
+            hash,
+        }
+    }
+
+    /// Decrypts all documents.
+    ///
+    /// # Errors
+    /// When one of their values can't be.
+    pub(crate) fn documents(&mut self, documents: &mut [Document]) -> Result<(), Error> {
+        for document in documents {
+            self.map(&mut document.entries, &mut Way::default())?;
+        }
+        Ok(())
+    }
+
+    /// The hash of all values, as it is compared: upper hexadecimal digits.
+    pub(crate) fn finish(self) -> String {
+        hex::encode_upper(self.hash.finalize())
+    }
+
+    fn map(&mut self, entries: &mut [Entry], way: &mut Way) -> Result<(), Error> {
+        way.comments.push(0);
+        for entry in entries {
+            match entry {
+                Entry::Comment(comment) => self.comment(comment, way)?,
+                Entry::Pair { key, value, .. } => {
+                    let length = way.path.len();
+                    let is_match = self.rule.matches_key(key);
+                    way.path.push_str(key);
+                    way.path.push(':');
+                    go_yaml::meter::work(1 + way.path.len() / 16);
+                    way.matched_keys += usize::from(is_match);
+                    let done = self.node(value, way);
+                    way.matched_keys -= usize::from(is_match);
+                    way.path.truncate(length);
+                    done?;
+                    clear_last(way);
+                }
+            }
+        }
+        way.comments.pop();
+        Ok(())
+    }
+
+    fn list(&mut self, items: &mut [Node], way: &mut Way) -> Result<(), Error> {
+        way.comments.push(0);
+        for item in items {
+            if let Value::Comment(comment) = &mut item.value {
+                self.comment(comment, way)?;
+                continue;
+            }
+            self.node(item, way)?;
+            clear_last(way);
+        }
+        way.comments.pop();
+        Ok(())
+    }
+
+    /// A comment is decrypted if it can be, and never hashed. What isn't an encrypted one stays as it is, as older versions wrote it.
+    fn comment(&mut self, comment: &mut Comment, way: &mut Way) -> Result<(), Error> {
+        // The rule is about the comment as it is in the file. One that begins encryption isn't encrypted itself; one that ends it is included.
+        let is_match = self.rule.matches_comment(&comment.text);
+        let was_encrypted = self.is_encrypted(way);
+        if let Some(last) = way.comments.last_mut() {
+            *last += usize::from(is_match);
+        }
+        let encrypted = was_encrypted && (self.rule.encrypts() || self.is_encrypted(way));
+        if encrypted
+            && cipher::is_encrypted(&comment.text)
+            && let Ok(Value::Comment(opened)) = cipher::open(&comment.text, self.key, way.authenticated())
+        {
+            comment.text = opened.text;
+            comment.is_opened = true;
+        }
+        go_yaml::meter::check().map_err(Error::Spent)
+    }
+
+    fn is_encrypted(&self, way: &Way) -> bool {
+        let matched = way.matched_keys > 0 || way.comments.iter().any(|matched| *matched > 0);
+        matched == self.rule.encrypts()
+    }
+
+    fn node(&mut self, node: &mut Node, way: &mut Way) -> Result<(), Error> {
+        match &mut node.value {
+            Value::Map(entries) => return self.map(entries, way),
+            Value::List(items) => return self.list(items, way),
+            Value::Null => return Ok(()),
+            _ => {}
+        }
+        go_yaml::meter::check().map_err(Error::Spent)?;
+        let encrypted = self.is_encrypted(way);
+        let fail = |what| {
+            Err(Error::Value {
+                path: shown(way.path.trim_end_matches(':')),
+                what,
+            })
+        };
+        if encrypted {
+            let Some(sealed) = node.as_text() else {
+                return fail("should be encrypted and isn't");
+            };
+            if !sealed.is_empty() {
+                if node.is_alias {
+                    return fail("is encrypted and used through an alias");
+                }
+                if self.rule.is_of_comments() && !cipher::is_encrypted(sealed) {
+                    return fail("should be encrypted by the comments before it and isn't");
+                }
+                match cipher::open(sealed, self.key, way.authenticated()) {
+                    Ok(value) => node.value = value,
+                    Err(what) => return fail(what),
+                }
+                node.is_opened = true;
+            }
+        } else if self.rule.is_of_comments() && node.as_text().is_some_and(cipher::is_encrypted) {
+            return fail("is encrypted although no comment before it says so");
+        }
+        if !self.only_encrypted || encrypted {
+            self.hash_value(&node.value);
+        }
+        Ok(())
+    }
+
+    /// What SOPS hashes of a value (`ToBytes`).
+    fn hash_value(&mut self, value: &Value) {
+        match value {
+            Value::Text(text) | Value::Time(text) => self.hash.update(text.as_bytes()),
+            Value::Bytes(bytes) => self.hash.update(bytes.as_slice()),
+            Value::Int(number) => self.hash.update(number.to_string()),
+            Value::Float(number) => self.hash.update(text::plain_float(*number)),
+            Value::Bool(truth) => self.hash.update(if *truth { "True" } else { "False" }),
+            Value::Comment(_) | Value::Null | Value::Map(_) | Value::List(_) => {}
+        }
+    }
+}
+
+fn clear_last(way: &mut Way) {
+    if let Some(last) = way.comments.last_mut() {
+        *last = 0;
+    }
+}

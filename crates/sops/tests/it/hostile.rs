@@ -1,0 +1,280 @@
+//! What a stranger would try: files that cost much, files that were changed in any byte, keys of all wrong kinds, and looking for secrets in
+//! what is printed. None of it panics, and none of it says a secret.
+
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use sops::{Error, Format, Keys, Limits, decrypt};
+
+fn read(path: &str) -> Vec<u8> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)).unwrap()
+}
+
+fn age() -> Keys {
+    let mut keys = Keys::new();
+    keys.add_age(&read("keys/first.agekey")).unwrap();
+    keys
+}
+
+fn fails(file: &[u8], format: Format, keys: &Keys) -> Error {
+    decrypt(file, (format, format), keys, None, &Limits::default()).unwrap_err()
+}
+
+#[test]
+fn services_are_refused_by_name() {
+    let error = fails(&read("encrypted/changed-kms.yaml"), Format::Yaml, &age());
+    assert_eq!(error, Error::ServicesOnly("AWS KMS".to_owned()));
+    assert!(error.to_string().contains("add an age or OpenPGP recipient"));
+}
+
+#[test]
+fn another_ones_key_opens_nothing() {
+    let mut stranger = Keys::new();
+    stranger.add_age(&read("keys/stranger.agekey")).unwrap();
+    let error = fails(&read("encrypted/secret.yaml"), Format::Yaml, &stranger);
+    assert_eq!(error, Error::NoKey("one recipient of age".to_owned()));
+    assert!(matches!(
+        fails(&read("encrypted/groups-too-few.yaml"), Format::Yaml, &age()),
+        Error::Threshold { .. }
+    ));
+}
+
+#[test]
+fn keys_of_wrong_kinds_are_refused_and_not_repeated() {
+    let age = String::from_utf8(read("keys/first.agekey")).unwrap();
+    let secret = age.lines().find(|line| line.starts_with("AGE-SECRET-KEY-")).unwrap();
+    let mistyped = format!("# comment\n{}Q\n", &secret[..secret.len() - 1]);
+    let plugin = "AGE-PLUGIN-YUBIKEY-1QQPQQQQ\n".to_owned();
+    let quantum = "AGE-SECRET-KEY-PQ-1QQPQQQQ\n".to_owned();
+    for text in [
+        mistyped,
+        plugin,
+        quantum,
+        String::new(),
+        "ssh-ed25519 AAAA".to_owned(),
+        secret.repeat(2),
+        format!("{secret}\n").repeat(65),
+    ] {
+        let error = Keys::new().add_age(text.as_bytes()).unwrap_err().to_string();
+        assert!(!error.contains(&secret[20..40]), "{error}");
+    }
+    assert!(Keys::new().add_age(&[0xff, 0xfe]).is_err());
+    for (name, words) in [("locked", "passphrase"), ("public", "public key")] {
+        let error = Keys::new()
+            .add_pgp(&read(&format!("keys/{name}.asc")))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    assert!(
+        Keys::new()
+            .add_pgp(b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nAAAA\n-----END PGP PRIVATE KEY BLOCK-----")
+            .is_err()
+    );
+}
+
+#[test]
+fn nothing_secret_is_printed() {
+    let keys = age();
+    let file = read("encrypted/secret.yaml");
+    let decrypted = decrypt(&file, (Format::Yaml, Format::Yaml), &keys, None, &Limits::default()).unwrap();
+    let printed = format!("{keys:?} {decrypted:?}");
+    assert_eq!(
+        printed,
+        format!(
+            "Keys(1 of age, 0 of OpenPGP) Decrypted({} bytes, Right)",
+            decrypted.bytes.len()
+        )
+    );
+    // A value that should be encrypted and isn't stands in the file, and still isn't repeated.
+    let error = fails(&read("encrypted/changed-plain-value.yaml"), Format::Yaml, &keys).to_string();
+    assert_eq!(error, "the value at stringData:password should be encrypted and isn't");
+}
+
+#[test]
+fn a_document_that_is_to_stay_encrypted_stays() {
+    let file = read("encrypted/documents.yaml");
+    let text = String::from_utf8(file.clone()).unwrap();
+    let kept = sops::Kept {
+        path: &["metadata", "name"],
+        text: "TWO",
+    };
+    let clear = decrypt(
+        &file,
+        (Format::Yaml, Format::Yaml),
+        &age(),
+        Some(kept),
+        &Limits::default(),
+    )
+    .unwrap();
+    let clear = String::from_utf8(clear.bytes.to_vec()).unwrap();
+    let second = |text: &str| text.split("\n---\n").nth(1).unwrap().to_owned();
+    assert_eq!(second(&clear), second(&text));
+    assert!(!clear.split("\n---\n").next().unwrap().contains("ENC["));
+    // Where all stay, no key is needed.
+    let kept = sops::Kept {
+        path: &["kind"],
+        text: "secret",
+    };
+    let one = text.split("\n---\n").next().unwrap();
+    let same = decrypt(
+        one.as_bytes(),
+        (Format::Yaml, Format::Yaml),
+        &Keys::new(),
+        Some(kept),
+        &Limits::default(),
+    )
+    .unwrap();
+    assert_eq!(same.bytes.as_slice(), one.as_bytes());
+}
+
+#[test]
+fn what_costs_much_is_refused() {
+    let keys = age();
+    let large = vec![b'a'; (5 << 20) + 1];
+    assert!(matches!(fails(&large, Format::Yaml, &keys), Error::TooLarge { .. }));
+    let deep = "{\"a\":".repeat(100_000);
+    assert!(matches!(
+        fails(deep.as_bytes(), Format::Json, &keys),
+        Error::TooMany { .. }
+    ));
+    assert!(matches!(
+        fails("[".repeat(100_000).as_bytes(), Format::Yaml, &keys),
+        Error::TooMany { .. } | Error::Syntax { .. }
+    ));
+    // Aliases that stand for ten times as much on each line.
+    let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+    for level in 1..12 {
+        let before = format!("*a{}", level - 1);
+        bomb.push_str(&format!("a{level}: &a{level} [{}]\n", [before.as_str(); 10].join(",")));
+    }
+    assert!(matches!(
+        fails(bomb.as_bytes(), Format::Yaml, &keys),
+        Error::TooMany { what: "values", .. }
+    ));
+    let many = "a: 1\n".to_owned() + &(0..300_000).map(|key| format!("k{key}: 1\n")).collect::<String>();
+    assert!(matches!(
+        fails(many.as_bytes(), Format::Yaml, &keys),
+        Error::TooMany { what: "values", .. }
+    ));
+    let recipient = "        - recipient: age1\n          enc: x\n";
+    let metadata = "    lastmodified: \"2024-01-02T03:04:05Z\"\n    mac: ENC[x]\n";
+    let crowd = format!("a: 1\nsops:\n    age:\n{}{metadata}", recipient.repeat(65));
+    assert!(matches!(
+        fails(crowd.as_bytes(), Format::Yaml, &keys),
+        Error::TooMany { what: "recipients", .. }
+    ));
+    let regex = format!("a: 1\nsops:\n    age:\n{recipient}    encrypted_regex: '(\\w{{1000}}){{1000}}'\n{metadata}");
+    assert!(matches!(
+        fails(regex.as_bytes(), Format::Yaml, &keys),
+        Error::Metadata(_)
+    ));
+}
+
+#[test]
+fn keys_are_tried_so_often_and_no_more() {
+    let mut many = Keys::new();
+    many.add_age(&read("keys/stranger.agekey").repeat(64)).unwrap();
+    let file = String::from_utf8(read("encrypted/secret.yaml")).unwrap();
+    let start = file.find("        - enc: |").unwrap();
+    let end = file.find("    encrypted_regex").unwrap();
+    let crowd = file.replace(&file[start..end], &file[start..end].repeat(50));
+    let error = fails(crowd.as_bytes(), Format::Yaml, &many);
+    assert!(
+        matches!(
+            error,
+            Error::TooMany {
+                what: "tries of a key",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    // With a key of ours among them, the recipients that name it come first.
+    many.add_age(&read("keys/first.agekey")).unwrap_err();
+}
+
+#[test]
+fn the_budget_of_who_reads_is_kept() {
+    let _metering = go_yaml::meter::begin(
+        go_yaml::meter::Allowance {
+            bytes: 1 << 30,
+            steps: 10_000,
+        },
+        None,
+    );
+    assert!(matches!(
+        fails(&read("encrypted/secret.yaml"), Format::Yaml, &age()),
+        Error::Spent(_)
+    ));
+}
+
+/// Files of every format, and the keys that open them.
+fn samples() -> Vec<(Format, Vec<u8>)> {
+    let names = [
+        "values.yaml",
+        "rsa.yaml",
+        "curve.yaml",
+        "groups.yaml",
+        "documents.yaml",
+        "comments.yaml",
+        "config.json",
+        "app.env",
+        "app.ini",
+        "bytes.bin",
+    ];
+    let format = |name: &str| {
+        if name.ends_with(".bin") {
+            Format::Binary
+        } else {
+            Format::of_name(name)
+        }
+    };
+    names
+        .iter()
+        .map(|name| (format(name), read(&format!("encrypted/{name}"))))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_change_makes_it_panic(sample in 0_usize..10, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..4), 1..6)) {
+        let mut keys = age();
+        keys.add_pgp(&read("keys/rsa.asc")).unwrap();
+        keys.add_pgp(&read("keys/curve.asc")).unwrap();
+        let (format, mut file) = samples().swap_remove(sample);
+        for (at, byte, how) in changes {
+            let at = at.index(file.len());
+            match how {
+                0 => file[at] = byte,
+                1 => drop(file.remove(at)),
+                2 => file.insert(at, byte & 0x7f),
+                _ => file.truncate(at.max(1)),
+            }
+        }
+        let limits = Limits::default();
+        let _same = decrypt(&file, (format, format), &keys, None, &limits);
+        for other in [Format::Yaml, Format::Json, Format::Dotenv, Format::Ini, Format::Binary] {
+            let _other = decrypt(&file, (format, other), &keys, None, &limits);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(file in "\\PC{0,200}", format in 0_usize..5) {
+        let format = [Format::Yaml, Format::Json, Format::Dotenv, Format::Ini, Format::Binary][format];
+        let _decrypted = decrypt(file.as_bytes(), (format, format), &age(), None, &Limits::default());
+        let _kept = Keys::new().add_age(file.as_bytes());
+        let _kept = Keys::new().add_pgp(file.as_bytes());
+    }
+
+    #[test]
+    fn no_changed_key_makes_it_panic(name in 0_usize..2, at in any::<prop::sample::Index>(), byte in 0x20_u8..0x7f) {
+        let mut key = read(["keys/rsa.asc", "keys/curve.asc"][name]);
+        let at = at.index(key.len());
+        key[at] = byte;
+        let _key = Keys::new().add_pgp(&key);
+    }
+}

@@ -1,0 +1,107 @@
+//! What the real sops made and said, recorded by `e2e/sops/record`: every file is decrypted here, and compared with its clear output, byte for
+//! byte or, for YAML, as data; what sops refuses is refused, and a MAC that it finds wrong is wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use go_yaml::read::{Lines, Source, documents, first_document};
+use go_yaml::scalar::Dialect;
+use serde_json::Value;
+use sops::{Format, Keys, Limits, MacVerdict, decrypt};
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+fn key(name: &str) -> Vec<u8> {
+    fs::read(data().join("keys").join(name)).unwrap()
+}
+
+/// The keys that the recorder had: not the stranger's.
+fn keys() -> Keys {
+    let mut keys = Keys::new();
+    keys.add_age(&key("first.agekey")).unwrap();
+    keys.add_age(&key("second.agekey")).unwrap();
+    keys.add_pgp(&key("rsa.asc")).unwrap();
+    keys.add_pgp(&key("curve.asc")).unwrap();
+    keys
+}
+
+fn format(name: &str) -> Format {
+    match name.rsplit('.').next() {
+        Some("bin") => Format::Binary,
+        _ => Format::of_name(name),
+    }
+}
+
+/// The documents of a text of YAML, as JSON's values.
+fn values(text: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(text).unwrap();
+    let source = Source {
+        file: 0,
+        lines: Lines::After(0),
+        maximum_nodes: 100_000,
+        scanner: Dialect::V3,
+    };
+    let chunks = documents(text).unwrap();
+    let read = |text| first_document(text, source).unwrap();
+    chunks
+        .iter()
+        .filter_map(|chunk| read(chunk.text))
+        .map(|node| go_yaml::json::resource_value(&node).unwrap())
+        .collect()
+}
+
+fn encrypted(name: &str) -> Vec<u8> {
+    fs::read(data().join("encrypted").join(name)).unwrap()
+}
+
+fn count_lines(file: &[u8]) -> usize {
+    String::from_utf8_lossy(file).lines().count()
+}
+
+fn verdicts() -> Vec<(String, String)> {
+    let text = fs::read_to_string(data().join("verdicts")).unwrap();
+    text.lines()
+        .map(|line| line.split_once('\t').unwrap())
+        .map(|(name, verdict)| (name.to_owned(), verdict.to_owned()))
+        .collect()
+}
+
+#[test]
+fn every_file_is_what_sops_says() {
+    let keys = keys();
+    let mut wrong = Vec::new();
+    for (name, verdict) in verdicts() {
+        let format = format(&name);
+        let decrypted = decrypt(&encrypted(&name), (format, format), &keys, None, &Limits::default());
+        let clear = fs::read(data().join("clear").join(&name));
+        let is_right = match (verdict.as_str(), &decrypted) {
+            ("refused", Err(_)) => true,
+            ("right" | "wrong-mac", Ok(decrypted)) => {
+                let clear = clear.unwrap();
+                let is_same = match format {
+                    Format::Yaml => values(&clear) == values(&decrypted.bytes),
+                    _ => clear == *decrypted.bytes,
+                };
+                let text = String::from_utf8_lossy(&decrypted.bytes);
+                // Comments, too, are clear; and what isn't YAML any more after it was mended would have other lines.
+                let are_lines_kept = format != Format::Yaml || text.lines().count() <= count_lines(&encrypted(&name));
+                is_same
+                    && are_lines_kept
+                    && !text.contains("ENC[")
+                    && (decrypted.mac == MacVerdict::Right) == (verdict == "right")
+            }
+            _ => false,
+        };
+        if !is_right {
+            let shown = decrypted
+                .as_ref()
+                .map(|decrypted| String::from_utf8_lossy(&decrypted.bytes).into_owned());
+            wrong.push(format!(
+                "{name}: sops says {verdict}, and here {decrypted:?}\n{shown:?}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
