@@ -432,10 +432,15 @@ impl Builder<'_> {
                 kind,
                 origin,
             } = step;
+            let is_patch = matches!(action, steps::Action::Patch(_) | steps::Action::Several(_));
             action
                 .run(resources)
                 .and_then(|()| meter::check().map_err(PatchTrouble::Target))
                 .map_err(|trouble| self.step_error(kustomization, line, &field, trouble))?;
+            if is_patch {
+                // Before anything is copied out of what was patched.
+                self.loader.mark_all(&mut resources.list);
+            }
             let origin = origin.or_else(|| {
                 frame
                     .origin

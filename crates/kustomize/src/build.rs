@@ -189,6 +189,7 @@ fn build_tree(
     if managed {
         managed_by(&mut list).map_err(|trouble| builder.error(trouble))?;
     }
+    mark_confidential(&builder, &mut list);
     for resource in &mut list {
         resource.finish(kept("originAnnotations"), kept("transformerAnnotations"));
         if let Some(substitution) = &options.substitution {
@@ -233,6 +234,14 @@ fn build_tree(
 /// Refuses to go on with the next resource of a build that is given up.
 fn go_on(builder: &Builder<'_>, resource: &Resource) -> Result<(), Error> {
     meter::check().map_err(|message| builder.error(crate::collection::Trouble::of(resource, message)))
+}
+
+/// Marks what has a part of a file that holds what may be in no text. Of a file that no part is seen of, nobody knows where it went: it may
+/// have been a transformer, whose values come from nowhere.
+fn mark_confidential(builder: &Builder<'_>, list: &mut [Resource]) {
+    if !builder.loader.mark_all(list) {
+        list.iter_mut().for_each(|resource| resource.notes.holds_secret = true);
+    }
 }
 
 /// Labels all resources with what built them.

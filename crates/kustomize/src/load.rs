@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use go_yaml::node::{Data, Node};
@@ -39,6 +39,8 @@ pub(crate) struct Loader<'tree> {
     pub(crate) limits: Limits,
     /// Files read so far; a node's source is the position here, plus one.
     sources: RefCell<Sources>,
+    /// Those of the files read that hold what may be in no text.
+    confidential: RefCell<BTreeSet<String>>,
     nodes_left: Cell<usize>,
     documents_left: Cell<usize>,
     /// What the build knows of kinds.
@@ -53,6 +55,7 @@ impl<'tree> Loader<'tree> {
             restrictor,
             limits,
             sources: RefCell::default(),
+            confidential: RefCell::default(),
             schema: Arc::default(),
             nodes_left: Cell::new(limits.nodes),
             documents_left: Cell::new(limits.documents),
@@ -62,7 +65,35 @@ impl<'tree> Loader<'tree> {
 
     /// A resource of this build.
     pub(crate) fn resource(&self, node: Node) -> Resource {
-        Resource::new(node, &self.schema)
+        let mut resource = Resource::new(node, &self.schema);
+        self.mark(&mut resource, &self.confidential_sources(), &mut BTreeSet::new());
+        resource
+    }
+
+    /// Marks all resources that have a part of a file that holds what may be in no text. Whether a part is seen of each such file.
+    pub(crate) fn mark_all(&self, list: &mut [Resource]) -> bool {
+        let sources = self.confidential_sources();
+        let mut met = BTreeSet::new();
+        for resource in list {
+            self.mark(resource, &sources, &mut met);
+        }
+        met.len() == sources.len()
+    }
+
+    /// The numbers of the files that hold what may be in no text.
+    fn confidential_sources(&self) -> BTreeSet<u32> {
+        self.confidential
+            .borrow()
+            .iter()
+            .map(|path| self.source(path))
+            .collect()
+    }
+
+    /// Marks a resource that has a part of such a file, and notes which of them were met.
+    fn mark(&self, resource: &mut Resource, sources: &BTreeSet<u32>, met: &mut BTreeSet<u32>) {
+        if !sources.is_empty() && note_sources(&resource.node, sources, met) {
+            resource.notes.holds_secret = true;
+        }
     }
 
     /// The number of a file.
@@ -108,6 +139,9 @@ impl<'tree> Loader<'tree> {
                 };
                 self.bytes_left.set(left);
                 meter::work(bytes.len() / 16);
+                if self.tree.is_confidential(&found) {
+                    self.confidential.borrow_mut().insert(found.clone());
+                }
                 Ok(Some((found, bytes)))
             }
             Found::Directory(_) | Found::Nothing => Ok(None),
@@ -358,6 +392,22 @@ fn check(path: &str, node: &Node) -> Result<bool, Error> {
         return fail("metadata.annotations has a key without text");
     }
     Ok(true)
+}
+
+/// Whether a node, or one in it, comes from one of these files; notes from which.
+fn note_sources(node: &Node, sources: &BTreeSet<u32>, met: &mut BTreeSet<u32>) -> bool {
+    meter::work(1);
+    let mut is_met = sources.contains(&node.source);
+    if is_met {
+        met.insert(node.source);
+    }
+    for (key, value) in node.entries() {
+        is_met |= note_sources(key, sources, met) | note_sources(value, sources, met);
+    }
+    for item in node.items() {
+        is_met |= note_sources(item, sources, met);
+    }
+    is_met
 }
 
 fn count(node: &Node) -> usize {

@@ -29,6 +29,12 @@ pub trait FileTree {
     fn entry(&self, path: &str) -> Option<Entry<'_>>;
     /// Names the children of a directory (last path segment only), sorted; empty when it isn't a directory.
     fn list(&self, directory: &str) -> Vec<String>;
+    /// Whether the file at a clean path, which was looked up, holds what may be in no text, such as one that was decrypted. What is built
+    /// of it is confidential ([`crate::BuiltResource::is_confidential`]).
+    fn is_confidential(&self, path: &str) -> bool {
+        let _ = path;
+        false
+    }
 }
 
 /// A [`FileTree`] on an ordered map.

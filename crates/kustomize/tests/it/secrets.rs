@@ -92,3 +92,71 @@ fn what_was_copied_from_a_secret_is_confidential_and_nothing_else() {
     );
     assert_eq!(confidential(&renamed), ["s"], "what it was counts");
 }
+
+/// A tree in which some files hold what may be in no text.
+struct Partly<'a>(MapTree, &'a [&'a str]);
+
+impl kustomize::FileTree for Partly<'_> {
+    fn entry(&self, path: &str) -> Option<kustomize::Entry<'_>> {
+        self.0.entry(path)
+    }
+
+    fn list(&self, directory: &str) -> Vec<String> {
+        self.0.list(directory)
+    }
+
+    fn is_confidential(&self, path: &str) -> bool {
+        self.1.contains(&path)
+    }
+}
+
+#[test]
+fn what_is_made_of_a_confidential_file_is_confidential() {
+    let others = "- other.yaml\n";
+    let other = MAP.split("---\n").nth(1).unwrap();
+    let confidential = |kustomization: &str, file: (&str, &str)| -> Vec<String> {
+        let map = MAP.split("---\n").next().unwrap();
+        let mut files = vec![("m.yaml", map), ("other.yaml", other)];
+        files.retain(|(path, _)| *path != file.0);
+        files.push(file);
+        let tree = Partly(tree(kustomization, &files), &[file.0]);
+        let built = build(&tree, ".", &Options::default()).expect(kustomization);
+        let names = built.resources.iter().filter(|resource| resource.is_confidential());
+        names
+            .map(|resource| resource.object["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let both = format!("resources:\n- m.yaml\n{others}");
+    let map = MAP.split("---\n").next().unwrap();
+    assert_eq!(confidential(&both, ("m.yaml", map)), ["m"]);
+    let generated =
+        format!("resources:\n{others}configMapGenerator:\n- name: made\n  options: {{disableNameSuffixHash: true}}\n");
+    assert_eq!(
+        confidential(&format!("{generated}  envs: [a.env]\n"), ("a.env", "A=hunter2\n")),
+        ["made"]
+    );
+    assert_eq!(
+        confidential(&format!("{generated}  files: [a.txt]\n"), ("a.txt", "hunter2")),
+        ["made"]
+    );
+    let patch = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {p: hunter2}\n";
+    assert_eq!(
+        confidential(&format!("{both}patches:\n- path: p.yaml\n"), ("p.yaml", patch)),
+        ["m"]
+    );
+    let json = "- {op: replace, path: /data/p, value: hunter2}\n";
+    let json_patch = format!("{both}patches:\n- path: p.yaml\n  target: {{name: m}}\n");
+    assert!(confidential(&json_patch, ("p.yaml", json)).contains(&"m".to_owned()));
+    // What was patched is copied on, as a part of a text.
+    let copied = format!(
+        "{both}patches:\n- path: p.yaml\nreplacements:\n- source: {{kind: ConfigMap, name: m, fieldPath: data.p}}\n  targets:\n  - select: {{kind: ConfigMap, name: other}}\n    fieldPaths: [data.p]\n    options: {{delimiter: '-', index: 1}}\n"
+    );
+    assert_eq!(confidential(&copied, ("p.yaml", patch)), ["m", "other"]);
+    // Where a file went that no part is seen of, nobody knows.
+    let labels = "apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: l}\nlabels: {a: hunter2}\nfieldSpecs: [{path: metadata/labels, create: true}]\n";
+    assert_eq!(
+        confidential(&format!("{both}transformers: [l.yaml]\n"), ("l.yaml", labels)),
+        ["m", "other"]
+    );
+    assert!(confidential(&both, ("unread.yaml", map)).is_empty());
+}
