@@ -55,6 +55,8 @@ pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 pub const WATCH_CONFIG: &str = "reconcile.fluxcd.io/watch";
 /// Annotation or label on a built object: `disabled` lets no variable be substituted in it.
 pub const SUBSTITUTE: &str = "kustomize.toolkit.fluxcd.io/substitute";
+/// Annotation on an object: `disabled` leaves what SOPS encrypted as it is.
+pub const DECRYPT: &str = "kustomize.toolkit.fluxcd.io/decrypt";
 
 /// Annotation on a Kustomization: the digest of objects that may be deleted although that is guarded, as its condition names it; several
 /// with commas between them.

@@ -38,6 +38,8 @@ pub struct Config {
     pub guards: Guards,
     /// What an administrator decides about every apply.
     pub applying: ApplySettings,
+    /// Whether an encrypted file that was changed afterwards is refused, and not only told of.
+    pub strict_sops: bool,
 }
 
 impl Config {
@@ -57,6 +59,7 @@ impl Config {
             rendering: RenderLimits::default(),
             guards: Guards::default(),
             applying: ApplySettings::default(),
+            strict_sops: false,
         }
     }
 }

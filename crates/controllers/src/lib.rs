@@ -21,6 +21,7 @@ mod bounds;
 mod budgets;
 mod cache;
 mod config;
+mod decryption;
 mod dependents;
 mod drive;
 mod election;

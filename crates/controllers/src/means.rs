@@ -30,6 +30,7 @@ pub(crate) struct Means {
     pub(crate) tenant_sources: Policy,
     pub(crate) guards: Guards,
     pub(crate) applying: ApplySettings,
+    pub(crate) strict_sops: bool,
     /// How many reconciliations a lane may have at the same time.
     pub(crate) lane_width: usize,
     /// For how many namespaces at the same time the rights of lanes are seen to.
@@ -59,6 +60,7 @@ impl Means {
             tenant_sources: config.tenant_sources,
             guards: config.guards,
             applying: config.applying,
+            strict_sops: config.strict_sops,
             lane_width: config.lane_width,
             rights: Arc::new(Semaphore::new(config.lane_width.max(1))),
             renderings: Renderings::new(config.rendering),

@@ -76,6 +76,7 @@ pub fn build_object(
             (&overlay, inputs),
             render::Bounds::default(),
         )
+        .map(|(built, _)| built)
     };
     let from = post_build.map_or(&[][..], |post_build| post_build.substitute_from.as_slice());
     let built = match build(&inputs) {

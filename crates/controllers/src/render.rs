@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::artifacts::ArtifactRecords;
 use crate::bounds::LaneBounds;
+use crate::decryption::{self, ClearFiles};
 use crate::looking::weigh;
 use crate::seen_files::{NotedTree, SeenFiles};
 use crate::trees::TreeInUse;
@@ -81,8 +82,14 @@ pub(crate) struct Roomy {
     pub(crate) seen: Option<Arc<SeenFiles>>,
 }
 
-/// The objects, how many bytes they and the rest take that is kept, and the files that were looked at.
-type Objects = (Vec<RenderedObject>, u64, Arc<SeenFiles>);
+/// What a rendering made.
+struct Objects {
+    objects: Vec<RenderedObject>,
+    /// Encrypted files whose MAC isn't right.
+    changed_files: Vec<String>,
+    /// The files that were looked at.
+    seen: Arc<SeenFiles>,
+}
 
 impl Renderings {
     pub(crate) fn new(limits: RenderLimits) -> Self {
@@ -115,18 +122,12 @@ impl Renderings {
         lane: &LaneBounds,
     ) -> Roomy {
         let outcome = self.objects(artifacts, source, request, lane).await;
-        let (outcome, room, seen) = match outcome {
-            Ok((objects, room, seen)) => (Ok(objects), Some(room), Some(seen)),
-            Err(failure) => (Err(failure), None, None),
+        let (outcome, changed_files, room, seen) = match outcome {
+            Ok((made, room)) => (Ok(made.objects), made.changed_files, Some(room), Some(made.seen)),
+            Err(failure) => (Err(failure), Vec::new(), None, None),
         };
         Roomy {
-            rendered: Rendered {
-                artifact_digest: request.artifact_digest.clone(),
-                path: request.path.clone(),
-                overlay: request.overlay.clone(),
-                inputs: request.inputs.digest().clone(),
-                outcome,
-            },
+            rendered: Rendered::of(request, outcome, changed_files),
             room,
             seen,
         }
@@ -160,7 +161,7 @@ impl Renderings {
         source: &SourceKey,
         request: &RenderRequest,
         lane: &LaneBounds,
-    ) -> Result<(Vec<RenderedObject>, Held, Arc<SeenFiles>), RenderFailure> {
+    ) -> Result<(Objects, Held), RenderFailure> {
         let failure = |message: String| RenderFailure {
             message,
             artifact_missing: false,
@@ -196,16 +197,16 @@ impl Renderings {
         held: &Arc<(TreeInUse, OwnedSemaphorePermit)>,
         request: &RenderRequest,
         lane: &LaneBounds,
-    ) -> Result<(Vec<RenderedObject>, Held, Arc<SeenFiles>), String> {
+    ) -> Result<(Objects, Held), String> {
         let timeout = self.limits.timeout;
         let little = SMALL.min(self.limits.bytes);
         for (room, bytes) in [(&self.small, little), (&self.large, self.limits.bytes)] {
             let room = room.acquire(&lane.name, bytes, Instant::now() + timeout).await;
             let mut room = room.map_err(|over| format!("rendering {} has to wait: {over}", request.path))?;
             match self.on_a_thread(Arc::clone(held), request, bytes).await {
-                Ok((objects, bytes, seen)) => {
+                Ok((made, bytes)) => {
                     room.shrink_to(bytes);
-                    return Ok((objects, room, seen));
+                    return Ok((made, room));
                 }
                 Err(Unbuilt { is_too_large, .. }) if is_too_large && bytes < self.limits.bytes => {}
                 Err(Unbuilt { message, .. }) => return Err(message),
@@ -220,7 +221,7 @@ impl Renderings {
         held: Arc<(TreeInUse, OwnedSemaphorePermit)>,
         request: &RenderRequest,
         bytes: u64,
-    ) -> Result<Objects, Unbuilt> {
+    ) -> Result<(Objects, u64), Unbuilt> {
         let stopping = Stopping(Stop::new());
         let bounds = Bounds {
             budget: Budget {
@@ -233,11 +234,17 @@ impl Renderings {
         let rendering = tokio::task::spawn_blocking(move || {
             let files = Files(&held.0);
             let noted = NotedTree::new(&files);
-            let outcome = build_tree(&noted, &path, (&overlay, &inputs), bounds).map(|built| {
+            let outcome = build_tree(&noted, &path, (&overlay, &inputs), bounds).map(|(built, changed_files)| {
                 let objects = rendered(built);
                 let bytes: u64 = objects.iter().map(|object| weigh(&object.object.0)).sum();
-                let seen = noted.into_seen();
-                (objects, bytes.saturating_add(seen.held_bytes()), Arc::new(seen))
+                let seen = Arc::new(noted.into_seen());
+                let bytes = bytes.saturating_add(seen.held_bytes());
+                let made = Objects {
+                    objects,
+                    changed_files,
+                    seen,
+                };
+                (made, bytes)
             });
             // Held until here, also when nobody waits for the outcome any more.
             drop(held);
@@ -314,7 +321,7 @@ pub(crate) fn build_tree(
     path: &str,
     (overlay, inputs): (&Overlay, &RenderInputs),
     bounds: Bounds,
-) -> Result<Build, Unbuilt> {
+) -> Result<(Build, Vec<String>), Unbuilt> {
     let folder = path.trim_matches('/');
     let folder = if folder == "." { "" } else { folder };
     match files.entry(folder) {
@@ -334,7 +341,33 @@ pub(crate) fn build_tree(
         substitution: inputs.variables().map(substitution),
         ..options(overlay, bounds)
     };
-    Ok(kustomize::build(files, folder, &options)?)
+    let Some(keys) = inputs.keys() else {
+        return Ok((kustomize::build(files, folder, &options)?, Vec::new()));
+    };
+    let keys = decryption::read_keys(keys).map_err(Unbuilt::of)?;
+    let clear = ClearFiles::new(files, &keys);
+    let outcome = kustomize::build(&clear, folder, &options);
+    let mut built = match (outcome, clear.failure()) {
+        (Err(error @ Error::Budget { .. }), _) => return Err(error.into()),
+        (_, Some(failure)) => return Err(Unbuilt::of(failure)),
+        (Err(error), None) => return Err(say(error, &clear, files, (folder, &options))),
+        (Ok(built), None) => built,
+    };
+    let budget = (options.budget.bytes, options.budget.steps);
+    sops::within(budget, || clear.open_values(&mut built.resources)).map_err(Unbuilt::of)?;
+    Ok((built, clear.into_changed()))
+}
+
+/// What is said of a build that failed after files were decrypted: what is wrong with the encrypted ones, too, or else nothing that could
+/// quote a clear text.
+fn say(error: Error, clear: &ClearFiles<'_>, files: &dyn FileTree, (folder, options): (&str, &Options)) -> Unbuilt {
+    let Some(unsaid) = clear.unsaid() else {
+        return error.into();
+    };
+    match kustomize::build(files, folder, options) {
+        Err(error) => error.into(),
+        Ok(_) => Unbuilt::of(unsaid),
+    }
 }
 
 /// What went wrong, one line each: a name or a text of the repository can't make another.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tenure_api::kustomization::PostBuild;
+use zeroize::Zeroizing;
 
 /// The strategy that substitutes without any variable, too.
 pub(crate) const ALWAYS: &str = "Always";
@@ -31,10 +32,46 @@ impl Variable {
     }
 }
 
+/// The entries of the Secret that `spec.decryption` names, as far as they are keys: by their names, which say what kind they are of. They are
+/// wiped when nobody has them any more.
+#[derive(Default)]
+pub struct DecryptionKeys {
+    entries: BTreeMap<String, Zeroizing<Vec<u8>>>,
+}
+
+impl DecryptionKeys {
+    /// Keys by the names of their entries.
+    #[must_use]
+    pub fn new(entries: BTreeMap<String, Zeroizing<Vec<u8>>>) -> Self {
+        Self { entries }
+    }
+
+    /// Each entry's name and content.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.entries.iter().map(|(name, key)| (name.as_str(), key.as_slice()))
+    }
+}
+
+impl fmt::Display for DecryptionKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.entries.len() {
+            1 => formatter.write_str("the keys of one entry"),
+            count => write!(formatter, "the keys of {count} entries"),
+        }
+    }
+}
+
+impl fmt::Debug for DecryptionKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "DecryptionKeys({} entries, hidden)", self.entries.len())
+    }
+}
+
 /// What is rendered with. Printed and serialised without any value; two are equal when their digests are.
 #[derive(Clone, Default)]
 pub struct RenderInputs {
     variables: Option<Arc<BTreeMap<String, Variable>>>,
+    keys: Option<Arc<DecryptionKeys>>,
     digest: InputsDigest,
 }
 
@@ -63,20 +100,40 @@ impl RenderInputs {
     #[must_use]
     pub fn with_variables(variables: BTreeMap<String, Variable>) -> Self {
         let mut hash = Sha256::new();
-        let mut add = |bytes: &[u8]| {
-            // What follows can't be taken for a part of it.
-            hash.update((bytes.len() as u64).to_be_bytes());
-            hash.update(bytes);
-        };
         for (name, variable) in &variables {
-            add(name.as_bytes());
-            add(&variable.value);
-            add(&[u8::from(variable.is_secret)]);
+            add(&mut hash, name.as_bytes());
+            add(&mut hash, &variable.value);
+            add(&mut hash, &[u8::from(variable.is_secret)]);
         }
         Self {
             digest: InputsDigest(Some(hash.finalize().into())),
             variables: Some(Arc::new(variables)),
+            keys: None,
         }
+    }
+
+    /// The same with keys: what SOPS encrypted is decrypted, even if there are none.
+    #[must_use]
+    pub fn with_keys(self, keys: DecryptionKeys) -> Self {
+        let mut hash = Sha256::new();
+        // Nothing of the variables alone can be taken for this.
+        add(&mut hash, b"decryption");
+        add(&mut hash, self.digest.0.as_ref().map_or(&[], <[u8; 32]>::as_slice));
+        for (name, key) in keys.entries() {
+            add(&mut hash, name.as_bytes());
+            add(&mut hash, key);
+        }
+        Self {
+            digest: InputsDigest(Some(hash.finalize().into())),
+            keys: Some(Arc::new(keys)),
+            ..self
+        }
+    }
+
+    /// The keys to decrypt with; nothing when nothing is to be decrypted.
+    #[must_use]
+    pub fn keys(&self) -> Option<&DecryptionKeys> {
+        self.keys.as_deref()
     }
 
     /// The variables to substitute; nothing when nothing is to be substituted.
@@ -94,8 +151,14 @@ impl RenderInputs {
     /// Whether there are any.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.variables.is_none()
+        self.variables.is_none() && self.keys.is_none()
     }
+}
+
+/// Adds bytes so that what follows can't be taken for a part of them.
+fn add(hash: &mut Sha256, bytes: &[u8]) {
+    hash.update((bytes.len() as u64).to_be_bytes());
+    hash.update(bytes);
 }
 
 impl PartialEq for RenderInputs {
@@ -108,11 +171,18 @@ impl Eq for RenderInputs {}
 
 impl fmt::Display for RenderInputs {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(variables) = &self.variables else {
-            return formatter.write_str("no variables");
-        };
-        let secret = variables.values().filter(|variable| variable.is_secret).count();
-        write!(formatter, "{} variables, {secret} of Secrets", variables.len())
+        match (&self.variables, &self.keys) {
+            (None, None) => formatter.write_str("no variables"),
+            (None, Some(keys)) => write!(formatter, "{keys}"),
+            (Some(variables), keys) => {
+                let secret = variables.values().filter(|variable| variable.is_secret).count();
+                write!(formatter, "{} variables, {secret} of Secrets", variables.len())?;
+                match keys {
+                    Some(keys) => write!(formatter, ", and {keys}"),
+                    None => Ok(()),
+                }
+            }
+        }
     }
 }
 
@@ -171,6 +241,38 @@ mod tests {
                 assert_eq!(one.digest() == other.digest(), at == other_at);
             }
         }
+    }
+
+    #[test]
+    fn keys_are_inputs_and_in_no_text() {
+        let keys = |entries: &[(&str, &str)]| {
+            let entries = entries
+                .iter()
+                .map(|(name, key)| ((*name).to_owned(), Zeroizing::new(key.as_bytes().to_vec())));
+            DecryptionKeys::new(entries.collect())
+        };
+        let none = RenderInputs::default().with_keys(keys(&[]));
+        let one = RenderInputs::default().with_keys(keys(&[("a.agekey", "hunter2")]));
+        let other = RenderInputs::default().with_keys(keys(&[("a.agekey", "hunter3")]));
+        let both = inputs(&[("a", "b", false)]).with_keys(keys(&[("a.agekey", "hunter2")]));
+        let all = [RenderInputs::default(), none, one, other, both];
+        for (at, one) in all.iter().enumerate() {
+            for (other_at, other) in all.iter().enumerate() {
+                assert_eq!(one.digest() == other.digest(), at == other_at);
+            }
+        }
+        assert!(!all[1].is_empty());
+        let texts = format!(
+            "{:?} {:?} {}",
+            all[4],
+            all[4].keys(),
+            serde_json::to_string(&all[4]).unwrap()
+        );
+        assert!(!texts.contains("hunter"), "{texts}");
+        assert_eq!(
+            all[4].to_string(),
+            "1 variables, 0 of Secrets, and the keys of one entry"
+        );
     }
 
     #[test]

@@ -50,6 +50,13 @@ pub struct Kept<'a> {
     pub text: &'a str,
 }
 
+/// Decrypts within so many bytes that are made and steps that are done, as `go_yaml::meter` counts them: a decryption that needs more is
+/// [`Error::Spent`].
+pub fn within<T>((bytes, steps): (u64, u64), work: impl FnOnce() -> T) -> T {
+    let _metering = go_yaml::meter::begin(go_yaml::meter::Allowance { bytes, steps }, None);
+    work()
+}
+
 /// Decrypts a file that is encrypted in one format, and writes it in another or the same. `kept` are documents of YAML that stay as they are.
 ///
 /// # Errors

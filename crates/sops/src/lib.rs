@@ -19,7 +19,7 @@ mod tree;
 mod tries;
 mod walk;
 
-pub use decrypt::{Decrypted, Kept, MacVerdict, decrypt};
+pub use decrypt::{Decrypted, Kept, MacVerdict, decrypt, within};
 pub use error::{Error, KeyError};
 pub use format::Format;
 pub use keys::Keys;

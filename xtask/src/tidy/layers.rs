@@ -65,6 +65,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-tenancy",
             "tenure-planner",
             "kustomize",
+            "sops",
             "tenure-cluster",
             "tenure-sources",
         ],

@@ -138,6 +138,7 @@ impl KustomizationReconciler {
             live: BTreeMap::new(),
             guards: shard.means.guards.clone(),
             settings: shard.means.applying.clone(),
+            strict_sops: shard.means.strict_sops,
             owners: BTreeMap::new(),
             rivals: BTreeMap::new(),
             survey: None,

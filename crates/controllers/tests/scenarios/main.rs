@@ -11,6 +11,7 @@
 
 mod applying;
 mod attacks;
+mod decryption;
 mod deleting;
 mod expressions;
 mod failing;

@@ -203,7 +203,11 @@ pub(super) fn add_finalizer(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// The fields that are set and not implemented.
 fn unimplemented(spec: &KustomizationSpec) -> Vec<&'static str> {
-    let set = [("spec.decryption", spec.decryption.is_some())];
+    let decryption = spec.decryption.as_ref();
+    let set = [(
+        "spec.decryption.serviceAccountName",
+        decryption.is_some_and(|decryption| decryption.service_account_name.is_some()),
+    )];
     set.into_iter()
         .filter(|(_, is_set)| *is_set)
         .map(|(field, _)| field)

@@ -19,7 +19,7 @@ use super::prune::Pruned;
 use super::step::Step;
 use super::tracking::{list_inventory_after, list_inventory_so_far};
 use super::types::Snapshot;
-use super::{Plan, contest, retry, siblings};
+use super::{Plan, contest, decryption, retry, siblings};
 use crate::answer::{DeleteAnswer, WriteAnswer};
 use crate::ending::{self, Entry, add_duration};
 use crate::plan::{Event, EventKind, EventPlace, Next, Watched};
@@ -411,6 +411,17 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     for contested in contest::list_contested(&context) {
         message.push_str("; contested: ");
         message.push_str(&contested);
+    }
+    if let Some(changed) = snapshot
+        .attempt
+        .rendered
+        .as_ref()
+        .and_then(decryption::describe_changed)
+    {
+        message.push_str("; ");
+        message.push_str(&changed);
+        // Once: Ready says it from then on.
+        warn(&mut context, reason::RECONCILIATION_SUCCEEDED, &message);
     }
     set(
         &mut status,

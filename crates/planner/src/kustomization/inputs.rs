@@ -1,4 +1,4 @@
-//! What a Kustomization's rendering takes from the cluster: the variables of `spec.postBuild`. Owns which ConfigMaps and Secrets are read
+//! What a Kustomization's rendering takes from the cluster: the variables of `spec.postBuild` and the keys of `spec.decryption`. Owns which ConfigMaps and Secrets are read
 //! for it, what they give, and whether a change of one is a reason to begin.
 //!
 //! They are read by the plan's own steps, so as the ServiceAccount that applies: what that may not read is not substituted. It refuses to
@@ -16,10 +16,11 @@ use tenure_api::{KustomizationSpec, ObjectId, ObjectView, reason};
 
 use super::context::Context;
 use super::types::Snapshot;
-use super::{Phase, ending};
+use super::{Phase, decryption, ending};
 use crate::answer::{Live, Reason};
-use crate::inputs::{ALWAYS, RenderInputs, Variable};
+use crate::inputs::{ALWAYS, DecryptionKeys, RenderInputs, Variable};
 use crate::maxima;
+use crate::object::Object;
 use crate::plan::{Request, Watched};
 
 /// What the name of a variable looks like, in Flux's words.
@@ -30,6 +31,7 @@ const WITH_VARIABLES: &str = "WithVariables";
 
 /// Refuses what a spec says wrongly whatever the cluster holds.
 pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), String> {
+    decryption::check_spec(spec)?;
     let Some(post_build) = &spec.post_build else {
         return Ok(());
     };
@@ -69,13 +71,13 @@ fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
-fn find_target(namespace: &str, from: &SubstituteReference) -> Watched {
+fn find_target(namespace: &str, kind: &str, name: &str) -> Watched {
     Watched {
         id: ObjectId {
             namespace: namespace.to_owned(),
-            name: from.name.clone(),
+            name: name.to_owned(),
             group: String::new(),
-            kind: from.kind.clone(),
+            kind: kind.to_owned(),
         },
         version: "v1".to_owned(),
     }
@@ -89,18 +91,17 @@ fn list_references(spec: &KustomizationSpec) -> &[SubstituteReference] {
 /// What is read, and watched so that a change of it can be a reason to begin.
 pub(super) fn list_targets(snapshot: &Snapshot) -> Vec<Watched> {
     let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
-    let references = list_references(&snapshot.kustomization.spec).iter();
+    let spec = &snapshot.kustomization.spec;
+    let references = list_references(spec).iter().take(maxima::SUBSTITUTE_FROM);
     references
-        .take(maxima::SUBSTITUTE_FROM)
-        .map(|from| find_target(namespace, from))
+        .map(|from| find_target(namespace, &from.kind, &from.name))
+        .chain(decryption::find_secret(spec).map(|name| find_target(namespace, SECRET, name)))
         .collect()
 }
 
 /// Reads what is to be rendered with.
 pub(super) fn gather(context: &Context<'_>) -> Phase<RenderInputs> {
-    let Some(post_build) = &context.spec().post_build else {
-        return Ok(RenderInputs::default());
-    };
+    let spec = context.spec();
     let targets = list_targets(context.snapshot);
     let unread = targets.iter().filter(|target| context.live(&target.id).is_none());
     let mut unread: Vec<Watched> = unread.cloned().collect();
@@ -109,8 +110,31 @@ pub(super) fn gather(context: &Context<'_>) -> Phase<RenderInputs> {
     if !unread.is_empty() {
         return Err(context.fork().again(unread.into_iter().map(Request::Read).collect()));
     }
+    let inputs = gather_variables(context, &targets)?;
+    if spec.decryption.is_none() {
+        return Ok(inputs);
+    }
+    let mut keys = BTreeMap::new();
+    if let Some(name) = decryption::find_secret(spec) {
+        let what = format!("cannot get sops decryption Secret '{}/{name}'", context.namespace);
+        let target = find_target(context.namespace, SECRET, name);
+        let Some(secret) = find_object(context, (&what, SECRET), context.live(&target.id))? else {
+            return Err(fail(
+                context,
+                format!("{what}: not found: create it, with keys in *.agekey or *.asc"),
+            ));
+        };
+        keys = decryption::take_keys(secret).map_err(|message| fail(context, format!("{what}: {message}")))?;
+    }
+    Ok(inputs.with_keys(DecryptionKeys::new(keys)))
+}
+
+fn gather_variables(context: &Context<'_>, targets: &[Watched]) -> Phase<RenderInputs> {
+    let Some(post_build) = &context.spec().post_build else {
+        return Ok(RenderInputs::default());
+    };
     let mut variables = BTreeMap::new();
-    for (from, target) in post_build.substitute_from.iter().zip(&targets) {
+    for (from, target) in post_build.substitute_from.iter().zip(targets) {
         take_variables(context, from, context.live(&target.id), &mut variables)?;
         // After each: a hundred objects of a megabyte are never held at once.
         check_size(context, &variables)?;
@@ -132,6 +156,36 @@ fn fail(context: &Context<'_>, message: String) -> Box<super::Plan> {
     ending::failed(context.fork(), reason::BUILD_FAILED, message)
 }
 
+/// What was read; nothing if it is absent. A read that failed is an end.
+fn find_object<'a>(
+    context: &Context<'_>,
+    (what, kind): (&str, &str),
+    live: Option<&'a Live>,
+) -> Phase<Option<&'a Object>> {
+    match live {
+        Some(Live::Present(object)) => Ok(Some(object)),
+        Some(Live::Absent) => Ok(None),
+        Some(Live::Unserved) | None => Err(fail(context, format!("{what}: the API server does not serve its kind"))),
+        Some(Live::Failed(failure)) => {
+            let message = if failure.reason == Reason::Forbidden {
+                format!(
+                    "{what}: it is read as {}, which may not: {}; allow it to get this {kind}",
+                    context.identity, failure.message
+                )
+            } else {
+                format!("{what}: it can't be read: {}", failure.message)
+            };
+            let transient = failure.is_transient();
+            Err(ending::failed_by(
+                context.fork(),
+                reason::BUILD_FAILED,
+                message,
+                transient,
+            ))
+        }
+    }
+}
+
 /// Takes the variables of one object; those of later ones take the place of earlier.
 fn take_variables(
     context: &Context<'_>,
@@ -140,36 +194,15 @@ fn take_variables(
     variables: &mut BTreeMap<String, Variable>,
 ) -> Phase<()> {
     let what = format!("substitute from '{}/{}' error", from.kind, from.name);
-    let object = match live {
-        Some(Live::Present(object)) => object,
-        Some(Live::Absent) if from.optional => return Ok(()),
-        Some(Live::Absent) => {
-            let message = format!(
-                "{what}: not found in namespace {}: create it, or set optional: true",
-                context.namespace
-            );
-            return Err(fail(context, message));
+    let Some(object) = find_object(context, (&what, &from.kind), live)? else {
+        if from.optional {
+            return Ok(());
         }
-        Some(Live::Unserved) | None => {
-            return Err(fail(context, format!("{what}: the API server does not serve its kind")));
-        }
-        Some(Live::Failed(failure)) => {
-            let message = if failure.reason == Reason::Forbidden {
-                format!(
-                    "{what}: it is read as {}, which may not: {}; allow it to get this {}",
-                    context.identity, failure.message, from.kind
-                )
-            } else {
-                format!("{what}: it can't be read: {}", failure.message)
-            };
-            let transient = failure.is_transient();
-            return Err(ending::failed_by(
-                context.fork(),
-                reason::BUILD_FAILED,
-                message,
-                transient,
-            ));
-        }
+        let message = format!(
+            "{what}: not found in namespace {}: create it, or set optional: true",
+            context.namespace
+        );
+        return Err(fail(context, message));
     };
     let is_secret = from.kind == SECRET;
     for (name, value) in object.view().find_map("/data").into_iter().flatten() {

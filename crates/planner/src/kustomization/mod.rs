@@ -9,6 +9,7 @@ mod apply;
 mod contest;
 mod context;
 mod custom_health;
+mod decryption;
 mod deletion;
 mod dependency_facts;
 mod desired;

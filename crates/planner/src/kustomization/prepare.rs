@@ -5,7 +5,7 @@ use tenure_api::{condition, reason};
 use super::context::Context;
 use super::step::{RenderRequest, Step};
 use super::types::SourceFacts;
-use super::{Phase, ending, health_check, inputs};
+use super::{Phase, decryption, ending, health_check, inputs};
 use crate::artifact::ArtifactFacts;
 use crate::object::RenderedObject;
 use crate::plan::Next;
@@ -75,7 +75,11 @@ pub(super) fn ask_for_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFa
         return Err(Box::new(context.finish(Next::Restart)));
     }
     match &rendered.outcome {
-        Ok(objects) => Ok(objects),
+        Ok(objects) => {
+            decryption::check_unchanged(&context, rendered)?;
+            decryption::check_decrypted(&context, objects)?;
+            Ok(objects)
+        }
         Err(failure) if failure.artifact_missing => Err(ending::failed(
             context,
             reason::ARTIFACT_FAILED,

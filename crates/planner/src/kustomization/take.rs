@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use tenure_api::Kustomization;
 
 use super::step::RenderRequest;
-use super::types::{Attempt, Rendered, ServiceAccountFacts, Snapshot};
+use super::types::{Attempt, RenderFailure, Rendered, ServiceAccountFacts, Snapshot};
 use crate::answer::{Answer, DeleteAnswer, KindAnswer, Live, Told, WriteAnswer};
+use crate::object::RenderedObject;
 
 impl Snapshot {
     /// Takes the answer to a step of this attempt.
@@ -81,6 +82,23 @@ impl Attempt {
 }
 
 impl Rendered {
+    /// What came of a request: the objects or why there are none, and the encrypted files that were changed afterwards.
+    #[must_use]
+    pub fn of(
+        request: &RenderRequest,
+        outcome: Result<Vec<RenderedObject>, RenderFailure>,
+        changed_files: Vec<String>,
+    ) -> Self {
+        Self {
+            artifact_digest: request.artifact_digest.clone(),
+            path: request.path.clone(),
+            overlay: request.overlay.clone(),
+            inputs: request.inputs.digest().clone(),
+            changed_files,
+            outcome,
+        }
+    }
+
     /// Whether it was rendered from what is asked for.
     #[must_use]
     pub fn is_of(&self, request: &RenderRequest) -> bool {
@@ -113,13 +131,7 @@ mod tests {
                 inputs: RenderInputs::with_variables(BTreeMap::from([("v".to_owned(), variable)])),
             }
         };
-        let rendered = Rendered {
-            artifact_digest: "sha256:1".to_owned(),
-            path: ".".to_owned(),
-            overlay: crate::Overlay::default(),
-            inputs: request("a").inputs.digest().clone(),
-            outcome: Ok(Vec::new()),
-        };
+        let rendered = Rendered::of(&request("a"), Ok(Vec::new()), Vec::new());
         assert!(rendered.is_of(&request("a")));
         assert!(rendered.is_of(&request("a\n")), "line feeds are taken out");
         assert!(!rendered.is_of(&request("b")));

@@ -56,6 +56,9 @@ pub struct Snapshot {
     /// What an administrator decides about every apply.
     #[serde(default)]
     pub settings: ApplySettings,
+    /// Whether an encrypted file that was changed afterwards is refused.
+    #[serde(default)]
+    pub strict_sops: bool,
     /// The objects of `live` whose labels name another Kustomization that has them in its inventory: by whom, a key of `rivals`.
     #[serde(default)]
     pub owners: BTreeMap<ObjectId, String>,
@@ -197,6 +200,9 @@ pub struct Rendered {
     /// What was read in the cluster for it.
     #[serde(skip)]
     pub inputs: InputsDigest,
+    /// Encrypted files that were changed after that, or have no MAC that would say so: their paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed_files: Vec<String>,
     /// The objects in kustomize's order, or why there are none.
     pub outcome: Result<Vec<RenderedObject>, RenderFailure>,
 }

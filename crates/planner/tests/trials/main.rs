@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use tenure_trials::Suite;
 
+mod builds;
 mod scenarios;
 mod script;
 #[path = "../it/world.rs"]
@@ -27,6 +28,6 @@ fn main() -> ExitCode {
         })
     });
     let mut suite = Suite::default();
-    suite.add("kustomization", 40, cases);
+    suite.add("kustomization", 41, cases);
     suite.run()
 }

@@ -12,14 +12,14 @@ use tenure_api::{Kustomization, KustomizationStatus, ObjectId};
 use tenure_planner::answer::Answer;
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
-    Attempt, DependencyFacts, Endings, Memory, RenderFailure, Rendered, ServiceAccountFacts, Snapshot, SourceFacts,
-    Step, Survey, plan,
+    Attempt, DependencyFacts, Endings, Memory, ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, plan,
 };
 use tenure_planner::{FinalizerChange, Live, Next, Request, invariants};
 use tenure_tenancy::Placement;
 
-use crate::script::{Act, Build, Scenario};
-use crate::world::{World, rendered};
+use crate::builds::Build;
+use crate::script::{Act, Scenario};
+use crate::world::World;
 
 struct Player {
     world: World,
@@ -91,6 +91,7 @@ fn play(name: &str, scenario: Scenario) -> String {
         live: BTreeMap::new(),
         guards: scenario.guards,
         settings: scenario.settings,
+        strict_sops: false,
         attempt: Attempt::begin(now, &kustomization),
         memory: Memory::default(),
         kustomization,
@@ -179,6 +180,7 @@ impl Player {
             Act::Refuse(refusal) => self.world.refusals.push(refusal),
             Act::Allow => self.world.refusals.clear(),
             Act::UnknownKinds(kinds) => self.world.undefine(kinds),
+            Act::StrictSops => self.snapshot.strict_sops = true,
             Act::Spec(patch) => {
                 writeln!(self.account, "# spec changes: {patch}").unwrap();
                 let mut object = serde_json::to_value(&self.snapshot.kustomization).unwrap();
@@ -461,24 +463,7 @@ impl Player {
             }
             Step::Render(request) => {
                 let revision = request.revision.strip_prefix("main@sha1:").unwrap();
-                let outcome = match self.revisions.get(revision).unwrap() {
-                    Build::Fails(message) => Err(RenderFailure {
-                        message: message.clone(),
-                        artifact_missing: false,
-                    }),
-                    Build::Objects(objects) => Ok(objects
-                        .iter()
-                        .enumerate()
-                        .map(|(index, object)| rendered(object, index, request.overlay.target_namespace.as_deref()))
-                        .collect()),
-                };
-                self.snapshot.attempt.rendered = Some(Rendered {
-                    artifact_digest: request.artifact_digest.clone(),
-                    path: request.path.clone(),
-                    overlay: request.overlay.clone(),
-                    inputs: request.inputs.digest().clone(),
-                    outcome,
-                });
+                self.snapshot.attempt.rendered = Some(self.revisions.get(revision).unwrap().render(request));
             }
             Step::Ask(Request::Read(target)) => {
                 let live = self.world.read(&target.id);

@@ -8,6 +8,7 @@ use tenure_api::ObjectId;
 use tenure_planner::kustomization::{ApplySettings, Endings, Guards, Rival, ServiceAccountFacts, Survey};
 use tenure_tenancy::Realm;
 
+use crate::builds::Build;
 use crate::world::Refusal;
 
 #[derive(Deserialize)]
@@ -27,13 +28,6 @@ pub(crate) struct Scenario {
     #[serde(default)]
     pub(crate) settings: ApplySettings,
     pub(crate) script: Vec<Act>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Build {
-    Objects(Vec<Value>),
-    Fails(String),
 }
 
 #[derive(Deserialize)]
@@ -71,6 +65,8 @@ pub(crate) enum Act {
     Allow,
     /// These kinds are not served, and no objects of them are left.
     UnknownKinds(Vec<String>),
+    /// Encrypted files that were changed are refused from here on.
+    StrictSops,
     /// A merge patch of the Kustomization's spec.
     Spec(Value),
     /// The annotation `reconcile.fluxcd.io/requestedAt`.

@@ -19,7 +19,7 @@ const SECRET_SUBKEY: u8 = 7;
 /// 1.3.6.1.4.1.3029.1.5.1.
 pub(super) const CURVE_25519: &[u8] = &[0x2b, 6, 1, 4, 1, 0x97, 0x55, 1, 5, 1];
 /// Bits of a modulus.
-const RSA_BITS: std::ops::RangeInclusive<usize> = 1024..=8192;
+const RSA_BITS: std::ops::RangeInclusive<usize> = 1024..=4096;
 
 /// A secret key that can decrypt.
 pub(crate) struct SecretKey {

@@ -48,6 +48,9 @@ pub(crate) struct Flags {
     /// How many steps one rendering may take, of some five nanoseconds each.
     #[arg(long, value_name = "STEPS", default_value_t = RenderLimits::default().steps)]
     rendering_steps: u64,
+    /// Refuse files that were changed after SOPS had encrypted them, instead of only saying so.
+    #[arg(long)]
+    sops_strict: bool,
     #[command(flatten)]
     guards: GuardFlags,
     #[command(flatten)]
@@ -70,6 +73,7 @@ pub(crate) struct ControllerSettings {
     default_service_accounts: BTreeMap<String, String>,
     guards: Guards,
     applying: ApplySettings,
+    strict_sops: bool,
     budgets: Budgets,
     rendering: RenderLimits,
 }
@@ -85,6 +89,7 @@ impl Flags {
             default_service_accounts: parse_default_accounts(&self.default_service_accounts)?,
             guards: self.guards.guards(),
             applying: self.applying.read_settings()?,
+            strict_sops: self.sops_strict,
             budgets: self.budgets.budgets(),
             rendering: RenderLimits {
                 bytes: self.rendering_bytes,
@@ -107,6 +112,7 @@ impl ControllerSettings {
             default_service_accounts: BTreeMap::new(),
             guards: Guards::default(),
             applying: ApplySettings::default(),
+            strict_sops: false,
             budgets: Budgets::default(),
             rendering: RenderLimits::default(),
         })
@@ -149,6 +155,7 @@ impl ControllerSettings {
         config.settings.default_service_accounts = self.default_service_accounts;
         config.guards = self.guards;
         config.applying = self.applying;
+        config.strict_sops = self.strict_sops;
         config.budgets = self.budgets;
         config.rendering = self.rendering;
     }

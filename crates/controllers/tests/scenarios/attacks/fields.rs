@@ -55,10 +55,22 @@ fn kustomizations() -> Vec<Attack> {
             json!({}),
         ),
         attack(
-            "decryption",
-            json!({ "decryption": { "provider": "sops", "secretRef": { "name": "keys" } } }),
-            "spec.decryption",
-            json!({}),
+            "decryption-account",
+            json!({ "decryption": { "provider": "sops", "serviceAccountName": "ALPHA-gitops" } }),
+            "spec.decryption.serviceAccountName",
+            json!({ "decryption": { "provider": "sops" } }),
+        ),
+        attack(
+            "decryption-elsewhere",
+            json!({ "decryption": { "provider": "sops", "secretRef": { "name": "../../ALPHA/secrets/keys" } } }),
+            "spec.decryption.secretRef.name",
+            json!({ "decryption": { "provider": "sops" } }),
+        ),
+        attack(
+            "decryption-alpha",
+            json!({ "decryption": { "provider": "sops", "secretRef": { "name": "keys-of-alpha" } } }),
+            "cannot get sops decryption Secret 'EVIL/keys-of-alpha': not found",
+            json!({ "decryption": { "provider": "sops" } }),
         ),
         attack(
             "components",
@@ -107,13 +119,13 @@ fn kustomizations() -> Vec<Attack> {
             "depends-expression",
             json!({ "dependsOn": [{ "name": "x", "namespace": "ALPHA", "readyExpr": "dep.status.x == 1" }] }),
             "can't depend on 'Kustomization/ALPHA/x', cross-namespace references have been blocked",
-            json!({ "dependsOn": [{ "name": "decryption-control", "namespace": "EVIL", "readyExpr": "dep.spec.prune == true" }] }),
+            json!({ "dependsOn": [{ "name": "components-control", "namespace": "EVIL", "readyExpr": "dep.spec.prune == true" }] }),
         ),
         attack(
             "depends-slash",
             json!({ "dependsOn": [{ "name": "../ALPHA/files" }] }),
             "not found",
-            json!({ "dependsOn": [{ "name": "decryption-control" }] }),
+            json!({ "dependsOn": [{ "name": "components-control" }] }),
         ),
         attack(
             "source-dots",
@@ -159,12 +171,12 @@ async fn no_field_of_a_kustomization_leads_out() {
 
     // Names that would be something else in a user name, a header or an inventory.
     for name in ["a:b", "a\nb", "../b", "a_b", "a/b", "A"] {
-        let mut object = scene.kustomization("named", &json!({ "path": "./own/decryption" }));
+        let mut object = scene.kustomization("named", &json!({ "path": "./own/components" }));
         object["metadata"]["name"] = json!(name);
         let refused = scene.mallory.create(object).await.unwrap_err().to_string();
         assert!(refused.contains("metadata.name"), "{name:?}: {refused}");
     }
-    let named = scene.kustomization("a.b-c", &json!({ "path": "./own/decryption", "suspend": true }));
+    let named = scene.kustomization("a.b-c", &json!({ "path": "./own/components", "suspend": true }));
     scene.mallory.create(named).await.unwrap();
     assert!(scene.stage.get(KUSTOMIZATION, (&scene.evil, "a.b-c")).await.is_some());
     scene.stage.end().await;

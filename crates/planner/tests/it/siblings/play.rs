@@ -1,6 +1,4 @@
-//! Several Kustomizations of one source on one small cluster, each planned in turn as a schedule says: what one commit moves from one to
-//! another is never deleted, what two want stays with the first, and nobody waits for ever. The clock never comes to a timeout, so that
-//! nothing here is decided by one.
+//! A small cluster on which several Kustomizations of one source are planned in turn, and what is written down of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,32 +18,32 @@ use tenure_tenancy::{NamespaceFacts, Placement, Realm, owner};
 
 use crate::world::World;
 
-struct Party {
-    snapshot: Snapshot,
-    survey: Option<SurveyRequest>,
-    turnover: Option<Arc<Turnover>>,
+pub(super) struct Party {
+    pub(super) snapshot: Snapshot,
+    pub(super) survey: Option<SurveyRequest>,
+    pub(super) turnover: Option<Arc<Turnover>>,
     /// Whether its last plan was the end of an attempt.
-    done: bool,
+    pub(super) done: bool,
 }
 
 /// What each of them has in its folder, by revision and name.
-type Builds = BTreeMap<&'static str, BTreeMap<&'static str, Vec<&'static str>>>;
+pub(super) type Builds = BTreeMap<&'static str, BTreeMap<&'static str, Vec<&'static str>>>;
 
-struct Play {
-    world: World,
-    parties: BTreeMap<&'static str, Party>,
-    builds: Builds,
-    depends_on: BTreeMap<&'static str, &'static str>,
-    now: Timestamp,
-    account: String,
+pub(super) struct Play {
+    pub(super) world: World,
+    pub(super) parties: BTreeMap<&'static str, Party>,
+    pub(super) builds: Builds,
+    pub(super) depends_on: BTreeMap<&'static str, &'static str>,
+    pub(super) now: Timestamp,
+    pub(super) account: String,
 }
 
-fn id(name: &str) -> ObjectId {
+pub(super) fn id(name: &str) -> ObjectId {
     format!("team_{name}__ConfigMap").parse().unwrap()
 }
 
 impl Play {
-    fn new(builds: Builds, depends_on: &[(&'static str, &'static str)]) -> Self {
+    pub(super) fn new(builds: Builds, depends_on: &[(&'static str, &'static str)]) -> Self {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let names: BTreeSet<&'static str> = builds.values().flat_map(|all| all.keys().copied()).collect();
         let realm = Realm {
@@ -86,6 +84,7 @@ impl Play {
                 survey: None,
                 guards: Guards::default(),
                 settings: Default::default(),
+                strict_sops: false,
                 attempt: Attempt::begin(now, &kustomization),
                 memory: Memory::default(),
                 kustomization,
@@ -108,7 +107,7 @@ impl Play {
         }
     }
 
-    fn source(&mut self, revision: &str) {
+    pub(super) fn source(&mut self, revision: &str) {
         for party in self.parties.values_mut() {
             party.snapshot.source = SourceFacts::Found {
                 artifact: Some(ArtifactFacts {
@@ -120,20 +119,20 @@ impl Play {
         }
     }
 
-    fn waits_for(&self, from: &str, to: &str) -> bool {
+    pub(super) fn waits_for(&self, from: &str, to: &str) -> bool {
         self.depends_on
             .get(from)
             .is_some_and(|on| *on == to || self.waits_for(on, to))
     }
 
-    fn names(&self, name: &str, id: &ObjectId) -> bool {
+    pub(super) fn names(&self, name: &str, id: &ObjectId) -> bool {
         let status = self.parties[name].snapshot.kustomization.status.as_ref();
         let inventory = status.and_then(|status| status.inventory.as_ref());
         inventory.is_some_and(|inventory| inventory.entries.iter().any(|entry| entry.id == id.to_string()))
     }
 
     /// As the shell: what is known now.
-    fn observe(&mut self, name: &'static str) {
+    pub(super) fn observe(&mut self, name: &'static str) {
         let mut live = self.parties[name].snapshot.live.clone();
         for (id, found) in &mut live {
             *found = self.world.read(id);
@@ -183,7 +182,7 @@ impl Play {
         (snapshot.live, snapshot.owners, snapshot.rivals, snapshot.survey) = (live, owners, rivals, survey);
     }
 
-    fn survey(&self, name: &str, request: &SurveyRequest) -> tenure_planner::kustomization::Survey {
+    pub(super) fn survey(&self, name: &str, request: &SurveyRequest) -> tenure_planner::kustomization::Survey {
         let others = || self.parties.iter().filter(|(other, _)| **other != name);
         let claims = request.ids.iter().map(|id| {
             let by = others().filter(|(other, party)| {
@@ -203,7 +202,7 @@ impl Play {
         survey_siblings(&request.revision, &claims.collect(), siblings)
     }
 
-    fn begin(&mut self, name: &str) {
+    pub(super) fn begin(&mut self, name: &str) {
         let party = self.parties.get_mut(name).unwrap();
         // No two attempts begin at the same time.
         self.now += SignedDuration::from_nanos(1);
@@ -214,7 +213,7 @@ impl Play {
     }
 
     /// One plan of one of them, carried out.
-    fn turn(&mut self, name: &'static str) {
+    pub(super) fn turn(&mut self, name: &'static str) {
         // Far less than a timeout, over all turns: only what failed waits that long.
         self.now += SignedDuration::from_secs(1);
         if self.parties[name].done {
@@ -253,7 +252,7 @@ impl Play {
         }
     }
 
-    fn execute(&mut self, name: &'static str, step: &Step) {
+    pub(super) fn execute(&mut self, name: &'static str, step: &Step) {
         let party = self.parties.get_mut(name).unwrap();
         let snapshot = &mut party.snapshot;
         match step {
@@ -271,13 +270,8 @@ impl Play {
                     origin: Origin::default(),
                     confidential: false,
                 };
-                snapshot.attempt.rendered = Some(Rendered {
-                    artifact_digest: request.artifact_digest.clone(),
-                    path: request.path.clone(),
-                    overlay: request.overlay.clone(),
-                    inputs: request.inputs.digest().clone(),
-                    outcome: Ok(objects.iter().map(object).collect()),
-                });
+                let objects = objects.iter().map(object).collect();
+                snapshot.attempt.rendered = Some(Rendered::of(request, Ok(objects), Vec::new()));
             }
             Step::Ask(Request::Read(target)) => {
                 let told = snapshot.take(Answer::Live(target.id.clone(), self.world.read(&target.id)));
@@ -301,7 +295,7 @@ impl Play {
     }
 
     /// The process dies, and with it what they remember and told each other.
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         for party in self.parties.values_mut() {
             party.snapshot.memory = Memory::default();
             party.turnover = None;
@@ -310,14 +304,14 @@ impl Play {
     }
 
     /// Somebody deletes one of them.
-    fn delete(&mut self, name: &str) {
+    pub(super) fn delete(&mut self, name: &str) {
         let party = self.parties.get_mut(name).unwrap();
         party.snapshot.kustomization.metadata.deletion_timestamp = Some(tenure_api::Time(self.now));
         party.done = true;
     }
 
     /// Turns until nothing is left to do, in an order that a seed gives.
-    fn settle(&mut self, seed: &mut u64) {
+    pub(super) fn settle(&mut self, seed: &mut u64) {
         let names: Vec<&'static str> = self.parties.keys().copied().collect();
         for _ in 0..90 {
             *seed = seed
@@ -330,7 +324,7 @@ impl Play {
         }
     }
 
-    fn ready(&self, name: &str) -> String {
+    pub(super) fn ready(&self, name: &str) -> String {
         let status = self.parties[name]
             .snapshot
             .kustomization
@@ -341,7 +335,7 @@ impl Play {
         format!("{:?} {}: {}", ready.status, ready.reason, ready.message)
     }
 
-    fn uid_and_owner(&mut self, name: &str) -> Option<(String, String)> {
+    pub(super) fn uid_and_owner(&mut self, name: &str) -> Option<(String, String)> {
         let live = self.world.read(&id(name));
         let live = live.object()?;
         let uid = live["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -350,12 +344,12 @@ impl Play {
 }
 
 /// How long a deletion waits for others to look, in turns.
-const LONGEST_LOOK: usize = 60;
+pub(super) const LONGEST_LOOK: usize = 60;
 
 /// Folders, and the names of the objects in them.
-type Folders = [(&'static str, &'static [&'static str])];
+pub(super) type Folders = [(&'static str, &'static [&'static str])];
 
-fn builds(revisions: &[(&'static str, &Folders)]) -> Builds {
+pub(super) fn builds(revisions: &[(&'static str, &Folders)]) -> Builds {
     let of = |folders: &Folders| {
         folders
             .iter()
@@ -366,236 +360,4 @@ fn builds(revisions: &[(&'static str, &Folders)]) -> Builds {
         .iter()
         .map(|(revision, folders)| (*revision, of(folders)))
         .collect()
-}
-
-#[test]
-fn what_one_commit_moves_is_never_deleted() {
-    let both = builds(&[
-        ("1", &[("one", &["x", "stays"]), ("two", &["y"]), ("three", &[])]),
-        ("2", &[("one", &["stays", "y"]), ("two", &["x"]), ("three", &[])]),
-    ]);
-    let depends: [&[(&str, &str)]; 4] = [
-        &[],
-        &[("two", "one")],
-        &[("one", "two")],
-        &[("two", "three"), ("three", "one")],
-    ];
-    for depends_on in depends {
-        for start in 0..15_u64 {
-            let mut seed = start;
-            let mut play = Play::new(both.clone(), depends_on);
-            play.source("1");
-            play.settle(&mut seed);
-            let (x, by) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
-            assert_eq!(by, "one");
-            let (y, by) = play.uid_and_owner("y").unwrap();
-            assert_eq!(by, "two");
-            play.source("2");
-            play.settle(&mut seed);
-            play.settle(&mut seed);
-            let expected = |uid: &str, by: &str| Some((uid.to_owned(), by.to_owned()));
-            let (now_x, now_y) = (play.uid_and_owner("x"), play.uid_and_owner("y"));
-            assert_eq!(now_x, expected(&x, "two"), "{depends_on:?} {start}\n{}", play.account);
-            assert_eq!(now_y, expected(&y, "one"), "{depends_on:?} {start}\n{}", play.account);
-            for name in ["one", "two", "three"] {
-                let ready = play.ready(name);
-                assert!(
-                    ready.starts_with("True"),
-                    "{depends_on:?} {start} {name}: {ready}\n{}",
-                    play.account
-                );
-            }
-            assert!(play.names("two", &id("x")) && !play.names("one", &id("x")));
-            assert!(play.names("one", &id("y")) && !play.names("two", &id("y")));
-        }
-    }
-}
-
-#[test]
-fn what_nobody_wants_any_more_is_deleted_once_all_have_looked() {
-    let gone = builds(&[
-        ("1", &[("one", &["x"]), ("two", &["y"]), ("three", &[])]),
-        ("2", &[("one", &[]), ("two", &["y"]), ("three", &["z"])]),
-    ]);
-    for depends_on in [&[][..], &[("two", "one")], &[("one", "two"), ("two", "three")]] {
-        for start in 0..12_u64 {
-            let mut seed = start;
-            let mut play = Play::new(gone.clone(), depends_on);
-            play.source("1");
-            play.settle(&mut seed);
-            assert!(play.uid_and_owner("x").is_some());
-            play.source("2");
-            play.settle(&mut seed);
-            play.settle(&mut seed);
-            assert_eq!(
-                play.uid_and_owner("x"),
-                None,
-                "{depends_on:?} {start}\n{}",
-                play.account
-            );
-            assert!(play.ready("one").starts_with("True"), "{}", play.account);
-            assert!(!play.names("one", &id("x")));
-        }
-    }
-}
-
-#[test]
-fn what_two_want_stays_with_the_first_and_both_lose_nothing() {
-    let contested = builds(&[
-        ("1", &[("one", &["x"]), ("two", &["x", "y"])]),
-        ("2", &[("one", &["x"]), ("two", &["y"])]),
-    ]);
-    for start in 0..15_u64 {
-        let mut seed = start;
-        let mut play = Play::new(contested.clone(), &[]);
-        play.source("1");
-        play.settle(&mut seed);
-        let (uid, first) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
-        let second = if first == "one" { "two" } else { "one" };
-        assert!(play.ready(&first).starts_with("True"), "{}", play.account);
-        let ready = play.ready(second);
-        assert!(
-            ready.starts_with("False OwnedByAnother") && ready.contains(&format!("Kustomization/team/{first}")),
-            "{start}: {ready}\n{}",
-            play.account
-        );
-        // Whoever had it: it is never deleted, and ends with who wants it.
-        play.source("2");
-        play.settle(&mut seed);
-        play.settle(&mut seed);
-        assert_eq!(
-            play.uid_and_owner("x"),
-            Some((uid, "one".to_owned())),
-            "{start}\n{}",
-            play.account
-        );
-        for name in ["one", "two"] {
-            assert!(play.ready(name).starts_with("True"), "{}", play.account);
-        }
-    }
-}
-
-#[test]
-fn a_rename_deletes_nothing() {
-    // What `old` had goes to `new` and in part to `other`; one object nobody wants any more.
-    let renamed = builds(&[
-        ("1", &[("old", &["x", "y", "z"]), ("new", &[]), ("other", &[])]),
-        ("2", &[("old", &["x", "y", "z"]), ("new", &["x"]), ("other", &["y"])]),
-    ]);
-    for depends_on in [&[][..], &[("new", "other")]] {
-        for start in 0..15_u64 {
-            let mut seed = start;
-            let mut play = Play::new(renamed.clone(), depends_on);
-            play.source("1");
-            play.settle(&mut seed);
-            let (x, _) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
-            let (y, _) = play.uid_and_owner("y").unwrap();
-            play.source("2");
-            // It goes before the others have seen the commit, or after they were told that it keeps what they want.
-            if start % 2 == 0 {
-                play.settle(&mut seed);
-                let ready = play.ready("other");
-                assert!(ready.starts_with("False OwnedByAnother"), "{ready}\n{}", play.account);
-            }
-            // What was told is lost with the process, and the one that goes is planned first.
-            if start % 4 == 0 {
-                play.restart();
-            }
-            play.delete("old");
-            if start % 4 == 0 {
-                (0..6).for_each(|_| play.turn("old"));
-            }
-            play.settle(&mut seed);
-            play.settle(&mut seed);
-            assert!(!play.parties.contains_key("old"), "{start}\n{}", play.account);
-            let now: Vec<_> = ["x", "y", "z"].map(|name| play.uid_and_owner(name)).into();
-            let expected = [Some((x, "new".to_owned())), Some((y, "other".to_owned())), None];
-            assert_eq!(now, expected, "{depends_on:?} {start}\n{}", play.account);
-            for name in ["new", "other"] {
-                let ready = play.ready(name);
-                assert!(ready.starts_with("True"), "{name}: {ready}\n{}", play.account);
-            }
-        }
-    }
-}
-
-#[test]
-fn a_deletion_waits_for_nobody_for_ever() {
-    let builds = builds(&[
-        ("1", &[("old", &["x"]), ("idle", &[]), ("stuck", &[])]),
-        ("2", &[("old", &["x"]), ("idle", &["x"]), ("stuck", &[])]),
-    ]);
-    let mut seed = 7;
-    let mut play = Play::new(builds, &[]);
-    play.source("1");
-    play.settle(&mut seed);
-    play.source("2");
-    // One is suspended, and one doesn't come to look.
-    let idle = play.parties.get_mut("idle").unwrap();
-    idle.snapshot.kustomization.spec.suspend = true;
-    play.delete("old");
-    for turn in 0..=LONGEST_LOOK + 5 {
-        if !play.parties.contains_key("old") {
-            assert!(turn >= LONGEST_LOOK, "{}", play.account);
-            break;
-        }
-        play.turn("old");
-    }
-    assert!(!play.parties.contains_key("old"), "{}", play.account);
-    assert_eq!(play.uid_and_owner("x"), None);
-    assert!(
-        play.account.contains("Kustomization/team/stuck has not looked yet"),
-        "{}",
-        play.account
-    );
-}
-
-/// It can't begin before the one that it depends on is Ready, and that one isn't while it waits for others.
-#[test]
-fn who_comes_after_gets_its_own_time() {
-    let moved = builds(&[
-        ("1", &[("one", &["x", "stays"]), ("after", &[]), ("stuck", &[])]),
-        ("2", &[("one", &["stays"]), ("after", &["x"]), ("stuck", &[])]),
-    ]);
-    let timeout = SignedDuration::from_mins(10);
-    for comes in [true, false] {
-        let mut seed = 3;
-        let mut play = Play::new(moved.clone(), &[("after", "one")]);
-        play.source("1");
-        play.settle(&mut seed);
-        let (x, _) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
-        play.source("2");
-        let turns = |play: &mut Play, name| (0..12).for_each(|_| play.turn(name));
-        // `stuck` never comes to look, and `after` waits for `one`.
-        turns(&mut play, "one");
-        turns(&mut play, "after");
-        assert!(
-            play.account.contains("is reached by Kustomization/team/stuck"),
-            "{}",
-            play.account
-        );
-        play.now += timeout;
-        turns(&mut play, "one");
-        assert!(play.ready("one").starts_with("True"), "{}", play.account);
-        assert_eq!(
-            play.uid_and_owner("x").map(|(uid, _)| uid),
-            Some(x.clone()),
-            "{}",
-            play.account
-        );
-        if comes {
-            turns(&mut play, "after");
-            assert_eq!(
-                play.uid_and_owner("x"),
-                Some((x, "after".to_owned())),
-                "{}",
-                play.account
-            );
-        } else {
-            // Neither is it waited for without an end.
-            play.now += timeout;
-            turns(&mut play, "one");
-            assert_eq!(play.uid_and_owner("x"), None, "{}", play.account);
-        }
-    }
 }

@@ -1,0 +1,238 @@
+//! Files that SOPS encrypted, as a rendering reads them: each is decrypted when it is read, once, with the keys of this rendering, and its
+//! clear text is gone with it. Owns which files and values those are. Nothing of a clear text is in what it says: a build that fails over one
+//! is told as it fails over the encrypted files, or not at all.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kustomize::{BuiltResource, Entry, FileTree};
+use serde_json::Value;
+use sops::{Decrypted, Error, Format, Kept, Keys, Limits, MacVerdict, decrypt};
+use tenure_api::metadata::DECRYPT;
+use tenure_api::text::visible_line;
+use tenure_api::{ObjectId, ObjectView};
+use tenure_planner::inputs::DecryptionKeys;
+use zeroize::Zeroizing;
+
+/// Lists of clear files, so that none is long.
+const LISTS: usize = 1024;
+/// Files that a message names.
+const NAMED: usize = 5;
+/// What leaves an object as it is, as in Flux.
+const DISABLED: &str = "disabled";
+
+/// Reads the keys of a Secret's entries.
+///
+/// # Errors
+/// Which entry can't be read, and why; nothing of what it holds.
+pub(crate) fn read_keys(entries: &DecryptionKeys) -> Result<Keys, String> {
+    let mut keys = Keys::new();
+    for (name, key) in entries.entries() {
+        let added = if name.ends_with(".asc") {
+            keys.add_pgp(key)
+        } else {
+            keys.add_age(key)
+        };
+        added.map_err(|error| {
+            format!(
+                "failed to import '{}' of spec.decryption.secretRef: {error}",
+                visible_line(name)
+            )
+        })?;
+    }
+    Ok(keys)
+}
+
+/// Files, of which those that are encrypted are read clear.
+pub(crate) struct ClearFiles<'a> {
+    files: &'a dyn FileTree,
+    keys: &'a Keys,
+    clear: Vec<OnceCell<Box<Slot>>>,
+    found: RefCell<Found>,
+}
+
+/// An encrypted file that was read. Slots are never taken away or moved, so that what they hold can be lent.
+struct Slot {
+    path: String,
+    /// Nothing if it is read as it is.
+    clear: Option<Zeroizing<Vec<u8>>>,
+    next: OnceCell<Box<Slot>>,
+}
+
+/// What came of reading.
+#[derive(Default)]
+struct Found {
+    /// The first file that couldn't be decrypted, and why.
+    failure: Option<String>,
+    decrypted: BTreeSet<String>,
+    changed: BTreeSet<String>,
+}
+
+impl<'a> ClearFiles<'a> {
+    pub(crate) fn new(files: &'a dyn FileTree, keys: &'a Keys) -> Self {
+        Self {
+            files,
+            keys,
+            clear: std::iter::repeat_with(OnceCell::new).take(LISTS).collect(),
+            found: RefCell::default(),
+        }
+    }
+
+    /// Why a file couldn't be decrypted, if one couldn't.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.found.borrow().failure.clone()
+    }
+
+    /// What is said of a build that failed and doesn't fail over the encrypted files: an error could quote what was decrypted.
+    pub(crate) fn unsaid(&self) -> Option<String> {
+        let found = self.found.borrow();
+        let named: Vec<String> = found
+            .decrypted
+            .iter()
+            .take(NAMED)
+            .map(|path| visible_line(path).into_owned())
+            .collect();
+        if named.is_empty() {
+            return None;
+        }
+        Some(format!(
+            "the build fails over what was decrypted; what is wrong is not repeated, since that can quote it. Decrypted were {}{}: look at what \
+             `sops decrypt` and `kustomize build` say of them",
+            named.join(", "),
+            if found.decrypted.len() > NAMED {
+                " and others"
+            } else {
+                ""
+            }
+        ))
+    }
+
+    /// The files whose MAC isn't right, and the values that [`Self::open_values`] met.
+    pub(crate) fn into_changed(self) -> Vec<String> {
+        let changed = self.found.into_inner().changed.into_iter();
+        changed.map(|path| visible_line(&path).into_owned()).collect()
+    }
+
+    /// The slot of a file, or where it would be.
+    fn slot(&self, path: &str) -> (Option<&Slot>, Option<&OnceCell<Box<Slot>>>) {
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        let list = usize::try_from(hasher.finish() % LISTS as u64).unwrap_or(0);
+        let mut cell = self.clear.get(list);
+        while let Some(slot) = cell.and_then(OnceCell::get) {
+            if slot.path == path {
+                return (Some(slot), None);
+            }
+            cell = Some(&slot.next);
+        }
+        (None, cell)
+    }
+
+    fn read<'b>(&'b self, path: &str, content: &'b [u8]) -> &'b [u8] {
+        let place = match self.slot(path) {
+            (Some(slot), _) => return slot.clear.as_deref().map_or(content, Vec::as_slice),
+            (None, place) => place,
+        };
+        if self.found.borrow().failure.is_some() {
+            return content;
+        }
+        let Some(format) = Format::of_file(path, content) else {
+            return content;
+        };
+        let kept = Kept {
+            path: &["metadata", "annotations", DECRYPT],
+            text: DISABLED,
+        };
+        let clear = match decrypt(content, (format, format), self.keys, Some(kept), &Limits::default()) {
+            Ok(decrypted) => Some(self.note(path.to_owned(), decrypted)),
+            // Its name doesn't say what it is; the key of the Secret that it goes into does.
+            Err(Error::Unwritable(_)) if format == Format::Binary => None,
+            Err(error) => {
+                let place = visible_line(path);
+                let failure = format!("cannot decrypt {place}: {error}");
+                self.found.borrow_mut().failure.get_or_insert(failure);
+                None
+            }
+        };
+        let slot = Slot {
+            path: path.to_owned(),
+            clear,
+            next: OnceCell::new(),
+        };
+        let slot = place.map(|place| place.get_or_init(|| Box::new(slot)));
+        slot.and_then(|slot| slot.clear.as_deref())
+            .map_or(content, Vec::as_slice)
+    }
+
+    /// Notes what a decrypted file, or value, is called, and whether it was changed.
+    fn note(&self, name: String, decrypted: Decrypted) -> Zeroizing<Vec<u8>> {
+        let mut found = self.found.borrow_mut();
+        if decrypted.mac != MacVerdict::Right {
+            found.changed.insert(name.clone());
+        }
+        found.decrypted.insert(name);
+        decrypted.bytes
+    }
+
+    /// Decrypts the values of Secrets that are encrypted files themselves: what a generator took from a file whose name said nothing of it.
+    ///
+    /// # Errors
+    /// Which value can't be decrypted, and why.
+    pub(crate) fn open_values(&self, resources: &mut [BuiltResource]) -> Result<(), String> {
+        for resource in resources {
+            let view = ObjectView::of(&resource.object);
+            let is_disabled = view
+                .find_annotation(DECRYPT)
+                .is_some_and(|value| value.eq_ignore_ascii_case(DISABLED));
+            let is_secret = view.read_text("/kind") == "Secret" && view.read_text("/apiVersion") == "v1";
+            if !is_secret || is_disabled {
+                continue;
+            }
+            let subject = ObjectId::of(&resource.object)
+                .map(|id| id.subject())
+                .unwrap_or_default();
+            let Some(data) = resource.object.get_mut("data").and_then(Value::as_object_mut) else {
+                continue;
+            };
+            for (key, value) in data {
+                let Some(sealed) = value.as_str().and_then(|text| STANDARD.decode(text).ok()) else {
+                    continue;
+                };
+                let Some(from) = Format::of_encrypted(&sealed) else {
+                    continue;
+                };
+                let place = format!("{} of {}", visible_line(key), visible_line(&subject));
+                let opened = decrypt(
+                    &sealed,
+                    (from, Format::of_name(key)),
+                    self.keys,
+                    None,
+                    &Limits::default(),
+                );
+                let decrypted = opened.map_err(|error| format!("cannot decrypt {place}: {error}"))?;
+                *value = Value::String(STANDARD.encode(self.note(place, decrypted).as_slice()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FileTree for ClearFiles<'_> {
+    fn entry(&self, path: &str) -> Option<Entry<'_>> {
+        Some(match self.files.entry(path)? {
+            Entry::File(content) => Entry::File(self.read(path, content)),
+            other => other,
+        })
+    }
+
+    fn list(&self, directory: &str) -> Vec<String> {
+        self.files.list(directory)
+    }
+
+    fn is_confidential(&self, path: &str) -> bool {
+        self.found.borrow().decrypted.contains(path)
+    }
+}

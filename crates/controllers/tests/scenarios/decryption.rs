@@ -1,0 +1,280 @@
+//! `spec.decryption`: what is decrypted, as whom its keys are read, and what is said when it can't be. The files are those that the real sops
+//! made for `crates/sops`.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_map};
+
+const SECRET: (&str, &str) = ("v1", "Secret");
+/// Parts of clear values and of keys: what must stand in no status and no event.
+const VALUES: [&str; 3] = ["p@ss", "p=ss", "AGE-SECRET-KEY-1"];
+
+fn recorded(path: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sops/tests/data");
+    std::fs::read_to_string(folder.join(path)).unwrap()
+}
+
+fn keys(namespace: &str, entries: &[(&str, &str)]) -> Value {
+    let entry = |(name, file): &(&str, &str)| ((*name).to_owned(), Value::String(recorded(&format!("keys/{file}"))));
+    let data: serde_json::Map<String, Value> = entries.iter().map(entry).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys", "namespace": namespace }, "stringData": data,
+    })
+}
+
+fn decryption() -> Value {
+    json!({ "decryption": { "provider": "sops", "secretRef": { "name": "keys" } } })
+}
+
+async fn is_nowhere(stage: &Stage, namespace: &str) {
+    let status = stage.get(KUSTOMIZATION, (namespace, "app")).await.unwrap()["status"].to_string();
+    let events = stage.admin.list(("v1", "Event"), namespace).await.unwrap();
+    let texts = events.iter().map(ToString::to_string).chain([status]);
+    for text in texts {
+        assert!(VALUES.iter().all(|value| !text.contains(value)), "{text}");
+    }
+}
+
+async fn until_ready(stage: &Stage, namespace: &str, status: &str, words: &str) {
+    let is_told = |object: Option<&Value>| {
+        let ready = object.and_then(|object| condition(object, "Ready"));
+        ready.is_some_and(|ready| ready["status"] == status && ready["message"].as_str().unwrap().contains(words))
+    };
+    stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+    is_nowhere(stage, namespace).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_sops_encrypted_is_decrypted_when_it_is_read() {
+    let namespace = "decryption-a";
+    let stage = Stage::set(namespace).await;
+    let entries = [
+        ("one.agekey", "first.agekey"),
+        ("two.asc", "rsa.asc"),
+        ("notes", "public.asc"),
+    ];
+    stage.admin.apply(keys(namespace, &entries)).await.unwrap();
+    let kustomization = "resources: [secret.yaml, plain.yaml]\ngeneratorOptions: {disableNameSuffixHash: true}\nsecretGenerator:\n- name: env\n  envs: [app.env]\n- name: files\n  files: [note.bin, settings.ini=app.ini, values.yaml=sealed]\nconfigMapGenerator:\n- name: map\n  files: [config.json]\n";
+    let files = [
+        ("kustomization.yaml", kustomization),
+        ("secret.yaml", &recorded("encrypted/secret.yaml")),
+        ("plain.yaml", &config_map("plain", "as it is")),
+        ("app.env", &recorded("encrypted/rsa.env")),
+        ("note.bin", &recorded("encrypted/note.bin")),
+        ("app.ini", &recorded("encrypted/app.ini")),
+        ("config.json", &recorded("encrypted/config.json")),
+        ("sealed", &recorded("encrypted/only-encrypted.yaml")),
+    ];
+    stage.repository(namespace, "app", &files).await;
+    stage.kustomization(namespace, "app", "app", decryption()).await;
+    until_ready(&stage, namespace, "True", "Applied revision").await;
+    let data = async |name: &str, key: &str| {
+        use base64::Engine as _;
+        let secret = stage.get(SECRET, (namespace, name)).await.unwrap();
+        let bytes = base64::engine::general_purpose::STANDARD.decode(secret["data"][key].as_str().unwrap());
+        String::from_utf8(bytes.unwrap()).unwrap()
+    };
+    assert_eq!(data("database", "password").await, "p@ss: word # and more");
+    assert_eq!(data("env", "PASSWORD").await, "p=ss word#1");
+    assert_eq!(data("files", "note.bin").await, recorded("clear/note.bin"));
+    assert_eq!(data("files", "settings.ini").await, recorded("clear/app.ini"));
+    assert!(data("files", "values.yaml").await.contains("\"p@ss: word # and more\""));
+    let map = stage.get(CONFIG_MAP, (namespace, "map")).await.unwrap();
+    assert_eq!(map["data"]["config.json"], recorded("clear/config.json"));
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_read_as_who_applies_and_said_to_be_wrong_by_their_names() {
+    let namespace = "decryption-b";
+    let stage = Stage::set(namespace).await;
+    let repository = stage
+        .repository(namespace, "app", &[("a.yaml", &recorded("encrypted/secret.yaml"))])
+        .await;
+    stage.kustomization(namespace, "app", "app", json!({})).await;
+    until_ready(
+        &stage,
+        namespace,
+        "False",
+        "is SOPS encrypted, configuring decryption is required",
+    )
+    .await;
+    let patch = json!({ "spec": decryption() });
+    stage
+        .admin
+        .patch(KUSTOMIZATION, (namespace, "app"), patch)
+        .await
+        .unwrap();
+    until_ready(&stage, namespace, "False", "/keys': not found").await;
+    // Whose files these are not.
+    stage
+        .admin
+        .apply(keys(namespace, &[("a.agekey", "stranger.agekey")]))
+        .await
+        .unwrap();
+    until_ready(
+        &stage,
+        namespace,
+        "False",
+        "cannot decrypt a.yaml: none of the keys opens it",
+    )
+    .await;
+    for (entries, words) in [
+        (
+            [("a.agekey", "rsa.asc")],
+            "failed to import 'a.agekey' of spec.decryption.secretRef: line 1",
+        ),
+        (
+            [("a.asc", "locked.asc")],
+            "failed to import 'a.asc' of spec.decryption.secretRef: the key has a passphrase",
+        ),
+        (
+            [("sops.vault-token", "first.agekey")],
+            "sops.vault-token is for HashiCorp Vault, which is not asked",
+        ),
+    ] {
+        stage.admin.delete(SECRET, (namespace, "keys")).await.unwrap();
+        stage.admin.apply(keys(namespace, &entries)).await.unwrap();
+        until_ready(&stage, namespace, "False", words).await;
+    }
+    stage.admin.delete(SECRET, (namespace, "keys")).await.unwrap();
+    stage
+        .admin
+        .apply(keys(namespace, &[("a.agekey", "first.agekey")]))
+        .await
+        .unwrap();
+    until_ready(&stage, namespace, "True", "Applied revision").await;
+
+    // Only a key service could open it.
+    commit(&repository, &[("a.yaml", &recorded("encrypted/changed-kms.yaml"))]).await;
+    until_ready(
+        &stage,
+        namespace,
+        "False",
+        "a.yaml: it is encrypted for AWS KMS only, which is not asked",
+    )
+    .await;
+    let account = json!({ "spec": { "decryption": { "serviceAccountName": "kms" } } });
+    stage
+        .admin
+        .patch(KUSTOMIZATION, (namespace, "app"), account)
+        .await
+        .unwrap();
+    until_ready(&stage, namespace, "False", "spec.decryption.serviceAccountName").await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_file_is_told_of_and_a_broken_one_refused() {
+    let namespace = "decryption-c";
+    let stage = Stage::set(namespace).await;
+    stage
+        .admin
+        .apply(keys(namespace, &[("a.agekey", "first.agekey")]))
+        .await
+        .unwrap();
+    let repository = stage
+        .repository(
+            namespace,
+            "app",
+            &[("a.yaml", &recorded("encrypted/changed-clear.yaml"))],
+        )
+        .await;
+    stage.kustomization(namespace, "app", "app", decryption()).await;
+    let words = "encrypted files were changed afterwards, or their MAC is missing: a.yaml";
+    until_ready(&stage, namespace, "True", words).await;
+    let events = stage.admin.list(("v1", "Event"), namespace).await.unwrap();
+    let told = |event: &&Value| event["type"] == "Warning" && event["message"].as_str().unwrap().contains(words);
+    assert_eq!(events.iter().filter(told).count(), 1, "{events:#?}");
+    assert!(stage.get(SECRET, (namespace, "databank")).await.is_some());
+
+    for (name, words) in [
+        (
+            "changed-swap",
+            "cannot decrypt a.yaml: the value at stringData:user was changed, moved from another key",
+        ),
+        (
+            "changed-value",
+            "cannot decrypt a.yaml: the value at stringData:password was changed",
+        ),
+        (
+            "changed-plain-value",
+            "the value at stringData:password should be encrypted and isn't",
+        ),
+        (
+            "changed-no-recipients",
+            "a.yaml: its SOPS metadata: there are no recipients",
+        ),
+        ("changed-two-rules", "can't both be set"),
+    ] {
+        commit(&repository, &[("a.yaml", &recorded(&format!("encrypted/{name}.yaml")))]).await;
+        until_ready(&stage, namespace, "False", words).await;
+    }
+    // Left as it is on purpose.
+    let left = recorded("encrypted/stranger.yaml").replace(
+        "    name: ",
+        "    annotations:\n        kustomize.toolkit.fluxcd.io/decrypt: Disabled\n    name: ",
+    );
+    commit(&repository, &[("a.yaml", &left)]).await;
+    until_ready(&stage, namespace, "False", "ENC[AES256_GCM").await;
+    stage.end().await;
+}
+
+/// The API server quotes what it refuses, and so would a build.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_decrypted_is_in_no_status_and_no_event() {
+    let namespace = "decryption-d";
+    let stage = Stage::set(namespace).await;
+    stage
+        .admin
+        .apply(keys(namespace, &[("a.agekey", "first.agekey")]))
+        .await
+        .unwrap();
+    let copied = "resources: [m.yaml]\nconfigMapGenerator:\n- name: env\n  envs: [app.env]\n  options: {disableNameSuffixHash: true}\nreplacements:\n- source: {kind: ConfigMap, name: env, fieldPath: data.PASSWORD}\n  targets:\n  - select: {kind: ConfigMap, name: m}\n    fieldPaths: [metadata.labels.p]\n    options: {create: true}\n";
+    let files = [
+        ("kustomization.yaml", copied),
+        ("m.yaml", &config_map("m", "x")),
+        ("app.env", &recorded("encrypted/app.env")),
+    ];
+    let repository = stage.repository(namespace, "app", &files).await;
+    stage.kustomization(namespace, "app", "app", decryption()).await;
+    until_ready(&stage, namespace, "False", "metadata.labels").await;
+    // A build that fails over a clear text alone: a part of it is not a number.
+    let number = "resources: [m.yaml, d.yaml]\nconfigMapGenerator:\n- name: env\n  envs: [app.env]\n  options: {disableNameSuffixHash: true}\nreplacements:\n- source: {kind: ConfigMap, name: env, fieldPath: data.PASSWORD, options: {delimiter: 'ENC', index: 1}}\n  targets:\n  - select: {kind: ConfigMap, name: m}\n    fieldPaths: [data.value]\n";
+    let fails = [("kustomization.yaml", number), ("d.yaml", &config_map("d", "x"))];
+    commit(&repository, &fails).await;
+    until_ready(
+        &stage,
+        namespace,
+        "False",
+        "what is wrong is not repeated, since that can quote it. Decrypted were app.env",
+    )
+    .await;
+    stage.end().await;
+}
+
+/// Flux reads the keys as its own controller: whoever may write a Kustomization has what any key beside it opens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_the_account_may_not_read_opens_nothing() {
+    let namespace = "decryption-e";
+    let stage = Stage::set(namespace).await;
+    stage
+        .admin
+        .apply(keys(namespace, &[("a.agekey", "first.agekey")]))
+        .await
+        .unwrap();
+    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "limited", "namespace": namespace } });
+    stage.admin.apply(account).await.unwrap();
+    stage
+        .repository(namespace, "app", &[("a.yaml", &recorded("encrypted/secret.yaml"))])
+        .await;
+    let mut spec = decryption();
+    spec["serviceAccountName"] = json!("limited");
+    stage.kustomization(namespace, "app", "app", spec).await;
+    let words = format!("/keys': it is read as system:serviceaccount:{namespace}:limited, which may not");
+    until_ready(&stage, namespace, "False", &words).await;
+    assert!(stage.get(SECRET, (namespace, "database")).await.is_none());
+    stage.end().await;
+}

@@ -1,0 +1,241 @@
+//! Several Kustomizations of one source on one small cluster, each planned in turn as a schedule says: what one commit moves from one to
+//! another is never deleted, what two want stays with the first, and nobody waits for ever. The clock never comes to a timeout, so that
+//! nothing here is decided by one.
+
+mod play;
+
+use jiff::SignedDuration;
+
+use play::*;
+
+#[test]
+fn what_one_commit_moves_is_never_deleted() {
+    let both = builds(&[
+        ("1", &[("one", &["x", "stays"]), ("two", &["y"]), ("three", &[])]),
+        ("2", &[("one", &["stays", "y"]), ("two", &["x"]), ("three", &[])]),
+    ]);
+    let depends: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("two", "one")],
+        &[("one", "two")],
+        &[("two", "three"), ("three", "one")],
+    ];
+    for depends_on in depends {
+        for start in 0..15_u64 {
+            let mut seed = start;
+            let mut play = Play::new(both.clone(), depends_on);
+            play.source("1");
+            play.settle(&mut seed);
+            let (x, by) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
+            assert_eq!(by, "one");
+            let (y, by) = play.uid_and_owner("y").unwrap();
+            assert_eq!(by, "two");
+            play.source("2");
+            play.settle(&mut seed);
+            play.settle(&mut seed);
+            let expected = |uid: &str, by: &str| Some((uid.to_owned(), by.to_owned()));
+            let (now_x, now_y) = (play.uid_and_owner("x"), play.uid_and_owner("y"));
+            assert_eq!(now_x, expected(&x, "two"), "{depends_on:?} {start}\n{}", play.account);
+            assert_eq!(now_y, expected(&y, "one"), "{depends_on:?} {start}\n{}", play.account);
+            for name in ["one", "two", "three"] {
+                let ready = play.ready(name);
+                assert!(
+                    ready.starts_with("True"),
+                    "{depends_on:?} {start} {name}: {ready}\n{}",
+                    play.account
+                );
+            }
+            assert!(play.names("two", &id("x")) && !play.names("one", &id("x")));
+            assert!(play.names("one", &id("y")) && !play.names("two", &id("y")));
+        }
+    }
+}
+
+#[test]
+fn what_nobody_wants_any_more_is_deleted_once_all_have_looked() {
+    let gone = builds(&[
+        ("1", &[("one", &["x"]), ("two", &["y"]), ("three", &[])]),
+        ("2", &[("one", &[]), ("two", &["y"]), ("three", &["z"])]),
+    ]);
+    for depends_on in [&[][..], &[("two", "one")], &[("one", "two"), ("two", "three")]] {
+        for start in 0..12_u64 {
+            let mut seed = start;
+            let mut play = Play::new(gone.clone(), depends_on);
+            play.source("1");
+            play.settle(&mut seed);
+            assert!(play.uid_and_owner("x").is_some());
+            play.source("2");
+            play.settle(&mut seed);
+            play.settle(&mut seed);
+            assert_eq!(
+                play.uid_and_owner("x"),
+                None,
+                "{depends_on:?} {start}\n{}",
+                play.account
+            );
+            assert!(play.ready("one").starts_with("True"), "{}", play.account);
+            assert!(!play.names("one", &id("x")));
+        }
+    }
+}
+
+#[test]
+fn what_two_want_stays_with_the_first_and_both_lose_nothing() {
+    let contested = builds(&[
+        ("1", &[("one", &["x"]), ("two", &["x", "y"])]),
+        ("2", &[("one", &["x"]), ("two", &["y"])]),
+    ]);
+    for start in 0..15_u64 {
+        let mut seed = start;
+        let mut play = Play::new(contested.clone(), &[]);
+        play.source("1");
+        play.settle(&mut seed);
+        let (uid, first) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
+        let second = if first == "one" { "two" } else { "one" };
+        assert!(play.ready(&first).starts_with("True"), "{}", play.account);
+        let ready = play.ready(second);
+        assert!(
+            ready.starts_with("False OwnedByAnother") && ready.contains(&format!("Kustomization/team/{first}")),
+            "{start}: {ready}\n{}",
+            play.account
+        );
+        // Whoever had it: it is never deleted, and ends with who wants it.
+        play.source("2");
+        play.settle(&mut seed);
+        play.settle(&mut seed);
+        assert_eq!(
+            play.uid_and_owner("x"),
+            Some((uid, "one".to_owned())),
+            "{start}\n{}",
+            play.account
+        );
+        for name in ["one", "two"] {
+            assert!(play.ready(name).starts_with("True"), "{}", play.account);
+        }
+    }
+}
+
+#[test]
+fn a_rename_deletes_nothing() {
+    // What `old` had goes to `new` and in part to `other`; one object nobody wants any more.
+    let renamed = builds(&[
+        ("1", &[("old", &["x", "y", "z"]), ("new", &[]), ("other", &[])]),
+        ("2", &[("old", &["x", "y", "z"]), ("new", &["x"]), ("other", &["y"])]),
+    ]);
+    for depends_on in [&[][..], &[("new", "other")]] {
+        for start in 0..15_u64 {
+            let mut seed = start;
+            let mut play = Play::new(renamed.clone(), depends_on);
+            play.source("1");
+            play.settle(&mut seed);
+            let (x, _) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
+            let (y, _) = play.uid_and_owner("y").unwrap();
+            play.source("2");
+            // It goes before the others have seen the commit, or after they were told that it keeps what they want.
+            if start % 2 == 0 {
+                play.settle(&mut seed);
+                let ready = play.ready("other");
+                assert!(ready.starts_with("False OwnedByAnother"), "{ready}\n{}", play.account);
+            }
+            // What was told is lost with the process, and the one that goes is planned first.
+            if start % 4 == 0 {
+                play.restart();
+            }
+            play.delete("old");
+            if start % 4 == 0 {
+                (0..6).for_each(|_| play.turn("old"));
+            }
+            play.settle(&mut seed);
+            play.settle(&mut seed);
+            assert!(!play.parties.contains_key("old"), "{start}\n{}", play.account);
+            let now: Vec<_> = ["x", "y", "z"].map(|name| play.uid_and_owner(name)).into();
+            let expected = [Some((x, "new".to_owned())), Some((y, "other".to_owned())), None];
+            assert_eq!(now, expected, "{depends_on:?} {start}\n{}", play.account);
+            for name in ["new", "other"] {
+                let ready = play.ready(name);
+                assert!(ready.starts_with("True"), "{name}: {ready}\n{}", play.account);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_deletion_waits_for_nobody_for_ever() {
+    let builds = builds(&[
+        ("1", &[("old", &["x"]), ("idle", &[]), ("stuck", &[])]),
+        ("2", &[("old", &["x"]), ("idle", &["x"]), ("stuck", &[])]),
+    ]);
+    let mut seed = 7;
+    let mut play = Play::new(builds, &[]);
+    play.source("1");
+    play.settle(&mut seed);
+    play.source("2");
+    // One is suspended, and one doesn't come to look.
+    let idle = play.parties.get_mut("idle").unwrap();
+    idle.snapshot.kustomization.spec.suspend = true;
+    play.delete("old");
+    for turn in 0..=LONGEST_LOOK + 5 {
+        if !play.parties.contains_key("old") {
+            assert!(turn >= LONGEST_LOOK, "{}", play.account);
+            break;
+        }
+        play.turn("old");
+    }
+    assert!(!play.parties.contains_key("old"), "{}", play.account);
+    assert_eq!(play.uid_and_owner("x"), None);
+    assert!(
+        play.account.contains("Kustomization/team/stuck has not looked yet"),
+        "{}",
+        play.account
+    );
+}
+
+/// It can't begin before the one that it depends on is Ready, and that one isn't while it waits for others.
+#[test]
+fn who_comes_after_gets_its_own_time() {
+    let moved = builds(&[
+        ("1", &[("one", &["x", "stays"]), ("after", &[]), ("stuck", &[])]),
+        ("2", &[("one", &["stays"]), ("after", &["x"]), ("stuck", &[])]),
+    ]);
+    let timeout = SignedDuration::from_mins(10);
+    for comes in [true, false] {
+        let mut seed = 3;
+        let mut play = Play::new(moved.clone(), &[("after", "one")]);
+        play.source("1");
+        play.settle(&mut seed);
+        let (x, _) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
+        play.source("2");
+        let turns = |play: &mut Play, name| (0..12).for_each(|_| play.turn(name));
+        // `stuck` never comes to look, and `after` waits for `one`.
+        turns(&mut play, "one");
+        turns(&mut play, "after");
+        assert!(
+            play.account.contains("is reached by Kustomization/team/stuck"),
+            "{}",
+            play.account
+        );
+        play.now += timeout;
+        turns(&mut play, "one");
+        assert!(play.ready("one").starts_with("True"), "{}", play.account);
+        assert_eq!(
+            play.uid_and_owner("x").map(|(uid, _)| uid),
+            Some(x.clone()),
+            "{}",
+            play.account
+        );
+        if comes {
+            turns(&mut play, "after");
+            assert_eq!(
+                play.uid_and_owner("x"),
+                Some((x, "after".to_owned())),
+                "{}",
+                play.account
+            );
+        } else {
+            // Neither is it waited for without an end.
+            play.now += timeout;
+            turns(&mut play, "one");
+            assert_eq!(play.uid_and_owner("x"), None, "{}", play.account);
+        }
+    }
+}
