@@ -148,6 +148,8 @@ impl<'a> ClearFiles<'a> {
         };
         let clear = match decrypt(content, (format, format), self.keys, Some(kept), &Limits::default()) {
             Ok(decrypted) => Some(self.note(path.to_owned(), decrypted)),
+            // It has a text in it that is encrypted, and isn't encrypted itself.
+            Err(Error::NotEncrypted) => None,
             // Its name doesn't say what it is; the key of the Secret that it goes into does.
             Err(Error::Unwritable(_)) if format == Format::Binary => None,
             Err(error) => {

@@ -56,12 +56,13 @@ impl Format {
     #[must_use]
     pub fn of_file(name: &str, bytes: &[u8]) -> Option<Self> {
         let found = Self::of_encrypted(bytes)?;
-        let named = Self::of_name(name);
-        Some(match (named, found) {
-            (Self::Yaml, Self::Json) => Self::Yaml,
-            (Self::Binary, Self::Json) => Self::Binary,
-            (_, found) => found,
-        })
+        match (Self::of_name(name), found) {
+            (Self::Yaml, Self::Json) => Some(Self::Yaml),
+            (Self::Binary, Self::Json) => Some(Self::Binary),
+            (Self::Binary, found) => Some(found),
+            // What looks like another format is a part of a text in this one.
+            (named, found) => (named == found).then_some(found),
+        }
     }
 
     /// What people call it.
@@ -105,6 +106,7 @@ mod tests {
         assert_eq!(Format::of_file("a.dockerconfigjson", json), Some(Format::Json));
         assert_eq!(Format::of_file("key.pem", json), Some(Format::Binary));
         assert_eq!(Format::of_file("secret.yaml", b"a: 1\n"), None);
+        assert_eq!(Format::of_file("secret.yaml", b"a: |\n  sops_mac=ENC[x]\n"), None);
         assert_eq!(
             Format::of_file("a.env", b"A=ENC[x]\nsops_mac=ENC[x]\n"),
             Some(Format::Dotenv)

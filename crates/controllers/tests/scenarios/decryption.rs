@@ -60,7 +60,7 @@ async fn what_sops_encrypted_is_decrypted_when_it_is_read() {
     let files = [
         ("kustomization.yaml", kustomization),
         ("secret.yaml", &recorded("encrypted/secret.yaml")),
-        ("plain.yaml", &config_map("plain", "as it is")),
+        ("plain.yaml", &config_map("plain", "mac: ENC[AES256_GCM,data:x]")),
         ("app.env", &recorded("encrypted/rsa.env")),
         ("note.bin", &recorded("encrypted/note.bin")),
         ("app.ini", &recorded("encrypted/app.ini")),
@@ -81,6 +81,11 @@ async fn what_sops_encrypted_is_decrypted_when_it_is_read() {
     assert_eq!(data("files", "note.bin").await, recorded("clear/note.bin"));
     assert_eq!(data("files", "settings.ini").await, recorded("clear/app.ini"));
     assert!(data("files", "values.yaml").await.contains("\"p@ss: word # and more\""));
+    let plain = stage.get(CONFIG_MAP, (namespace, "plain")).await.unwrap();
+    assert!(
+        plain["data"].to_string().contains("mac: ENC["),
+        "a text in it is not encrypted itself"
+    );
     let map = stage.get(CONFIG_MAP, (namespace, "map")).await.unwrap();
     assert_eq!(map["data"]["config.json"], recorded("clear/config.json"));
     stage.end().await;
