@@ -166,8 +166,8 @@ impl Story {
         if let Err(last) = came.await {
             panic!("{when}: {commit} was never applied; last seen: {last}");
         }
-        // An object whose deletion isn't confirmed yet stays in the inventory for a moment longer.
-        let came = eventually(SOON, || async {
+        // An object whose deletion isn't confirmed yet stays in the inventory for a moment longer, which is a pause after a failure, too.
+        let came = eventually(PATIENCE, || async {
             let (applied, inventory) = (self.applied().await, self.inventory().await);
             if applied == declared && inventory == declared {
                 Ok(())
