@@ -2,7 +2,13 @@
 
 use serde_json::{Value, json};
 
+use tenure_testkit::Cluster;
+
 use crate::place::Place;
+
+/// How often a quota may be exceeded at most on a real server that is busy: its controller counts what it has seen, which may lack what its
+/// admission has just let through, and writes that over what admission wrote.
+const LOOKS: usize = 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_is_not_exceeded() {
@@ -23,7 +29,21 @@ async fn a_quota_is_not_exceeded() {
         .unwrap();
     place.create(&secrets, &secret("a")).await.unwrap();
     place.create(&secrets, &secret("b")).await.unwrap();
-    let refused = place.create(&secrets, &secret("c")).await.unwrap_err();
+    let mut refused = None;
+    for _ in 0..LOOKS {
+        place.until(&one, used("2")).await;
+        match place.create(&secrets, &secret("c")).await {
+            Err(error) => {
+                refused = Some(error);
+                break;
+            }
+            Ok(_) => {
+                assert!(Cluster::is_shared(), "what is counted here is counted at once");
+                place.delete(&format!("{secrets}/c"), &Value::Null).await.unwrap();
+            }
+        }
+    }
+    let refused = refused.unwrap();
     assert_eq!((refused.code, refused.reason.as_str()), (403, "Forbidden"));
     assert_eq!(
         refused.message,
