@@ -2,7 +2,7 @@
 //!
 //! Owns what an expression may cost. One has a bound of its own, and all of one object share a purse that is filled again after a while, and
 //! a little when its spec changes: whoever writes an expression that never ends spends their own time, and not much of it. It refuses to know
-//! what is judged: variables come from the caller. What an evaluation says may quote what it looked at; [`Refused`] tells which words do.
+//! what is judged: variables come from the caller. What an evaluation says may quote what it looked at; `Refused` tells which words do.
 
 use std::time::Duration;
 
