@@ -104,10 +104,17 @@ impl WorkTurns {
         }
         let _turn = self.work.take().await;
         // A runtime of one thread has nobody to hand its other tasks to.
-        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        let runtime = Handle::current();
+        if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
             return work();
         }
-        tokio::task::block_in_place(|| run_behind_others(work))
+        tokio::task::block_in_place(|| {
+            run_behind_others(|| {
+                // Who is told of something may begin a task.
+                let _within = runtime.enter();
+                work()
+            })
+        })
     }
 
     /// Waits until a page of a list may be held.
@@ -179,6 +186,13 @@ mod tests {
         let shared = SharedTurns::new(2);
         let most = Busy::most((0..300).map(|_| shared.of_lane())).await;
         assert!((1..=2).contains(&most), "{most}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn work_may_begin_a_task() {
+        let lane = SharedTurns::new(1).of_lane();
+        let begun = lane.run(LARGE, || tokio::spawn(async { 7 })).await;
+        assert_eq!(begun.await.unwrap(), 7);
     }
 
     #[tokio::test]
