@@ -6,15 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kustomize::{
-    Budget, Build, Error, FileTree, ImageOverride, Options, Overrides, PatchOverride, PatchTarget, Stop, Substitution,
-};
+use kustomize::{Budget, Build, Error, FileTree, ImageOverride, Options, Overrides, PatchOverride, Stop, Substitution};
 use tenure_api::metadata::SUBSTITUTE;
-use tenure_api::selector::Selector;
 use tenure_api::text::visible_line;
 use tenure_planner::inputs::Variable;
-use tenure_planner::kustomization::RenderRequest;
-use tenure_planner::kustomization::{RenderFailure, Rendered};
+use tenure_planner::kustomization::{RenderFailure, RenderRequest, Rendered};
+use tenure_planner::overlay::make_patch_target;
 use tenure_planner::{Object, Origin, Overlay, RenderInputs, RenderedObject};
 use tenure_sources::{ByteBudget, Held, Room, SourceKey, StorageError, Tree};
 use tokio::sync::OwnedSemaphorePermit;
@@ -414,18 +411,9 @@ fn substitution(variables: &BTreeMap<String, Variable>) -> Substitution {
 fn options(overlay: &Overlay, bounds: Bounds) -> Options {
     let common = overlay.common_metadata.clone().unwrap_or_default();
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    let target = |selector: &Selector| PatchTarget {
-        group: text(&selector.group),
-        version: text(&selector.version),
-        kind: text(&selector.kind),
-        name: text(&selector.name),
-        namespace: text(&selector.namespace),
-        label_selector: text(&selector.label_selector),
-        annotation_selector: text(&selector.annotation_selector),
-    };
     let patches = overlay.patches.iter().map(|patch| PatchOverride {
         patch: patch.patch.clone(),
-        target: patch.target.as_ref().map(target),
+        target: patch.target.as_ref().map(make_patch_target),
     });
     let images = overlay.images.iter().map(|image| ImageOverride {
         name: image.name.clone(),

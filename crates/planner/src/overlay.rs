@@ -2,10 +2,11 @@
 //! what they may say; how they are laid over is kustomize's (`kustomize::Overrides`). It refuses components that are not local and
 //! relative, as Flux does: nothing is fetched while rendering.
 
+use kustomize::PatchTarget;
 use serde::{Deserialize, Serialize};
 use tenure_api::KustomizationSpec;
 use tenure_api::kustomization::CommonMetadata;
-use tenure_api::selector::{Image, Patch};
+use tenure_api::selector::{Image, Patch, Selector};
 
 /// The fields of a Kustomization that change what its folder builds to. Scalars overwrite, lists are appended, images are merged by
 /// name, common metadata is put on what was built.
@@ -80,4 +81,19 @@ fn is_local_and_relative(path: &str) -> bool {
         && !path.starts_with('/')
         && !lower.contains("://")
         && !remote.iter().any(|start| lower.starts_with(start))
+}
+
+/// What a selector of a spec selects, as kustomize is told.
+#[must_use]
+pub fn make_patch_target(selector: &Selector) -> PatchTarget {
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    PatchTarget {
+        group: text(&selector.group),
+        version: text(&selector.version),
+        kind: text(&selector.kind),
+        name: text(&selector.name),
+        namespace: text(&selector.namespace),
+        label_selector: text(&selector.label_selector),
+        annotation_selector: text(&selector.annotation_selector),
+    }
 }

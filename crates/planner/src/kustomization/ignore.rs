@@ -6,16 +6,16 @@
 
 use std::borrow::Cow;
 
-use kustomize::{ObjectSelector, PatchTarget};
+use kustomize::ObjectSelector;
 use serde_json::{Value, json};
 use tenure_api::KustomizationSpec;
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
-use tenure_api::selector::Selector;
 
 use super::desired::write_label;
 use crate::digest;
 use crate::fields;
 use crate::object::Object;
+use crate::overlay::make_patch_target;
 use crate::pointer::Pointer;
 
 /// The rules of a spec, ready to match.
@@ -45,7 +45,10 @@ impl Ignored {
                 let pointer = pointer.and_then(check_reach);
                 pointer.map_err(|why| format!("{field}.paths[{at}]: {text:?} {why}"))
             };
-            let target = rule.target.as_ref().map(|target| ObjectSelector::new(&convert(target)));
+            let target = rule
+                .target
+                .as_ref()
+                .map(|target| ObjectSelector::new(&make_patch_target(target)));
             Ok(Rule {
                 paths: rule.paths.iter().enumerate().map(path).collect::<Result<_, _>>()?,
                 target: target.transpose().map_err(|why| format!("{field}.target: {why}"))?,
@@ -135,19 +138,6 @@ fn restore_labels(object: &mut Value, before: &Value) {
         if let Some(value) = labels.get(key) {
             write_label(object, key, value.clone());
         }
-    }
-}
-
-fn convert(selector: &Selector) -> PatchTarget {
-    let text = |part: &Option<String>| part.clone().unwrap_or_default();
-    PatchTarget {
-        group: text(&selector.group),
-        version: text(&selector.version),
-        kind: text(&selector.kind),
-        name: text(&selector.name),
-        namespace: text(&selector.namespace),
-        label_selector: text(&selector.label_selector),
-        annotation_selector: text(&selector.annotation_selector),
     }
 }
 
