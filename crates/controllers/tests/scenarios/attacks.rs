@@ -104,6 +104,23 @@ impl Scene {
         repository
     }
 
+    /// The Kustomization of an attack's own folder.
+    fn own_kustomization(&self, attack: &Attack, name: &str, spec: &Value) -> Value {
+        let mut laid = json!({ "path": format!("./own/{}", attack.name) });
+        for (key, value) in spec.as_object().unwrap() {
+            laid[key] = value.clone();
+        }
+        self.kustomization(name, &laid)
+    }
+
+    /// Makes the repository `EVIL-files`, and mallory's GitRepository `files` of it.
+    async fn serve(&self, files: &[(String, String)]) -> tenure_git_server::Repository {
+        let repository = self.repository("EVIL-files", files).await;
+        let source = self.source("files", "EVIL-files", &json!({}));
+        self.mallory.apply(source).await.unwrap();
+        repository
+    }
+
     /// A GitRepository of mallory's; `spec` is laid over the usual.
     fn source(&self, name: &str, repository: &str, spec: &Value) -> Value {
         let usual = json!({

@@ -24,6 +24,14 @@ fn keys(namespace: &str, entries: &[(&str, &str)]) -> Value {
     })
 }
 
+/// A stage with the key of age that most files are encrypted for.
+async fn set_with_key(namespace: &str) -> Stage {
+    let stage = Stage::set(namespace).await;
+    let key = keys(namespace, &[("a.agekey", "first.agekey")]);
+    stage.admin.apply(key).await.unwrap();
+    stage
+}
+
 fn decryption() -> Value {
     json!({ "decryption": { "provider": "sops", "secretRef": { "name": "keys" } } })
 }
@@ -174,12 +182,7 @@ async fn keys_are_read_as_who_applies_and_said_to_be_wrong_by_their_names() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_file_is_told_of_and_a_broken_one_refused() {
     let namespace = "decryption-c";
-    let stage = Stage::set(namespace).await;
-    stage
-        .admin
-        .apply(keys(namespace, &[("a.agekey", "first.agekey")]))
-        .await
-        .unwrap();
+    let stage = set_with_key(namespace).await;
     let repository = stage
         .repository(
             namespace,
@@ -231,12 +234,7 @@ async fn a_changed_file_is_told_of_and_a_broken_one_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_decrypted_is_in_no_status_and_no_event() {
     let namespace = "decryption-d";
-    let stage = Stage::set(namespace).await;
-    stage
-        .admin
-        .apply(keys(namespace, &[("a.agekey", "first.agekey")]))
-        .await
-        .unwrap();
+    let stage = set_with_key(namespace).await;
     let copied = "resources: [m.yaml]\nconfigMapGenerator:\n- name: env\n  envs: [app.env]\n  options: {disableNameSuffixHash: true}\nreplacements:\n- source: {kind: ConfigMap, name: env, fieldPath: data.PASSWORD}\n  targets:\n  - select: {kind: ConfigMap, name: m}\n    fieldPaths: [metadata.labels.p]\n    options: {create: true}\n";
     let files = [
         ("kustomization.yaml", copied),
@@ -264,12 +262,7 @@ async fn what_was_decrypted_is_in_no_status_and_no_event() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_the_account_may_not_read_opens_nothing() {
     let namespace = "decryption-e";
-    let stage = Stage::set(namespace).await;
-    stage
-        .admin
-        .apply(keys(namespace, &[("a.agekey", "first.agekey")]))
-        .await
-        .unwrap();
+    let stage = set_with_key(namespace).await;
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "limited", "namespace": namespace } });
     stage.admin.apply(account).await.unwrap();
     stage

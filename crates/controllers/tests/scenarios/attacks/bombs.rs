@@ -73,12 +73,7 @@ fn bombs() -> Vec<Contents> {
 async fn a_bomb_goes_off_in_its_own_lane_only() {
     let scene = Scene::set("attacks-d").await;
     let bombs = bombs();
-    scene.repository("EVIL-files", &files_of(&bombs)).await;
-    scene
-        .mallory
-        .apply(scene.source("files", "EVIL-files", &json!({})))
-        .await
-        .unwrap();
+    scene.serve(&files_of(&bombs)).await;
     let attacks: Vec<Attack> = bombs
         .iter()
         .map(|contents| {

@@ -332,12 +332,7 @@ pub(super) fn files_of(pairs: &[Contents]) -> Vec<(String, String)> {
 async fn nothing_in_a_repository_leads_out() {
     let scene = Scene::set("attacks-c").await;
     let pairs = pairs();
-    scene.repository("EVIL-files", &files_of(&pairs)).await;
-    scene
-        .mallory
-        .apply(scene.source("files", "EVIL-files", &json!({})))
-        .await
-        .unwrap();
+    scene.serve(&files_of(&pairs)).await;
     let attacks: Vec<Attack> = pairs
         .iter()
         .map(|contents| {

@@ -55,12 +55,7 @@ async fn a_burner_spends_its_own_purse() {
             )
         })
         .collect();
-    scene.repository("EVIL-files", &files).await;
-    scene
-        .mallory
-        .apply(scene.source("files", "EVIL-files", &json!({})))
-        .await
-        .unwrap();
+    scene.serve(&files).await;
     let list = "[1,2,3,4,5,6,7,8,9,10]";
     let burner = format!(
         "{list}.all(a, {list}.all(b, {list}.all(c, {list}.all(d, {list}.all(e, data.value.contains('y') == false)))))"
@@ -158,12 +153,7 @@ async fn bombs_and_masks_are_refused_by_name() {
             ignore("/metadata/annotations", Value::Null),
         ),
     ];
-    scene.repository("EVIL-files", &own_folders(&attacks)).await;
-    scene
-        .mallory
-        .apply(scene.source("files", "EVIL-files", &json!({})))
-        .await
-        .unwrap();
+    scene.serve(&own_folders(&attacks)).await;
     scene
         .check(&attacks, |attack, name, spec| {
             let mut laid = spec.clone();
@@ -183,14 +173,7 @@ async fn bombs_and_masks_are_refused_by_name() {
 async fn an_error_quotes_no_secret() {
     let scene = Scene::set("attacks-quotes").await;
     let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter2}\n";
-    scene
-        .repository("EVIL-files", &[("s.yaml".to_owned(), secret.to_owned())])
-        .await;
-    scene
-        .mallory
-        .apply(scene.source("files", "EVIL-files", &json!({})))
-        .await
-        .unwrap();
+    scene.serve(&[("s.yaml".to_owned(), secret.to_owned())]).await;
     let spec = json!({
         "wait": true, "timeout": "1s",
         "healthCheckExprs": [{ "apiVersion": "v1", "kind": "Secret", "current": "{'a': true}[string(data.password)]" }],

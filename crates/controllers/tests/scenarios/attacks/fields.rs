@@ -146,19 +146,10 @@ fn kustomizations() -> Vec<Attack> {
 async fn no_field_of_a_kustomization_leads_out() {
     let scene = Scene::set("attacks-a").await;
     let attacks = kustomizations();
-    scene.repository("EVIL-files", &own_folders(&attacks)).await;
-    scene
-        .mallory
-        .apply(scene.source("files", "EVIL-files", &json!({})))
-        .await
-        .unwrap();
+    scene.serve(&own_folders(&attacks)).await;
     scene
         .check(&attacks, |attack, name, spec| {
-            let mut laid = json!({ "path": format!("./own/{}", attack.name) });
-            for (key, value) in spec.as_object().unwrap() {
-                laid[key] = value.clone();
-            }
-            scene.kustomization(name, &laid)
+            scene.own_kustomization(attack, name, spec)
         })
         .await;
     let harm: Vec<_> = attacks

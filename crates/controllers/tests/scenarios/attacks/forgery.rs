@@ -57,14 +57,7 @@ async fn a_forged_inventory_deletes_nothing_of_others() {
         }));
         scene.mallory.apply(object).await.unwrap();
     }
-    let repository = scene
-        .repository("EVIL-files", &[("a.yaml".to_owned(), config_map("a", "1"))])
-        .await;
-    scene
-        .mallory
-        .apply(scene.source("files", "EVIL-files", &json!({})))
-        .await
-        .unwrap();
+    let repository = scene.serve(&[("a.yaml".to_owned(), config_map("a", "1"))]).await;
     scene
         .mallory
         .apply(scene.kustomization("app", &json!({})))

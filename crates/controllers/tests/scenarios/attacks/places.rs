@@ -175,14 +175,7 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
         .await;
     assert!(stage.get(CONFIG_MAP, (alpha, "a")).await.is_some());
     // And it is the relabeller's neither.
-    scene
-        .repository("EVIL-files", &[("a.yaml".to_owned(), config_map("planted", "1"))])
-        .await;
-    scene
-        .mallory
-        .apply(scene.source("files", "EVIL-files", &json!({})))
-        .await
-        .unwrap();
+    scene.serve(&[("a.yaml".to_owned(), config_map("planted", "1"))]).await;
     scene
         .mallory
         .apply(scene.kustomization("taker", &json!({ "targetNamespace": "ALPHA" })))

@@ -94,20 +94,11 @@ async fn no_variable_leads_out() {
         .iter()
         .map(|(attack, text)| (format!("own/{}/a.yaml", attack.name), text.clone()))
         .collect();
-    scene.repository("EVIL-files", &files).await;
-    scene
-        .mallory
-        .apply(scene.source("files", "EVIL-files", &json!({})))
-        .await
-        .unwrap();
+    scene.serve(&files).await;
     let attacks: Vec<Attack> = attacks.into_iter().map(|(attack, _)| attack).collect();
     scene
         .check(&attacks, |attack, name, spec| {
-            let mut laid = json!({ "path": format!("./own/{}", attack.name) });
-            for (key, value) in spec.as_object().unwrap() {
-                laid[key] = value.clone();
-            }
-            scene.kustomization(name, &laid)
+            scene.own_kustomization(attack, name, spec)
         })
         .await;
     scene
