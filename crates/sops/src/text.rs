@@ -39,16 +39,26 @@ pub(crate) fn float_of_value(value: f64) -> String {
     }
 }
 
+/// Writes what JSON and YAML escape in the same way; whether it is one of these.
+fn write_usual_escape(into: &mut String, character: char) -> bool {
+    let escape = match character {
+        '"' => "\\\"",
+        '\\' => "\\\\",
+        '\n' => "\\n",
+        '\r' => "\\r",
+        '\t' => "\\t",
+        _ => return false,
+    };
+    into.push_str(escape);
+    true
+}
+
 /// Writes a string as `encoding/json` does.
 pub(crate) fn write_json_string(into: &mut String, text: &str) {
     into.push('"');
     for character in text.chars() {
         match character {
-            '"' => into.push_str("\\\""),
-            '\\' => into.push_str("\\\\"),
-            '\n' => into.push_str("\\n"),
-            '\r' => into.push_str("\\r"),
-            '\t' => into.push_str("\\t"),
+            _ if write_usual_escape(into, character) => {}
             '\u{8}' => into.push_str("\\b"),
             '\u{c}' => into.push_str("\\f"),
             '\u{0}'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
@@ -65,11 +75,7 @@ pub(crate) fn write_yaml_string(into: &mut String, text: &str) {
     into.push('"');
     for character in text.chars() {
         match character {
-            '"' => into.push_str("\\\""),
-            '\\' => into.push_str("\\\\"),
-            '\n' => into.push_str("\\n"),
-            '\r' => into.push_str("\\r"),
-            '\t' => into.push_str("\\t"),
+            _ if write_usual_escape(into, character) => {}
             '\u{0}'..='\u{1f}'
             | '\u{7f}'..='\u{a0}'
             | '\u{2028}'
