@@ -18,11 +18,11 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, BufWriter, ReadBuf};
 
-type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
+type StreamFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Takes the streams that a connection opens.
 #[derive(Clone, Default)]
-pub(crate) struct Opened(Arc<Mutex<Vec<Stream>>>);
+pub(crate) struct Opened(Arc<Mutex<Vec<StreamFuture>>>);
 
 impl<F> hyper::rt::Executor<F> for Opened
 where
@@ -76,12 +76,12 @@ impl StreamEnd {
 
 /// A stream that is counted when it is polled, and can be ended.
 struct Counted {
-    stream: Stream,
+    stream: StreamFuture,
     end: Option<Arc<StreamEnd>>,
 }
 
 impl Counted {
-    fn new(stream: Stream) -> Self {
+    fn new(stream: StreamFuture) -> Self {
         Self { stream, end: None }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use go_yaml::events::{Event, Events, What};
+use go_yaml::events::{Event, EventReader, What};
 use go_yaml::node::{Node, Tag};
 use go_yaml::scalar::Dialect;
 use go_yaml::{json, read};
@@ -25,7 +25,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
         return Ok((value, repeated));
     }
     let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
-    let mut events = Events::new(text.strip_prefix('\u{feff}').unwrap_or(text), Dialect::V2);
+    let mut events = EventReader::new(text.strip_prefix('\u{feff}').unwrap_or(text), Dialect::V2);
     let mut builder = Builder::default();
     loop {
         let event = events

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use go_words::quantity::Quantity;
 use go_words::version::Version;
 
-use crate::functions::formats::NamedFormat;
+use crate::functions::named_formats::NamedFormat;
 use crate::types::Type;
 use crate::url::Url;
 

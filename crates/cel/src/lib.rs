@@ -35,7 +35,7 @@ pub use estimate::Range;
 pub use eval::Variables;
 pub use extension::{Check, Decision, Extension, Stage};
 pub use failure::Failure;
-pub use functions::formats::NamedFormat;
+pub use functions::named_formats::NamedFormat;
 pub use go_words::quantity::Quantity;
 pub use go_words::version::Version;
 pub use meter::Allowance;

@@ -101,7 +101,7 @@ enum Place {
 }
 
 /// The events of a text, one after the other.
-pub struct Events<'text> {
+pub struct EventReader<'text> {
     scanner: Scanner<'text>,
     state: State,
     /// What is expected after the collections that are open.
@@ -112,11 +112,11 @@ pub struct Events<'text> {
     limit: Option<(usize, Problem)>,
 }
 
-impl<'text> Events<'text> {
+impl<'text> EventReader<'text> {
     /// Those of a text, as the scanner of one of the libraries makes them.
     #[must_use]
     pub fn new(text: &'text str, dialect: Dialect) -> Self {
-        Events {
+        EventReader {
             scanner: Scanner::new(text, dialect),
             state: State::Stream,
             states: Vec::new(),

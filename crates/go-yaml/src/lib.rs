@@ -15,7 +15,7 @@ mod quick;
 pub mod read;
 pub mod rewrite;
 pub mod scalar;
-mod scalars;
+mod scalar_text;
 mod timestamp;
 mod token_text;
 mod tokens;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::cursor::Mark;
-use super::events::{Event, Events, Properties, What};
+use super::events::{Event, EventReader, Properties, What};
 use super::facts::is_break;
 use super::scalar::Dialect;
 use super::tokens::Form as Written;
@@ -53,7 +53,7 @@ struct Comment {
 }
 
 /// Comments by their line.
-type Comments = BTreeMap<usize, Comment>;
+type CommentsByLine = BTreeMap<usize, Comment>;
 
 /// Reads the notation of the first document of a text that has been read as YAML already.
 ///
@@ -61,9 +61,9 @@ type Comments = BTreeMap<usize, Comment>;
 /// When the text has something that can't be written again; says what and on which line of the text.
 pub fn of(text: &str) -> Result<Notation, String> {
     let mut reader = Reader {
-        events: Events::new(text, Dialect::V3),
+        events: EventReader::new(text, Dialect::V3),
         text,
-        comments: Comments::new(),
+        comments: CommentsByLine::new(),
         waiting: Vec::new(),
     };
     let mut root = loop {
@@ -97,9 +97,9 @@ struct Spot {
 }
 
 struct Reader<'text> {
-    events: Events<'text>,
+    events: EventReader<'text>,
     text: &'text str,
-    comments: Comments,
+    comments: CommentsByLine,
     waiting: Vec<Spot>,
 }
 
@@ -222,7 +222,7 @@ fn form_of(form: Written) -> Form {
 }
 
 /// Gives the comments that belong to a node and those in it their places; what is left in `comments` belongs to none.
-fn place(node: &mut Notation, spots: &mut std::vec::IntoIter<Spot>, comments: &mut Comments) {
+fn place(node: &mut Notation, spots: &mut std::vec::IntoIter<Spot>, comments: &mut CommentsByLine) {
     let mut one = |node: &mut Notation| {
         if let Some(spot) = spots.next() {
             take(node, &spot, comments);
@@ -236,7 +236,7 @@ fn place(node: &mut Notation, spots: &mut std::vec::IntoIter<Spot>, comments: &m
     }
 }
 
-fn take(node: &mut Notation, spot: &Spot, comments: &mut Comments) {
+fn take(node: &mut Notation, spot: &Spot, comments: &mut CommentsByLine) {
     let (line, column) = spot.start;
     let mut above = line;
     while let Some(before) = above.checked_sub(1) {

@@ -7,14 +7,14 @@ use memchr::{memchr, memchr2};
 use super::node::{Node, Style, Tag};
 use super::read::{MAXIMUM_DEPTH, Source};
 use super::scalar::{Dialect, resolve};
-use super::scalars;
+use super::scalar_text;
 
 /// Keys longer than this are left to the whole parser, which has a limit of its own for those on one line.
 const LONGEST_KEY: usize = 512;
 
 /// Reads the only document of a text. The outer nothing is a refusal, the inner one a text without a document.
 pub(super) fn document(text: &str, source: Source) -> Option<Option<Node>> {
-    if !scalars::is_usual(text) {
+    if !scalar_text::is_usual(text) {
         return None;
     }
     let mut reader = Reader {
@@ -200,7 +200,7 @@ impl<'text> Reader<'text> {
         let is_key = match self.byte(at)? {
             b'-' if self.is_blank(at + 1) => return self.sequence(column, false, depth),
             b'"' | b'\'' => {
-                let (_, end) = scalars::quoted(self.text.get(at..self.end)?)?.ended()?;
+                let (_, end) = scalar_text::quoted(self.text.get(at..self.end)?)?.ended()?;
                 self.byte(at + end) == Some(b':')
             }
             b'{' | b'[' | b'|' | b'>' => false,
@@ -253,7 +253,7 @@ impl<'text> Reader<'text> {
         let line = self.line;
         match self.byte(at)? {
             b'"' | b'\'' => {
-                let (text, length) = scalars::quoted(self.text.get(at..self.end)?)?.ended()?;
+                let (text, length) = scalar_text::quoted(self.text.get(at..self.end)?)?.ended()?;
                 let colon = at + length;
                 if length > LONGEST_KEY || self.byte(colon) != Some(b':') || !self.is_blank(colon + 1) {
                     return None;
@@ -261,7 +261,7 @@ impl<'text> Reader<'text> {
                 Some((self.styled(&text, Style::Quoted, line)?, colon + 1))
             }
             b'-' => None,
-            first if scalars::begins_plain(first) => {
+            first if scalar_text::begins_plain(first) => {
                 let Plain::Key(colon) = self.plain_end(at) else {
                     return None;
                 };
@@ -314,7 +314,7 @@ impl<'text> Reader<'text> {
                 Some(node)
             }
             b'-' if self.is_blank(at + 1) => None,
-            first if first == b'-' || scalars::begins_plain(first) => {
+            first if first == b'-' || scalar_text::begins_plain(first) => {
                 let Plain::End { end, comment } = self.plain_end(at) else {
                     return None;
                 };
@@ -378,7 +378,7 @@ impl<'text> Reader<'text> {
             let Plain::End { end, comment } = self.plain_end(at) else {
                 return None;
             };
-            scalars::fold(&mut text, blank);
+            scalar_text::fold(&mut text, blank);
             text.push_str(self.text.get(at..end)?.trim_end_matches(' '));
             self.next_line();
             if comment || !self.continues(parent) {
@@ -390,7 +390,7 @@ impl<'text> Reader<'text> {
 
     fn quoted_value(&mut self, at: usize, parent: usize) -> Option<Node> {
         let line = self.line;
-        let quoted = scalars::quoted(self.text.get(at..self.end)?)?;
+        let quoted = scalar_text::quoted(self.text.get(at..self.end)?)?;
         if let Some((text, length)) = quoted.ended() {
             let node = self.styled(&text, Style::Quoted, line)?;
             self.finish_line(at + length)?;
@@ -405,8 +405,8 @@ impl<'text> Reader<'text> {
                 return None;
             }
             let at = self.at + self.indent;
-            scalars::fold(&mut text, blank);
-            let more = scalars::quoted_rest(self.text.get(at..self.end)?, quote)?;
+            scalar_text::fold(&mut text, blank);
+            let more = scalar_text::quoted_rest(self.text.get(at..self.end)?, quote)?;
             match more.ended() {
                 None => text.push_str(&more.so_far()?),
                 Some((rest, length)) => {
@@ -427,11 +427,11 @@ impl<'text> Reader<'text> {
         let line = self.line;
         let is_literal = self.byte(at) == Some(b'|');
         let keep = match self.byte(at + 1) {
-            Some(b'-') => scalars::Keep::Nothing,
-            Some(b'+') => scalars::Keep::Everything,
-            _ => scalars::Keep::One,
+            Some(b'-') => scalar_text::Keep::Nothing,
+            Some(b'+') => scalar_text::Keep::Everything,
+            _ => scalar_text::Keep::One,
         };
-        let header = at + 1 + usize::from(keep != scalars::Keep::One);
+        let header = at + 1 + usize::from(keep != scalar_text::Keep::One);
         if !self.is_blank(header) || self.content(header).is_some() {
             return None;
         }
@@ -472,14 +472,14 @@ impl<'text> Reader<'text> {
         }
         let content = self.text.get(from..content_end)?;
         let trailing = usize::try_from(number - last_number).ok()?;
-        let text = scalars::block(content, indent, is_literal, keep, trailing)?;
+        let text = scalar_text::block(content, indent, is_literal, keep, trailing)?;
         let style = if is_literal { Style::Literal } else { Style::Folded };
         let node = self.styled(&text, style, line)?;
         self.line = number;
         self.settle(next);
         // A comment that ends the document counts for such a block; what becomes of it is not for here to say.
         let is_before_comment =
-            self.is_over && keep == scalars::Keep::Everything && self.text.get(next..)?.contains('#');
+            self.is_over && keep == scalar_text::Keep::Everything && self.text.get(next..)?.contains('#');
         (!is_before_comment).then_some(node)
     }
 
@@ -532,11 +532,11 @@ impl<'text> Reader<'text> {
         match first {
             b'{' | b'[' if !is_key => self.flow(at, depth),
             b'"' | b'\'' => {
-                let (text, length) = scalars::quoted(self.text.get(at..self.end)?)?.ended()?;
+                let (text, length) = scalar_text::quoted(self.text.get(at..self.end)?)?.ended()?;
                 Some((self.styled(&text, Style::Quoted, line)?, at + length))
             }
             _ => {
-                let length = scalars::flow_plain(self.text.get(at..self.end)?)?;
+                let length = scalar_text::flow_plain(self.text.get(at..self.end)?)?;
                 if is_key && length > LONGEST_KEY {
                     return None;
                 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use memchr::{memchr_iter, memmem};
 
 use super::cursor::Mark;
-use super::events::{Event, Events, Properties, What};
+use super::events::{Event, EventReader, Properties, What};
 use super::folded;
 use super::node::{Data, Node, Remark, Style, Tag};
 use super::scalar::{Dialect, meaning, resolve};
@@ -142,7 +142,7 @@ pub fn first_node(text: &str, source: Source) -> Result<Option<Node>, ReadError>
 
 fn any_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
     let mut reader = Reader {
-        events: Events::new(text, source.scanner),
+        events: EventReader::new(text, source.scanner),
         source,
         anchors: HashMap::new(),
         items: Vec::new(),
@@ -172,7 +172,7 @@ fn any_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
 }
 
 struct Reader<'text> {
-    events: Events<'text>,
+    events: EventReader<'text>,
     source: Source,
     /// What each anchor stands for; nothing while it is being read.
     anchors: HashMap<&'text str, Option<Anchored>>,

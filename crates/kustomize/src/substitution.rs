@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use go_words::substitution::{Problem, Scope, SubstitutionError, substitute};
-use go_yaml::events::{Events, What};
+use go_yaml::events::{EventReader, What};
 use go_yaml::json::{configuration_value, from_value, resource_value};
 use go_yaml::node::{Data, Node};
 use go_yaml::read::{Lines, Source, first_node};
@@ -281,7 +281,7 @@ fn has_several_documents(text: &str) -> bool {
     if !text.split(is_break).any(is_marker) {
         return false;
     }
-    let mut events = Events::new(text, Dialect::V2);
+    let mut events = EventReader::new(text, Dialect::V2);
     let mut documents = 0;
     // What can't be read is told when it is read.
     while let Ok(event) = events.next() {

@@ -71,7 +71,7 @@ pub use reset::ResetFields;
 pub use schema::{Schema, SchemaError, TypeRef, Typing};
 pub use set::{FieldSet, Node};
 pub use timestamp::{Timestamp, TimestampError};
-pub use typed::{Comparison, Duplicates, TypedObject, ValidationError, ValidationErrors};
+pub use typed::{Comparison, Duplicates, TypedObject, ValidationError, ValidationReport};
 
 /// The README's example is run with the tests.
 #[cfg(doctest)]

@@ -42,9 +42,9 @@ pub struct ValidationError {
 
 /// All the places in which a value doesn't fit its type; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ValidationErrors(pub Vec<ValidationError>);
+pub struct ValidationReport(pub Vec<ValidationError>);
 
-impl fmt::Display for ValidationErrors {
+impl fmt::Display for ValidationReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let write = |formatter: &mut fmt::Formatter<'_>, error: &ValidationError| match error.path.as_str() {
             "" => formatter.write_str(&error.message),
@@ -62,7 +62,7 @@ impl fmt::Display for ValidationErrors {
     }
 }
 
-impl std::error::Error for ValidationErrors {}
+impl std::error::Error for ValidationReport {}
 
 /// In what two values of a type differ. No field is in two of the sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl<'a> TypedObject<'a> {
     ///
     /// # Errors
     /// All the places in which it doesn't.
-    pub fn new(value: &'a Value, typing: &'a Typing, duplicates: Duplicates) -> Result<Self, ValidationErrors> {
+    pub fn new(value: &'a Value, typing: &'a Typing, duplicates: Duplicates) -> Result<Self, ValidationReport> {
         validate::validate(&typing.schema, typing.type_ref, value, duplicates)?;
         Ok(Self { value, typing })
     }

@@ -127,13 +127,13 @@ struct Binding {
 
 /// The bindings of one namespace, or of the cluster, found by whom they name.
 #[derive(Debug, Default, Clone)]
-struct Bindings {
+struct BindingIndex {
     by_name: BTreeMap<String, Binding>,
     by_user: HashMap<String, BTreeSet<String>>,
     by_group: HashMap<String, BTreeSet<String>>,
 }
 
-impl Bindings {
+impl BindingIndex {
     fn insert(&mut self, scope: &str, name: &str, binding: Binding) {
         self.remove(scope, name);
         for subject in &binding.subjects {
@@ -228,8 +228,8 @@ type Rules = Arc<RoleRules>;
 pub struct Rbac {
     cluster_roles: imbl::HashMap<String, Rules>,
     roles: imbl::HashMap<String, Arc<HashMap<String, Rules>>>,
-    cluster_bindings: Arc<Bindings>,
-    bindings: imbl::HashMap<String, Arc<Bindings>>,
+    cluster_bindings: Arc<BindingIndex>,
+    bindings: imbl::HashMap<String, Arc<BindingIndex>>,
 }
 
 impl Rbac {
@@ -328,7 +328,7 @@ impl Rbac {
     }
 
     /// The bindings that count in `namespace` (empty: in the cluster), with where they are.
-    fn bindings_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a str, &'a Bindings)> {
+    fn bindings_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a str, &'a BindingIndex)> {
         let local = (!namespace.is_empty())
             .then(|| self.bindings.get(namespace))
             .flatten()

@@ -50,7 +50,7 @@ pub(crate) struct Admission {
     contents: Contents,
     /// Those of [`OPTIONAL_PLUGINS`] that are left out.
     left_out: OnceLock<Vec<String>>,
-    hooks: webhooks::Hooks,
+    hooks: webhooks::HookTable,
     policies: policies::Policies,
     turns: quota::Turns,
     /// Whether the server has started. What it writes until then is its own, and asks nobody: it would not start
@@ -63,7 +63,7 @@ impl Admission {
         Self {
             contents,
             left_out: OnceLock::new(),
-            hooks: webhooks::Hooks::default(),
+            hooks: webhooks::HookTable::default(),
             policies: policies::Policies::default(),
             turns: quota::Turns::default(),
             open: AtomicBool::new(false),

@@ -52,7 +52,7 @@ pub(crate) struct Rest {
 
 impl Rest {
     /// Keeps the user's place; others' are free, and so is the answer.
-    fn begin(self, (own, _all): Turn, busy: Duration) {
+    fn begin(self, (own, _all): TakenPlace, busy: Duration) {
         if let (Some(own), Ok(runtime)) = (own, Handle::try_current()) {
             let pause = busy.saturating_mul(self.times).min(self.longest);
             runtime.spawn(async move {
@@ -64,11 +64,11 @@ impl Rest {
 }
 
 /// A place, until the step is done.
-pub(crate) type Turn = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
+pub(crate) type TakenPlace = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
 
 impl Turns {
     /// First in the user's own line: at most the user's share of requests waits in everybody's.
-    pub(crate) async fn take(&self) -> Turn {
+    pub(crate) async fn take(&self) -> TakenPlace {
         let own = self.own.clone().acquire_owned().await.ok();
         (own, self.all.clone().acquire_owned().await.ok())
     }

@@ -43,12 +43,12 @@ pub(crate) struct Listing {
     pub(crate) revision: u64,
     pub(crate) next: Option<String>,
     pub(crate) remaining: Option<usize>,
-    pub(crate) items: Items,
+    pub(crate) items: PageReader,
 }
 
 /// The objects of a page, read batch by batch.
 #[derive(Debug)]
-pub(crate) struct Items {
+pub(crate) struct PageReader {
     registry: Registry,
     op: Arc<Operation>,
     /// What is still to be selected.
@@ -100,7 +100,7 @@ impl Registry {
             revision,
             next: None,
             remaining: None,
-            items: Items {
+            items: PageReader {
                 registry: self.clone(),
                 op: op.clone(),
                 selectors: options.selectors.clone(),
@@ -184,7 +184,7 @@ impl Registry {
             revision,
             next: None,
             remaining: None,
-            items: Items {
+            items: PageReader {
                 registry: self.clone(),
                 op: op.clone(),
                 selectors: Selectors::default(),
@@ -220,7 +220,7 @@ impl Registry {
     }
 }
 
-impl Items {
+impl PageReader {
     /// They are read as slowly as a client likes from now on.
     pub(crate) fn hold(&self) {
         self.registry.hold(&self.slot);

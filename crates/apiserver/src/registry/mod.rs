@@ -27,7 +27,7 @@ pub(crate) use continue_token::ContinueToken;
 pub(crate) use decode::{decode_object, internal_package};
 pub use delete::Deleted;
 pub(crate) use held::Held;
-pub(crate) use list::{Item, Items, ListOptions, Listing, RevisionMatch};
+pub(crate) use list::{Item, ListOptions, Listing, PageReader, RevisionMatch};
 pub(crate) use patch::apply_patch;
 pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use pods::Connection;

@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use futures::FutureExt as _;
 
-use super::list::{Item, Items, ListOptions};
+use super::list::{Item, ListOptions, PageReader};
 use super::{Operation, Registry, Selectors, revision};
 use crate::contents::is_verbatim;
 use crate::conversion::BATCH;
@@ -61,7 +61,7 @@ pub(crate) struct WatchStream {
     op: Arc<Operation>,
     selectors: Selectors,
     /// What is there at the beginning, as far as it is still to be sent, and its revision.
-    initial: Option<(Items, u64)>,
+    initial: Option<(PageReader, u64)>,
     turns: Option<Turns>,
     watcher: Option<Watcher>,
     pending: VecDeque<WatchFrame>,
@@ -276,7 +276,7 @@ fn added(item: Item) -> WatchFrame {
 }
 
 /// The next batch. What has to be decoded for it is no work for those who serve others.
-async fn read(mut items: Items, turns: Option<Turns>) -> Result<(Items, Option<Vec<Item>>), ApiError> {
+async fn read(mut items: PageReader, turns: Option<Turns>) -> Result<(PageReader, Option<Vec<Item>>), ApiError> {
     if items.are_converted_elsewhere() {
         let batch = items.batch(BATCH.1).await?;
         return Ok((items, batch));

@@ -16,8 +16,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_kinds::table::{Columns, partial_metadata};
 
-use super::objects::ObjectRequest;
 use super::render::Form;
+use super::verbs::ObjectRequest;
 use crate::answers::PIECE;
 use crate::conversion::BATCH;
 use crate::http::negotiate::View;
@@ -26,7 +26,7 @@ use crate::kinds;
 use crate::ledger::Account;
 use crate::long_work::Turns;
 use crate::operation::Operation;
-use crate::registry::{Item, Items, Listing};
+use crate::registry::{Item, Listing, PageReader};
 use crate::stored::{decode_stored, kind_prefix, without_kind};
 
 /// How much is read for one piece at most, whatever comes of it.
@@ -163,7 +163,7 @@ fn listed(op: &Operation, mut object: Value) -> Value {
 
 /// Writes a list.
 struct Writer {
-    items: Items,
+    items: PageReader,
     op: Arc<Operation>,
     form: Form,
     now: Timestamp,

@@ -5,9 +5,9 @@ use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 use tenure_kinds::schema::strict::Twice;
 
-use super::objects::{ObjectRequest, written};
 use super::options;
 use super::render::{Form, object as render};
+use super::verbs::{ObjectRequest, written};
 use crate::admission::Attributes;
 use crate::audit::Trail;
 use crate::authentication::default_lifetime;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tenure_kinds::kind::Action;
 
 use super::object::{body_format, note};
-use super::objects::ObjectRequest;
+use super::verbs::ObjectRequest;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, FieldError, body, respond};
 use crate::operation::Operation;

@@ -48,7 +48,7 @@ impl Requirement {
 /// # Errors
 /// What is wrong first, worded as by Kubernetes.
 pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, String> {
-    let mut words = Words { rest: text };
+    let mut words = RequirementScanner { rest: text };
     let mut requirements = Vec::new();
     loop {
         match words.peek() {
@@ -71,7 +71,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, String> {
     }
 }
 
-fn requirement(words: &mut Words<'_>) -> Result<Requirement, String> {
+fn requirement(words: &mut RequirementScanner<'_>) -> Result<Requirement, String> {
     let mut word = words.next();
     let negated = word == Word::Symbol("!");
     if negated {
@@ -103,7 +103,7 @@ fn requirement(words: &mut Words<'_>) -> Result<Requirement, String> {
 }
 
 /// An operator that takes values, and these.
-fn operation(words: &mut Words<'_>) -> Result<(Operator, Vec<String>), String> {
+fn operation(words: &mut RequirementScanner<'_>) -> Result<(Operator, Vec<String>), String> {
     let word = words.next();
     let operator = match word {
         Word::Name("in") | Word::Symbol("=" | "==") => Operator::In,
@@ -126,7 +126,7 @@ fn operation(words: &mut Words<'_>) -> Result<(Operator, Vec<String>), String> {
 }
 
 /// Values in parentheses; between two commas is an empty one.
-fn set(words: &mut Words<'_>) -> Result<Vec<String>, String> {
+fn set(words: &mut RequirementScanner<'_>) -> Result<Vec<String>, String> {
     let open = words.next();
     if open != Word::Symbol("(") {
         return Err(format!("found '{open}' expected: '('"));
@@ -210,11 +210,11 @@ impl std::fmt::Display for Word<'_> {
     }
 }
 
-struct Words<'a> {
+struct RequirementScanner<'a> {
     rest: &'a str,
 }
 
-impl<'a> Words<'a> {
+impl<'a> RequirementScanner<'a> {
     const SYMBOLS: [&'static str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
     fn next(&mut self) -> Word<'a> {
@@ -238,6 +238,6 @@ impl<'a> Words<'a> {
     }
 
     fn peek(&self) -> Word<'a> {
-        Words { rest: self.rest }.next()
+        RequirementScanner { rest: self.rest }.next()
     }
 }

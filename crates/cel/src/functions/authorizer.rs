@@ -49,10 +49,10 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -
 }
 
 fn service_account<'a>(check: &Check, namespace: &str, name: &str) -> Result<Value<'a>, Failure> {
-    if !super::formats::subdomain_problems(name, false).is_empty() {
+    if !super::named_formats::subdomain_problems(name, false).is_empty() {
         return Err(Failure::new("Invalid service account name"));
     }
-    if !super::formats::label_problems(namespace, false).is_empty() {
+    if !super::named_formats::label_problems(namespace, false).is_empty() {
         return Err(Failure::new("Invalid service account namespace"));
     }
     let mut check = Check::clone(check);

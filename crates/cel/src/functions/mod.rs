@@ -3,8 +3,8 @@
 pub(crate) mod authorizer;
 pub(crate) mod conversions;
 pub(crate) mod format;
-pub(crate) mod formats;
 pub(crate) mod lists;
+pub(crate) mod named_formats;
 pub(crate) mod network;
 pub(crate) mod numbers;
 pub(crate) mod operators;
@@ -79,8 +79,8 @@ pub(crate) fn find(function: &str) -> Option<Implementation> {
         | "compareTo" | "isGreaterThan" | "isLessThan" | "isSemver" | "major" | "minor" | "patch" | "semver" => {
             numbers::call
         }
-        "validate" => formats::validate,
-        name if name.starts_with("format.") => formats::named,
+        "validate" => named_formats::validate,
+        name if name.starts_with("format.") => named_formats::named,
         "allowed" | "check" | "error" | "errored" | "fieldSelector" | "group" | "labelSelector" | "name"
         | "namespace" | "path" | "reason" | "resource" | "serviceAccount" | "subresource" => authorizer::call,
         _ => return None,

@@ -113,14 +113,14 @@ fn expression(environment: &Environment, source: &str, wanted: &Type, what: &str
 
 /// The rules of a schema and of those below it.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct RuleTree {
     shape: Shape,
     kind: String,
     rules: Vec<Rule>,
-    items: Option<Box<Rules>>,
-    properties: BTreeMap<String, Rules>,
-    additional: Option<Box<Rules>>,
-    all_of: Vec<Rules>,
+    items: Option<Box<RuleTree>>,
+    properties: BTreeMap<String, RuleTree>,
+    additional: Option<Box<RuleTree>>,
+    all_of: Vec<RuleTree>,
     /// The keys of a list whose items have counterparts in an older one.
     list_keys: Option<Vec<String>>,
     is_set: bool,
@@ -134,7 +134,7 @@ struct Before<'a> {
     parent: Option<(&'a Value, Option<&'a Value>)>,
 }
 
-impl Rules {
+impl RuleTree {
     /// The rules of a resource's schema; `None` if it has none.
     pub(super) fn parse(schema: &Value) -> Option<Self> {
         has_rules(schema).then(|| Self::build(schema, schema, true))?
@@ -433,7 +433,7 @@ impl<'a> Before<'a> {
         }
     }
 
-    fn is_same(self, rules: &Rules) -> bool {
+    fn is_same(self, rules: &RuleTree) -> bool {
         self.own
             .or(self.parent)
             .is_some_and(|(value, old)| old.is_some_and(|old| rules.same(value, old)))

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::rules::Rules;
+use super::rules::RuleTree;
 use super::scaling::ScaleChecks;
 use super::structural::{Additional, Node};
 use super::value_path::ValuePath;
@@ -19,7 +19,7 @@ pub struct CustomSchema {
     kind: String,
     version: String,
     root: Node,
-    rules: Option<Rules>,
+    rules: Option<RuleTree>,
     scale: Option<ScaleChecks>,
 }
 
@@ -42,7 +42,7 @@ impl CustomSchema {
                 .to_owned(),
             version: version_name.to_owned(),
             root,
-            rules: Rules::parse(&schema),
+            rules: RuleTree::parse(&schema),
             scale: ScaleChecks::of(version),
         })
     }

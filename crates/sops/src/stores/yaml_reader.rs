@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use go_yaml::events::{Event, Events, Form, Mark, Problem, Properties, What};
+use go_yaml::events::{Event, EventReader, Form, Mark, Problem, Properties, What};
 use go_yaml::scalar::{Dialect, Scalar, resolve};
 use zeroize::Zeroizing;
 
@@ -18,7 +18,7 @@ use crate::tree::{Comment, Count, Document, Entry, Node, Span, Value};
 /// When it isn't YAML, or isn't what SOPS encrypts.
 pub(crate) fn read(file: &str, count: &mut Count) -> Result<Vec<Document>, Error> {
     let mut reader = Reader {
-        events: Events::new(file, Dialect::V3),
+        events: EventReader::new(file, Dialect::V3),
         comments: VecDeque::new(),
         anchors: HashMap::new(),
         count,
@@ -36,7 +36,7 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Vec<Document>, Error
 }
 
 struct Reader<'text, 'count> {
-    events: Events<'text>,
+    events: EventReader<'text>,
     /// Comments that were read and belong to nothing yet.
     comments: VecDeque<(Mark, &'text str)>,
     /// What aliases stand for; nothing while it is read.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use go_words::value;
 use serde_json::Value;
 
-use super::{Duplicates, Shape, ValidationError, ValidationErrors, elements::element_of, shape, type_at};
+use super::{Duplicates, Shape, ValidationError, ValidationReport, elements::element_of, shape, type_at};
 use crate::path::PathElement;
 use crate::schema::{ListRelation, ListType, MapType, Scalar, Schema, Type, TypeRef};
 
@@ -15,7 +15,7 @@ pub(super) fn validate(
     type_ref: TypeRef,
     value: &Value,
     duplicates: Duplicates,
-) -> Result<(), ValidationErrors> {
+) -> Result<(), ValidationReport> {
     let mut walk = Walk {
         schema,
         duplicates,
@@ -26,7 +26,7 @@ pub(super) fn validate(
     if walk.errors.is_empty() {
         Ok(())
     } else {
-        Err(ValidationErrors(walk.errors))
+        Err(ValidationReport(walk.errors))
     }
 }
 

@@ -31,11 +31,11 @@ pub(crate) struct Turns {
 }
 
 /// Held by whom it is who writes in a namespace.
-pub(crate) type Turn = tokio::sync::OwnedMutexGuard<()>;
+pub(crate) type TakenTurn = tokio::sync::OwnedMutexGuard<()>;
 
 impl Turns {
     /// Waits for the turn in a namespace.
-    pub(crate) async fn of(&self, namespace: &str) -> Turn {
+    pub(crate) async fn of(&self, namespace: &str) -> TakenTurn {
         let turns = {
             let mut namespaces = self.namespaces.lock();
             let known = namespaces.get(namespace).and_then(Weak::upgrade);
@@ -56,7 +56,7 @@ pub(crate) struct Owed {
     pub(crate) namespace: String,
     /// By the quota's name.
     pub(crate) amounts: Vec<(String, Resources)>,
-    _turn: Turn,
+    _turn: TakenTurn,
 }
 
 fn prefix(namespace: &str) -> String {

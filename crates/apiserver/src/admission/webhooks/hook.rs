@@ -88,12 +88,12 @@ fn read(phase: Phase, configuration: &str, value: &Value) -> Hook {
 
 /// The webhooks of every configuration.
 #[derive(Debug, Default)]
-pub(in crate::admission) struct Hooks {
+pub(in crate::admission) struct HookTable {
     mutating: Cache<Vec<Arc<Hook>>>,
     validating: Cache<Vec<Arc<Hook>>>,
 }
 
-impl Hooks {
+impl HookTable {
     /// The webhooks of one phase, in the order of their configurations' names.
     pub(in crate::admission) fn of(&self, view: &View, phase: Phase) -> Vec<Arc<Hook>> {
         let prefix = keys::of_resource(GROUP, phase.plural(), None);

@@ -24,7 +24,7 @@ use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::webhook_client::{self, Bounds};
 
-pub(super) use hook::{Hook, Hooks, Phase};
+pub(super) use hook::{Hook, HookTable, Phase};
 
 /// The longest answer that is read: as much as a request may have.
 const ANSWER_BYTES: usize = 3 * 1024 * 1024;
