@@ -95,7 +95,7 @@ fn archive(members: Vec<(String, Vec<u8>, Map<String, Value>)>) -> Result<Vec<u8
 
 /// The definitions of all documents without prose, one member for each Go package, with the Go facts of each field
 /// under `x-go` (`type`, and the flags `omitempty`, `omitzero`).
-fn types_archive(documents: &BTreeMap<String, Value>, structs: &go_source::Structs) -> Result<Vec<u8>> {
+fn types_archive(documents: &BTreeMap<String, Value>, structs: &go_source::StructIndex) -> Result<Vec<u8>> {
     let mut packages: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
     for document in documents.values() {
         let Some(schemas) = document.pointer("/components/schemas").and_then(Value::as_object) else {
@@ -177,7 +177,7 @@ fn strip_prose(schema: &mut Value) {
     }
 }
 
-fn add_go_facts(name: &str, schema: &mut Value, structs: &go_source::Structs) {
+fn add_go_facts(name: &str, schema: &mut Value, structs: &go_source::StructIndex) {
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
         return;
     };

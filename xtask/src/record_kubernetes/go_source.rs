@@ -27,9 +27,9 @@ struct Struct {
 
 /// All structs read, by OpenAPI definition name.
 #[derive(Default)]
-pub(super) struct Structs(BTreeMap<String, Struct>);
+pub(super) struct StructIndex(BTreeMap<String, Struct>);
 
-impl Structs {
+impl StructIndex {
     /// The field of a definition, looked for in inlined structs too.
     pub(super) fn field(&self, definition: &str, json_name: &str) -> Option<&Field> {
         let found = self.0.get(definition)?;
@@ -103,8 +103,8 @@ pub(super) fn visit(root: &Path, names: &[&str], visit: &mut dyn FnMut(&str, &st
 }
 
 /// Reads all structs of the modules under `root`.
-pub(super) fn read(root: &Path) -> Result<Structs> {
-    let mut structs = Structs::default();
+pub(super) fn read(root: &Path) -> Result<StructIndex> {
+    let mut structs = StructIndex::default();
     let names = ["types.go", "types_jsonschema.go", "authentication_types.go"];
     visit(root, &names, &mut |package, text| {
         read_file(package, text, &mut structs)
@@ -115,7 +115,7 @@ pub(super) fn read(root: &Path) -> Result<Structs> {
     Ok(structs)
 }
 
-fn read_file(package: &str, text: &str, structs: &mut Structs) {
+fn read_file(package: &str, text: &str, structs: &mut StructIndex) {
     let mut current: Option<String> = None;
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("type ")

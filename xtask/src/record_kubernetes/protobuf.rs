@@ -9,10 +9,10 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use serde_json::{Map, Value};
 
-use super::go_source::{self, Structs};
+use super::go_source::{self, StructIndex};
 
 /// `definition -> {number -> "name type"}` for all messages of the modules under `root`.
-pub(super) fn read(root: &Path, structs: &Structs) -> Result<Value> {
+pub(super) fn read(root: &Path, structs: &StructIndex) -> Result<Value> {
     let mut messages: BTreeMap<String, Value> = BTreeMap::new();
     go_source::visit(root, &["generated.proto"], &mut |package, text| {
         read_file(package, text, structs, &mut messages)
@@ -23,7 +23,7 @@ pub(super) fn read(root: &Path, structs: &Structs) -> Result<Value> {
     Ok(Value::Object(messages.into_iter().collect()))
 }
 
-fn read_file(package: &str, text: &str, structs: &Structs, messages: &mut BTreeMap<String, Value>) {
+fn read_file(package: &str, text: &str, structs: &StructIndex, messages: &mut BTreeMap<String, Value>) {
     // Alpha and beta versions are not served; their messages would only make the table larger.
     let version = package.rsplit('.').next().unwrap_or_default();
     if version.contains("alpha") || version.contains("beta") {
@@ -46,7 +46,7 @@ fn read_file(package: &str, text: &str, structs: &Structs, messages: &mut BTreeM
     }
 }
 
-fn field(package: &str, definition: &str, line: &str, structs: &Structs) -> Option<(String, String)> {
+fn field(package: &str, definition: &str, line: &str, structs: &StructIndex) -> Option<(String, String)> {
     let (left, number) = line.strip_suffix(';')?.rsplit_once(" = ")?;
     let (declared, name) = left.rsplit_once(' ')?;
     let text = if let Some(map) = declared.strip_prefix("map<") {

@@ -9,6 +9,7 @@ mod circles;
 mod files;
 mod layers;
 mod map;
+mod names;
 
 /// One broken rule: where, and what to do about it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +42,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     findings.extend(circles::check(&root)?);
     findings.extend(files::check(&root)?);
     findings.extend(map::check(&root)?);
+    findings.extend(names::check(&root)?);
     findings.sort();
     let lines: Vec<String> = findings
         .iter()
