@@ -78,19 +78,27 @@ pub(crate) async fn measure(program: &Path, count: usize, report: &mut Report) -
         "0",
     );
 
-    let (mut commits, last) = commits(&client, &repository).await?;
-    report.add(
-        format!("commit to applied, source asked every 1 s, {count} Kustomizations (p50, p99 of {COMMITS})"),
-        format!(
-            "{}, {}",
-            time(percentile(&mut commits, 0.5)),
-            time(percentile(&mut commits, 0.99))
-        ),
-        None,
-        "",
-    );
-    // All of them have to be at rest: a drift behind a queue of other work would measure the queue.
-    until_applied(&client, count, &last).await?;
+    for (what, scope) in [("all", Scope::All), ("one", Scope::One)] {
+        let mut seen = commits(&client, &repository, count, scope).await?;
+        for (until, samples) in [
+            ("it is applied", &mut seen.first),
+            ("all have that revision", &mut seen.all),
+        ] {
+            report.add(
+                format!(
+                    "a commit that changes {what} of {count} Kustomizations until {until}, source asked every 1 s (p50, p99 of {COMMITS})"
+                ),
+                format!(
+                    "{}, {}",
+                    time(percentile(samples, 0.5)),
+                    time(percentile(samples, 0.99))
+                ),
+                None,
+                "",
+            );
+        }
+    }
+    // All of them are at rest: a drift behind a queue of other work would measure the queue.
     let mut drifts = drifts(&client).await?;
     report.add(
         format!("drift put back, {count} Kustomizations (p50, p99 of {DRIFTS})"),
@@ -300,22 +308,50 @@ async fn revision(client: &kube::Client) -> anyhow::Result<u64> {
         .context("resourceVersion")
 }
 
-/// The times, and the last commit.
-async fn commits(client: &kube::Client, repository: &Repository) -> anyhow::Result<(Vec<Duration>, String)> {
-    let mut samples = Vec::new();
-    let mut last = String::new();
+/// What a commit changes.
+#[derive(Clone, Copy)]
+enum Scope {
+    /// The folder that all Kustomizations are built on.
+    All,
+    /// The folder of one of them.
+    One,
+}
+
+/// How long it took from each commit.
+#[derive(Default)]
+struct Seen {
+    /// Until the Deployment of the first Kustomization was as the commit says.
+    first: Vec<Duration>,
+    /// Until all Kustomizations said that they have applied the revision.
+    all: Vec<Duration>,
+}
+
+/// Commits, each when everything is at rest after the one before.
+async fn commits(client: &kube::Client, repository: &Repository, count: usize, scope: Scope) -> anyhow::Result<Seen> {
+    let mut seen = Seen::default();
     for number in 1..=COMMITS {
-        let text =
-            format!("resources:\n  - all.yaml\nimages:\n  - name: registry.example/app\n    newTag: v{number}\n");
-        last = repository
-            .commit([("base/kustomization.yaml", text)], "another tag")
-            .await?;
+        let (file, mut text, tag) = match scope {
+            Scope::All => (
+                "base/kustomization.yaml",
+                "resources:\n  - all.yaml\n".to_owned(),
+                format!("v{number}"),
+            ),
+            Scope::One => (
+                "apps/0/kustomization.yaml",
+                files(1).remove("apps/0/kustomization.yaml").unwrap_or_default(),
+                format!("w{number}"),
+            ),
+        };
+        text.push_str(&format!("images:\n  - name: registry.example/app\n    newTag: {tag}\n"));
+        let last = repository.commit([(file, text)], "another tag").await?;
         let started = Instant::now();
-        let wanted = format!("registry.example/app:v{number}");
+        let wanted = format!("registry.example/app:{tag}");
         deployment_until(client, |deployment| image(deployment) == Some(wanted.as_str())).await?;
-        samples.push(started.elapsed());
+        seen.first.push(started.elapsed());
+        until_applied(client, count, &last).await?;
+        seen.all.push(started.elapsed());
     }
-    Ok((samples, last))
+    Ok(seen)
 }
 
 /// The store's revision. Opaque to clients; here the server is ours.
