@@ -56,6 +56,8 @@ pub const UNSUPPORTED_FIELD: &str = "UnsupportedField";
 pub const INVALID_SPEC: &str = "InvalidSpec";
 /// Ours: some objects' kinds are not known to the cluster; the others were applied.
 pub const UNKNOWN_KIND: &str = "UnknownKind";
+/// Ours: what is there differs from Git, and nothing is applied since only that is asked.
+pub const DRIFT_DETECTED: &str = "DriftDetected";
 /// Ours: another writer keeps reverting what is applied.
 pub const FIELD_CONTESTED: &str = "FieldContested";
 /// Ours: a deletion waits until somebody allows it.

@@ -110,6 +110,11 @@ pub struct SurfaceSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["MirrorPrune", "Delete", "WaitForTermination", "Orphan"]))]
     pub deletion_policy: Option<String>,
+    /// How much of what the repository says is applied: `All` of a stage or nothing (when absent), `Partial`, what is accepted of it,
+    /// `DetectOnly`, nothing, and the condition says what would be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["All", "Partial", "DetectOnly"]))]
+    pub apply: Option<String>,
     /// Recreate objects whose change is refused because a field is immutable.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,

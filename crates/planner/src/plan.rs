@@ -263,6 +263,9 @@ pub enum Stage {
     /// Roles: unless it may bind anything, an identity can't even dry-run a RoleBinding before the Role is there. (Flux has this
     /// stage for ClusterRoles only.)
     Roles,
+    /// What keeps others within bounds: bindings of roles, NetworkPolicies, quotas. Only where what is refused is left out; otherwise they
+    /// are refused together with what they are for.
+    Protections,
     /// Kinds that an administrator wants before everything else. Not waited for, as in Flux.
     Custom,
     /// Everything else.
@@ -281,6 +284,7 @@ impl Stage {
             Self::Definitions => "definitions",
             Self::Classes => "classes",
             Self::Roles => "roles",
+            Self::Protections => "protections",
             Self::Custom => "custom",
             Self::Rest => "rest",
             Self::Prune => "prune",

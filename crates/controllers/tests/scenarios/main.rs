@@ -20,6 +20,7 @@ mod guards;
 mod interrupted;
 mod lifecycle;
 mod losing_nothing;
+mod modes;
 mod owners;
 mod post_build;
 mod program;

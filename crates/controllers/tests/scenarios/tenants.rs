@@ -1,6 +1,7 @@
 //! Two tenants beside each other: what each may, what neither may, and what its owner reads when it tries.
 
 use serde_json::{Value, json};
+use tenure_git_server::Repository;
 
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, condition, config_map};
 
@@ -40,7 +41,13 @@ pub(crate) async fn tenant(stage: &Stage, name: &str) {
 }
 
 /// A Surface with one source, of a repository with these files; `source` is laid over the usual.
-pub(crate) async fn surface(stage: &Stage, namespace: &str, name: &str, files: &[(&str, &str)], source: Value) {
+pub(crate) async fn surface(
+    stage: &Stage,
+    namespace: &str,
+    name: &str,
+    files: &[(&str, &str)],
+    source: Value,
+) -> Repository {
     let repository = stage.git.create(&format!("{namespace}-{name}")).await.unwrap();
     repository.commit(files.iter().copied(), "first").await.unwrap();
     let mut usual = json!({
@@ -59,6 +66,7 @@ pub(crate) async fn surface(stage: &Stage, namespace: &str, name: &str, files: &
         }))
         .await
         .unwrap();
+    repository
 }
 
 pub(crate) async fn surface_ready(stage: &Stage, target: (&str, &str)) -> Value {

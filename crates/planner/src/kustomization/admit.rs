@@ -10,7 +10,8 @@ use tenure_tenancy::{DenialReason, identity, reach, reference};
 
 use super::context::{Context, name_subject};
 use super::ignore::Ignored;
-use super::types::{ServiceAccountFacts, Snapshot};
+use super::mode::ApplyMode;
+use super::types::{ServiceAccountFacts, Snapshot, read_apply_mode};
 use super::{Phase, Plan, ending, expression_memory, health_check, inputs, watching};
 use crate::maxima;
 use crate::overlay::Overlay;
@@ -114,6 +115,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         .map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let overlay = Overlay::of(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     inputs::check_spec(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
+    let mode = ApplyMode::read(read_apply_mode(&kustomization.metadata).as_deref())
+        .map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let identity =
         identity::decide_for_kustomization(&snapshot.placement, namespace, spec.service_account_name.as_deref())
             .map_err(denied)?;
@@ -140,6 +143,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         timeout,
         path,
         overlay,
+        mode,
+        detected: Vec::new(),
         // What can't be read was refused above.
         ignored: Arc::new(Ignored::of(spec).unwrap_or_default()),
         memory,
@@ -152,6 +157,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     let attempt = &snapshot.attempt;
     if attempt.generation != kustomization.metadata.generation
         || attempt.requested_at != crate::read_requested_at(&kustomization.metadata)
+        || attempt.apply != read_apply_mode(&kustomization.metadata)
         || newly_allowed(snapshot)
     {
         let by = format!("Kustomization/{namespace}/{name}");

@@ -1,62 +1,32 @@
 //! The apply, stage by stage: read, dry-run, compare, take over, apply what differs, wait until what others need is ready.
 //!
-//! A stage is applied only if every dry-run of it was accepted; all that were refused are named, not just the first.
+//! A stage is applied only if every dry-run of it was accepted, unless part of it is asked for; all that were refused are named, not just
+//! the first.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_json::Value;
-use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, RECONCILE, SSA};
-use tenure_api::{ObjectView, reason};
+use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
+use tenure_api::reason;
 
 use super::contest;
 use super::context::Context;
 use super::custom_health::CustomHealth;
 use super::desired::{Desired, DesiredObject};
+use super::mode::{self, ApplyMode};
 use super::order::STAGES;
-use super::ownership::{self, Kept, Ownership};
-use super::recreate::{self, Recreation};
-use super::takeover;
-use super::types::{DriftedField, Settled};
-use super::{Phase, ending, guard};
-use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
-use crate::digest;
+use super::ownership::{self, Kept};
+use super::recreate;
+use super::todo::{Change, Todo, find_skip_reason, find_todo};
+use super::{Phase, Plan, ending, guard};
+use crate::answer::{Failure, Live, Reason, WriteAnswer};
 use crate::ending::add_duration;
 use crate::health::Health;
 use crate::immutable;
-use crate::object::Object;
-use crate::plan::{Apply, Delete, Forecast, Next, Request, Stage};
+use crate::plan::{Apply, Forecast, Next, Request, Stage};
 
 /// How long the objects of an early stage may take to become ready (Flux's).
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// What there is to do about one object.
-enum Todo {
-    Nothing,
-    Skip(String),
-    Read,
-    DryRun,
-    Try,
-    TakeOver(crate::plan::TakeOver),
-    Apply(Change),
-    Delete(Delete),
-    WaitGone,
-    /// Its owner, named here, may be about to drop it.
-    WaitOwner(String),
-    /// Another Kustomization owns it.
-    Kept(Kept),
-    /// Applied; meanwhile kubectl wrote to it, which what was applied could not know.
-    LookAgain,
-    Refused(Failure),
-}
-
-/// What is to be applied.
-#[derive(Default)]
-struct Change {
-    forced_back: Vec<DriftedField>,
-    /// Instead of the desired object, where something of it is left to others.
-    payload: Option<Object>,
-}
 
 /// Applies all stages; returns when every object is as desired, skipped, or backed off.
 ///
@@ -68,6 +38,10 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
         let mut objects = Vec::new();
         for object in desired.objects.iter().filter(|object| object.stage == stage) {
             match gone.iter().find(|gone| needs(object, gone)) {
+                Some(gone) if context.mode == ApplyMode::DetectOnly => {
+                    let what = format!("can't be looked at before {} is there", gone.target.id.subject());
+                    mode::note(context, object, &what);
+                }
                 Some(gone) => {
                     let why = format!(
                         "{} is being deleted: waiting until it is gone",
@@ -82,19 +56,29 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
             continue;
         }
         let terminating = self::stage(context, desired, stage, &objects)?;
-        if !matches!(stage, Stage::Custom | Stage::Rest) {
+        let is_waited_for = !matches!(stage, Stage::Protections | Stage::Custom | Stage::Rest);
+        if is_waited_for && context.mode != ApplyMode::DetectOnly {
             objects.retain(|object| !terminating.iter().any(|gone| gone.target.id == object.target.id));
             wait_for_stage(context, desired, &objects, &mut waiting)?;
         }
         gone.extend(terminating);
     }
-    wait_until_gone(context, &gone)
+    match context.mode {
+        ApplyMode::DetectOnly => Ok(()),
+        ApplyMode::All | ApplyMode::Partial => wait_until_gone(context, &gone),
+    }
 }
 
-/// Whether an object can't be applied without another: it lives in that Namespace, or is of the kind which that defines.
+/// Whether an object can't be applied without another: it lives in that Namespace, is of the kind which that defines, or binds that role.
 fn needs(object: &DesiredObject, other: &DesiredObject) -> bool {
     let text = |path: &str| other.object.view().find_text(path);
+    let refers = |path: &str| object.object.view().find_text(path);
     match other.target.id.kind.as_str() {
+        "Role" | "ClusterRole" => {
+            refers("/roleRef/kind") == Some(other.target.id.kind.as_str())
+                && refers("/roleRef/name") == Some(other.target.id.name.as_str())
+                && [object.target.id.namespace.as_str(), ""].contains(&other.target.id.namespace.as_str())
+        }
         "Namespace" => object.target.id.namespace == other.target.id.name,
         "CustomResourceDefinition" => {
             text("/spec/group") == Some(object.target.id.group.as_str())
@@ -125,6 +109,60 @@ fn wait_until_gone(context: &mut Context<'_>, gone: &[&DesiredObject]) -> Phase<
     ))
 }
 
+/// What is found about the objects of a stage, each list in the order of their apply.
+#[derive(Default)]
+struct Found<'a> {
+    reads: Vec<Request>,
+    dry_runs: Vec<&'a DesiredObject>,
+    tries: Vec<Request>,
+    take_overs: Vec<(&'a DesiredObject, crate::plan::TakeOver)>,
+    applies: Vec<(&'a DesiredObject, Change)>,
+    deletes: Vec<(&'a DesiredObject, crate::plan::Delete)>,
+    gone: Vec<&'a DesiredObject>,
+    refused: Vec<(&'a DesiredObject, Failure)>,
+    kept: Vec<(&'a DesiredObject, Kept)>,
+    /// Who may be about to drop what is wanted.
+    owners: BTreeSet<String>,
+    /// Whether kubectl wrote at the same time.
+    overtaken: bool,
+}
+
+impl<'a> Found<'a> {
+    fn look(context: &mut Context<'_>, objects: &[&'a DesiredObject]) -> Self {
+        let mut found = Self::default();
+        for object in objects {
+            match find_todo(context, object) {
+                Todo::Nothing => {}
+                Todo::Skip(why) => context.withhold(object.target.id.subject(), why),
+                Todo::Read => found.reads.push(Request::Read(object.target.clone())),
+                Todo::DryRun => found.dry_runs.push(*object),
+                Todo::Try => {
+                    let trial = recreate::make_trial(object, apply_of(object));
+                    found.tries.push(Request::Try(trial));
+                }
+                Todo::TakeOver(step) => found.take_overs.push((*object, step)),
+                Todo::Apply(change) => found.applies.push((*object, change)),
+                Todo::Delete(delete) => found.deletes.push((*object, delete)),
+                Todo::WaitGone => found.gone.push(*object),
+                Todo::WaitOwner(owner) => {
+                    context.withhold(object.target.id.subject(), format!("{owner} may be about to drop it"));
+                    found.owners.insert(owner);
+                }
+                Todo::Kept(why) => found.kept.push((*object, why)),
+                Todo::LookAgain => {
+                    context.withhold(
+                        object.target.id.subject(),
+                        "kubectl wrote to it at the same time: it is looked at again",
+                    );
+                    found.overtaken = true;
+                }
+                Todo::Refused(failure) => found.refused.push((*object, failure)),
+            }
+        }
+        found
+    }
+}
+
 /// Applies one stage; returns, when nothing more can be done in it, the objects that are being deleted.
 fn stage<'a>(
     context: &mut Context<'_>,
@@ -132,137 +170,160 @@ fn stage<'a>(
     stage: Stage,
     objects: &[&'a DesiredObject],
 ) -> Phase<Vec<&'a DesiredObject>> {
-    let mut reads = Vec::new();
-    let mut dry_runs = Vec::new();
-    let mut tries = Vec::new();
-    let mut take_overs = Vec::new();
-    let mut applies = Vec::new();
-    let mut deletes = Vec::new();
-    let mut gone = Vec::new();
-    let mut refused: Vec<(&DesiredObject, Failure)> = Vec::new();
-    let mut kept: Vec<(&DesiredObject, Kept)> = Vec::new();
-    let mut owners: BTreeSet<String> = BTreeSet::new();
-    let mut overtaken = false;
-    for object in objects {
-        match todo(context, object) {
-            Todo::Nothing => {}
-            Todo::Skip(why) => context.withhold(object.target.id.subject(), why),
-            Todo::Read => reads.push(Request::Read(object.target.clone())),
-            Todo::DryRun => dry_runs.push(*object),
-            Todo::Try => tries.push(Request::Try(recreate::make_trial(object, apply_of(object)))),
-            Todo::TakeOver(step) => take_overs.push(Request::TakeOver(step)),
-            Todo::Apply(change) => applies.push((*object, change)),
-            Todo::Delete(delete) => deletes.push(delete),
-            Todo::WaitGone => gone.push(*object),
-            Todo::WaitOwner(owner) => {
-                context.withhold(object.target.id.subject(), format!("{owner} may be about to drop it"));
-                owners.insert(owner);
-            }
-            Todo::Kept(why) => kept.push((object, why)),
-            Todo::LookAgain => {
-                context.withhold(
-                    object.target.id.subject(),
-                    "kubectl wrote to it at the same time: it is looked at again",
-                );
-                overtaken = true;
-            }
-            Todo::Refused(failure) => refused.push((object, failure)),
-        }
+    let mut found = Found::look(context, objects);
+    if !found.reads.is_empty() {
+        return Err(context.fork().again(found.reads));
     }
-    if !reads.is_empty() {
-        return Err(context.fork().again(reads));
-    }
-    if !dry_runs.is_empty() {
-        let steps = dry_runs
-            .iter()
-            .map(|object| Request::DryRun(apply_of(object)))
-            .collect();
+    if !found.dry_runs.is_empty() {
+        let dry_runs = found.dry_runs.iter();
+        let steps = dry_runs.map(|object| Request::DryRun(apply_of(object))).collect();
         let mut plan = context.fork().again(steps);
         plan.forecast = forecast(context, desired, |later| later >= stage);
         return Err(plan);
     }
-    if !tries.is_empty() {
-        return Err(context.fork().again(tries));
+    if !found.tries.is_empty() {
+        return Err(context.fork().again(found.tries));
     }
-    if !kept.is_empty() {
-        let others = refused
-            .iter()
-            .map(|(object, failure)| describe(context, object, failure));
-        let others = others.collect();
-        return Err(ownership::list_kept_by_others(context, stage, &kept, others));
+    if context.mode == ApplyMode::DetectOnly {
+        refuse(context, stage, objects.len(), &found)?;
+        return Ok(detect(context, found));
     }
-    if !refused.is_empty() {
-        let transient = refused.iter().all(|(_, failure)| failure.is_transient());
-        let lines: Vec<String> = refused
-            .iter()
-            .map(|(object, failure)| describe(context, object, failure))
-            .collect();
-        if lines.len() < objects.len() {
-            let names: Vec<String> = refused.iter().map(|(object, _)| object.target.id.subject()).collect();
-            context.withhold(
-                format!("the rest of stage {}", stage.as_str()),
-                format!("refused: {}", names.join(", ")),
-            );
-        }
-        return Err(ending::failed_by(
-            context.fork(),
-            reason::RECONCILIATION_FAILED,
-            lines.join("\n"),
-            transient,
-        ));
+    if context.mode == ApplyMode::All {
+        refuse(context, stage, objects.len(), &found)?;
     }
-    if !owners.is_empty() {
+    if !found.owners.is_empty() {
         let deadline = context.deadline();
-        let owners: Vec<String> = owners.into_iter().collect();
+        let owners: Vec<String> = found.owners.into_iter().collect();
         let message = format!("Waiting until objects may be taken over from {}", owners.join(", "));
         return Err(ending::waiting(context.fork(), deadline, message));
     }
+    let deletes = found.deletes.drain(..).map(|(_, delete)| delete).collect();
     let guarded = guard::guard_recreation(context, deletes);
     if !guarded.free.is_empty() {
         let steps = guarded.free.into_iter().map(Request::Delete).collect();
         return Err(context.fork().again(steps));
     }
-    if let Some(message) = guarded.held {
-        return Err(ending::failed(context.fork(), reason::DELETION_GUARDED, message));
+    if let (Some(message), ApplyMode::All) = (&guarded.held, context.mode) {
+        return Err(ending::failed(
+            context.fork(),
+            reason::DELETION_GUARDED,
+            message.clone(),
+        ));
     }
-    if !take_overs.is_empty() {
-        return Err(context.fork().again(take_overs));
+    if !found.take_overs.is_empty() {
+        let steps = found.take_overs.into_iter();
+        return Err(context
+            .fork()
+            .again(steps.map(|(_, step)| Request::TakeOver(step)).collect()));
     }
-    if !applies.is_empty() {
-        let status = ending::status_before_apply(context, applies.iter().map(|(object, _)| &object.target));
-        let mut steps = Vec::with_capacity(applies.len());
-        for (object, Change { forced_back, payload }) in applies {
-            contest::remember(context, &object.target.id, &forced_back);
-            let existed = matches!(context.live(&object.target.id), Some(Live::Present(_)))
-                && !context.snapshot.attempt.deleted.contains_key(&object.target.id);
-            let recreated = context.snapshot.attempt.deleted.contains_key(&object.target.id);
-            let word = if recreated {
-                "recreated"
-            } else if existed {
-                "configured"
-            } else {
-                "created"
-            };
-            let line = format!(
-                "{} {word}{}",
-                object.target.id.subject(),
-                contest::describe(&forced_back)
-            );
-            context.memory.changes.insert(object.target.id.clone(), line);
-            let usual = apply_of(object);
-            let object = payload.unwrap_or_else(|| usual.object.clone());
-            steps.push(Request::Apply(Apply { object, ..usual }));
-        }
-        let mut plan = context.fork().again(steps);
-        plan.status_first = status.is_some();
-        plan.status = status;
-        plan.forecast = forecast(context, desired, |later| later > stage);
-        return Err(plan);
+    if !found.applies.is_empty() {
+        return Err(write(context, desired, stage, found.applies));
     }
-    if overtaken {
+    if found.overtaken {
         return Err(Box::new(context.fork().finish(Next::Restart)));
     }
-    Ok(gone)
+    // What was accepted of the stage is applied.
+    refuse(context, stage, objects.len(), &found)?;
+    match guarded.held {
+        Some(message) => Err(ending::failed(context.fork(), reason::DELETION_GUARDED, message)),
+        None => Ok(found.gone),
+    }
+}
+
+/// Ends the attempt if anything of a stage is refused or another's.
+fn refuse(context: &mut Context<'_>, stage: Stage, count: usize, found: &Found<'_>) -> Phase<()> {
+    let lines = found.refused.iter();
+    let lines: Vec<String> = lines
+        .map(|(object, failure)| describe(context, object, failure))
+        .collect();
+    if !found.kept.is_empty() {
+        return Err(ownership::list_kept_by_others(context, stage, &found.kept, lines));
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let transient = found.refused.iter().all(|(_, failure)| failure.is_transient());
+    if lines.len() < count {
+        let names = found.refused.iter().map(|(object, _)| object.target.id.subject());
+        let names: Vec<String> = names.collect();
+        let what = match context.mode {
+            ApplyMode::Partial => format!("what comes after stage {}", stage.as_str()),
+            ApplyMode::All | ApplyMode::DetectOnly => format!("the rest of stage {}", stage.as_str()),
+        };
+        context.withhold(what, format!("refused: {}", names.join(", ")));
+    }
+    let message = lines.join("\n");
+    Err(ending::failed_by(
+        context.fork(),
+        reason::RECONCILIATION_FAILED,
+        message,
+        transient,
+    ))
+}
+
+/// Notes what would be done in a stage; returns what isn't there, since what needs it can't be looked at.
+fn detect<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObject> {
+    let mut missing = Vec::new();
+    for (object, change) in found.applies {
+        let exists = matches!(context.live(&object.target.id), Some(Live::Present(_)));
+        mode::note_apply(context, object, &change, exists);
+        if !exists {
+            missing.push(object);
+        }
+    }
+    for (object, _) in found.deletes {
+        mode::note(
+            context,
+            object,
+            "would be deleted and made anew, as a field of it can't be changed",
+        );
+    }
+    for object in found.gone {
+        mode::note(context, object, "is being deleted, and would be made anew");
+        missing.push(object);
+    }
+    missing
+}
+
+/// The plan that applies what differs in a stage.
+fn write(
+    context: &mut Context<'_>,
+    desired: &Desired,
+    stage: Stage,
+    applies: Vec<(&DesiredObject, Change)>,
+) -> Box<Plan> {
+    let status = ending::status_before_apply(context, applies.iter().map(|(object, _)| &object.target));
+    let mut steps = Vec::with_capacity(applies.len());
+    for (
+        object,
+        Change {
+            forced_back, payload, ..
+        },
+    ) in applies
+    {
+        contest::remember(context, &object.target.id, &forced_back);
+        let recreated = context.snapshot.attempt.deleted.contains_key(&object.target.id);
+        let existed = matches!(context.live(&object.target.id), Some(Live::Present(_)));
+        let word = match (recreated, existed) {
+            (true, _) => "recreated",
+            (false, true) => "configured",
+            (false, false) => "created",
+        };
+        let line = format!(
+            "{} {word}{}",
+            object.target.id.subject(),
+            contest::describe(&forced_back)
+        );
+        context.memory.changes.insert(object.target.id.clone(), line);
+        let usual = apply_of(object);
+        let object = payload.unwrap_or_else(|| usual.object.clone());
+        steps.push(Request::Apply(Apply { object, ..usual }));
+    }
+    let mut plan = context.fork().again(steps);
+    plan.status_first = status.is_some();
+    plan.status = status;
+    plan.forecast = forecast(context, desired, |later| later > stage);
+    plan
 }
 
 fn apply_of(object: &DesiredObject) -> Apply {
@@ -274,190 +335,6 @@ fn apply_of(object: &DesiredObject) -> Apply {
         force: true,
         confidential: object.confidential,
     }
-}
-
-/// What there is to do about one object, by what is known of it.
-fn todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
-    let id = &object.target.id;
-    let attempt = &context.snapshot.attempt;
-    let Some(live) = context.live(id) else {
-        return Todo::Read;
-    };
-    if let Some(why) = find_skip_reason(&object.object.0, live.object()) {
-        return Todo::Skip(why);
-    }
-    match attempt.applied.get(id) {
-        Some(WriteAnswer::Done(answer)) => {
-            // Settled it would stay as it is: its watch tells of no state that the answer has told of already.
-            // Only for fields that somebody has: an annotation of kubectl's that Git itself has would come back each time.
-            if take_over(context, object, &answer.0).is_some_and(|(_, entries)| !entries.is_empty()) {
-                context.memory.settled.remove(id);
-                return Todo::LookAgain;
-            }
-            settle(context, object, &answer.0);
-            return Todo::Nothing;
-        }
-        Some(WriteAnswer::Failed(failure)) => return Todo::Refused(failure.clone()),
-        None => {}
-    }
-    if let Live::Failed(failure) = live {
-        return Todo::Refused(failure.clone());
-    }
-    let live_object = match attempt.deleted.get(id) {
-        // What was read is from before the delete.
-        Some(DeleteAnswer::Absent) => None,
-        _ => live.object(),
-    };
-    if live_object.is_some_and(|live| ObjectView::of(live).is_being_deleted()) {
-        return Todo::WaitGone;
-    }
-    if live_object.is_some() {
-        match ownership::find_ownership(context, id) {
-            Ownership::Free => {}
-            Ownership::Awaited(owner) => return Todo::WaitOwner(owner),
-            Ownership::Kept(kept) => return Todo::Kept(kept),
-        }
-    }
-    if let Some(live) = live_object {
-        if is_settled(context, object, live) {
-            return Todo::Nothing;
-        }
-        if let Some(why) = contest::find_back_off(context, id) {
-            return Todo::Skip(why);
-        }
-    }
-    match attempt.deleted.get(id) {
-        Some(DeleteAnswer::Failed(failure)) => return Todo::Refused(failure.clone()),
-        // What was found out about it is about an object that is no more as it was.
-        Some(DeleteAnswer::Changed { .. }) => {
-            return Todo::Refused(Failure {
-                reason: Reason::Conflict,
-                message: "it was changed while it was to be deleted and made anew".to_owned(),
-                ..Failure::default()
-            });
-        }
-        // The object that was in the way is gone; its successor needs no dry-run, the refused one said all there was to say.
-        Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) if live_object.is_none() => {
-            return Todo::Apply(Change::default());
-        }
-        Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) => return Todo::WaitGone,
-        None => {}
-    }
-    if let Some(WriteAnswer::Done(_)) = attempt.taken_over.get(id)
-        && context.memory.looked_again.insert(id.clone())
-    {
-        // Only now is it seen what the apply takes away of what others had added.
-        return Todo::DryRun;
-    }
-    let answer = match attempt.dry_runs.get(id) {
-        None => return Todo::DryRun,
-        Some(WriteAnswer::Failed(failure)) => {
-            let Some(live) = live_object else {
-                return Todo::Refused(failure.clone());
-            };
-            return match recreate::judge(context, object, live, failure) {
-                Recreation::Refused => Todo::Refused(failure.clone()),
-                Recreation::Try => Todo::Try,
-                Recreation::Fails(failure) => Todo::Refused(failure),
-                Recreation::Delete(delete) => Todo::Delete(delete),
-            };
-        }
-        Some(WriteAnswer::Done(answer)) => &answer.0,
-    };
-    let Some(live) = live_object else {
-        return Todo::Apply(Change::default());
-    };
-    let (without, with) = (
-        context.ignored.strip(answer, live),
-        context.ignored.strip(answer, answer),
-    );
-    let (before, after) = (digest::select_comparable(&without), digest::select_comparable(&with));
-    let take_over = take_over(context, object, live);
-    let taken_over = attempt.taken_over.get(id);
-    if let Some(WriteAnswer::Failed(failure)) = taken_over {
-        return Todo::Refused(failure.clone());
-    }
-    if (taken_over.is_some() || take_over.is_none()) && before == after {
-        settle(context, object, live);
-        return Todo::Nothing;
-    }
-    let forced_back = contest::find_changes(context, object, live, (&before, &after));
-    if let Some(why) = contest::judge(context, id, &forced_back) {
-        return Todo::Skip(why);
-    }
-    match take_over {
-        Some((step, entries)) if taken_over.is_none() => {
-            contest::keep(context, id, &forced_back, entries);
-            Todo::TakeOver(step)
-        }
-        _ => Todo::Apply(Change {
-            payload: context.ignored.resolve(&object.object, live, answer),
-            forced_back,
-        }),
-    }
-}
-
-/// The take-over that a live object needs, and the entries of managedFields that it takes.
-fn take_over(
-    context: &Context<'_>,
-    object: &DesiredObject,
-    live: &Value,
-) -> Option<(crate::plan::TakeOver, Vec<Value>)> {
-    let merge = object.object.view().has_annotation(SSA, "Merge");
-    if merge {
-        return None;
-    }
-    takeover::find_take_over(
-        &context.snapshot.settings,
-        object.target.clone(),
-        live,
-        &object.object.0,
-    )
-}
-
-/// The version of a live object.
-pub(super) fn find_version(live: &Value) -> Option<String> {
-    let version = ObjectView::of(live).find_text("/metadata/resourceVersion");
-    version.map(str::to_owned)
-}
-
-fn is_settled(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
-    context
-        .memory
-        .settled
-        .get(&object.target.id)
-        .is_some_and(|settled| settled.desired == object.digest && settled.live == digest_live(context, live))
-}
-
-fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
-    let settled = Settled {
-        desired: object.digest.clone(),
-        live: digest_live(context, live),
-    };
-    context.memory.settled.insert(object.target.id.clone(), settled);
-}
-
-/// The digest of what counts of a live object here: what is left to others does not.
-fn digest_live(context: &Context<'_>, live: &Value) -> String {
-    digest::select_comparable(&context.ignored.strip(live, live)).digest()
-}
-
-/// Whether an annotation takes the object out of the apply; honoured on the desired and on the live object.
-pub(super) fn find_skip_reason(desired: &Value, live: Option<&Value>) -> Option<String> {
-    let says = |key: &str, value: &str| {
-        let on = |object: &Value| ObjectView::of(object).has_annotation(key, value);
-        on(desired) || live.is_some_and(on)
-    };
-    if says(SSA, "Ignore") {
-        return Some(format!("annotation {SSA} says Ignore"));
-    }
-    if says(RECONCILE, "disabled") {
-        return Some(format!("annotation {RECONCILE} says disabled"));
-    }
-    if says(SSA, "IfNotPresent") && live.is_some() {
-        return Some(format!("annotation {SSA} says IfNotPresent, and it exists"));
-    }
-    None
 }
 
 fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) -> String {

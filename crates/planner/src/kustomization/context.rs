@@ -10,6 +10,7 @@ use tenure_tenancy::ServiceAccount;
 
 use super::Plan;
 use super::ignore::Ignored;
+use super::mode::ApplyMode;
 use super::step::Step;
 use super::types::{Memory, Snapshot};
 use crate::answer::Live;
@@ -34,6 +35,10 @@ pub(super) struct Context<'a> {
     pub(super) path: String,
     /// What is laid over it.
     pub(super) overlay: Overlay,
+    /// How much of it is applied.
+    pub(super) mode: ApplyMode,
+    /// What would be done, line by line, where nothing is.
+    pub(super) detected: Vec<String>,
     /// What is left to others.
     pub(super) ignored: Arc<Ignored>,
     pub(super) memory: Memory,
@@ -117,6 +122,8 @@ impl<'a> Context<'a> {
             timeout: self.timeout,
             path: self.path.clone(),
             overlay: self.overlay.clone(),
+            mode: self.mode,
+            detected: self.detected.clone(),
             ignored: Arc::clone(&self.ignored),
             memory: self.memory.clone(),
             withheld: self.withheld.clone(),

@@ -16,9 +16,10 @@ use tenure_api::reason;
 use tenure_tenancy::{identity, inventory};
 
 use super::context::{Context, deletes_objects, name_subject};
+use super::mode::ApplyMode;
 use super::prune::{self, Verdict};
 use super::step::{Step, SurveyRequest};
-use super::types::{Memory, ServiceAccountFacts, Snapshot, SourceFacts};
+use super::types::{Memory, ServiceAccountFacts, Snapshot, SourceFacts, read_apply_mode};
 use super::{Phase, Plan, ending, retry, siblings};
 use crate::answer::{DeleteAnswer, Live};
 use crate::ending::{add_duration, name_some};
@@ -48,6 +49,14 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let spec = &snapshot.kustomization.spec;
     if spec.suspend {
         return release(snapshot, "spec.suspend is true: its objects are left", false);
+    }
+    match ApplyMode::read(read_apply_mode(metadata).as_deref()) {
+        Ok(ApplyMode::All | ApplyMode::Partial) => {}
+        Ok(ApplyMode::DetectOnly) => {
+            return release(snapshot, "it only looks for differences: its objects are left", false);
+        }
+        // What was left can still be deleted.
+        Err(message) => return release(snapshot, &format!("its objects are left: {message}"), false),
     }
     if !deletes_objects(spec) {
         return release(snapshot, "its deletion policy leaves its objects", false);
@@ -99,6 +108,8 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         timeout: timeout(snapshot),
         path: String::new(),
         overlay: Overlay::default(),
+        mode: ApplyMode::All,
+        detected: Vec::new(),
         ignored: Arc::default(),
         memory,
         withheld: Vec::new(),

@@ -9,6 +9,7 @@ use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::reach::{self, Scope};
 
 use super::context::Context;
+use super::mode::ApplyMode;
 use super::order;
 use super::{Phase, ending, watching};
 use crate::answer::KindAnswer;
@@ -146,9 +147,11 @@ pub(super) fn find_desired(
     Ok(desired)
 }
 
-/// The stage of an object: an administrator's own only for what has none.
+/// The stage of an object: an administrator's own only for what has none, and one of their own for bounds only where what they bound may be
+/// applied without them.
 fn find_stage(context: &Context<'_>, id: &ObjectId) -> Stage {
     match order::find_stage(id) {
+        Stage::Rest if context.mode == ApplyMode::Partial && order::is_protection(id) => Stage::Protections,
         Stage::Rest if context.snapshot.settings.stages(id) => Stage::Custom,
         stage => stage,
     }

@@ -333,6 +333,28 @@ pub(super) fn waiting(mut context: Context<'_>, deadline: Timestamp, message: St
     Box::new(plan)
 }
 
+/// What is there differs from Git, and only that was asked. No failure: it is looked at again at the interval, or when something changes.
+pub(super) fn differs(mut context: Context<'_>, reason: &str, message: String) -> Box<Plan> {
+    let snapshot = context.snapshot;
+    context.memory.transient_failures = 0;
+    context.memory.retry = None;
+    context.memory.waiting = None;
+    let mut status = context.status();
+    condition::remove(&mut status.conditions, condition::RECONCILING);
+    condition::remove(&mut status.conditions, condition::STALLED);
+    let ready = (condition::READY, ConditionStatus::False, reason, &*message);
+    set(&mut status, snapshot, context.now, ready);
+    status.last_attempted_revision.clone_from(&context.revision);
+    status.observed_generation = snapshot.kustomization.metadata.generation;
+    handled(&mut status, snapshot);
+    warn(&mut context, reason, &message);
+    context.withhold("Ready", message);
+    let at = next_time(&context);
+    let mut plan = context.finish(Next::Done(Some(at)));
+    plan.status = changed(snapshot, &status);
+    Box::new(plan)
+}
+
 /// Everything is applied; its health is waited for.
 pub(super) fn waiting_for_health(
     mut context: Context<'_>,

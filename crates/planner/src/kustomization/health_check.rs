@@ -12,7 +12,7 @@ use super::custom_health::CustomHealth;
 use super::desired::Desired;
 use super::prune::Pruned;
 use super::types::Waiting;
-use super::{Phase, apply, ending};
+use super::{Phase, ending, todo};
 use crate::answer::{Live, WriteAnswer};
 use crate::digest;
 use crate::health::Health;
@@ -48,7 +48,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     if context.spec().wait {
         for object in &desired.objects {
             let live = context.live(&object.target.id).and_then(Live::object);
-            if apply::find_skip_reason(&object.object.0, live).is_none() && !is_itself(context, &object.target.id) {
+            if todo::find_skip_reason(&object.object.0, live).is_none() && !is_itself(context, &object.target.id) {
                 targets.push(object.target.clone());
             }
         }

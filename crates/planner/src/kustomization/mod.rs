@@ -2,7 +2,7 @@
 //!
 //! The phases, each a file, in the order in which a plan passes them; the first that has something to do ends the plan:
 //! admit (may it, by whom, is everything that is set implemented) → prepare (source) → readiness (of dependencies) → retry (is it due, if it
-//! failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → health → ending (status, events, next time).
+//! failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → mode (what would be done, where nothing is) → health → ending (status, events, next time).
 
 mod admit;
 mod apply;
@@ -20,6 +20,7 @@ mod health_check;
 mod history;
 mod ignore;
 mod inputs;
+mod mode;
 mod order;
 mod ownership;
 mod prepare;
@@ -32,6 +33,7 @@ mod siblings;
 mod step;
 mod take;
 mod takeover;
+mod todo;
 mod tracking;
 mod trigger;
 mod types;
@@ -109,6 +111,7 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
     context.memory.turnover = Some(Arc::new(siblings::find_turnover(&context, &desired)));
     apply::apply(&mut context, &desired)?;
     let pruned = prune::prune(&mut context, &desired)?;
+    mode::report(&mut context, &desired)?;
     health_check::check_health(&mut context, &desired, &pruned)?;
     Ok(ending::succeeded(context, &desired, &pruned))
 }

@@ -8,10 +8,11 @@ use tenure_api::ObjectId;
 use crate::plan::Stage;
 
 /// The stages of the apply.
-pub(super) const STAGES: [Stage; 5] = [
+pub(super) const STAGES: [Stage; 6] = [
     Stage::Definitions,
     Stage::Classes,
     Stage::Roles,
+    Stage::Protections,
     Stage::Custom,
     Stage::Rest,
 ];
@@ -33,6 +34,16 @@ pub(super) fn find_stage(id: &ObjectId) -> Stage {
     } else {
         Stage::Rest
     }
+}
+
+/// Whether an object keeps others within bounds, so that these must not be there without it.
+pub(super) fn is_protection(id: &ObjectId) -> bool {
+    matches!(
+        (id.group.as_str(), id.kind.as_str()),
+        ("", "ResourceQuota" | "LimitRange")
+            | ("networking.k8s.io", "NetworkPolicy")
+            | ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding")
+    )
 }
 
 /// Kinds that come first, in this order; all others follow by name.

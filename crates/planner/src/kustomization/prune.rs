@@ -7,11 +7,12 @@ use tenure_api::metadata::{PRUNE, RECONCILE, SSA};
 use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::inventory;
 
-use super::apply::find_version;
 use super::context::Context;
 use super::desired::Desired;
+use super::mode::ApplyMode;
 use super::order;
 use super::step::{Step, SurveyRequest};
+use super::todo::find_version;
 use super::{Phase, ending, guard, siblings};
 use crate::answer::{DeleteAnswer, Live};
 use crate::ending::name_some;
@@ -124,6 +125,14 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     }
     if !reads.is_empty() {
         return Err(context.fork().again(reads));
+    }
+    if context.mode == ApplyMode::DetectOnly {
+        for delete in deletes {
+            let line = format!("{} would be deleted: {}", delete.target.id.subject(), delete.why);
+            context.detected.push(line);
+        }
+        context.detected.extend(failures);
+        return Ok(pruned);
     }
     // What others of the source want isn't threatened by this one.
     let before = deletes.len();

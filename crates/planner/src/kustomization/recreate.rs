@@ -7,9 +7,9 @@ use serde_json::Value;
 use tenure_api::metadata::FORCE;
 use tenure_api::{ObjectId, ObjectView};
 
-use super::apply::find_version;
 use super::context::Context;
 use super::desired::DesiredObject;
+use super::todo::find_version;
 use crate::answer::{Failure, WriteAnswer};
 use crate::digest;
 use crate::immutable;

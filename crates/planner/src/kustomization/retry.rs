@@ -15,7 +15,7 @@ use tenure_api::ObjectId;
 use super::Phase;
 use super::context::Context;
 use super::dependency_facts::DependencyFacts;
-use super::types::{Asked, Memory, Retry, Snapshot, SourceFacts, read_allowed_deletion};
+use super::types::{Asked, Memory, Retry, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
 use crate::answer::{Live, WriteAnswer};
 use crate::digest;
 use crate::ending::add_duration;
@@ -111,6 +111,7 @@ fn asked(snapshot: &Snapshot) -> Asked {
         generation: metadata.generation,
         requested_at: crate::read_requested_at(metadata),
         allowed: read_allowed_deletion(metadata),
+        apply: read_apply_mode(metadata),
         deleting: metadata.deletion_timestamp.is_some(),
         artifact: match &snapshot.source {
             SourceFacts::Found {

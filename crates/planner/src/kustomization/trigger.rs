@@ -8,7 +8,7 @@ use tenure_tenancy::Placement;
 use super::dependency_facts::DependencyFacts;
 use super::inputs;
 use super::siblings::{Rival, Survey};
-use super::types::{Endings, Snapshot, SourceFacts, read_allowed_deletion};
+use super::types::{Endings, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
 use crate::answer::Live;
 use crate::digest;
 
@@ -38,6 +38,7 @@ impl Snapshot {
         self.attempt.generation != metadata.generation
             || self.attempt.requested_at != crate::read_requested_at(metadata)
             || self.attempt.allowed != read_allowed_deletion(metadata)
+            || self.attempt.apply != read_apply_mode(metadata)
             || self.kustomization.metadata.uid != metadata.uid
             || self.kustomization.metadata.deletion_timestamp != metadata.deletion_timestamp
             || is_source_another(&self.source, now.source)

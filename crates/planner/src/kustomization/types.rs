@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tenure_api::metadata::ALLOW_DELETION;
+use tenure_api::metadata::{ALLOW_DELETION, APPLY_MODE};
 use tenure_api::{Condition, Kustomization, ObjectId, ObjectMeta};
 use tenure_tenancy::{Ending, Placement};
 
@@ -90,6 +90,9 @@ pub struct Attempt {
     /// Value of the annotation `tenure.dev/allow-deletion` when it began.
     #[serde(default)]
     pub allowed: Option<String>,
+    /// Value of the annotation `tenure.dev/apply` when it began.
+    #[serde(default)]
+    pub apply: Option<String>,
     /// What was rendered.
     #[serde(default)]
     pub rendered: Option<Rendered>,
@@ -122,6 +125,7 @@ impl Attempt {
             generation: kustomization.metadata.generation,
             requested_at: crate::read_requested_at(&kustomization.metadata),
             allowed: read_allowed_deletion(&kustomization.metadata),
+            apply: read_apply_mode(&kustomization.metadata),
             rendered: None,
             rendered_at: None,
             dry_runs: BTreeMap::new(),
@@ -137,6 +141,11 @@ impl Attempt {
 #[must_use]
 pub fn read_allowed_deletion(metadata: &ObjectMeta) -> Option<String> {
     metadata.annotations.as_ref()?.get(ALLOW_DELETION).cloned()
+}
+
+/// The value of the annotation `tenure.dev/apply`.
+pub(super) fn read_apply_mode(metadata: &ObjectMeta) -> Option<String> {
+    metadata.annotations.as_ref()?.get(APPLY_MODE).cloned()
 }
 
 /// What is known of the source.
@@ -295,6 +304,8 @@ pub struct Asked {
     pub requested_at: Option<String>,
     /// Value of the annotation `tenure.dev/allow-deletion`.
     pub allowed: Option<String>,
+    /// Value of the annotation `tenure.dev/apply`.
+    pub apply: Option<String>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// What the source holds.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use tenure_api::metadata::{
-    MANAGED_BY, MANAGED_BY_TENURE, REQUESTED_AT, SURFACE_LABEL, SURFACE_SOURCE_LABEL, TENURE_CONTROLLER,
+    APPLY_MODE, MANAGED_BY, MANAGED_BY_TENURE, REQUESTED_AT, SURFACE_LABEL, SURFACE_SOURCE_LABEL, TENURE_CONTROLLER,
 };
 use tenure_api::surface::{SurfacePath, SurfaceSource};
 use tenure_api::{ObjectId, ObjectView, Surface};
@@ -155,7 +155,11 @@ fn kustomization(
     if !depends_on.is_empty() {
         set("dependsOn", Value::Array(depends_on));
     }
-    child(surface, source, KUSTOMIZE_API, "Kustomization", child_name, spec)
+    let mut child = child(surface, source, KUSTOMIZE_API, "Kustomization", child_name, spec);
+    if let (Some(mode), Some(metadata)) = (&source.apply, child.wanted.object.get_mut("metadata")) {
+        metadata["annotations"][APPLY_MODE] = json!(mode);
+    }
+    child
 }
 
 fn interval(source: &SurfaceSource) -> &str {

@@ -202,6 +202,11 @@ impl Player {
                 let annotations = self.snapshot.kustomization.metadata.annotations.get_or_insert_default();
                 annotations.insert("tenure.dev/allow-deletion".to_owned(), digest.to_owned());
             }
+            Act::ApplyMode(mode) => {
+                writeln!(self.account, "# tenure.dev/apply is {mode:?}").unwrap();
+                let annotations = self.snapshot.kustomization.metadata.annotations.get_or_insert_default();
+                annotations.insert("tenure.dev/apply".to_owned(), mode);
+            }
             Act::Delete => {
                 writeln!(self.account, "# the Kustomization is deleted").unwrap();
                 self.snapshot.kustomization.metadata.deletion_timestamp = Some(tenure_api::Time(self.now));

@@ -73,6 +73,8 @@ pub(crate) enum Act {
     Request(String),
     /// The annotation `tenure.dev/allow-deletion`: the digest that the Ready condition names.
     AllowDeletion,
+    /// The annotation `tenure.dev/apply`; all when empty.
+    ApplyMode(String),
     /// The Kustomization is deleted.
     Delete,
     /// The process dies: its memory and the attempt are lost.

@@ -1,0 +1,100 @@
+//! How much of what Git says is applied: everything or nothing of a stage, what is accepted of it, or nothing at all.
+//!
+//! Owns the annotation's words, and the account of what would be done where nothing is. Refuses to change what is looked at: every mode
+//! reads and dry-runs the same, as the same identity.
+
+use tenure_api::metadata::APPLY_MODE;
+use tenure_api::reason;
+
+use super::context::Context;
+use super::desired::{Desired, DesiredObject};
+use super::todo::Change;
+use super::{Phase, ending};
+use crate::ending::name_some;
+
+/// How many objects a message names.
+const NAMED: usize = 50;
+/// How many bytes of a line the fields of one object take.
+const FIELDS: usize = 200;
+
+/// How much of what Git says is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ApplyMode {
+    /// A stage is applied when all of it is accepted (Flux's).
+    #[default]
+    All,
+    /// What is accepted of a stage is applied; what is refused holds up the stages behind it, and pruning.
+    Partial,
+    /// Nothing is written; the condition says what would be.
+    DetectOnly,
+}
+
+impl ApplyMode {
+    /// Reads the annotation's value.
+    ///
+    /// # Errors
+    /// What it may say instead.
+    pub(super) fn read(text: Option<&str>) -> Result<Self, String> {
+        match text {
+            None | Some("" | "All") => Ok(Self::All),
+            Some("Partial") => Ok(Self::Partial),
+            Some("DetectOnly") => Ok(Self::DetectOnly),
+            Some(other) => Err(format!(
+                "metadata.annotations: {APPLY_MODE} is {other:?}, and must be All, Partial or DetectOnly"
+            )),
+        }
+    }
+}
+
+/// Notes that an object would be applied.
+pub(super) fn note_apply(context: &mut Context<'_>, object: &DesiredObject, change: &Change, exists: bool) {
+    let what = match (exists, change.fields.is_empty()) {
+        (false, _) => "would be created".to_owned(),
+        (true, true) => "would be taken over from another field manager".to_owned(),
+        (true, false) => format!("would be changed: {}", name_some(&change.fields, FIELDS)),
+    };
+    note(context, object, &what);
+}
+
+/// Notes something that would be done about an object.
+pub(super) fn note(context: &mut Context<'_>, object: &DesiredObject, what: &str) {
+    let line = format!("{} {what} ({})", object.target.id.subject(), object.origin);
+    context.detected.push(line);
+}
+
+/// Ends a plan that only looks, if it found anything; nothing was written.
+pub(super) fn report(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
+    if context.detected.is_empty() {
+        return Ok(());
+    }
+    let mut lines = std::mem::take(&mut context.detected);
+    lines.extend(desired.unknown.iter().map(|(_, message)| message.clone()));
+    let count = lines.len();
+    let mut named: Vec<String> = lines.drain(..count.min(NAMED)).collect();
+    if !lines.is_empty() {
+        named.push(format!("and {} more", lines.len()));
+    }
+    let message = format!(
+        "nothing was applied, as {APPLY_MODE} is DetectOnly; {count} {} from revision {}\n{}",
+        if count == 1 { "object differs" } else { "objects differ" },
+        context.revision.as_deref().unwrap_or_default(),
+        named.join("\n")
+    );
+    Err(ending::differs(context.fork(), reason::DRIFT_DETECTED, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_that_is_none_is_refused_with_those_that_are() {
+        assert_eq!(ApplyMode::read(None), Ok(ApplyMode::All));
+        assert_eq!(ApplyMode::read(Some("DetectOnly")), Ok(ApplyMode::DetectOnly));
+        let refused = ApplyMode::read(Some("detect-only\u{202e}")).unwrap_err();
+        assert!(
+            refused.contains("All, Partial or DetectOnly") && !refused.contains('\u{202e}'),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! What there is to do about one object of a stage, by what is known of it: read it, try, take over, apply, wait, or leave it.
+//!
+//! Owns the order in which that is found out. Refuses to look at other objects: what a stage does with all of its is [`super::apply`]'s.
+
+use serde_json::Value;
+use tenure_api::ObjectView;
+use tenure_api::metadata::{RECONCILE, SSA};
+
+use super::contest;
+use super::context::Context;
+use super::desired::DesiredObject;
+use super::mode::ApplyMode;
+use super::ownership::{self, Kept, Ownership};
+use super::recreate::{self, Recreation};
+use super::takeover;
+use super::types::{DriftedField, Settled};
+use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
+use crate::digest;
+use crate::fields;
+use crate::object::Object;
+use crate::plan::{Delete, TakeOver};
+
+/// What there is to do about one object.
+pub(super) enum Todo {
+    Nothing,
+    Skip(String),
+    Read,
+    DryRun,
+    Try,
+    TakeOver(TakeOver),
+    Apply(Change),
+    Delete(Delete),
+    WaitGone,
+    /// Its owner, named here, may be about to drop it.
+    WaitOwner(String),
+    /// Another Kustomization owns it.
+    Kept(Kept),
+    /// Applied; meanwhile kubectl wrote to it, which what was applied could not know.
+    LookAgain,
+    Refused(Failure),
+}
+
+/// What is to be applied.
+#[derive(Default)]
+pub(super) struct Change {
+    pub(super) forced_back: Vec<DriftedField>,
+    /// Instead of the desired object, where something of it is left to others.
+    pub(super) payload: Option<Object>,
+    /// The paths of the fields that differ, where only that is asked.
+    pub(super) fields: Vec<String>,
+}
+
+/// What there is to do about one object, by what is known of it.
+pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
+    let id = &object.target.id;
+    let attempt = &context.snapshot.attempt;
+    let Some(live) = context.live(id) else {
+        return Todo::Read;
+    };
+    if let Some(why) = find_skip_reason(&object.object.0, live.object()) {
+        return Todo::Skip(why);
+    }
+    match attempt.applied.get(id) {
+        Some(WriteAnswer::Done(answer)) => {
+            // Settled it would stay as it is: its watch tells of no state that the answer has told of already.
+            // Only for fields that somebody has: an annotation of kubectl's that Git itself has would come back each time.
+            if take_over(context, object, &answer.0).is_some_and(|(_, entries)| !entries.is_empty()) {
+                context.memory.settled.remove(id);
+                return Todo::LookAgain;
+            }
+            settle(context, object, &answer.0);
+            return Todo::Nothing;
+        }
+        Some(WriteAnswer::Failed(failure)) => return Todo::Refused(failure.clone()),
+        None => {}
+    }
+    if let Live::Failed(failure) = live {
+        return Todo::Refused(failure.clone());
+    }
+    let live_object = match attempt.deleted.get(id) {
+        // What was read is from before the delete.
+        Some(DeleteAnswer::Absent) => None,
+        _ => live.object(),
+    };
+    if live_object.is_some_and(|live| ObjectView::of(live).is_being_deleted()) {
+        return Todo::WaitGone;
+    }
+    if live_object.is_some() {
+        match ownership::find_ownership(context, id) {
+            Ownership::Free => {}
+            Ownership::Awaited(owner) => return Todo::WaitOwner(owner),
+            Ownership::Kept(kept) => return Todo::Kept(kept),
+        }
+    }
+    if let Some(live) = live_object {
+        if is_settled(context, object, live) {
+            return Todo::Nothing;
+        }
+        if let Some(why) = contest::find_back_off(context, id) {
+            return Todo::Skip(why);
+        }
+    }
+    match attempt.deleted.get(id) {
+        Some(DeleteAnswer::Failed(failure)) => return Todo::Refused(failure.clone()),
+        // What was found out about it is about an object that is no more as it was.
+        Some(DeleteAnswer::Changed { .. }) => {
+            return Todo::Refused(Failure {
+                reason: Reason::Conflict,
+                message: "it was changed while it was to be deleted and made anew".to_owned(),
+                ..Failure::default()
+            });
+        }
+        // The object that was in the way is gone; its successor needs no dry-run, the refused one said all there was to say.
+        Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) if live_object.is_none() => {
+            return Todo::Apply(Change::default());
+        }
+        Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) => return Todo::WaitGone,
+        None => {}
+    }
+    if let Some(WriteAnswer::Done(_)) = attempt.taken_over.get(id)
+        && context.memory.looked_again.insert(id.clone())
+    {
+        // Only now is it seen what the apply takes away of what others had added.
+        return Todo::DryRun;
+    }
+    let answer = match attempt.dry_runs.get(id) {
+        None => return Todo::DryRun,
+        Some(WriteAnswer::Failed(failure)) => {
+            let Some(live) = live_object else {
+                return Todo::Refused(failure.clone());
+            };
+            return match recreate::judge(context, object, live, failure) {
+                Recreation::Refused => Todo::Refused(failure.clone()),
+                Recreation::Try => Todo::Try,
+                Recreation::Fails(failure) => Todo::Refused(failure),
+                Recreation::Delete(delete) => Todo::Delete(delete),
+            };
+        }
+        Some(WriteAnswer::Done(answer)) => &answer.0,
+    };
+    let Some(live) = live_object else {
+        return Todo::Apply(Change::default());
+    };
+    let (without, with) = (
+        context.ignored.strip(answer, live),
+        context.ignored.strip(answer, answer),
+    );
+    let (before, after) = (digest::select_comparable(&without), digest::select_comparable(&with));
+    let take_over = take_over(context, object, live);
+    let taken_over = attempt.taken_over.get(id);
+    if let Some(WriteAnswer::Failed(failure)) = taken_over {
+        return Todo::Refused(failure.clone());
+    }
+    if (taken_over.is_some() || take_over.is_none()) && before == after {
+        settle(context, object, live);
+        return Todo::Nothing;
+    }
+    if context.mode == ApplyMode::DetectOnly {
+        let differences = fields::find_differences(&before.to_value(), &after.to_value());
+        return Todo::Apply(Change {
+            fields: differences.into_iter().map(|difference| difference.path).collect(),
+            ..Change::default()
+        });
+    }
+    let forced_back = contest::find_changes(context, object, live, (&before, &after));
+    if let Some(why) = contest::judge(context, id, &forced_back) {
+        return Todo::Skip(why);
+    }
+    match take_over {
+        Some((step, entries)) if taken_over.is_none() => {
+            contest::keep(context, id, &forced_back, entries);
+            Todo::TakeOver(step)
+        }
+        _ => Todo::Apply(Change {
+            payload: context.ignored.resolve(&object.object, live, answer),
+            forced_back,
+            fields: Vec::new(),
+        }),
+    }
+}
+
+/// The take-over that a live object needs, and the entries of managedFields that it takes.
+fn take_over(context: &Context<'_>, object: &DesiredObject, live: &Value) -> Option<(TakeOver, Vec<Value>)> {
+    let merge = object.object.view().has_annotation(SSA, "Merge");
+    if merge {
+        return None;
+    }
+    takeover::find_take_over(
+        &context.snapshot.settings,
+        object.target.clone(),
+        live,
+        &object.object.0,
+    )
+}
+
+/// The version of a live object.
+pub(super) fn find_version(live: &Value) -> Option<String> {
+    let version = ObjectView::of(live).find_text("/metadata/resourceVersion");
+    version.map(str::to_owned)
+}
+
+fn is_settled(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
+    context
+        .memory
+        .settled
+        .get(&object.target.id)
+        .is_some_and(|settled| settled.desired == object.digest && settled.live == digest_live(context, live))
+}
+
+fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
+    let settled = Settled {
+        desired: object.digest.clone(),
+        live: digest_live(context, live),
+    };
+    context.memory.settled.insert(object.target.id.clone(), settled);
+}
+
+/// The digest of what counts of a live object here: what is left to others does not.
+fn digest_live(context: &Context<'_>, live: &Value) -> String {
+    digest::select_comparable(&context.ignored.strip(live, live)).digest()
+}
+
+/// Whether an annotation takes the object out of the apply; honoured on the desired and on the live object.
+pub(super) fn find_skip_reason(desired: &Value, live: Option<&Value>) -> Option<String> {
+    let says = |key: &str, value: &str| {
+        let on = |object: &Value| ObjectView::of(object).has_annotation(key, value);
+        on(desired) || live.is_some_and(on)
+    };
+    if says(SSA, "Ignore") {
+        return Some(format!("annotation {SSA} says Ignore"));
+    }
+    if says(RECONCILE, "disabled") {
+        return Some(format!("annotation {RECONCILE} says disabled"));
+    }
+    if says(SSA, "IfNotPresent") && live.is_some() {
+        return Some(format!("annotation {SSA} says IfNotPresent, and it exists"));
+    }
+    None
+}
