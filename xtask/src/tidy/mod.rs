@@ -10,6 +10,7 @@ mod files;
 mod layers;
 mod map;
 mod names;
+mod promises;
 
 /// One broken rule: where, and what to do about it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +44,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     findings.extend(files::check(&root)?);
     findings.extend(map::check(&root)?);
     findings.extend(names::check(&root)?);
+    findings.extend(promises::check(&root)?);
     findings.sort();
     let lines: Vec<String> = findings
         .iter()
