@@ -23,6 +23,7 @@ mod losing_nothing;
 mod owners;
 mod post_build;
 mod program;
+mod registries;
 mod secrets;
 mod sources;
 mod stage;

@@ -21,6 +21,7 @@ mod history;
 mod ignore;
 mod inputs;
 mod order;
+mod origin;
 mod ownership;
 mod prepare;
 mod prune;
@@ -92,6 +93,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Err(plan) => *plan,
     };
     admit::add_finalizer(snapshot, &mut plan);
+    origin::tell_origin(snapshot, &mut plan);
     plan
 }
 
