@@ -29,6 +29,8 @@ pub const ARTIFACT_OUTDATED: &str = "ArtifactOutdated";
 pub const FETCH_FAILED: &str = "FetchFailed";
 /// Storing the artifact of a source failed.
 pub const STORAGE_OPERATION_FAILED: &str = "StorageOperationFailed";
+/// The signature of what the upstream has was verified.
+pub const SOURCE_VERIFIED: &str = "SourceVerified";
 
 /// The three values of a condition's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

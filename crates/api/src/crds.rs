@@ -3,7 +3,7 @@
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use crate::{GitRepository, Kustomization, Surface, Tenant};
+use crate::{GitRepository, Kustomization, OciRepository, Surface, Tenant};
 
 /// A CustomResourceDefinition could not be turned into JSON.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,7 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
     let mut crds = vec![
         finished::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,
+        finished::<OciRepository>("OCIRepository", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Surface>("Surface", None)?,
         finished::<Tenant>("Tenant", None)?,
     ];
@@ -129,6 +130,11 @@ fn is_empty_default(default: &Value) -> bool {
 fn declare_flux_defaults(crd: &mut Value) {
     let defaults: &[(&str, Value)] = match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
         Some("GitRepository") => &[("timeout", json!("60s")), ("verify/properties/mode", json!("HEAD"))],
+        Some("OCIRepository") => &[
+            ("timeout", json!("60s")),
+            ("provider", json!("generic")),
+            ("verify/properties/provider", json!("cosign")),
+        ],
         Some("Kustomization") => &[
             ("force", json!(false)),
             (

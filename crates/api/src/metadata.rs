@@ -46,6 +46,8 @@ pub const PRUNE: &str = "kustomize.toolkit.fluxcd.io/prune";
 pub const RECONCILE: &str = "kustomize.toolkit.fluxcd.io/reconcile";
 /// Annotation on an event: the revision that it is about.
 pub const EVENT_REVISION: &str = "kustomize.toolkit.fluxcd.io/revision";
+/// Annotation on an event: what the applied artifact was made of, as the artifact says.
+pub const EVENT_ORIGIN_REVISION: &str = "kustomize.toolkit.fluxcd.io/originRevision";
 /// Annotation on a source's event: the revision that it is about.
 pub const SOURCE_EVENT_REVISION: &str = "source.toolkit.fluxcd.io/revision";
 /// Annotation that asks for a reconciliation now; its value comes back as `status.lastHandledReconcileAt`.

@@ -39,6 +39,14 @@ pub const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
 pub const GIT_OPERATION_FAILED: &str = "GitOperationFailed";
 /// A Git operation succeeded.
 pub const GIT_OPERATION_SUCCEEDED: &str = "GitOperationSucceeded";
+/// An artifact could not be found, or pulled from its registry.
+pub const OCI_ARTIFACT_PULL_FAILED: &str = "OCIArtifactPullFailed";
+/// An artifact's manifest or layer is not what can be worked with.
+pub const OCI_ARTIFACT_LAYER_OPERATION_FAILED: &str = "OCIArtifactLayerOperationFailed";
+/// What the upstream has could not be listed.
+pub const READ_OPERATION_FAILED: &str = "ReadOperationFailed";
+/// A signature could not be verified.
+pub const VERIFICATION_ERROR: &str = "VerificationError";
 /// What was fetched could not be stored.
 pub const ARCHIVE_OPERATION_FAILED: &str = "ArchiveOperationFailed";
 /// An artifact was fetched and stored.

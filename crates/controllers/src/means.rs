@@ -49,6 +49,15 @@ pub(crate) struct Means {
 }
 
 impl Means {
+    /// Where a source of the platform's, or of anybody else's, may be fetched from.
+    pub(crate) fn source_policy(&self, platform: bool) -> &Policy {
+        if platform {
+            &self.platform_sources
+        } else {
+            &self.tenant_sources
+        }
+    }
+
     pub(crate) fn new(config: Config) -> Result<Self, StorageError> {
         let clients = ClientPool::new(config.connection);
         Ok(Self {

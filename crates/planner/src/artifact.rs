@@ -4,6 +4,8 @@
 //! and other tools in Flux's words, and is never read back, since a status can be forged; the record beside the archive on the disk is
 //! [`StoredArtifact`] as it stands.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,9 @@ pub struct ArtifactFacts {
     pub revision: String,
     /// Digest of the archive, `sha256:<hex>`.
     pub digest: String,
+    /// The revision of what it was made of, as the artifact says of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin_revision: Option<String>,
 }
 
 /// What is in the artifact store.
@@ -35,4 +40,7 @@ pub struct StoredArtifact {
     /// Digest of what, besides the revision, decided its content: another request makes another artifact of the same revision.
     #[serde(default)]
     pub fingerprint: String,
+    /// What the upstream says of it, as far as it may stand in a status.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::ser::SerializeStruct as _;
 use serde_json::Value;
-use tenure_api::{Condition, GitRepositoryStatus, KustomizationStatus, ObjectId, SurfaceStatus, TenantStatus};
+use tenure_api::{Condition, KustomizationStatus, ObjectId, SurfaceStatus, TenantStatus};
 
 use crate::object::{Object, Origin, shown};
 
@@ -58,16 +58,6 @@ pub trait Status: Clone + Default + PartialEq {
 
     /// The conditions, to be changed.
     fn conditions_mut(&mut self) -> &mut Vec<Condition>;
-}
-
-impl Status for GitRepositoryStatus {
-    fn conditions(&self) -> &[Condition] {
-        &self.conditions
-    }
-
-    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
-        &mut self.conditions
-    }
 }
 
 impl Status for KustomizationStatus {

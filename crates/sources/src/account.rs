@@ -75,6 +75,16 @@ impl Growing {
         Ok(())
     }
 
+    /// How much is used.
+    pub(crate) fn mark(&self) -> u64 {
+        self.used
+    }
+
+    /// Gives back what was used since.
+    pub(crate) fn return_to(&mut self, mark: u64) {
+        self.used = self.used.min(mark);
+    }
+
     /// Gives back what was not used after all; it is taken again when it is.
     pub(crate) fn unuse(&mut self, bytes: u64) {
         self.used = self.used.saturating_sub(bytes);

@@ -1,17 +1,13 @@
 //! From a commit in a pack to an archive: the walk over its trees, and the bytes.
 //!
-//! Owns what an artifact holds: regular files and symbolic links, sorted by path, with fixed modes, no owner and no time,
-//! so that equal content gives equal bytes and one digest. Blobs go from the pack into the archive one at a time; there
+//! Owns what an artifact holds: regular files and symbolic links, sorted by path. Blobs go from the pack into the archive one at a time; there
 //! is no working tree. Submodules are left out, as Flux does without `recurseSubmodules`.
 
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use flate2::{Compression, GzBuilder};
-use sha2::{Digest as _, Sha256};
-use tar::{Builder, EntryType, Header};
-
 use crate::account::Growing;
+use crate::archive_writer::{ArchiveWriter, WriteError, Written};
 use crate::budget::{OverBudget, Room};
 use crate::git::object::{self, Mode};
 use crate::git::oid::{Algorithm, Oid};
@@ -45,13 +41,15 @@ impl From<PackError> for ArchiveError {
     }
 }
 
-/// A written archive.
-#[derive(Debug)]
-pub(crate) struct Written {
-    /// `sha256:…` of the bytes.
-    pub(crate) digest: String,
-    /// How many bytes.
-    pub(crate) size: u64,
+impl From<WriteError> for ArchiveError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Invalid(problem) => Self::InvalidTree(problem),
+            WriteError::TooLarge { what, limit } => Self::TooLarge { what, limit },
+            WriteError::OverBudget(refused) => Self::OverBudget(refused),
+            WriteError::Io(error) => Self::Write(error),
+        }
+    }
 }
 
 type Walked = (Vec<Found>, Vec<(String, String)>);
@@ -84,96 +82,17 @@ pub(crate) fn write_archive(
     files.retain(|file| !file.excluded);
     files.sort_by(|a, b| a.path.cmp(&b.path));
 
-    let hashed = Hashed {
-        inner: out,
-        hash: Sha256::new(),
-        size: 0,
-    };
-    // A fixed system byte and no name or time: the header of the compression is the same everywhere.
-    let gzip = GzBuilder::new()
-        .mtime(0)
-        .operating_system(255)
-        .write(hashed, Compression::new(6));
-    let mut archive = Builder::new(gzip);
-    let mut unpacked = 0_u64;
+    let mut archive = ArchiveWriter::new(out, limits, trees);
     for file in &files {
         let content = blob(pack, file)?;
-        unpacked = unpacked.saturating_add(packed_size(file, content.len()));
-        trees.check(unpacked).map_err(ArchiveError::OverBudget)?;
-        if unpacked > limits.unpacked_bytes {
-            return Err(ArchiveError::TooLarge {
-                what: "unpacked bytes",
-                limit: describe_bytes(limits.unpacked_bytes),
-            });
+        if file.mode == Mode::Link {
+            archive.add_link(&file.path, &content)?;
+        } else {
+            let is_executable = file.mode == Mode::Executable;
+            archive.add_file(&file.path, is_executable, (content.len() as u64, content.as_slice()))?;
         }
-        append(&mut archive, file, &content, limits)?;
     }
-    let gzip = archive.into_inner().map_err(ArchiveError::Write)?;
-    let mut hashed = gzip.finish().map_err(ArchiveError::Write)?;
-    hashed.inner.flush().map_err(ArchiveError::Write)?;
-    Ok(Written {
-        digest: format!("sha256:{}", hex::encode(hashed.hash.finalize())),
-        size: hashed.size,
-    })
-}
-
-/// Bytes of a file in the archive, with its header: no less than it takes in memory, with its path, when it is read from there.
-fn packed_size(file: &Found, content: usize) -> u64 {
-    const BLOCK: usize = 512;
-    // A path or target that the header is too short for has blocks of its own.
-    let long = if file.path.len() < 100 {
-        0
-    } else {
-        file.path.len() + 2 * BLOCK
-    };
-    (content.next_multiple_of(BLOCK) + BLOCK + long) as u64
-}
-
-fn append<W: Write>(
-    archive: &mut Builder<W>,
-    file: &Found,
-    content: &[u8],
-    limits: &Limits,
-) -> Result<(), ArchiveError> {
-    let mut header = Header::new_gnu();
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(0);
-    if file.mode == Mode::Link {
-        let invalid = |problem: &str| ArchiveError::InvalidTree(format!("the link {:?} {problem}", file.path));
-        if content.len() > limits.path_bytes {
-            return Err(invalid("has too long a target"));
-        }
-        if content.is_empty() || content.contains(&0) || std::str::from_utf8(content).is_err() {
-            return Err(invalid("has a target that is not UTF-8 text"));
-        }
-        header.set_entry_type(EntryType::Symlink);
-        header.set_mode(0o777);
-        header.set_size(0);
-        // Verbatim: the archive's own functions would tidy the target up.
-        if header.set_link_name_literal(content).is_err() {
-            let mut long = Header::new_gnu();
-            long.set_uid(0);
-            long.set_gid(0);
-            long.set_mtime(0);
-            long.set_mode(0o644);
-            long.set_entry_type(EntryType::GNULongLink);
-            long.set_size(content.len() as u64 + 1);
-            long.set_path("././@LongLink").map_err(ArchiveError::Write)?;
-            long.set_cksum();
-            let target = [content, &[0]].concat();
-            archive.append(&long, target.as_slice()).map_err(ArchiveError::Write)?;
-        }
-        return archive
-            .append_data(&mut header, &file.path, io::empty())
-            .map_err(ArchiveError::Write);
-    }
-    header.set_entry_type(EntryType::Regular);
-    header.set_mode(if file.mode == Mode::Executable { 0o700 } else { 0o600 });
-    header.set_size(content.len() as u64);
-    archive
-        .append_data(&mut header, &file.path, content)
-        .map_err(ArchiveError::Write)
+    Ok(archive.finish()?)
 }
 
 /// Lists all files and links, and the content of all ignore files with their folders.
@@ -267,24 +186,4 @@ fn blob(pack: &mut Pack<'_>, file: &Found) -> Result<Rc<Vec<u8>>, ArchiveError> 
             file.path, file.oid
         ))
     })
-}
-
-/// Hashes and counts what is written.
-struct Hashed<W> {
-    inner: W,
-    hash: Sha256,
-    size: u64,
-}
-
-impl<W: Write> Write for Hashed<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.hash.update(bytes.get(..written).unwrap_or_default());
-        self.size += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
 }

@@ -429,6 +429,11 @@ impl Incoming {
         &self.file
     }
 
+    /// How long it is.
+    pub(crate) fn length(&self) -> u64 {
+        self.file.metadata().map(|metadata| metadata.len()).unwrap_or_default()
+    }
+
     /// The file to write to, as far as there is room or older archives make some.
     pub(crate) fn writer<'a>(&'a mut self, store: &'a ArtifactStore) -> BufWriter<Charged<'a>> {
         let charged = Charged {

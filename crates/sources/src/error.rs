@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tenure_planner::git_repository::{FetchFailure, FetchReason};
+use tenure_planner::source::{FetchFailure, FetchReason};
 
 use crate::budget::OverBudget;
 use crate::policy::Denied;

@@ -407,12 +407,14 @@ impl Work {
             facts: ArtifactFacts {
                 revision: select::write_revision(&self.request.reference, selected.name.as_deref(), &commit_id),
                 digest: written.digest,
+                origin_revision: None,
             },
             size: written.size,
             path,
             stored_at: Some(Timestamp::now()),
             ignore: self.request.asked.ignore.clone(),
             fingerprint: self.fingerprint.clone(),
+            metadata: std::collections::BTreeMap::new(),
         };
         Ok(Fetched::Stored {
             artifact,

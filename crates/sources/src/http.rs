@@ -11,7 +11,9 @@ use std::pin::Pin;
 use base64::Engine as _;
 use bytes::Bytes;
 use futures::TryStreamExt as _;
-use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
+use http::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT,
+};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -103,6 +105,16 @@ impl HttpClient {
             agent,
             connection: None,
         }
+    }
+
+    /// From now on these are shown to the endpoint that credentials belong to.
+    pub(crate) fn set_credentials(&mut self, credentials: Credentials) {
+        self.credentials = credentials;
+    }
+
+    /// Whether no credentials are shown to anybody.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.credentials == Credentials::Anonymous
     }
 
     /// Sends a request and follows redirects: `redirect` makes of where an answer points what is asked for there, or refuses.
@@ -260,6 +272,17 @@ impl HttpAnswer {
     /// Whether it only says where else to ask.
     pub(crate) fn is_redirect(&self) -> bool {
         self.status().is_redirection()
+    }
+
+    /// Who answered.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The values of a header that are text.
+    pub(crate) fn headers(&self, name: &HeaderName) -> impl Iterator<Item = &str> {
+        let values = self.response.headers().get_all(name);
+        values.into_iter().filter_map(|value| value.to_str().ok())
     }
 
     /// What messages call the address that it came from.

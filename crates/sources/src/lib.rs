@@ -1,12 +1,13 @@
-//! Git repositories fetched within bounds into verified artifacts.
+//! Git repositories, and artifacts of container registries, fetched within bounds into verified artifacts.
 //!
-//! Owns the way from a GitRepository's specification to an archive in the [`ArtifactStore`] and back into memory as a
+//! Owns the way from a source's specification to an archive in the [`ArtifactStore`] and back into memory as a
 //! [`Tree`]. Every connection, whatever the protocol, is opened by one dialer that checks the socket address against the
 //! [`Policy`] and counts what arrives. No program is run, no working tree is made, no proxy or configuration of the user
 //! is read, and no credential is ever part of an error. What is held is counted against a [`ByteBudget`]. It refuses to serve artifacts: nothing here listens.
 
 mod account;
 mod archive;
+mod archive_writer;
 mod artifact;
 mod budget;
 mod dialer;
@@ -19,12 +20,14 @@ mod ignore;
 mod known_hosts;
 mod leftovers;
 mod limits;
+mod oci;
 mod policy;
 mod request;
 mod secret;
 mod select;
 mod smart_http;
 mod ssh;
+mod tar_reader;
 mod tls;
 mod transport;
 mod tree;
@@ -37,6 +40,7 @@ pub use error::{FetchError, StorageError};
 pub use fetch::fetch;
 pub use leftovers::remove_leftovers;
 pub use limits::Limits;
+pub use oci::{ArtifactReference, Digest, OciError, OciRequest, OciSecrets, RepositoryUrl, fetch_artifact};
 pub use policy::{Cidr, Denied, Endpoint, InvalidCidr, InvalidEndpoint, Policy, Scheme};
 pub use request::{GitRequest, Reference};
 pub use secret::{Credentials, Hidden, SecretData, TlsOptions};

@@ -80,7 +80,22 @@ pub(crate) fn read_secret(
     secret: Option<&SecretData>,
 ) -> Result<(Credentials, TlsOptions), FetchError> {
     let reader = Reader { data: secret };
-    let tls = TlsOptions {
+    let tls = read_tls(secret)?;
+    let credentials = if url.endpoint().scheme == Scheme::Ssh {
+        ssh(url, &reader)?
+    } else {
+        http(url, &reader)?
+    };
+    Ok((credentials, tls))
+}
+
+/// Reads what TLS is given.
+///
+/// # Errors
+/// [`FetchError::InvalidSecret`] when half of it is missing, or a key is not text.
+pub(crate) fn read_tls(secret: Option<&SecretData>) -> Result<TlsOptions, FetchError> {
+    let reader = Reader { data: secret };
+    Ok(TlsOptions {
         ca: match (reader.bytes("ca.crt"), reader.bytes("caFile")) {
             (Some(ca), _) | (None, Some(ca)) => Some(ca.to_vec()),
             (None, None) => None,
@@ -94,13 +109,7 @@ pub(crate) fn read_secret(
             (Some(_), None) => return Err(problem("tls.crt is set without tls.key")),
             (None, Some(_)) => return Err(problem("tls.key is set without tls.crt")),
         },
-    };
-    let credentials = if url.endpoint().scheme == Scheme::Ssh {
-        ssh(url, &reader)?
-    } else {
-        http(url, &reader)?
-    };
-    Ok((credentials, tls))
+    })
 }
 
 fn ssh(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError> {

@@ -8,11 +8,11 @@ use std::io::Read;
 use std::ops::{Bound, Range};
 
 use bytes::Bytes;
-use flate2::read::GzDecoder;
-use tar::EntryType;
+use flate2::read::MultiGzDecoder;
 
 use crate::error::StorageError;
 use crate::limits::{Limits, describe_bytes};
+use crate::tar_reader::{TarError, TarKind, TarReader};
 
 /// A read-only tree of files. Paths are relative, `/`-separated, without `.`, `..` or empty parts; the root is `""`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -131,18 +131,23 @@ impl Tree {
         let mut all = Vec::with_capacity(usize::try_from(bound.min(limits.unpacked_bytes)).unwrap_or_default());
         let mut nodes = BTreeMap::new();
         let mut unpacked = 0_u64;
-        let mut archive = tar::Archive::new(GzDecoder::new(archive).take(bound));
-        for entry in archive.entries().map_err(|error| invalid(error.to_string()))? {
-            let mut entry = entry.map_err(|error| invalid(error.to_string()))?;
-            let path = String::from_utf8(entry.path_bytes().into_owned())
-                .map_err(|_| invalid("a path is not UTF-8".to_owned()))?;
+        let failed = |error| match error {
+            TarError::Invalid(problem) => invalid(problem),
+            TarError::Io(error) => invalid(error.to_string()),
+        };
+        let mut archive = TarReader::new(MultiGzDecoder::new(archive).take(bound));
+        while let Some(entry) = archive.next().map_err(failed)? {
+            let path = entry.path;
+            if matches!(entry.kind, TarKind::Folder) {
+                // Nobody asks for one that is empty.
+                continue;
+            }
             check_path(&path, limits).map_err(|problem| invalid(format!("path {path:?} {problem}")))?;
             if nodes.len() >= limits.files as usize {
                 return Err(large("files", limits.files.to_string()));
             }
-            let node = match entry.header().entry_type() {
-                EntryType::Regular => {
-                    let size = entry.size();
+            let node = match entry.kind {
+                TarKind::File { size, .. } => {
                     if size > limits.file_bytes {
                         return Err(large("bytes of one file", describe_bytes(limits.file_bytes)));
                     }
@@ -151,26 +156,17 @@ impl Tree {
                         return Err(large("unpacked bytes", describe_bytes(limits.unpacked_bytes)));
                     }
                     let start = all.len();
-                    let read = entry
+                    archive
                         .read_to_end(&mut all)
-                        .map_err(|error| invalid(error.to_string()))?;
-                    if read as u64 != size {
-                        return Err(invalid(format!("{path:?} is cut off")));
-                    }
+                        .map_err(|error| failed(TarError::from(error)))?;
                     Found::File(start..all.len())
                 }
-                EntryType::Symlink => {
-                    let target = entry
-                        .link_name_bytes()
-                        .map(|target| target.into_owned())
-                        .unwrap_or_default();
+                TarKind::Link(target) => {
                     let target =
                         String::from_utf8(target).map_err(|_| invalid(format!("the link {path:?} is not UTF-8")))?;
                     Found::Link(target)
                 }
-                other => {
-                    return Err(invalid(format!("{path:?} is neither a file nor a link but {other:?}")));
-                }
+                TarKind::Folder => continue,
             };
             if nodes.insert(path.clone(), node).is_some() {
                 return Err(invalid(format!("{path:?} stands in it twice")));

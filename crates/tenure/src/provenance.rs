@@ -120,9 +120,11 @@ async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<A
     )
     .await?;
     let kind = ObjectView::of(&kustomization).read_text("/spec/sourceRef/kind");
-    if kind != "GitRepository" {
-        return Err(format!("its source is a {kind}"));
-    }
+    let plural = match kind {
+        "GitRepository" => "gitrepositories",
+        "OCIRepository" => "ocirepositories",
+        _ => return Err(format!("its source is a {kind}")),
+    };
     let source_namespace = Some(ObjectView::of(&kustomization).read_text("/spec/sourceRef/namespace"))
         .filter(|name| !name.is_empty())
         .unwrap_or(namespace);
@@ -131,8 +133,8 @@ async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<A
         client,
         "source.toolkit.fluxcd.io",
         "v1",
-        "GitRepository",
-        "gitrepositories",
+        kind,
+        plural,
         source_namespace,
         source_name,
     )

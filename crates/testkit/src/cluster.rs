@@ -151,9 +151,10 @@ impl Cluster {
     }
 }
 
-const KINDS: [(&str, &str); 4] = [
+const KINDS: [(&str, &str); 5] = [
     ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
     ("source.toolkit.fluxcd.io/v1", "GitRepository"),
+    ("source.toolkit.fluxcd.io/v1", "OCIRepository"),
     ("tenure.dev/v1alpha1", "Surface"),
     ("capsule.clastix.io/v1beta2", "Tenant"),
 ];
@@ -169,8 +170,8 @@ async fn check_marked(admin: &Admin) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "the cluster that {TEST_KUBECONFIG} names is not marked as made for tests. They would remove every Tenant, Surface, Kustomization \
-         and GitRepository in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
+        "the cluster that {TEST_KUBECONFIG} names is not marked as made for tests. They would remove every Tenant, Surface, Kustomization, \
+         GitRepository and OCIRepository in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
     )
 }
 

@@ -18,6 +18,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("kustomize", "crates/kustomize", &["go-words", "go-yaml"]),
     ("kubernetes-cel", "crates/cel", &["go-words"]),
     ("tenure-git-server", "crates/git-server", &[]),
+    ("tenure-registry-server", "crates/registry-server", &[]),
     ("tenure-tenancy", "crates/tenancy", &["tenure-api"]),
     (
         "tenure-planner",

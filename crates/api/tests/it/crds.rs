@@ -64,6 +64,12 @@ fn names_and_columns_are_fluxs() {
     assert_eq!(columns("Kustomization"), ["Age", "Ready", "Status"]);
     assert_eq!(crd("GitRepository")["spec"]["names"]["shortNames"], json!(["gitrepo"]));
     assert_eq!(columns("GitRepository"), ["URL", "Age", "Ready", "Status"]);
+    assert_eq!(
+        crd("OCIRepository")["metadata"]["name"],
+        "ocirepositories.source.toolkit.fluxcd.io"
+    );
+    assert_eq!(crd("OCIRepository")["spec"]["names"]["shortNames"], json!(["ocirepo"]));
+    assert_eq!(columns("OCIRepository"), ["URL", "Ready", "Status", "Age"]);
     assert_eq!(crd("Tenant")["spec"]["scope"], "Cluster");
     assert_eq!(crd("Surface")["spec"]["scope"], "Namespaced");
 }
@@ -86,6 +92,20 @@ fn what_flux_demands_is_demanded() {
     let repository = spec("GitRepository");
     assert_eq!(repository["required"], json!(["interval", "url"]));
     assert_eq!(repository["properties"]["timeout"]["default"], "60s");
+    let artifact = spec("OCIRepository");
+    assert_eq!(artifact["required"], json!(["interval", "url"]));
+    assert_eq!(artifact["properties"]["timeout"]["default"], "60s");
+    assert_eq!(artifact["properties"]["provider"]["default"], "generic");
+    assert_eq!(
+        artifact["properties"]["provider"]["enum"],
+        json!(["generic", "aws", "azure", "gcp"])
+    );
+    assert_eq!(artifact["properties"]["url"]["pattern"], "^oci://.*$");
+    let verify = &artifact["properties"]["verify"];
+    assert_eq!(
+        (&verify["required"], &verify["properties"]["provider"]["default"]),
+        (&json!(["provider"]), &json!("cosign"))
+    );
     let status = &crd("Kustomization")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
     assert_eq!(status["default"], json!({ "observedGeneration": -1 }));
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tenure_api::{GitRepository, Kustomization, Surface, Tenant};
+use tenure_api::{GitRepository, Kustomization, OciRepository, Surface, Tenant};
 
 #[track_caller]
 fn check<K: Serialize + DeserializeOwned>(object: Value) {
@@ -84,6 +84,44 @@ fn a_git_repository_with_every_field() {
             "artifact": { "digest": "sha256:1", "lastUpdateTime": "2026-01-02T03:04:05Z", "metadata": { "a": "b" }, "path": "gitrepository/team/repo/1.tar.gz", "revision": "main@sha1:1", "size": 10, "url": "" },
             "observedGeneration": 1,
             "observedIgnore": "*.md"
+        }
+    }));
+}
+
+#[test]
+fn an_oci_repository_with_every_field() {
+    check::<OciRepository>(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1",
+        "kind": "OCIRepository",
+        "metadata": { "name": "repo", "namespace": "team" },
+        "spec": {
+            "certSecretRef": { "name": "tls" },
+            "ignore": "*.md",
+            "insecure": true,
+            "interval": "1m",
+            "layerSelector": { "mediaType": "application/vnd.example.tar+gzip", "operation": "copy" },
+            "provider": "generic",
+            "proxySecretRef": { "name": "proxy" },
+            "ref": { "digest": "sha256:1", "semver": ">=1", "semverFilter": ".*-rc.*", "tag": "latest" },
+            "secretRef": { "name": "credentials" },
+            "serviceAccountName": "puller",
+            "suspend": true,
+            "timeout": "60s",
+            "url": "oci://registry.example.com/team/app",
+            "verify": {
+                "matchOIDCIdentity": [{ "issuer": "^https://a$", "subject": "^b$" }],
+                "provider": "cosign",
+                "secretRef": { "name": "keys" },
+                "trustedRootSecretRef": { "name": "root" }
+            }
+        },
+        "status": {
+            "artifact": { "digest": "sha256:1", "lastUpdateTime": "2026-01-02T03:04:05Z", "metadata": { "a": "b" }, "path": "ocirepository/team/repo/1.tar.gz", "revision": "latest@sha256:1", "size": 10, "url": "" },
+            "lastHandledReconcileAt": "now",
+            "observedGeneration": 1,
+            "observedIgnore": "*.md",
+            "observedLayerSelector": { "mediaType": "application/vnd.example.tar+gzip", "operation": "copy" },
+            "url": "http://source-controller/x"
         }
     }));
 }

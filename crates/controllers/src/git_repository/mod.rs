@@ -1,19 +1,22 @@
-//! Reconciles GitRepositories: observe → plan → fetch → write.
+//! Reconciles GitRepositories: as all sources, with fetches from Git.
 
 mod fetch;
-mod reconcile;
-mod stock;
 
 use std::sync::Arc;
 
 use tenure_api::GitRepository;
 use tenure_api::metadata::SOURCE_CONTROLLER_STATUS;
+use tenure_cluster::ServiceAccount;
+use tenure_planner::git_repository::FetchRequest;
+use tenure_planner::source::{FetchFailure, Fetched};
+use tenure_sources::SourceKey;
 
 use crate::drive::Reconciler;
 use crate::key::{Key, Kind};
-use crate::lane::Shard;
+use crate::lane::{Lane, Shard};
 use crate::means::Means;
 use crate::reconciled::Reconciled;
+use crate::source::{self, Fetching, SourceReconciler};
 
 impl Reconciled for GitRepository {
     type Home = Shard;
@@ -26,10 +29,21 @@ impl Reconciled for GitRepository {
     };
 
     fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
-        reconcile::GitRepositoryReconciler::new(shard, key)
+        SourceReconciler::<Self>::new(shard, key)
     }
 
     async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
-        stock::take_stock(means, shards).await;
+        source::take_stock::<Self>(means, shards).await;
+    }
+}
+
+impl Fetching for GitRepository {
+    async fn perform_fetch(
+        shard: &Shard,
+        of: (&SourceKey, &Lane),
+        account: Option<&ServiceAccount>,
+        request: &FetchRequest,
+    ) -> Result<Fetched, FetchFailure> {
+        fetch::perform_fetch(shard, of, account, request).await
     }
 }

@@ -3,28 +3,41 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tenure_api::{GitRepository, Kustomization, ObjectId};
+use tenure_api::{GitRepository, Kustomization, ObjectId, OciRepository};
+use tenure_planner::Status as _;
 use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
     DependencyFacts, Endings, Sibling, SourceFacts, Survey, Turnover, find_cycle, find_dependencies, survey_siblings,
 };
+use tenure_planner::source::Source;
 use tenure_sources::SourceKey;
 
 use crate::artifacts::make_source_key;
 use crate::key::Key;
 use crate::lane::Shard;
 use crate::reconciled::Reconciled as _;
+use crate::source::Fetching;
 
 /// The artifact store's key of the source that a Kustomization names, if it is there and in its own namespace.
 pub(super) fn find_source_key(shard: &Shard, kustomization: &Kustomization) -> Option<SourceKey> {
     let namespace = kustomization.metadata.namespace.as_deref()?;
     let reference = &kustomization.spec.source_ref;
     let own = reference.namespace.as_deref().is_none_or(|other| other == namespace);
-    if reference.kind != GitRepository::KIND.name || !own {
+    if !own {
         return None;
     }
-    let repository = shard.caches.of::<GitRepository>().get(namespace, &reference.name)?;
-    make_source_key(GitRepository::KIND.name, &repository.metadata).ok()
+    let (kind, name) = (reference.kind.as_str(), reference.name.as_str());
+    if kind == GitRepository::KIND.name {
+        return make_key(shard.caches.of::<GitRepository>().get(namespace, name)?.as_ref());
+    }
+    if kind == OciRepository::KIND.name {
+        return make_key(shard.caches.of::<OciRepository>().get(namespace, name)?.as_ref());
+    }
+    None
+}
+
+fn make_key<S: Fetching>(source: &S) -> Option<SourceKey> {
+    make_source_key(S::NAME, source.metadata()).ok()
 }
 
 /// What is known of the source.
@@ -32,14 +45,20 @@ pub(super) fn observe_source(shard: &Shard, kustomization: &Kustomization) -> So
     let Some(key) = find_source_key(shard, kustomization) else {
         return SourceFacts::NotFound;
     };
-    let Some(repository) = shard.caches.of::<GitRepository>().get(key.namespace(), key.name()) else {
+    if kustomization.spec.source_ref.kind == OciRepository::KIND.name {
+        describe_source::<OciRepository>(shard, &key)
+    } else {
+        describe_source::<GitRepository>(shard, &key)
+    }
+}
+
+fn describe_source<S: Fetching>(shard: &Shard, key: &SourceKey) -> SourceFacts {
+    let Some(source) = shard.caches.of::<S>().get(key.namespace(), key.name()) else {
         return SourceFacts::NotFound;
     };
-    let artifact = shard.artifacts.record(&key).map(|stored| stored.facts);
-    let conditions = repository
-        .status
-        .as_ref()
-        .map(|status| status.conditions.clone())
+    let artifact = shard.artifacts.record(key).map(|stored| stored.facts);
+    let conditions = Source::status(source.as_ref())
+        .map(|status| status.conditions().to_vec())
         .unwrap_or_default();
     SourceFacts::Found { artifact, conditions }
 }

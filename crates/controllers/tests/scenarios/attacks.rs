@@ -12,12 +12,13 @@ mod fields;
 mod forgery;
 mod lanes;
 mod places;
+mod registries;
 mod variables;
 
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, SOON, eventually};
 
-use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, Stage, condition};
+use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, Stage, condition};
 use crate::tenants::{SURFACE, tenant};
 
 /// Two tenants, and the owner of one of them.
@@ -206,7 +207,7 @@ impl Scene {
 }
 
 fn kind_of(kind: &str) -> (&'static str, &'static str) {
-    [GIT_REPOSITORY, KUSTOMIZATION, SURFACE]
+    [GIT_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION, SURFACE]
         .into_iter()
         .find(|known| known.1 == kind)
         .unwrap()

@@ -24,6 +24,7 @@ mod modes;
 mod owners;
 mod post_build;
 mod program;
+mod registries;
 mod secrets;
 mod sources;
 mod stage;

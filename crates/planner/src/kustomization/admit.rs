@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::metadata::FLUX_FINALIZER;
-use tenure_api::{KustomizationSpec, reason};
+use tenure_api::{GitRepository, KustomizationSpec, OciRepository, reason};
 use tenure_tenancy::{DenialReason, identity, reach, reference};
 
 use super::context::{Context, name_subject};
@@ -16,6 +16,7 @@ use super::{Phase, Plan, ending, expression_memory, health_check, inputs, watchi
 use crate::maxima;
 use crate::overlay::Overlay;
 use crate::plan::{FinalizerChange, Next, Withheld};
+use crate::source::Source as _;
 
 /// How soon it is asked again who may act, when nothing told that it changed.
 const IDENTITY_INTERVAL: Duration = Duration::from_secs(30);
@@ -75,11 +76,11 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     reference::check_kubeconfig(spec.kube_config.is_some()).map_err(denied)?;
     let source = &spec.source_ref;
     reference::check_source(namespace, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;
-    if source.kind != "GitRepository" {
+    if ![GitRepository::NAME, OciRepository::NAME].contains(&source.kind.as_str()) {
         return Err(stalled(
             reason::UNSUPPORTED_FIELD,
             format!(
-                "spec.sourceRef.kind: {} is not supported yet: only GitRepository is",
+                "spec.sourceRef.kind: {} is not supported yet: only GitRepository and OCIRepository are",
                 source.kind
             ),
         ));

@@ -19,7 +19,7 @@ use super::prune::Pruned;
 use super::step::Step;
 use super::tracking::{list_inventory_after, list_inventory_so_far};
 use super::types::Snapshot;
-use super::{Plan, contest, decryption, retry, siblings};
+use super::{Plan, contest, decryption, origin, retry, siblings};
 use crate::answer::{DeleteAnswer, WriteAnswer};
 use crate::ending::{self, Entry, add_duration};
 use crate::plan::{Event, EventKind, EventPlace, Next, Watched};
@@ -487,6 +487,7 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
             .as_ref()
             .is_some_and(|old| condition::is_true(&old.conditions, condition::READY));
     status.last_applied_revision = Some(revision.clone());
+    status.last_applied_origin_revision = origin::find_origin(snapshot).map(|(_, origin)| origin.to_owned());
     status.last_attempted_revision = Some(revision.clone());
     status.observed_generation = snapshot.kustomization.metadata.generation;
     handled(&mut status, snapshot);

@@ -22,6 +22,7 @@ mod ignore;
 mod inputs;
 mod mode;
 mod order;
+mod origin;
 mod ownership;
 mod prepare;
 mod prune;
@@ -94,6 +95,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Err(plan) => *plan,
     };
     admit::add_finalizer(snapshot, &mut plan);
+    origin::tell_origin(snapshot, &mut plan);
     plan
 }
 

@@ -65,7 +65,7 @@ pub struct Snapshot {
     pub deployment: Option<SeenObject>,
     /// What else of an installation is there, in the order in which it is applied; the namespace included.
     pub installed: Vec<SeenObject>,
-    /// The GitRepositories and Kustomizations of all namespaces.
+    /// The sources and Kustomizations of all namespaces.
     pub reconciled: Vec<SeenObject>,
     /// How many Surfaces and Tenants there are, by kind.
     pub counts: BTreeMap<String, usize>,
@@ -286,7 +286,7 @@ fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<
         let own = object.read_text("/spec/group") == "tenure.dev";
         let kind = object.read_text("/spec/names/kind");
         let count = match kind {
-            "GitRepository" | "Kustomization" => {
+            "GitRepository" | "OCIRepository" | "Kustomization" => {
                 let of_kind = |seen: &&SeenObject| ObjectView::of(&seen.object).read_text("/kind") == kind;
                 snapshot.reconciled.iter().filter(of_kind).count()
             }

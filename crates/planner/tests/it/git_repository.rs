@@ -57,12 +57,14 @@ fn stored(revision: &str) -> StoredArtifact {
         facts: ArtifactFacts {
             revision: revision.to_owned(),
             digest: "sha256:1".to_owned(),
+            origin_revision: None,
         },
         size: 10,
         path: "x".to_owned(),
         stored_at: Some(start()),
         ignore: None,
         fingerprint: String::new(),
+        metadata: std::collections::BTreeMap::new(),
     }
 }
 

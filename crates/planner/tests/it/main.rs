@@ -12,6 +12,7 @@
 mod git_repository;
 mod health;
 mod maxima;
+mod oci_repository;
 mod siblings;
 mod surface;
 mod tenant;

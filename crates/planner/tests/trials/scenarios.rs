@@ -131,6 +131,7 @@ impl Player {
                     artifact: Some(ArtifactFacts {
                         revision: format!("main@sha1:{revision}"),
                         digest,
+                        origin_revision: None,
                     }),
                     conditions: Vec::new(),
                 };

@@ -14,6 +14,7 @@ mod bed;
 mod bounds;
 mod budgets;
 mod content;
+mod oci;
 mod policy;
 mod redirects;
 mod references;

@@ -26,8 +26,9 @@ const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 const FIELD_MANAGER: &str = "tenure";
 
 /// The kinds that are reconciled on request and can be suspended.
-const RECONCILED: [(&str, &str); 3] = [
+const RECONCILED: [(&str, &str); 4] = [
     ("source.toolkit.fluxcd.io", "GitRepository"),
+    ("source.toolkit.fluxcd.io", "OCIRepository"),
     ("kustomize.toolkit.fluxcd.io", "Kustomization"),
     ("tenure.dev", "Surface"),
 ];
@@ -191,7 +192,7 @@ impl Reconciled {
         if !RECONCILED.contains(&(resource.group.as_str(), resource.kind.as_str())) {
             return Err(
                 Failure::usage(format!("nothing reconciles {} on request", resource.full_name()))
-                    .hint("what can be reconciled, suspended and resumed: gitrepositories, kustomizations, surfaces"),
+                    .hint("what can be reconciled, suspended and resumed: gitrepositories, ocirepositories, kustomizations, surfaces"),
             );
         }
         Ok(Self {

@@ -111,12 +111,12 @@ impl Run {
                 jiff::Timestamp::now().as_microsecond()
             ),
             others: [
-                ("GitRepository", flux, SOURCE_CONTROLLER_LEASE),
-                ("Kustomization", flux, KUSTOMIZE_CONTROLLER_LEASE),
-                ("Tenant", capsule, CAPSULE_LEASE),
+                (&["GitRepository", "OCIRepository"][..], flux, SOURCE_CONTROLLER_LEASE),
+                (&["Kustomization"][..], flux, KUSTOMIZE_CONTROLLER_LEASE),
+                (&["Tenant"][..], capsule, CAPSULE_LEASE),
             ]
             .into_iter()
-            .filter(|(kind, _, _)| switches.is_on(kind))
+            .filter(|(kinds, _, _)| kinds.iter().any(|kind| switches.is_on(kind)))
             .map(|(_, namespace, name)| lease(namespace, name))
             .collect(),
         })

@@ -113,6 +113,7 @@ impl Play {
                 artifact: Some(ArtifactFacts {
                     revision: revision.to_owned(),
                     digest: format!("sha256:{revision}"),
+                    origin_revision: None,
                 }),
                 conditions: Vec::new(),
             };

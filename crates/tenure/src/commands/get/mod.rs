@@ -24,6 +24,7 @@ const OURS: &[&str] = &[
     "tenants.capsule.clastix.io",
     "surfaces.tenure.dev",
     "gitrepositories.source.toolkit.fluxcd.io",
+    "ocirepositories.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
 ];
 

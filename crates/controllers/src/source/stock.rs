@@ -3,21 +3,19 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tenure_api::GitRepository;
-
+use super::Fetching;
 use crate::artifacts::make_source_key;
 use crate::lane::Shard;
 use crate::means::Means;
-use crate::reconciled::Reconciled as _;
 
 /// Removes the artifacts of sources that were deleted while nobody looked, those whose name another object has taken among
 /// them, and charges the others to their lanes.
-pub(super) async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
+pub(crate) async fn take_stock<S: Fetching>(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
     let mut kept = Vec::new();
     for shard in shards {
         let lane = shard.lane().await;
-        for repository in shard.caches.of::<GitRepository>().all() {
-            if let Ok(source) = make_source_key(GitRepository::KIND.name, &repository.metadata) {
+        for repository in shard.caches.of::<S>().all() {
+            if let Ok(source) = make_source_key(S::NAME, repository.metadata()) {
                 kept.push((source, Arc::clone(&shard), Arc::clone(&lane)));
             }
         }
@@ -28,7 +26,7 @@ pub(super) async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
             .map(|(source, ..)| (source.namespace(), source.name(), source.uid()))
             .collect();
         let is_known = |namespace: &str, name: &str, uid: &str| known.contains(&(namespace, name, uid));
-        if let Err(error) = means.depot.retain(GitRepository::KIND.name, is_known) {
+        if let Err(error) = means.depot.retain(S::NAME, is_known) {
             tracing::warn!(%error, "the artifacts of sources that are gone could not be removed");
         }
         for (source, shard, lane) in &kept {

@@ -1,4 +1,4 @@
-//! How a GitRepository's plan ends: status, events and next time.
+//! How a source's plan ends: status, events and next time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,54 +7,51 @@ use jiff::Timestamp;
 use tenure_api::artifact::Artifact;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::metadata::SOURCE_EVENT_REVISION;
-use tenure_api::{GitRepositoryStatus, reason};
+use tenure_api::reason;
 use tenure_tenancy::DenialReason;
 
-use super::types::{FetchFailure, FetchReason, Snapshot};
+use super::types::{FetchFailure, FetchReason, Snapshot, Source, SourceStatus as _};
 use super::{Plan, Refusal, RefusalReason, pause};
 use crate::artifact::StoredArtifact;
 use crate::ending::{self, Entry, add_duration, cut_to_seconds};
-use crate::plan::{Event, EventKind, EventPlace, Next, Withheld};
+use crate::plan::{Event, EventKind, EventPlace, Next, Status as _, Withheld};
 
 /// Annotation on an event: digest of the artifact.
 const EVENT_DIGEST: &str = "source.toolkit.fluxcd.io/digest";
 
-pub(super) fn name_subject(snapshot: &Snapshot) -> String {
-    ending::name_subject("GitRepository", &snapshot.repository.metadata)
+pub(super) fn name_subject<S: Source>(snapshot: &Snapshot<S>) -> String {
+    ending::name_subject(S::NAME, snapshot.repository.metadata())
 }
 
-fn set(status: &mut GitRepositoryStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
-    ending::set_condition(&mut status.conditions, &snapshot.repository.metadata, now, entry);
+fn set<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>, now: Timestamp, entry: Entry<'_>) {
+    ending::set_condition(status.conditions_mut(), snapshot.repository.metadata(), now, entry);
 }
 
-fn changed(snapshot: &Snapshot, status: &GitRepositoryStatus) -> Option<GitRepositoryStatus> {
-    ending::find_change(snapshot.repository.status.as_ref(), status)
+fn changed<S: Source>(snapshot: &Snapshot<S>, status: &S::Status) -> Option<S::Status> {
+    ending::find_change(snapshot.repository.status(), status)
 }
 
-fn warning(snapshot: &Snapshot, plan: &mut Plan, reason: &str, message: &str) {
-    let old = snapshot.repository.status.as_ref();
-    let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
+fn warning<S: Source>(snapshot: &Snapshot<S>, plan: &mut Plan<S>, reason: &str, message: &str) {
+    let old = snapshot.repository.status();
+    let old = old.map(|status| status.conditions()).unwrap_or_default();
     plan.events
         .extend(ending::make_news(old, EventKind::Warning, reason, message));
 }
 
-fn handled(status: &mut GitRepositoryStatus, snapshot: &Snapshot) {
-    ending::note_handled(
-        &mut status.last_handled_reconcile_at,
-        snapshot.attempt.requested_at.as_ref(),
-    );
+fn handled<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>) {
+    ending::note_handled(status.parts().last_handled, snapshot.attempt.requested_at.as_ref());
 }
 
 /// The status while a fetch is under way: said only when there is nothing stored yet or the spec has changed, so that asking an
 /// unchanged upstream writes nothing.
-pub(super) fn reconciling(snapshot: &Snapshot, now: Timestamp) -> Option<GitRepositoryStatus> {
-    let mut status = snapshot.repository.status.clone().unwrap_or_default();
-    let generation = snapshot.repository.metadata.generation;
-    if status.observed_generation == generation && snapshot.stored.is_some() || snapshot.memory.failures > 0 {
+pub(super) fn reconciling<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Option<S::Status> {
+    let mut status = snapshot.repository.status().cloned().unwrap_or_default();
+    let generation = snapshot.repository.metadata().generation;
+    if status.observed_generation() == generation && snapshot.stored.is_some() || snapshot.memory.failures > 0 {
         return None;
     }
     let message = "building artifact";
-    if !condition::is_true(&status.conditions, condition::READY) {
+    if !condition::is_true(status.conditions(), condition::READY) {
         set(
             &mut status,
             snapshot,
@@ -73,16 +70,16 @@ pub(super) fn reconciling(snapshot: &Snapshot, now: Timestamp) -> Option<GitRepo
             message,
         ),
     );
-    condition::remove(&mut status.conditions, condition::STALLED);
+    condition::remove(status.conditions_mut(), condition::STALLED);
     changed(snapshot, &status)
 }
 
 /// Nothing will happen until somebody changes the object.
-pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal) -> Plan {
+pub(super) fn stalled<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal: &Refusal) -> Plan<S> {
     let (reason, message) = (refusal.reason.as_str(), refusal.message.as_str());
-    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
-    let mut status = snapshot.repository.status.clone().unwrap_or_default();
-    condition::remove(&mut status.conditions, condition::RECONCILING);
+    let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
+    let mut status = snapshot.repository.status().cloned().unwrap_or_default();
+    condition::remove(status.conditions_mut(), condition::RECONCILING);
     set(
         &mut status,
         snapshot,
@@ -95,7 +92,7 @@ pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal) ->
         now,
         (condition::STALLED, ConditionStatus::True, reason, message),
     );
-    status.observed_generation = snapshot.repository.metadata.generation;
+    *status.parts().observed_generation = snapshot.repository.metadata().generation;
     handled(&mut status, snapshot);
     warning(snapshot, &mut plan, reason, message);
     plan.status = changed(snapshot, &status);
@@ -111,21 +108,30 @@ pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal) ->
 }
 
 /// The fetch failed. The artifact that is stored stays, and stays usable.
-pub(super) fn failed(snapshot: &Snapshot, now: Timestamp, failure: &FetchFailure, interval: Duration) -> Plan {
+pub(super) fn failed<S: Source>(
+    snapshot: &Snapshot<S>,
+    now: Timestamp,
+    failure: &FetchFailure,
+    interval: Duration,
+) -> Plan<S> {
     let reason = failure.reason.as_str();
-    let mut status = snapshot.repository.status.clone().unwrap_or_default();
-    let (bad, other) = if failure.reason == FetchReason::ArchiveOperationFailed {
-        (condition::STORAGE_OPERATION_FAILED, condition::FETCH_FAILED)
-    } else {
-        (condition::FETCH_FAILED, condition::STORAGE_OPERATION_FAILED)
+    let mut status = snapshot.repository.status().cloned().unwrap_or_default();
+    let (bad, is_bad) = match failure.reason {
+        FetchReason::ArchiveOperationFailed => (condition::STORAGE_OPERATION_FAILED, ConditionStatus::True),
+        FetchReason::VerificationError => (condition::SOURCE_VERIFIED, ConditionStatus::False),
+        _ => (condition::FETCH_FAILED, ConditionStatus::True),
     };
-    condition::remove(&mut status.conditions, other);
-    set(
-        &mut status,
-        snapshot,
-        now,
-        (bad, ConditionStatus::True, reason, &failure.message),
-    );
+    for other in [condition::STORAGE_OPERATION_FAILED, condition::FETCH_FAILED] {
+        if other != bad {
+            condition::remove(status.conditions_mut(), other);
+        }
+    }
+    // One that succeeded is about the artifact that is stored; one that failed is made again.
+    let verified = condition::is_true(status.conditions(), condition::SOURCE_VERIFIED);
+    if bad != condition::SOURCE_VERIFIED && !(verified && snapshot.repository.is_verified()) {
+        condition::remove(status.conditions_mut(), condition::SOURCE_VERIFIED);
+    }
+    set(&mut status, snapshot, now, (bad, is_bad, reason, &failure.message));
     set(
         &mut status,
         snapshot,
@@ -133,21 +139,21 @@ pub(super) fn failed(snapshot: &Snapshot, now: Timestamp, failure: &FetchFailure
         (condition::READY, ConditionStatus::False, reason, &failure.message),
     );
     handled(&mut status, snapshot);
-    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
+    let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.memory.failures = snapshot.memory.failures.saturating_add(1);
-    plan.memory.failed_generation = snapshot.repository.metadata.generation;
+    plan.memory.failed_generation = snapshot.repository.metadata().generation;
     if failure.terminal {
-        condition::remove(&mut status.conditions, condition::RECONCILING);
+        condition::remove(status.conditions_mut(), condition::RECONCILING);
         set(
             &mut status,
             snapshot,
             now,
             (condition::STALLED, ConditionStatus::True, reason, &failure.message),
         );
-        status.observed_generation = snapshot.repository.metadata.generation;
+        *status.parts().observed_generation = snapshot.repository.metadata().generation;
         plan.next = Next::Done(None);
     } else {
-        condition::remove(&mut status.conditions, condition::STALLED);
+        condition::remove(status.conditions_mut(), condition::STALLED);
         let retrying = (
             condition::RECONCILING,
             ConditionStatus::True,
@@ -166,16 +172,16 @@ pub(super) fn failed(snapshot: &Snapshot, now: Timestamp, failure: &FetchFailure
     plan
 }
 
-/// The upstream was asked, and what it has is stored; `new` is the subject of the commit when it was stored just now.
-pub(super) fn succeeded(
-    snapshot: &Snapshot,
+/// The upstream was asked, and what it has is stored; `new` is what the upstream says of it when it was stored just now.
+pub(super) fn succeeded<S: Source>(
+    snapshot: &Snapshot<S>,
     now: Timestamp,
     stored: &StoredArtifact,
     new: Option<&str>,
     interval: Duration,
-) -> Plan {
-    let mut status = snapshot.repository.status.clone().unwrap_or_default();
-    let message = format!("stored artifact for revision '{}'", stored.facts.revision);
+) -> Plan<S> {
+    let mut status = snapshot.repository.status().cloned().unwrap_or_default();
+    let message = S::describe_stored(stored);
     for type_ in [
         condition::RECONCILING,
         condition::STALLED,
@@ -183,7 +189,7 @@ pub(super) fn succeeded(
         condition::STORAGE_OPERATION_FAILED,
         condition::ARTIFACT_OUTDATED,
     ] {
-        condition::remove(&mut status.conditions, type_);
+        condition::remove(status.conditions_mut(), type_);
     }
     set(
         &mut status,
@@ -202,32 +208,41 @@ pub(super) fn succeeded(
             &message,
         ),
     );
-    let as_before = status.artifact.as_ref().is_some_and(|old| {
+    if snapshot.repository.is_verified() {
+        let message = format!("verified signature of revision {}", stored.facts.revision);
+        let entry = (
+            condition::SOURCE_VERIFIED,
+            ConditionStatus::True,
+            reason::SUCCEEDED,
+            message.as_str(),
+        );
+        set(&mut status, snapshot, now, entry);
+    } else {
+        condition::remove(status.conditions_mut(), condition::SOURCE_VERIFIED);
+    }
+    let as_before = status.parts().artifact.as_ref().is_some_and(|old| {
         old.revision == stored.facts.revision && old.digest.as_deref() == Some(stored.facts.digest.as_str())
     });
     if !as_before {
-        status.artifact = Some(Artifact {
+        *status.parts().artifact = Some(Artifact {
             digest: Some(stored.facts.digest.clone()),
             last_update_time: cut_to_seconds(stored.stored_at.unwrap_or(now)),
-            metadata: None,
+            metadata: (!stored.metadata.is_empty()).then(|| stored.metadata.clone()),
             path: stored.path.clone(),
             revision: stored.facts.revision.clone(),
             size: i64::try_from(stored.size).ok(),
             url: String::new(),
         });
     }
-    status.observed_generation = snapshot.repository.metadata.generation;
-    status.observed_ignore.clone_from(&stored.ignore);
+    *status.parts().observed_generation = snapshot.repository.metadata().generation;
+    status.parts().observed_ignore.clone_from(&stored.ignore);
+    snapshot.repository.note_observed(&mut status);
     handled(&mut status, snapshot);
-    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
+    let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.memory.failures = 0;
     plan.memory.failed_generation = None;
-    if let Some(commit) = new {
-        let message = if commit.is_empty() {
-            format!("stored artifact for revision '{}'", stored.facts.revision)
-        } else {
-            format!("stored artifact for commit '{commit}'")
-        };
+    if let Some(subject) = new {
+        let message = snapshot.repository.describe_new(stored, subject);
         plan.events.push(Event {
             kind: EventKind::Normal,
             reason: reason::NEW_ARTIFACT.to_owned(),
@@ -240,7 +255,7 @@ pub(super) fn succeeded(
         });
     }
     plan.status = changed(snapshot, &status);
-    let uid = snapshot.repository.metadata.uid.as_deref().unwrap_or_default();
+    let uid = snapshot.repository.metadata().uid.as_deref().unwrap_or_default();
     let last = plan.memory.last_asked.unwrap_or(now);
     plan.next = Next::Done(Some(add_duration(last, crate::jitter::add_jitter(interval, uid, last))));
     plan

@@ -1,36 +1,35 @@
-//! One GitRepository's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
+//! One source's rounds, whatever its kind. Keeps the Snapshot from round to round; every choice is the plan's.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenure_api::{GitRepository, ObjectId};
+use tenure_api::ObjectId;
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::Next;
-use tenure_planner::git_repository::{Attempt, Fetched, Memory, Snapshot, Step, plan};
+use tenure_planner::source::{Attempt, Fetched, Memory, Snapshot, Step, plan};
 use tenure_sources::SourceKey;
 use tokio::sync::Semaphore;
 
-use super::fetch;
+use super::Fetching;
 use crate::artifacts::make_source_key;
 use crate::drive::Reconciler;
 use crate::key::Key;
 use crate::lane::Shard;
 use crate::own::{self, Own};
-use crate::reconciled::Reconciled as _;
 use crate::under_way::UnderWay;
 
-/// One GitRepository's reconciler.
-pub(crate) struct GitRepositoryReconciler {
+/// One source's reconciler.
+pub(crate) struct SourceReconciler<S: Fetching> {
     shard: Arc<Shard>,
     key: Key,
-    snapshot: Option<Snapshot>,
+    snapshot: Option<Snapshot<S>>,
     said: EventHistory,
     /// What was fetched for, to remove what is left of it when another object has taken the name.
     source: Option<SourceKey>,
 }
 
-impl GitRepositoryReconciler {
+impl<S: Fetching> SourceReconciler<S> {
     pub(crate) fn new(shard: Arc<Shard>, key: Key) -> Self {
         Self {
             shard,
@@ -41,18 +40,15 @@ impl GitRepositoryReconciler {
         }
     }
 
-    fn current(&self) -> Option<Arc<GitRepository>> {
-        self.shard
-            .caches
-            .of::<GitRepository>()
-            .get(&self.key.namespace, &self.key.name)
+    fn current(&self) -> Option<Arc<S>> {
+        self.shard.caches.of::<S>().get(&self.key.namespace, &self.key.name)
     }
 
     fn source(&self) -> Option<SourceKey> {
-        make_source_key(GitRepository::KIND.name, &self.current()?.metadata).ok()
+        make_source_key(S::NAME, self.current()?.metadata()).ok()
     }
 
-    async fn observe(&mut self, repository: &GitRepository) -> &mut Snapshot {
+    async fn observe(&mut self, repository: &S) -> &mut Snapshot<S> {
         let placement = self.shard.place().await;
         let stored = self.source().and_then(|source| self.shard.artifacts.record(&source));
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
@@ -78,7 +74,7 @@ impl GitRepositoryReconciler {
     }
 }
 
-impl Reconciler for GitRepositoryReconciler {
+impl<S: Fetching> Reconciler for SourceReconciler<S> {
     fn key(&self) -> &Key {
         &self.key
     }
@@ -117,7 +113,7 @@ impl Reconciler for GitRepositoryReconciler {
             own.write_status(&self.shard, status).await?;
         }
         for Step::Fetch(request) in &plan.steps {
-            let answer = fetch::perform_fetch(&self.shard, (&source, &lane), plan.identity.as_ref(), request).await;
+            let answer = S::perform_fetch(&self.shard, (&source, &lane), plan.identity.as_ref(), request).await;
             let new = matches!(answer, Ok(Fetched::Stored { .. }));
             if let Some(snapshot) = &mut self.snapshot {
                 snapshot.take(answer);
@@ -136,12 +132,14 @@ impl Reconciler for GitRepositoryReconciler {
     }
 
     async fn tell_of_wait(&self, crashes: u32, until: Timestamp) {
-        own::tell_of_wait::<GitRepository>(&self.shard, &self.key, crashes, until).await;
+        own::tell_of_wait::<S>(&self.shard, &self.key, crashes, until).await;
     }
 
     fn restart(&mut self) {
         match (self.current(), &mut self.snapshot) {
-            (Some(repository), Some(snapshot)) => snapshot.attempt = Attempt::begin(Timestamp::now(), &repository),
+            (Some(repository), Some(snapshot)) => {
+                snapshot.attempt = Attempt::begin(Timestamp::now(), repository.as_ref())
+            }
             _ => self.snapshot = None,
         }
     }
@@ -150,7 +148,7 @@ impl Reconciler for GitRepositoryReconciler {
         let (Some(repository), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        snapshot.is_overtaken(&repository, &self.shard.place().await)
+        snapshot.is_overtaken(repository.as_ref(), &self.shard.place().await)
     }
 
     fn forget(&mut self) {

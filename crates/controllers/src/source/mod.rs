@@ -1,0 +1,43 @@
+//! Reconciles sources, whatever their kind: observe → plan → fetch → write. What a kind adds is how it is fetched.
+
+mod reconcile;
+mod secrets;
+mod stock;
+
+use kube::core::object::HasStatus;
+use tenure_cluster::ServiceAccount;
+use tenure_planner::artifact::StoredArtifact;
+use tenure_planner::source::{FetchFailure, FetchReason, Fetched, Source};
+use tenure_sources::SourceKey;
+
+use crate::lane::{Lane, Shard};
+use crate::reconciled::Reconciled;
+
+pub(crate) use reconcile::SourceReconciler;
+pub(crate) use secrets::{read_pull_secrets, read_secret};
+pub(crate) use stock::take_stock;
+
+/// A kind of sources that is reconciled here.
+pub(crate) trait Fetching:
+    Reconciled<Home = Shard> + Source<Status = <Self as HasStatus>::Status, Request: Send + Sync>
+{
+    /// Fetches what a plan asks for. A failure is part of the answer: it becomes a status.
+    fn perform_fetch(
+        shard: &Shard,
+        of: (&SourceKey, &Lane),
+        account: Option<&ServiceAccount>,
+        request: &Self::Request,
+    ) -> impl Future<Output = Result<Fetched, FetchFailure>> + Send;
+}
+
+/// Remembers what was stored for a source.
+pub(crate) fn remember(shard: &Shard, source: &SourceKey, artifact: &StoredArtifact) -> Result<(), FetchFailure> {
+    shard
+        .artifacts
+        .remember(source, artifact)
+        .map_err(|error| FetchFailure {
+            reason: FetchReason::ArchiveOperationFailed,
+            message: format!("artifact storage: can't write the record of {}: {error}", artifact.path),
+            terminal: false,
+        })
+}

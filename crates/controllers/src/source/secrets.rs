@@ -1,0 +1,89 @@
+//! What a fetch needs of the cluster: Secrets, and ServiceAccounts that name some. Read as the plan's identity and with no other rights;
+//! their values go nowhere but into the connection.
+
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_cluster::{ClusterError, ServiceAccount};
+use tenure_planner::source::{FetchFailure, FetchReason};
+use tenure_sources::SecretData;
+
+use crate::lane::Lane;
+
+/// How many Secrets of a ServiceAccount are read for one fetch.
+const PULL_SECRETS: usize = 16;
+
+/// Reads a Secret as an account.
+pub(crate) async fn read_secret(
+    lane: &Lane,
+    namespace: &str,
+    name: &str,
+    account: Option<&ServiceAccount>,
+) -> Result<SecretData, FetchFailure> {
+    let secret = read_object(lane, ("Secret", namespace, name), account).await?;
+    data(&secret).ok_or_else(|| fail(format!("Secret {namespace}/{name} holds data that is not base64")))
+}
+
+/// Reads the Secrets that a ServiceAccount names as those that images are pulled with.
+pub(crate) async fn read_pull_secrets(
+    lane: &Lane,
+    namespace: &str,
+    name: &str,
+    account: Option<&ServiceAccount>,
+) -> Result<Vec<SecretData>, FetchFailure> {
+    let service_account = read_object(lane, ("ServiceAccount", namespace, name), account).await?;
+    let named = ObjectView::of(&service_account)
+        .find("/imagePullSecrets")
+        .and_then(Value::as_array);
+    let names: Vec<&str> = named
+        .into_iter()
+        .flatten()
+        .filter_map(|secret| secret.get("name")?.as_str())
+        .collect();
+    if names.len() > PULL_SECRETS {
+        let message = format!("ServiceAccount {namespace}/{name} names more than {PULL_SECRETS} imagePullSecrets");
+        return Err(fail(message));
+    }
+    let mut secrets = Vec::with_capacity(names.len());
+    for secret in names {
+        secrets.push(read_secret(lane, namespace, secret, account).await?);
+    }
+    Ok(secrets)
+}
+
+async fn read_object(
+    lane: &Lane,
+    (kind, namespace, name): (&str, &str, &str),
+    account: Option<&ServiceAccount>,
+) -> Result<Value, FetchFailure> {
+    let Some(account) = account else {
+        return Err(fail(format!(
+            "{kind} {namespace}/{name} can't be read: nobody may act in this namespace"
+        )));
+    };
+    let refused = |error: ClusterError| fail(format!("{kind} {namespace}/{name} can't be read as {account}: {error}"));
+    let client = lane.act_as(account).await.map_err(refused)?;
+    let resource = client.resource("v1", kind).await.map_err(refused)?;
+    client.get(&resource, namespace, name).await.map_err(refused)
+}
+
+fn fail(message: String) -> FetchFailure {
+    FetchFailure {
+        reason: FetchReason::AuthenticationFailed,
+        message,
+        terminal: false,
+    }
+}
+
+fn data(secret: &Value) -> Option<SecretData> {
+    let data = ObjectView::of(secret).find_map("/data");
+    data.into_iter()
+        .flatten()
+        .map(|(key, value)| Some((key.clone(), decode_base64(value.as_str()?)?)))
+        .collect()
+}
+
+/// Standard base64 with padding, as Kubernetes writes it.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let value: k8s_openapi::ByteString = serde_json::from_value(json!(text)).ok()?;
+    Some(value.0)
+}

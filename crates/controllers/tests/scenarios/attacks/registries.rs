@@ -1,0 +1,173 @@
+//! What a tenant would get out of a registry that is its own, or out of the fields that name one.
+
+use serde_json::{Value, json};
+use tenure_registry_server::{Access, Artifact, RegistryServer, pack};
+
+use super::{Scene, attack};
+use crate::stage::{OCI_REPOSITORY, config_map};
+
+/// An OCIRepository of mallory's; `spec` is laid over the usual.
+fn artifact(scene: &Scene, registry: &RegistryServer, name: &str, spec: &Value) -> Value {
+    let url = format!("oci://{}/app", registry.address());
+    let usual = json!({ "url": url, "insecure": true, "interval": "1s" });
+    scene.object(OCI_REPOSITORY, name, usual, spec)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn registries_and_their_fields_lead_nowhere_else() {
+    let registry = RegistryServer::start().await.unwrap();
+    // Another one, whose realm is where it must not be.
+    let traps = [
+        RegistryServer::start().await.unwrap(),
+        RegistryServer::start().await.unwrap(),
+    ];
+    let forbidden = RegistryServer::start().await.unwrap();
+    let allowed = [&registry, &traps[0], &traps[1]].map(|server| format!("http://{}", server.address()));
+    let scene = Scene::set_allowing("attacks-r", &allowed).await;
+    let (evil, alpha) = (scene.evil.clone(), scene.alpha.clone());
+    let good = Artifact::of(&[("map.yaml", &config_map("from-registry", "x"))]);
+    registry.push("app", "latest", &good);
+    for (trap, realm) in traps.iter().zip([
+        "https://169.254.169.254/latest/meta-data".to_owned(),
+        format!("https://{}/token", forbidden.address()),
+    ]) {
+        trap.require(Access::Token { realm, pair: None });
+    }
+    let bomb = "0".repeat(80 << 20);
+    let bomb = Artifact {
+        layers: vec![("x".to_owned(), pack(&[("bomb", &bomb)]))],
+        annotations: json!({}),
+    };
+    registry.push("app", "bomb", &bomb);
+    let auths = json!({ "auths": { registry.address().to_string(): { "username": "alpha", "password": "sesame" } } });
+    for namespace in [&alpha, &"tenure-system".to_owned()] {
+        scene
+            .stage
+            .admin
+            .apply(json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+                "metadata": { "name": "pull-of-alpha", "namespace": namespace },
+                "stringData": { ".dockerconfigjson": auths.to_string() }
+            }))
+            .await
+            .unwrap();
+    }
+    let address = |server: &RegistryServer| format!("oci://{}/app", server.address());
+    let attacks = [
+        attack(
+            "loopback",
+            json!({ "url": address(&forbidden) }),
+            "a loopback address",
+            json!({}),
+        ),
+        attack(
+            "metadata",
+            json!({ "url": "oci://169.254.169.254/latest" }),
+            "a cloud metadata address",
+            json!({}),
+        ),
+        attack(
+            "not-said-to-be-insecure",
+            json!({ "insecure": false }),
+            "a loopback address",
+            json!({}),
+        ),
+        attack(
+            "realm-metadata",
+            json!({ "url": address(&traps[0]) }),
+            "a cloud metadata address",
+            json!({}),
+        ),
+        attack(
+            "realm-loopback",
+            json!({ "url": address(&traps[1]) }),
+            "a loopback address",
+            json!({}),
+        ),
+        attack(
+            "secret-dots",
+            json!({ "secretRef": { "name": "../../ALPHA/secrets/pull-of-alpha" } }),
+            "spec.secretRef.name",
+            json!({}),
+        ),
+        attack(
+            "secret-of-alpha",
+            json!({ "secretRef": { "name": "pull-of-alpha" } }),
+            "Secret EVIL/pull-of-alpha can't be read as system:serviceaccount:EVIL:EVIL-gitops",
+            json!({}),
+        ),
+        attack(
+            "account-of-alpha",
+            json!({ "serviceAccountName": "ALPHA:default" }),
+            "spec.serviceAccountName",
+            json!({ "serviceAccountName": "EVIL-gitops" }),
+        ),
+        attack(
+            "keys-of-alpha",
+            json!({ "verify": { "provider": "cosign", "secretRef": { "name": "keys-of-alpha" } } }),
+            "Secret EVIL/keys-of-alpha can't be read",
+            json!({}),
+        ),
+        attack(
+            "keyless",
+            json!({ "verify": { "provider": "cosign" } }),
+            "spec.verify.secretRef is missing",
+            json!({}),
+        ),
+        attack(
+            "cloud",
+            json!({ "provider": "aws" }),
+            "spec.provider",
+            json!({ "provider": "generic" }),
+        ),
+        attack(
+            "proxy",
+            json!({ "proxySecretRef": { "name": "x" } }),
+            "spec.proxySecretRef",
+            json!({}),
+        ),
+        attack(
+            "filter-bomb",
+            json!({ "ref": { "semver": "*", "semverFilter": "((a{100}){100}){100}" } }),
+            "spec.ref.semverFilter",
+            json!({}),
+        ),
+        attack(
+            "tag-path",
+            json!({ "ref": { "tag": "../../other/manifests/latest" } }),
+            "spec.ref.tag",
+            json!({ "ref": { "tag": "latest" } }),
+        ),
+        attack("bomb", json!({ "ref": { "tag": "bomb" } }), "exceed 64 MiB", json!({})),
+        attack(
+            "no-end",
+            json!({ "timeout": "9999h" }),
+            "spec.timeout",
+            json!({ "timeout": "59m" }),
+        ),
+    ];
+    scene
+        .check(&attacks, |_, name, spec| artifact(&scene, &registry, name, spec))
+        .await;
+    assert!(forbidden.heard().is_empty());
+
+    // Sources of others are no sources, of whatever kind.
+    let spec = |name: &str, namespace: &str| json!({ "sourceRef": { "kind": "OCIRepository", "name": name, "namespace": namespace } });
+    let attacks = [attack(
+        "source-of-alpha",
+        spec("app", "ALPHA"),
+        "cross-namespace references have been blocked",
+        spec("loopback-control", "EVIL"),
+    )];
+    scene
+        .check(&attacks, |_, name, spec| scene.kustomization(name, spec))
+        .await;
+    assert!(
+        scene
+            .stage
+            .get(("v1", "ConfigMap"), (&evil, "from-registry"))
+            .await
+            .is_some()
+    );
+    scene.stage.end().await;
+}

@@ -1,0 +1,154 @@
+//! What a GitRepository is among the sources: its fields, and what is fetched for it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure_api::git_repository::GitRepositoryRef;
+use tenure_api::{GitRepository, GitRepositoryStatus, ObjectMeta, SourceUrl};
+
+pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
+
+use crate::artifact::StoredArtifact;
+use crate::source::{
+    self, FetchStep, Refusal, RequestBasis, Source, SourceReference, TimingFields, implement_source_status,
+};
+
+/// A plan for a GitRepository.
+pub type Plan = source::Plan<GitRepository>;
+/// What is known of one when a plan is made.
+pub type Snapshot = source::Snapshot<GitRepository>;
+/// Something to do for one.
+pub type Step = source::Step<FetchRequest>;
+
+/// What to fetch: the one form of it, from the plan to the connection. `sources` reads its address and its reference, and the Secret's
+/// data beside it, and keeps what it read to itself, because that holds credentials.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FetchRequest {
+    /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
+    #[serde(serialize_with = "SourceUrl::serialize_shown")]
+    pub url: SourceUrl,
+    /// Which revision, Flux's precedence: commit, name, semver, tag, branch (`master`).
+    pub reference: GitRepositoryRef,
+    /// Secret with the credentials, in the repository's namespace, read as the plan's identity.
+    pub secret: Option<String>,
+    /// Patterns of files to leave out.
+    pub ignore: Option<String>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// What is stored already and was made the same way: nothing is fetched when the upstream still has its revision.
+    pub known: Option<StoredArtifact>,
+    /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
+    pub platform: bool,
+}
+
+impl FetchStep for FetchRequest {
+    fn is_public(&self) -> bool {
+        self.secret.is_none()
+    }
+
+    fn describe(&self) -> String {
+        self.url.shown()
+    }
+}
+
+implement_source_status!(GitRepositoryStatus);
+
+impl Source for GitRepository {
+    type Status = GitRepositoryStatus;
+    type Request = FetchRequest;
+
+    const NAME: &'static str = "GitRepository";
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn status(&self) -> Option<&GitRepositoryStatus> {
+        self.status.as_ref()
+    }
+
+    fn timing(&self) -> TimingFields<'_> {
+        TimingFields {
+            suspend: self.spec.suspend,
+            interval: &self.spec.interval,
+            timeout: self.spec.timeout.as_ref(),
+            ignore: self.spec.ignore.as_deref(),
+        }
+    }
+
+    fn list_unimplemented(&self) -> Vec<&'static str> {
+        let spec = &self.spec;
+        let set = [
+            ("spec.include", !spec.include.is_empty()),
+            (
+                "spec.provider",
+                spec.provider.as_deref().is_some_and(|provider| provider != "generic"),
+            ),
+            ("spec.proxySecretRef", spec.proxy_secret_ref.is_some()),
+            ("spec.recurseSubmodules", spec.recurse_submodules),
+            ("spec.serviceAccountName", spec.service_account_name.is_some()),
+            ("spec.sparseCheckout", !spec.sparse_checkout.is_empty()),
+            ("spec.verify", spec.verify.is_some()),
+        ];
+        set.into_iter()
+            .filter(|(_, is_set)| *is_set)
+            .map(|(field, _)| field)
+            .collect()
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        let known_scheme = ["http://", "https://", "ssh://"]
+            .iter()
+            .any(|scheme| self.spec.url.reveal().starts_with(scheme));
+        if !known_scheme {
+            return Err(Refusal::invalid_url(
+                "spec.url must begin with http://, https:// or ssh://",
+            ));
+        }
+        Ok(())
+    }
+
+    fn list_references(&self) -> Vec<SourceReference<'_>> {
+        let secret = self.spec.secret_ref.iter().map(|secret| SourceReference {
+            field: "spec.secretRef.name",
+            kind: "Secret",
+            name: &secret.name,
+        });
+        secret.collect()
+    }
+
+    fn write_request(&self, basis: RequestBasis) -> FetchRequest {
+        let spec = &self.spec;
+        let reference = spec.reference.clone().unwrap_or_default();
+        let nothing_named = GitRepositoryRef::default() == reference;
+        FetchRequest {
+            url: spec.url.clone(),
+            reference: if nothing_named {
+                GitRepositoryRef {
+                    branch: Some("master".to_owned()),
+                    ..GitRepositoryRef::default()
+                }
+            } else {
+                reference
+            },
+            secret: spec.secret_ref.as_ref().map(|secret| secret.name.clone()),
+            ignore: spec.ignore.clone(),
+            timeout: basis.timeout,
+            known: basis.known,
+            platform: basis.platform,
+        }
+    }
+
+    fn describe_stored(stored: &StoredArtifact) -> String {
+        format!("stored artifact for revision '{}'", stored.facts.revision)
+    }
+
+    fn describe_new(&self, stored: &StoredArtifact, subject: &str) -> String {
+        if subject.is_empty() {
+            Self::describe_stored(stored)
+        } else {
+            format!("stored artifact for commit '{subject}'")
+        }
+    }
+}

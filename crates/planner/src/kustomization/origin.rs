@@ -1,0 +1,76 @@
+//! What an artifact says that it was made of: told beside the revision that is applied, in the status and in events.
+
+use tenure_api::metadata::{EVENT_ORIGIN_REVISION, EVENT_REVISION};
+
+use super::Plan;
+use super::types::{Snapshot, SourceFacts};
+
+/// The revision of the artifact, and that of what it was made of.
+pub(super) fn find_origin(snapshot: &Snapshot) -> Option<(&str, &str)> {
+    match &snapshot.source {
+        SourceFacts::Found {
+            artifact: Some(artifact),
+            ..
+        } => Some((artifact.revision.as_str(), artifact.origin_revision.as_deref()?)),
+        _ => None,
+    }
+}
+
+/// Events that tell of a revision tell what it was made of, too.
+pub(super) fn tell_origin(snapshot: &Snapshot, plan: &mut Plan) {
+    let Some((revision, origin)) = find_origin(snapshot) else {
+        return;
+    };
+    for event in &mut plan.events {
+        if event
+            .annotations
+            .get(EVENT_REVISION)
+            .is_some_and(|told| told == revision)
+        {
+            event
+                .annotations
+                .insert(EVENT_ORIGIN_REVISION.to_owned(), origin.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::{context, ending};
+    use super::*;
+    use crate::plan::EventKind;
+
+    #[test]
+    fn events_of_a_revision_tell_what_it_was_made_of() {
+        let snapshot = |artifact| -> Snapshot {
+            serde_json::from_value(json!({
+                "kustomization": {
+                    "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                    "metadata": { "name": "apps", "namespace": "team" },
+                    "spec": { "interval": "1m", "prune": true, "sourceRef": { "kind": "OCIRepository", "name": "app" } },
+                },
+                "placement": tenure_tenancy::Realm::default().place("team"),
+                "source": { "found": { "artifact": artifact } },
+                "attempt": { "started": "2026-01-01T00:00:00Z" },
+            }))
+            .unwrap()
+        };
+        let tell = |artifact| {
+            let snapshot = snapshot(artifact);
+            let mut plan = Plan::idle(context::name_subject(&snapshot), Default::default());
+            plan.events = [Some("latest@sha256:1"), Some("latest@sha256:0"), None]
+                .map(|revision| ending::event(EventKind::Normal, "Progressing", String::new(), revision))
+                .into();
+            tell_origin(&snapshot, &mut plan);
+            let told = plan.events.iter();
+            told.map(|event| event.annotations.get(EVENT_ORIGIN_REVISION).cloned())
+                .collect::<Vec<_>>()
+        };
+        let artifact = json!({ "revision": "latest@sha256:1", "digest": "sha256:2", "originRevision": "main@sha1:3" });
+        assert_eq!(tell(artifact), [Some("main@sha1:3".to_owned()), None, None]);
+        let git = json!({ "revision": "latest@sha256:1", "digest": "sha256:2" });
+        assert_eq!(tell(git), [None, None, None]);
+    }
+}

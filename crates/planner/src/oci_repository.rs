@@ -1,0 +1,246 @@
+//! What an OCIRepository is among the sources: its fields, which of them are implemented, and what is fetched for it.
+//!
+//! Refuses what would need a cloud provider's identity, a proxy, or trust in anything but keys that the namespace's own Secret holds.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure_api::oci_repository::{OciLayerSelector, OciRepositoryRef};
+use tenure_api::reference::LocalObjectReference;
+use tenure_api::{ObjectMeta, OciRepository, OciRepositoryStatus, SourceUrl};
+
+pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
+
+use crate::artifact::StoredArtifact;
+use crate::source::{
+    self, FetchStep, Refusal, RequestBasis, Source, SourceReference, TimingFields, implement_source_status,
+};
+
+/// What an artifact's annotation says of where it was made from.
+pub const ORIGIN_SOURCE: &str = "org.opencontainers.image.source";
+/// What an artifact's annotation says of the revision that it was made from.
+pub const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";
+
+/// A plan for an OCIRepository.
+pub type Plan = source::Plan<OciRepository>;
+/// What is known of one when a plan is made.
+pub type Snapshot = source::Snapshot<OciRepository>;
+/// Something to do for one.
+pub type Step = source::Step<FetchRequest>;
+
+/// What to fetch: the one form of it, from the plan to the connection. `sources` reads its address and its reference, and the data of
+/// its Secrets beside it, and keeps what it read to itself, because that holds credentials.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FetchRequest {
+    /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
+    #[serde(serialize_with = "SourceUrl::serialize_shown")]
+    pub url: SourceUrl,
+    /// Which artifact, Flux's precedence: digest, semver, tag (`latest`).
+    pub reference: OciRepositoryRef,
+    /// Media type of the layer that is taken; the first layer when nothing is said.
+    pub media_type: Option<String>,
+    /// What becomes of the layer.
+    pub operation: LayerOperation,
+    /// Whether the registry is spoken to over plain HTTP.
+    pub insecure: bool,
+    /// Secret with the credentials, in the source's namespace, read as the plan's identity; and so are all that follow.
+    pub secret: Option<String>,
+    /// ServiceAccount whose `imagePullSecrets` are credentials too.
+    pub service_account: Option<String>,
+    /// Secret with what TLS believes and shows.
+    pub certificates: Option<String>,
+    /// Secret with the public keys of which one must have signed the artifact.
+    pub keys: Option<String>,
+    /// Patterns of files to leave out.
+    pub ignore: Option<String>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// What is stored already and was made with the same `ignore`: nothing is fetched when everything else is the same, too.
+    pub known: Option<StoredArtifact>,
+    /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
+    pub platform: bool,
+}
+
+/// What becomes of a layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LayerOperation {
+    /// Its files are the artifact's.
+    #[default]
+    Extract,
+    /// It is the artifact, byte for byte.
+    Copy,
+}
+
+impl FetchStep for FetchRequest {
+    fn is_public(&self) -> bool {
+        let read = [&self.secret, &self.service_account, &self.certificates, &self.keys];
+        read.into_iter().all(Option::is_none)
+    }
+
+    fn describe(&self) -> String {
+        self.url.shown()
+    }
+}
+
+implement_source_status!(OciRepositoryStatus);
+
+impl Source for OciRepository {
+    type Status = OciRepositoryStatus;
+    type Request = FetchRequest;
+
+    const NAME: &'static str = "OCIRepository";
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn status(&self) -> Option<&OciRepositoryStatus> {
+        self.status.as_ref()
+    }
+
+    fn timing(&self) -> TimingFields<'_> {
+        TimingFields {
+            suspend: self.spec.suspend,
+            interval: &self.spec.interval,
+            timeout: self.spec.timeout.as_ref(),
+            ignore: self.spec.ignore.as_deref(),
+        }
+    }
+
+    fn list_unimplemented(&self) -> Vec<&'static str> {
+        let spec = &self.spec;
+        let mut fields = match spec.provider.as_deref() {
+            None | Some("generic") => Vec::new(),
+            Some("aws") => vec!["spec.provider: aws"],
+            Some("azure") => vec!["spec.provider: azure"],
+            Some("gcp") => vec!["spec.provider: gcp"],
+            Some(_) => vec!["spec.provider"],
+        };
+        if spec.proxy_secret_ref.is_some() {
+            fields.push("spec.proxySecretRef");
+        }
+        if let Some(verify) = &spec.verify {
+            match verify.provider.as_str() {
+                "cosign" => {}
+                "notation" => fields.push("spec.verify.provider: notation"),
+                _ => fields.push("spec.verify.provider"),
+            }
+            if !verify.match_oidc_identity.is_empty() {
+                fields.push("spec.verify.matchOIDCIdentity");
+            }
+            if verify.trusted_root_secret_ref.is_some() {
+                fields.push("spec.verify.trustedRootSecretRef");
+            }
+        }
+        fields
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        let spec = &self.spec;
+        if !spec.url.reveal().starts_with("oci://") {
+            return Err(Refusal::invalid_url("spec.url must begin with oci://"));
+        }
+        if spec.verify.as_ref().is_some_and(|verify| verify.secret_ref.is_none()) {
+            return Err(Refusal::unsupported(
+                "spec.verify.secretRef is missing, and signatures without keys are not supported yet: name a Secret with the public keys of \
+                 trusted authors, under names that end in .pub",
+            ));
+        }
+        read_operation(spec.layer_selector.as_ref())?;
+        Ok(())
+    }
+
+    fn list_references(&self) -> Vec<SourceReference<'_>> {
+        let spec = &self.spec;
+        let verify = spec.verify.as_ref().and_then(|verify| verify.secret_ref.as_ref());
+        [
+            (
+                "spec.secretRef.name",
+                "Secret",
+                spec.secret_ref.as_ref().map(|it| it.name.as_str()),
+            ),
+            (
+                "spec.serviceAccountName",
+                "ServiceAccount",
+                spec.service_account_name.as_deref(),
+            ),
+            (
+                "spec.certSecretRef.name",
+                "Secret",
+                spec.cert_secret_ref.as_ref().map(|it| it.name.as_str()),
+            ),
+            (
+                "spec.verify.secretRef.name",
+                "Secret",
+                verify.map(|it| it.name.as_str()),
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(field, kind, name)| {
+            Some(SourceReference {
+                field,
+                kind,
+                name: name?,
+            })
+        })
+        .collect()
+    }
+
+    fn write_request(&self, basis: RequestBasis) -> FetchRequest {
+        let spec = &self.spec;
+        let name = |reference: &Option<LocalObjectReference>| reference.as_ref().map(|it| it.name.clone());
+        let layer = spec.layer_selector.as_ref();
+        FetchRequest {
+            url: spec.url.clone(),
+            reference: spec.reference.clone().unwrap_or_default(),
+            media_type: layer
+                .and_then(|layer| layer.media_type.clone())
+                .filter(|it| !it.is_empty()),
+            operation: read_operation(layer).unwrap_or_default(),
+            insecure: spec.insecure,
+            secret: name(&spec.secret_ref),
+            service_account: spec.service_account_name.clone(),
+            certificates: name(&spec.cert_secret_ref),
+            keys: spec.verify.as_ref().and_then(|verify| name(&verify.secret_ref)),
+            ignore: spec.ignore.clone(),
+            timeout: basis.timeout,
+            known: basis.known,
+            platform: basis.platform,
+        }
+    }
+
+    fn is_verified(&self) -> bool {
+        self.spec.verify.is_some()
+    }
+
+    fn describe_stored(stored: &StoredArtifact) -> String {
+        format!("stored artifact for digest '{}'", stored.facts.revision)
+    }
+
+    fn describe_new(&self, stored: &StoredArtifact, _subject: &str) -> String {
+        let revision = &stored.facts.revision;
+        let mut message = format!(
+            "stored artifact with revision '{revision}' from '{}'",
+            self.spec.url.shown()
+        );
+        let origin = (stored.metadata.get(ORIGIN_SOURCE), stored.metadata.get(ORIGIN_REVISION));
+        if let (Some(source), Some(revision)) = origin {
+            message.push_str(&format!(", origin source '{source}', origin revision '{revision}'"));
+        }
+        message
+    }
+
+    fn note_observed(&self, status: &mut OciRepositoryStatus) {
+        status.observed_layer_selector.clone_from(&self.spec.layer_selector);
+    }
+}
+
+fn read_operation(layer: Option<&OciLayerSelector>) -> Result<LayerOperation, Refusal> {
+    match layer.and_then(|layer| layer.operation.as_deref()) {
+        None | Some("" | "extract") => Ok(LayerOperation::Extract),
+        Some("copy") => Ok(LayerOperation::Copy),
+        Some(_) => Err(Refusal::invalid("spec.layerSelector.operation must be extract or copy")),
+    }
+}

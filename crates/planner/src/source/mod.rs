@@ -1,0 +1,295 @@
+//! How a source is reconciled, whatever its kind: asked at its interval, fetched with Secrets that are read as the namespace's identity.
+//!
+//! One planner for all kinds of sources. What differs stands in the folder of each: which fields it has and which of them are
+//! implemented, what is fetched, and how what was stored is called. Tenure puts no finalizer on a source: an artifact that nobody refers
+//! to is collected from the store without one. Refuses to know any kind.
+
+mod ending;
+mod types;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tenure_api::metadata::FLUX_FINALIZER;
+use tenure_api::{ObjectMeta, reason};
+use tenure_tenancy::{DenialReason, Placement, ServiceAccount, identity};
+
+pub use types::{
+    Attempt, FetchFailure, FetchReason, FetchStep, Fetched, Memory, Snapshot, Source, SourceReference, SourceStatus,
+    StatusParts, Step, TimingFields,
+};
+
+pub(crate) use types::implement_source_status;
+
+use crate::artifact::StoredArtifact;
+use crate::ending::add_duration;
+use crate::plan::{FinalizerChange, Next, Withheld};
+
+/// A plan for a source of kind `S`.
+pub type Plan<S> = crate::plan::Plan<Step<<S as Source>::Request>, ServiceAccount, <S as Source>::Status, Memory>;
+
+/// How long a fetch may take when the spec does not say (Flux's).
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest that a fetch may take: a longer one would hold a place of its lane for hours.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
+/// The first pause after a failed fetch; doubled up to the interval.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What admission found out.
+struct Admitted {
+    identity: Option<ServiceAccount>,
+    interval: Duration,
+    timeout: Duration,
+}
+
+/// What a request consists of besides the fields of its kind.
+pub struct RequestBasis {
+    /// How long it may take.
+    pub timeout: Duration,
+    /// What is stored already and was made with the same `ignore`.
+    pub known: Option<StoredArtifact>,
+    /// Whether the platform asks.
+    pub platform: bool,
+}
+
+/// What to do about a source.
+#[must_use]
+pub fn plan<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
+    let metadata = snapshot.repository.metadata();
+    let mut plan = Plan::<S>::idle(ending::name_subject(snapshot), snapshot.memory.clone());
+    if metadata.deletion_timestamp.is_some() {
+        // One that Flux put there.
+        if metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|finalizer| finalizer == FLUX_FINALIZER)
+        {
+            plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
+        }
+        plan.next = Next::Forget;
+        return plan;
+    }
+    if snapshot.repository.timing().suspend {
+        plan.withheld.push(Withheld {
+            what: "fetch".to_owned(),
+            why: "spec.suspend is true".to_owned(),
+        });
+        return plan;
+    }
+    let admitted = match admit(snapshot) {
+        Ok(admitted) => admitted,
+        Err(refusal) => return ending::stalled(snapshot, now, &refusal),
+    };
+    let attempt = &snapshot.attempt;
+    if attempt.generation != metadata.generation || attempt.requested_at != crate::read_requested_at(metadata) {
+        plan.next = Next::Restart;
+        return plan;
+    }
+    match &attempt.fetched {
+        Some(Err(failure)) => ending::failed(snapshot, now, failure, admitted.interval),
+        Some(Ok(Fetched::Unchanged { .. })) => match &snapshot.stored {
+            Some(stored) => ending::succeeded(snapshot, now, stored, None, admitted.interval),
+            None => {
+                // What the upstream was compared with is no longer in the store: fetched in full, at once.
+                plan.next = Next::Restart;
+                plan
+            }
+        },
+        Some(Ok(Fetched::Stored { artifact, subject })) => ending::succeeded(
+            snapshot,
+            now,
+            artifact,
+            Some(subject.as_deref().unwrap_or_default()),
+            admitted.interval,
+        ),
+        None => match not_due(snapshot, now, admitted.interval) {
+            Some(at) => {
+                plan.withheld.push(Withheld {
+                    what: "fetch".to_owned(),
+                    why: format!("not due before {at}"),
+                });
+                plan.next = Next::Done(Some(at));
+                plan
+            }
+            None => fetch(snapshot, now, admitted, plan),
+        },
+    }
+}
+
+fn fetch<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, mut plan: Plan<S>) -> Plan<S> {
+    let ignore = snapshot.repository.timing().ignore;
+    let known = snapshot.stored.clone();
+    let request = snapshot.repository.write_request(RequestBasis {
+        timeout: admitted.timeout,
+        known: known.filter(|stored| stored.ignore.as_deref() == ignore),
+        platform: matches!(snapshot.placement, Placement::Platform { .. }),
+    });
+    plan.identity = admitted.identity;
+    plan.steps.push(Step::Fetch(Box::new(request)));
+    plan.memory.last_asked = Some(now);
+    plan.next = Next::Again;
+    plan.status = ending::reconciling(snapshot, now);
+    plan
+}
+
+/// When the upstream is to be asked next, if that is not now.
+fn not_due<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, interval: Duration) -> Option<Timestamp> {
+    let (metadata, status) = (snapshot.repository.metadata(), snapshot.repository.status());
+    let handled = status.and_then(SourceStatus::last_handled);
+    let requested = snapshot.attempt.requested_at.as_deref();
+    let last = snapshot.memory.last_asked?;
+    let failing = snapshot.memory.failures > 0;
+    if !failing {
+        let observed = status.and_then(SourceStatus::observed_generation);
+        let ignore = snapshot.repository.timing().ignore;
+        let fresh = snapshot
+            .stored
+            .as_ref()
+            .is_some_and(|stored| stored.ignore.as_deref() == ignore);
+        if observed != metadata.generation || !fresh {
+            return None;
+        }
+    }
+    if requested.is_some() && requested != handled {
+        return None;
+    }
+    if failing && snapshot.memory.failed_generation != metadata.generation {
+        return None;
+    }
+    let uid = metadata.uid.as_deref().unwrap_or_default();
+    let pause = if failing {
+        pause(snapshot.memory.failures, interval)
+    } else {
+        crate::jitter::add_jitter(interval, uid, last)
+    };
+    let due = add_duration(last, pause);
+    (due > now).then_some(due)
+}
+
+/// How long is paused after so many failures in a row.
+fn pause(failures: u32, interval: Duration) -> Duration {
+    FIRST_PAUSE
+        .saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16)))
+        .min(interval)
+}
+
+/// Why it may not be fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What kind of refusal it is.
+    pub reason: RefusalReason,
+    /// What is wrong, where, and what to do.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A field is set that is not implemented.
+    #[must_use]
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self {
+            reason: RefusalReason::UnsupportedField,
+            message: message.into(),
+        }
+    }
+
+    /// A field's value is not valid.
+    #[must_use]
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self {
+            reason: RefusalReason::InvalidSpec,
+            message: message.into(),
+        }
+    }
+
+    /// The address is not one of this kind.
+    #[must_use]
+    pub fn invalid_url(message: impl Into<String>) -> Self {
+        Self {
+            reason: RefusalReason::UrlInvalid,
+            message: message.into(),
+        }
+    }
+}
+
+/// What kind of refusal it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// A field is set that is not implemented.
+    UnsupportedField,
+    /// A field's value is not valid.
+    InvalidSpec,
+    /// The address is not one of this kind.
+    UrlInvalid,
+    /// Tenancy refuses it.
+    Denied(DenialReason),
+}
+
+impl RefusalReason {
+    /// The word as it stands in conditions and events.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::UnsupportedField => reason::UNSUPPORTED_FIELD,
+            Self::InvalidSpec => reason::INVALID_SPEC,
+            Self::UrlInvalid => reason::URL_INVALID,
+            Self::Denied(denial) => denial.as_str(),
+        }
+    }
+}
+
+/// Whether it may be fetched: as whom its Secrets are read, with fields that are implemented and valid.
+fn admit<S: Source>(snapshot: &Snapshot<S>) -> Result<Admitted, Refusal> {
+    let source = &snapshot.repository;
+    let timing = source.timing();
+    let fields = source.list_unimplemented();
+    if !fields.is_empty() {
+        return Err(Refusal::unsupported(format!(
+            "{} is set, which is not supported yet: remove the field",
+            fields.join(", ")
+        )));
+    }
+    let interval = timing
+        .interval
+        .parse()
+        .map_err(|error| Refusal::invalid(format!("spec.interval: {error}")))?;
+    let timeout = match timing.timeout {
+        Some(timeout) => timeout
+            .parse()
+            .map_err(|error| Refusal::invalid(format!("spec.timeout: {error}")))?,
+        None => DEFAULT_TIMEOUT,
+    };
+    if timeout > LONGEST_TIMEOUT {
+        let message = "spec.timeout: it is longer than an hour; write a duration such as 60s or 1m30s";
+        return Err(Refusal::invalid(message));
+    }
+    source.check()?;
+    let references = source.list_references();
+    let identity = decide_identity(source.metadata(), &snapshot.placement, &references)?;
+    for reference in &references {
+        tenure_api::names::ObjectName::new(reference.name.to_owned())
+            .map_err(|error| Refusal::invalid(format!("{}: {error}", reference.field)))?;
+    }
+    Ok(Admitted {
+        identity,
+        interval: interval.max(Duration::from_secs(1)),
+        timeout: timeout.max(Duration::from_secs(1)),
+    })
+}
+
+/// As whom is read what the source refers to.
+fn decide_identity(
+    metadata: &ObjectMeta,
+    placement: &Placement,
+    references: &[SourceReference<'_>],
+) -> Result<Option<ServiceAccount>, Refusal> {
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    match (identity::decide_for_source(placement, namespace), references.first()) {
+        (Ok(identity), _) => Ok(Some(identity)),
+        // What is public needs no identity.
+        (Err(_), None) => Ok(None),
+        (Err(denial), Some(SourceReference { kind, name, .. })) => Err(Refusal {
+            reason: RefusalReason::Denied(denial.reason),
+            message: format!("{kind} {namespace}/{name} can't be read: {}", denial.message),
+        }),
+    }
+}

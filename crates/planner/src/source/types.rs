@@ -1,0 +1,327 @@
+//! The Snapshot of a source: everything that its plan may depend on; and what a kind of sources has to say of itself.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tenure_api::artifact::Artifact;
+use tenure_api::{DurationText, ObjectMeta, reason};
+use tenure_tenancy::Placement;
+
+use super::{Refusal, RequestBasis};
+use crate::artifact::StoredArtifact;
+use crate::plan::{self, Status};
+
+/// A kind of sources.
+pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
+    /// Its status.
+    type Status: SourceStatus;
+    /// What is fetched for one: the one form of it, from the plan to the connection.
+    type Request: FetchStep;
+
+    /// Its name.
+    const NAME: &'static str;
+
+    /// Metadata of the object.
+    fn metadata(&self) -> &ObjectMeta;
+
+    /// Its status, if it has one.
+    fn status(&self) -> Option<&Self::Status>;
+
+    /// The fields that all kinds have.
+    fn timing(&self) -> TimingFields<'_>;
+
+    /// The fields that are set and not implemented.
+    fn list_unimplemented(&self) -> Vec<&'static str>;
+
+    /// Whether what is set can be fetched.
+    ///
+    /// # Errors
+    /// A [`Refusal`], which stalls the object.
+    fn check(&self) -> Result<(), Refusal>;
+
+    /// What is read of the cluster for a fetch, by field.
+    fn list_references(&self) -> Vec<SourceReference<'_>>;
+
+    /// What is to be fetched.
+    fn write_request(&self, basis: RequestBasis) -> Self::Request;
+
+    /// Whether what is stored was verified.
+    fn is_verified(&self) -> bool {
+        false
+    }
+
+    /// What Ready says of what is stored.
+    fn describe_stored(stored: &StoredArtifact) -> String;
+
+    /// What the event about a new artifact says; `subject` is what the upstream says of it, and may be empty.
+    fn describe_new(&self, stored: &StoredArtifact, subject: &str) -> String;
+
+    /// Notes what of this kind's own fields the artifact was made with.
+    fn note_observed(&self, _status: &mut Self::Status) {}
+}
+
+/// The fields that all kinds of sources have.
+pub struct TimingFields<'a> {
+    /// `spec.suspend`.
+    pub suspend: bool,
+    /// `spec.interval`.
+    pub interval: &'a DurationText,
+    /// `spec.timeout`.
+    pub timeout: Option<&'a DurationText>,
+    /// `spec.ignore`.
+    pub ignore: Option<&'a str>,
+}
+
+/// An object beside a source that a fetch needs.
+pub struct SourceReference<'a> {
+    /// The field that names it.
+    pub field: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// The status of a source.
+pub trait SourceStatus: Status {
+    /// What all kinds have, to be changed.
+    fn parts(&mut self) -> StatusParts<'_>;
+
+    /// The generation that it is about.
+    fn observed_generation(&self) -> Option<i64>;
+
+    /// The last request that was handled.
+    fn last_handled(&self) -> Option<&str>;
+}
+
+/// What the statuses of all sources have besides conditions.
+pub struct StatusParts<'a> {
+    /// What was fetched last.
+    pub artifact: &'a mut Option<Artifact>,
+    /// Generation that the status is about.
+    pub observed_generation: &'a mut Option<i64>,
+    /// `ignore` as it was when the artifact was made.
+    pub observed_ignore: &'a mut Option<String>,
+    /// The last request that was handled.
+    pub last_handled: &'a mut Option<String>,
+}
+
+/// Implements [`Status`] and [`SourceStatus`] for a status whose fields are called as Flux calls them.
+macro_rules! implement_source_status {
+    ($status:ty) => {
+        impl crate::plan::Status for $status {
+            fn conditions(&self) -> &[tenure_api::Condition] {
+                &self.conditions
+            }
+
+            fn conditions_mut(&mut self) -> &mut Vec<tenure_api::Condition> {
+                &mut self.conditions
+            }
+        }
+
+        impl crate::source::SourceStatus for $status {
+            fn parts(&mut self) -> crate::source::StatusParts<'_> {
+                crate::source::StatusParts {
+                    artifact: &mut self.artifact,
+                    observed_generation: &mut self.observed_generation,
+                    observed_ignore: &mut self.observed_ignore,
+                    last_handled: &mut self.last_handled_reconcile_at,
+                }
+            }
+
+            fn observed_generation(&self) -> Option<i64> {
+                self.observed_generation
+            }
+
+            fn last_handled(&self) -> Option<&str> {
+                self.last_handled_reconcile_at.as_deref()
+            }
+        }
+    };
+}
+pub(crate) use implement_source_status;
+
+/// What is known when a plan is made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", bound = "")]
+pub struct Snapshot<S: Source> {
+    /// The source as last read, status included.
+    pub repository: S,
+    /// Whose its namespace is.
+    pub placement: Placement,
+    /// What the artifact store holds for it; the status is not believed.
+    #[serde(default)]
+    pub stored: Option<StoredArtifact>,
+    /// This attempt, and the answer to its step.
+    pub attempt: Attempt,
+    /// What the last plan left.
+    #[serde(default)]
+    pub memory: Memory,
+}
+
+impl<S: Source> Snapshot<S> {
+    /// Takes the answer to the step of this attempt.
+    pub fn take(&mut self, answer: Result<Fetched, FetchFailure>) {
+        self.attempt.fetched = Some(answer);
+    }
+
+    /// Whether something has changed so that another plan could say something else.
+    #[must_use]
+    pub fn is_overtaken(&self, repository: &S, placement: &Placement) -> bool {
+        let metadata = repository.metadata();
+        let known = self.repository.metadata();
+        self.attempt.generation != metadata.generation
+            || self.attempt.requested_at != crate::read_requested_at(metadata)
+            || known.uid != metadata.uid
+            || known.deletion_timestamp != metadata.deletion_timestamp
+            || self.placement != *placement
+    }
+}
+
+/// One attempt: from a trigger until [`crate::Next::Done`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    /// When it began.
+    pub started: Timestamp,
+    /// Generation of the source when it began.
+    #[serde(default)]
+    pub generation: Option<i64>,
+    /// Value of the annotation `reconcile.fluxcd.io/requestedAt` when it began.
+    #[serde(default)]
+    pub requested_at: Option<String>,
+    /// Answer to the fetch.
+    #[serde(default)]
+    pub fetched: Option<Result<Fetched, FetchFailure>>,
+}
+
+impl Attempt {
+    /// A new attempt for a source.
+    #[must_use]
+    pub fn begin<S: Source>(now: Timestamp, repository: &S) -> Self {
+        Self {
+            started: now,
+            generation: repository.metadata().generation,
+            requested_at: crate::read_requested_at(repository.metadata()),
+            fetched: None,
+        }
+    }
+}
+
+/// What to fetch.
+pub trait FetchStep: Clone + fmt::Debug + PartialEq + Serialize {
+    /// Whether nothing of the cluster is read for it.
+    fn is_public(&self) -> bool;
+
+    /// Where from, as far as it may be shown.
+    fn describe(&self) -> String;
+}
+
+/// Something to do for a source: nothing but this.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Step<R> {
+    /// Fetch, with Secrets read as the plan's identity if any are named. Answer: the attempt's `fetched`.
+    Fetch(Box<R>),
+}
+
+impl<R: FetchStep> plan::Step for Step<R> {
+    fn is_public(&self) -> bool {
+        let Self::Fetch(request) = self;
+        request.is_public()
+    }
+}
+
+impl<R: FetchStep> fmt::Display for Step<R> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Fetch(request) = self;
+        write!(formatter, "fetch {}", request.describe())
+    }
+}
+
+/// What a fetch found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Fetched {
+    /// The upstream still has the known artifact's revision, and everything else that decides the content is as it was.
+    Unchanged {
+        /// The revision.
+        revision: String,
+    },
+    /// Another revision was fetched and stored.
+    Stored {
+        /// What is stored.
+        artifact: StoredArtifact,
+        /// What the upstream says of it: the first line of a commit's message.
+        #[serde(default)]
+        subject: Option<String>,
+    },
+}
+
+/// Why a fetch failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FetchFailure {
+    /// What failed.
+    pub reason: FetchReason,
+    /// What went wrong, without credentials.
+    pub message: String,
+    /// Whether trying again is pointless until somebody changes the object.
+    pub terminal: bool,
+}
+
+/// What failed of a fetch: Flux's reasons, all that occur.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FetchReason {
+    /// The URL can't be fetched from.
+    #[serde(rename = "URLInvalid")]
+    UrlInvalid,
+    /// The Secret could not be read or used, or the server does not accept what is in it.
+    AuthenticationFailed,
+    /// Anything else between a Git repository and the archive.
+    #[default]
+    GitOperationFailed,
+    /// What a registry has could not be listed.
+    ReadOperationFailed,
+    /// An artifact could not be found, or pulled from its registry.
+    #[serde(rename = "OCIArtifactPullFailed")]
+    OciArtifactPullFailed,
+    /// An artifact's manifest or layer is not what can be worked with.
+    #[serde(rename = "OCIArtifactLayerOperationFailed")]
+    OciArtifactLayerOperationFailed,
+    /// A signature could not be verified.
+    VerificationError,
+    /// It was fetched and could not be stored.
+    ArchiveOperationFailed,
+}
+
+impl FetchReason {
+    /// The word as it stands in conditions and events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UrlInvalid => reason::URL_INVALID,
+            Self::AuthenticationFailed => reason::AUTHENTICATION_FAILED,
+            Self::GitOperationFailed => reason::GIT_OPERATION_FAILED,
+            Self::ReadOperationFailed => reason::READ_OPERATION_FAILED,
+            Self::OciArtifactPullFailed => reason::OCI_ARTIFACT_PULL_FAILED,
+            Self::OciArtifactLayerOperationFailed => reason::OCI_ARTIFACT_LAYER_OPERATION_FAILED,
+            Self::VerificationError => reason::VERIFICATION_ERROR,
+            Self::ArchiveOperationFailed => reason::ARCHIVE_OPERATION_FAILED,
+        }
+    }
+}
+
+/// What the shell carries from plan to plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Memory {
+    /// When the upstream was last asked.
+    pub last_asked: Option<Timestamp>,
+    /// How many fetches in a row have failed.
+    pub failures: u32,
+    /// The generation that the last of them was for.
+    pub failed_generation: Option<i64>,
+}

@@ -1,0 +1,252 @@
+//! An OCIRepository's plans: what is asked for, what is refused by name, and what its status says of signatures and origins.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
+use tenure_planner::oci_repository::{
+    Attempt, FetchFailure, FetchReason, Fetched, LayerOperation, Memory, Plan, Snapshot, Step, plan,
+};
+use tenure_planner::{Next, invariants};
+use tenure_tenancy::{NamespaceFacts, Realm};
+
+fn start() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn snapshot(fields: &Value) -> Snapshot {
+    let realm: Realm = serde_json::from_value(json!({
+        "tenants": [{ "name": "blue", "uid": "t" }],
+        "namespaces": [{ "name": "blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
+    }))
+    .unwrap();
+    let mut spec = json!({ "url": "oci://registry.example/team/app", "interval": "10m" });
+    for (key, value) in fields.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    let repository = serde_json::from_value(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
+        "metadata": { "name": "repo", "namespace": "blue", "generation": 1, "uid": "u" },
+        "spec": spec,
+    }))
+    .unwrap();
+    Snapshot {
+        placement: realm.place("blue"),
+        stored: None,
+        attempt: Attempt::begin(start(), &repository),
+        memory: Memory::default(),
+        repository,
+    }
+}
+
+fn planned(snapshot: &Snapshot) -> Plan {
+    let plan = plan(snapshot, start());
+    assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
+    plan
+}
+
+fn stored() -> StoredArtifact {
+    StoredArtifact {
+        facts: ArtifactFacts {
+            revision: "latest@sha256:1".to_owned(),
+            digest: "sha256:2".to_owned(),
+            origin_revision: Some("main@sha1:3".to_owned()),
+        },
+        size: 10,
+        path: "x".to_owned(),
+        stored_at: Some(start()),
+        ignore: None,
+        fingerprint: String::new(),
+        metadata: BTreeMap::from([
+            ("org.opencontainers.image.revision".to_owned(), "main@sha1:3".to_owned()),
+            (
+                "org.opencontainers.image.source".to_owned(),
+                "https://git.example/app".to_owned(),
+            ),
+        ]),
+    }
+}
+
+#[test]
+fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
+    let snapshot = snapshot(&json!({
+        "ref": { "semver": "1.x", "semverFilter": "x" }, "insecure": true, "ignore": "*.md", "timeout": "30s", "provider": "generic",
+        "layerSelector": { "mediaType": "application/x", "operation": "copy" },
+        "secretRef": { "name": "credentials" }, "serviceAccountName": "puller", "certSecretRef": { "name": "tls" },
+        "verify": { "provider": "cosign", "secretRef": { "name": "keys" } },
+    }));
+    let plan = planned(&snapshot);
+    let [Step::Fetch(request)] = plan.steps.as_slice() else {
+        panic!("{plan}")
+    };
+    assert_eq!(
+        plan.identity.as_ref().unwrap().to_string(),
+        "system:serviceaccount:blue:blue-gitops"
+    );
+    assert_eq!(request.reference.semver.as_deref(), Some("1.x"));
+    assert_eq!(
+        (request.media_type.as_deref(), request.operation),
+        (Some("application/x"), LayerOperation::Copy)
+    );
+    assert!(request.insecure && !request.platform);
+    let read = [
+        &request.secret,
+        &request.service_account,
+        &request.certificates,
+        &request.keys,
+    ];
+    assert_eq!(
+        read.map(|name| name.as_deref().unwrap()),
+        ["credentials", "puller", "tls", "keys"]
+    );
+}
+
+#[test]
+fn what_is_stored_is_told_with_its_origin_and_its_signature() {
+    let mut snapshot = snapshot(&json!({
+        "layerSelector": { "operation": "extract" }, "verify": { "provider": "cosign", "secretRef": { "name": "keys" } },
+    }));
+    snapshot.attempt.fetched = Some(Ok(Fetched::Stored {
+        artifact: stored(),
+        subject: None,
+    }));
+    snapshot.stored = Some(stored());
+    let plan = planned(&snapshot);
+    insta::assert_snapshot!("oci_repository_stored", plan.to_string());
+    let status = plan.status.unwrap();
+    assert_eq!(status.observed_layer_selector, snapshot.repository.spec.layer_selector);
+    assert_eq!(
+        status.artifact.as_ref().unwrap().metadata.as_ref().unwrap(),
+        &stored().metadata
+    );
+    let verified = |status: &tenure_api::OciRepositoryStatus| {
+        let found = status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == "SourceVerified");
+        found.map(|condition| {
+            format!(
+                "{} {}: {}",
+                condition.status.as_str(),
+                condition.reason,
+                condition.message
+            )
+        })
+    };
+    assert_eq!(
+        verified(&status).as_deref(),
+        Some("True Succeeded: verified signature of revision latest@sha256:1")
+    );
+
+    // What nobody trusted has signed is not taken, and what is there stays.
+    snapshot.repository.status = Some(status);
+    snapshot.attempt.fetched = Some(Err(FetchFailure {
+        reason: FetchReason::VerificationError,
+        message: "no matching signatures".to_owned(),
+        terminal: false,
+    }));
+    let failed = planned(&snapshot);
+    let status = failed.status.clone().unwrap();
+    assert_eq!(
+        verified(&status).as_deref(),
+        Some("False VerificationError: no matching signatures")
+    );
+    assert!(failed.to_string().contains("Ready=False VerificationError"), "{failed}");
+    assert!(!failed.to_string().contains("FetchFailed=True"), "{failed}");
+    assert!(status.artifact.is_some());
+    assert!(matches!(failed.next, Next::Done(Some(_))));
+
+    // Without verification it is not said that there was one.
+    snapshot.repository.status = Some(status);
+    snapshot.repository.spec.verify = None;
+    snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
+        revision: "latest@sha256:1".to_owned(),
+    }));
+    assert_eq!(verified(&planned(&snapshot).status.unwrap()), None);
+}
+
+#[test]
+fn what_is_not_implemented_or_not_allowed_stalls() {
+    for (fields, message) in [
+        (json!({ "provider": "aws" }), "spec.provider: aws is set"),
+        (json!({ "provider": "azure" }), "spec.provider: azure is set"),
+        (json!({ "provider": "gcp" }), "spec.provider: gcp is set"),
+        (
+            json!({ "proxySecretRef": { "name": "x" } }),
+            "spec.proxySecretRef is set",
+        ),
+        (
+            json!({ "verify": { "provider": "notation", "secretRef": { "name": "x" } } }),
+            "spec.verify.provider: notation is set",
+        ),
+        (
+            json!({ "verify": { "provider": "cosign", "matchOIDCIdentity": [{ "issuer": "a", "subject": "b" }] } }),
+            "spec.verify.matchOIDCIdentity is set",
+        ),
+        (
+            json!({ "verify": { "provider": "cosign", "secretRef": { "name": "x" }, "trustedRootSecretRef": { "name": "x" } } }),
+            "spec.verify.trustedRootSecretRef is set",
+        ),
+        (
+            json!({ "verify": { "provider": "cosign" } }),
+            "spec.verify.secretRef is missing",
+        ),
+        (
+            json!({ "url": "https://registry.example/a" }),
+            "spec.url must begin with oci://",
+        ),
+        (
+            json!({ "layerSelector": { "operation": "move" } }),
+            "must be extract or copy",
+        ),
+        (json!({ "timeout": "2h" }), "spec.timeout"),
+        (
+            json!({ "secretRef": { "name": "other/secret" } }),
+            "spec.secretRef.name",
+        ),
+        (
+            json!({ "serviceAccountName": "other:account" }),
+            "spec.serviceAccountName",
+        ),
+        (
+            json!({ "certSecretRef": { "name": "../x" } }),
+            "spec.certSecretRef.name",
+        ),
+        (
+            json!({ "verify": { "provider": "cosign", "secretRef": { "name": "../x" } } }),
+            "spec.verify.secretRef.name",
+        ),
+    ] {
+        let plan = planned(&snapshot(&fields));
+        assert!(plan.to_string().contains(message), "{message}: {plan}");
+        assert!(plan.to_string().contains("Stalled=True"), "{plan}");
+        assert!(plan.steps.is_empty());
+    }
+    // Nobody's namespace: nothing is read by anybody; what is public needs nobody.
+    let torn = Realm {
+        namespaces: vec![NamespaceFacts {
+            name: "blue".to_owned(),
+            tenant_label: Some("blue".to_owned()),
+            ..NamespaceFacts::default()
+        }],
+        ..Realm::default()
+    };
+    for (fields, named) in [
+        (json!({ "secretRef": { "name": "key" } }), "Secret blue/key"),
+        (json!({ "serviceAccountName": "puller" }), "ServiceAccount blue/puller"),
+        (
+            json!({ "verify": { "provider": "cosign", "secretRef": { "name": "keys" } } }),
+            "Secret blue/keys",
+        ),
+    ] {
+        let mut snapshot = snapshot(&fields);
+        snapshot.placement = torn.place("blue");
+        let plan = planned(&snapshot);
+        let message = format!("{named} can't be read: nobody may act here");
+        assert!(plan.to_string().contains(&message), "{plan}");
+    }
+    let mut public = snapshot(&json!({}));
+    public.placement = torn.place("blue");
+    assert!(matches!(planned(&public).steps.as_slice(), [Step::Fetch(_)]));
+}

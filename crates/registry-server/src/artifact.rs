@@ -1,0 +1,72 @@
+//! What is pushed: blobs, manifests, and layers made of files.
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// The media type that Flux gives the layers of its artifacts.
+const LAYER_TYPE: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
+
+/// An artifact as it is described: layers and annotations.
+#[derive(Debug, Clone)]
+pub struct Artifact {
+    /// Media type and content of each layer.
+    pub layers: Vec<(String, Vec<u8>)>,
+    /// Annotations of the manifest.
+    pub annotations: Value,
+}
+
+impl Artifact {
+    /// An artifact of one layer with these files, as Flux pushes it.
+    #[must_use]
+    pub fn of(files: &[(&str, &str)]) -> Self {
+        Self {
+            layers: vec![(LAYER_TYPE.to_owned(), pack(files))],
+            annotations: json!({
+                "org.opencontainers.image.source": "https://git.example/app",
+                "org.opencontainers.image.revision": "main@sha1:0123456789012345678901234567890123456789",
+            }),
+        }
+    }
+
+    /// The manifest, and the blobs that it names.
+    pub(crate) fn write(&self) -> (Value, Vec<Vec<u8>>) {
+        let config = b"{}".to_vec();
+        let layers: Vec<Value> = self
+            .layers
+            .iter()
+            .map(|(media_type, layer)| json!({ "mediaType": media_type, "digest": digest(layer), "size": layer.len() }))
+            .collect();
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": { "mediaType": "application/vnd.cncf.flux.config.v1+json", "digest": digest(&config), "size": config.len() },
+            "layers": layers,
+            "annotations": self.annotations,
+        });
+        let blobs = self.layers.iter().map(|(_, layer)| layer.clone());
+        (manifest, blobs.chain([config]).collect())
+    }
+}
+
+/// `sha256:<hex>`.
+#[must_use]
+pub fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
+}
+
+/// Packs files as `tar` and `gzip` do.
+#[must_use]
+pub fn pack(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
+    for (path, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(content.len() as u64);
+        // Into memory nothing fails to be written.
+        let _ = archive.append_data(&mut header, path, content.as_bytes());
+    }
+    let written = archive.into_inner().and_then(GzEncoder::finish);
+    written.unwrap_or_default()
+}

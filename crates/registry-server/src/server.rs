@@ -1,0 +1,392 @@
+//! The server: the registry's protocol, credentials, and what it heard.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::artifact::{Artifact, digest};
+
+/// The token that is given out, and taken.
+const TOKEN: &str = "a-token-to-pull-with";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// Who may pull.
+#[derive(Debug, Clone, Default)]
+pub enum Access {
+    /// Everybody.
+    #[default]
+    Open,
+    /// Who shows a user and a password.
+    Basic {
+        /// `user:password`.
+        pair: String,
+    },
+    /// Who shows a token, which is given at `realm`.
+    Token {
+        /// Where it is said that tokens are given. `/token` of every such server gives one.
+        realm: String,
+        /// `user:password` that a token is given for; for nothing when there is none.
+        pair: Option<String>,
+    },
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+pub struct Heard {
+    /// Method.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// `Authorization`.
+    pub authorization: Option<String>,
+    /// Body.
+    pub body: String,
+}
+
+/// An answer.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    /// Status.
+    pub status: u16,
+    /// Headers besides the length.
+    pub headers: Vec<(String, String)>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// An answer with a body.
+    #[must_use]
+    pub fn of(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            body: body.into(),
+        }
+    }
+
+    /// With a header.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+}
+
+type Hook = Arc<dyn Fn(&Heard) -> Option<Answer> + Send + Sync>;
+
+#[derive(Default)]
+struct State {
+    /// By repository, and tag or digest.
+    manifests: HashMap<(String, String), Vec<u8>>,
+    /// Tags of a repository, in the order in which they were pushed.
+    tags: HashMap<String, Vec<String>>,
+    blobs: HashMap<String, Vec<u8>>,
+    access: Access,
+    heard: Vec<Heard>,
+    hook: Option<Hook>,
+}
+
+/// A registry that is running. It stops when it is dropped.
+pub struct RegistryServer {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    certificate: Option<String>,
+    task: AbortHandle,
+}
+
+impl Drop for RegistryServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl RegistryServer {
+    /// Starts one on the loopback address.
+    ///
+    /// # Errors
+    /// When there is no port.
+    pub async fn start() -> io::Result<Self> {
+        Self::listen(None, None).await
+    }
+
+    /// Starts one that speaks TLS, for these names, with a certificate of its own.
+    ///
+    /// # Errors
+    /// When there is no port, or no certificate.
+    pub async fn start_with_tls(names: &[&str]) -> io::Result<Self> {
+        let key = rcgen::KeyPair::generate().map_err(io::Error::other)?;
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let certificate = rcgen::CertificateParams::new(names).and_then(|parameters| parameters.self_signed(&key));
+        let certificate = certificate.map_err(io::Error::other)?;
+        let private = key.serialize_der().try_into().map_err(io::Error::other)?;
+        let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| {
+                let chain = vec![certificate.der().clone()];
+                builder.with_no_client_auth().with_single_cert(chain, private)
+            });
+        let acceptor = TlsAcceptor::from(Arc::new(config.map_err(io::Error::other)?));
+        Self::listen(Some(acceptor), Some(certificate.pem())).await
+    }
+
+    async fn listen(acceptor: Option<TlsAcceptor>, certificate: Option<String>) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let state = Arc::<Mutex<State>>::default();
+        let serving = Arc::clone(&state);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (state, acceptor) = (Arc::clone(&serving), acceptor.clone());
+                // A client that goes away is none of a registry's concern.
+                tokio::spawn(async move {
+                    let _: io::Result<()> = match acceptor {
+                        Some(acceptor) => match acceptor.accept(stream).await {
+                            Ok(stream) => serve(stream, &state).await,
+                            Err(error) => Err(error),
+                        },
+                        None => serve(stream, &state).await,
+                    };
+                });
+            }
+        });
+        Ok(Self {
+            address,
+            state,
+            certificate,
+            task: task.abort_handle(),
+        })
+    }
+
+    /// Where it listens, `127.0.0.1:<port>`.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its own certificate, in PEM, if it speaks TLS.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&str> {
+        self.certificate.as_deref()
+    }
+
+    /// Pushes an artifact; its digest.
+    pub fn push(&self, repository: &str, tag: &str, artifact: &Artifact) -> String {
+        let (manifest, blobs) = artifact.write();
+        for blob in blobs {
+            self.push_blob(blob);
+        }
+        self.push_manifest(repository, tag, &manifest)
+    }
+
+    /// Pushes a manifest; its digest.
+    pub fn push_manifest(&self, repository: &str, tag: &str, manifest: &Value) -> String {
+        let bytes = manifest.to_string().into_bytes();
+        let digest = digest(&bytes);
+        let mut state = self.state();
+        for name in [tag, &digest] {
+            state
+                .manifests
+                .insert((repository.to_owned(), name.to_owned()), bytes.clone());
+        }
+        let tags = state.tags.entry(repository.to_owned()).or_default();
+        if !tags.iter().any(|known| known == tag) {
+            tags.push(tag.to_owned());
+        }
+        digest
+    }
+
+    /// Pushes a blob; its digest.
+    pub fn push_blob(&self, bytes: Vec<u8>) -> String {
+        let digest = digest(&bytes);
+        self.state().blobs.insert(digest.clone(), bytes);
+        digest
+    }
+
+    /// Pushes a signature of the artifact with this digest, as cosign does: `sign` makes of a payload its signature.
+    pub fn push_signature(&self, repository: &str, of: &str, payload: &Value, signature: &[u8]) {
+        let payload = payload.to_string().into_bytes();
+        let size = payload.len();
+        let blob = self.push_blob(payload);
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": MANIFEST,
+            "config": { "mediaType": "application/vnd.oci.image.config.v1+json", "digest": blob, "size": size },
+            "layers": [{
+                "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": blob, "size": size,
+                "annotations": { "dev.cosignproject.cosign/signature": STANDARD.encode(signature) }
+            }]
+        });
+        self.push_manifest(repository, &format!("{}.sig", of.replacen(':', "-", 1)), &manifest);
+    }
+
+    /// Puts something else in the place of a blob.
+    pub fn replace_blob(&self, digest: &str, bytes: Vec<u8>) {
+        self.state().blobs.insert(digest.to_owned(), bytes);
+    }
+
+    /// Who may pull from now on.
+    pub fn require(&self, access: Access) {
+        self.state().access = access;
+    }
+
+    /// Lets a test answer, where it wants to.
+    pub fn answer_with(&self, hook: impl Fn(&Heard) -> Option<Answer> + Send + Sync + 'static) {
+        self.state().hook = Some(Arc::new(hook));
+    }
+
+    /// Everything that was asked for.
+    #[must_use]
+    pub fn heard(&self) -> Vec<Heard> {
+        self.state().heard.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<State>) -> io::Result<()> {
+    let Some(heard) = read_request(&mut stream).await? else {
+        return Ok(());
+    };
+    let answer = {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.heard.push(heard.clone());
+        let told = state.hook.clone().and_then(|hook| hook(&heard));
+        told.unwrap_or_else(|| answer(&state, &heard))
+    };
+    let mut head = format!("HTTP/1.1 {} X\r\nConnection: close\r\n", answer.status);
+    if !answer
+        .headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+    {
+        head.push_str(&format!("Content-Length: {}\r\n", answer.body.len()));
+    }
+    for (name, value) in &answer.headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    if heard.method != "HEAD" {
+        stream.write_all(&answer.body).await?;
+    }
+    stream.shutdown().await
+}
+
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Heard>> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    let end = loop {
+        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break at + 4;
+        }
+        let read = stream.read(&mut piece).await?;
+        if read == 0 {
+            return Ok(None);
+        }
+        bytes.extend_from_slice(piece.get(..read).unwrap_or_default());
+    };
+    let head = String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned();
+    let find = |name: &str| {
+        let mut lines = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        let found = lines.find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.trim().to_owned())
+    };
+    let length: usize = find("content-length")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default();
+    while bytes.len() < end + length {
+        let read = stream.read(&mut piece).await?;
+        if read == 0 {
+            break;
+        }
+        bytes.extend_from_slice(piece.get(..read).unwrap_or_default());
+    }
+    let mut words = head.split_whitespace();
+    Ok(Some(Heard {
+        method: words.next().unwrap_or_default().to_owned(),
+        target: words.next().unwrap_or_default().to_owned(),
+        authorization: find("authorization"),
+        body: String::from_utf8_lossy(bytes.get(end..).unwrap_or_default()).into_owned(),
+    }))
+}
+
+fn answer(state: &State, heard: &Heard) -> Answer {
+    let shown = heard.authorization.as_deref();
+    let basic = |pair: &str| format!("Basic {}", STANDARD.encode(pair));
+    let path = heard.target.split('?').next().unwrap_or_default();
+    if path == "/token" {
+        let Access::Token { pair: Some(pair), .. } = &state.access else {
+            return Answer::of(200, json!({ "token": TOKEN }).to_string());
+        };
+        let by_refresh = heard.body.contains("grant_type=refresh_token") && heard.body.contains("refresh_token=sesame");
+        return if by_refresh || shown == Some(basic(pair).as_str()) {
+            Answer::of(200, json!({ "access_token": TOKEN }).to_string())
+        } else {
+            Answer::of(401, "no")
+        };
+    }
+    match &state.access {
+        Access::Open => {}
+        Access::Basic { pair } => {
+            if shown != Some(basic(pair).as_str()) {
+                return Answer::of(401, "no").with("WWW-Authenticate", "Basic realm=\"registry\"");
+            }
+        }
+        Access::Token { realm, .. } => {
+            if shown != Some(format!("Bearer {TOKEN}").as_str()) {
+                let challenge = format!("Bearer realm=\"{realm}\",service=\"registry\",scope=\"repository:x:pull\"");
+                return Answer::of(401, "no").with("WWW-Authenticate", challenge);
+            }
+        }
+    }
+    let missing = || Answer::of(404, "{}");
+    let Some(rest) = path.strip_prefix("/v2/") else {
+        return missing();
+    };
+    if let Some(repository) = rest.strip_suffix("/tags/list") {
+        return list_tags(state, repository, &heard.target);
+    }
+    if let Some((_, digest)) = rest.split_once("/blobs/") {
+        let blob = state.blobs.get(digest);
+        return blob.map_or_else(missing, |blob| Answer::of(200, blob.clone()));
+    }
+    if let Some((repository, name)) = rest.split_once("/manifests/") {
+        let manifest = state.manifests.get(&(repository.to_owned(), name.to_owned()));
+        return manifest.map_or_else(missing, |manifest| {
+            Answer::of(200, manifest.clone())
+                .with("Content-Type", MANIFEST)
+                .with("Docker-Content-Digest", digest(manifest))
+        });
+    }
+    missing()
+}
+
+/// Two tags a page, so that there are pages.
+fn list_tags(state: &State, repository: &str, target: &str) -> Answer {
+    let Some(tags) = state.tags.get(repository) else {
+        return Answer::of(404, "{}");
+    };
+    let last = target.split_once("last=").map(|(_, last)| last);
+    let start = last.and_then(|last| tags.iter().position(|tag| tag == last));
+    let rest = tags.get(start.map_or(0, |at| at + 1)..).unwrap_or_default();
+    let page = rest.get(..2).unwrap_or(rest);
+    let answer = Answer::of(200, json!({ "name": repository, "tags": page }).to_string());
+    match page.last() {
+        Some(last) if rest.len() > page.len() => answer.with(
+            "Link",
+            format!("</v2/{repository}/tags/list?n=2&last={last}>; rel=\"next\""),
+        ),
+        _ => answer,
+    }
+}

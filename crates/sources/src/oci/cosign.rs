@@ -1,0 +1,234 @@
+//! Signatures of cosign, made with a key.
+//!
+//! A signature of an artifact is a manifest of its own under a tag that follows from the artifact's digest. Each of its layers is a text
+//! that names a digest, and has the signature of that text as an annotation. Owns what such a text must say: a signature that is good
+//! and is about another artifact is none. Refuses what trust in others would be needed for: certificates, logs, identities.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
+use rustls::pki_types::SubjectPublicKeyInfoDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde::Deserialize;
+
+use super::error::OciError;
+use super::manifest::{Manifest, read_manifest};
+use super::reference::Digest;
+use super::registry::Registry;
+use crate::account::Growing;
+use crate::secret::SecretData;
+
+/// The media type of the text that is signed.
+const PAYLOAD_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+/// The annotation with its signature.
+const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+/// What the text must say that it is.
+const PAYLOAD_KIND: &str = "cosign container image signature";
+/// How many signatures of an artifact are looked at.
+const SIGNATURES: usize = 64;
+/// What such a text may be long.
+const PAYLOAD_BYTES: u64 = 64 << 10;
+/// How many keys may be trusted.
+const KEYS: usize = 32;
+/// What stands before the point in the form that a public key of P-256 is written in.
+const P256_PREFIX: [u8; 26] = [
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
+    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+/// A public key of ECDSA with P-256, which is what cosign makes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct PublicKey {
+    point: Vec<u8>,
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({})", hex::encode(self.point.get(..4).unwrap_or_default()))
+    }
+}
+
+#[derive(Deserialize)]
+struct Payload {
+    critical: Critical,
+}
+
+#[derive(Deserialize)]
+struct Critical {
+    image: Image,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    #[serde(rename = "docker-manifest-digest")]
+    digest: String,
+}
+
+impl PublicKey {
+    /// The keys of a Secret: everything under a name that ends in `.pub`.
+    pub(crate) fn read_all(secret: &SecretData) -> Result<Vec<Self>, OciError> {
+        let invalid = |problem: String| OciError::InvalidSecret {
+            field: "spec.verify.secretRef",
+            problem,
+        };
+        let named: Vec<_> = secret.iter().filter(|(name, _)| name.ends_with(".pub")).collect();
+        if named.is_empty() {
+            return Err(invalid(
+                "it has no public key: none of its names ends in .pub".to_owned(),
+            ));
+        }
+        if named.len() > KEYS {
+            return Err(invalid(format!("it has more than {KEYS} public keys")));
+        }
+        let keys = named.into_iter().map(|(name, text)| {
+            Self::read(text).ok_or_else(|| {
+                let form = "a public key of ECDSA with P-256 in PEM, as cosign generate-key-pair writes it";
+                invalid(format!("{name} is not {form}"))
+            })
+        });
+        keys.collect()
+    }
+
+    fn read(text: &[u8]) -> Option<Self> {
+        let der = SubjectPublicKeyInfoDer::from_pem_slice(text).ok()?;
+        let point = der.as_ref().strip_prefix(&P256_PREFIX)?;
+        (point.len() == 65 && point.first() == Some(&4)).then(|| Self { point: point.to_vec() })
+    }
+
+    /// What tells it from others.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.point
+    }
+}
+
+/// Whether a text is signed with one of the keys, and says that it is about this artifact.
+fn is_signature_of(digest: &Digest, payload: &[u8], signature: &str, keys: &[PublicKey]) -> bool {
+    let Ok(signature) = STANDARD.decode(signature.trim()) else {
+        return false;
+    };
+    let is_signed = keys.iter().any(|key| {
+        let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &key.point);
+        key.verify(payload, &signature).is_ok()
+    });
+    // Nothing of it is read before it is known who wrote it.
+    is_signed
+        && serde_json::from_slice::<Payload>(payload).is_ok_and(|payload| {
+            payload.critical.kind == PAYLOAD_KIND && payload.critical.image.digest == digest.as_str()
+        })
+}
+
+/// Verifies that one of the keys has signed the artifact of this digest.
+pub(super) async fn verify(
+    registry: &mut Registry<'_>,
+    digest: &Digest,
+    keys: &[PublicKey],
+    memory: &mut Growing,
+) -> Result<(), OciError> {
+    let unverified = |problem: String| OciError::Unverified { problem };
+    let tag = digest.signature_tag();
+    let bytes = match registry.get_manifest(&tag, memory).await {
+        Ok((bytes, _)) => bytes,
+        Err(OciError::NotFound { .. }) => {
+            return Err(unverified(format!(
+                "no signatures found for {digest} (there is no tag {tag})"
+            )));
+        }
+        Err(error) => return Err(error),
+    };
+    let Ok(Manifest::Image(signatures)) = read_manifest(&bytes) else {
+        return Err(unverified(format!("what is under the tag {tag} are no signatures")));
+    };
+    for layer in signatures.layers.iter().take(SIGNATURES) {
+        let Some(signature) = layer.annotations.get(SIGNATURE) else {
+            continue;
+        };
+        if layer.media_type != PAYLOAD_TYPE || layer.size > PAYLOAD_BYTES {
+            continue;
+        }
+        let before = memory.mark();
+        let payload = registry.get_blob(&layer.digest, PAYLOAD_BYTES, memory).await?;
+        if is_signature_of(digest, &payload, signature, keys) {
+            return Ok(());
+        }
+        drop(payload);
+        memory.return_to(before);
+    }
+    Err(unverified(format!("no matching signatures were found for {digest}")))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
+mod tests {
+    use ring::rand::SystemRandom;
+    use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+    use serde_json::json;
+
+    use super::*;
+
+    fn make_pair() -> EcdsaKeyPair {
+        let random = SystemRandom::new();
+        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random).unwrap()
+    }
+
+    fn write_pem(pair: &EcdsaKeyPair) -> Vec<u8> {
+        let der = [&P256_PREFIX, pair.public_key().as_ref()].concat();
+        format!(
+            "-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n",
+            STANDARD.encode(der)
+        )
+        .into_bytes()
+    }
+
+    fn digest(letter: &str) -> Digest {
+        Digest::parse(&format!("sha256:{}", letter.repeat(64))).unwrap()
+    }
+
+    #[test]
+    fn a_signature_is_of_a_key_and_of_an_artifact() {
+        let (own, other) = (make_pair(), make_pair());
+        let secret = SecretData::from([
+            ("a.pub".to_owned(), write_pem(&own)),
+            ("notes".to_owned(), b"x".to_vec()),
+        ]);
+        let keys = PublicKey::read_all(&secret).unwrap();
+        let sign =
+            |pair: &EcdsaKeyPair, payload: &[u8]| STANDARD.encode(pair.sign(&SystemRandom::new(), payload).unwrap());
+        let write = |digest: &Digest, kind: &str| {
+            json!({ "critical": { "identity": { "docker-reference": "" }, "image": { "docker-manifest-digest": digest.as_str() }, "type": kind }, "optional": null }).to_string().into_bytes()
+        };
+        let payload = write(&digest("a"), PAYLOAD_KIND);
+        assert!(is_signature_of(&digest("a"), &payload, &sign(&own, &payload), &keys));
+        assert!(
+            !is_signature_of(&digest("b"), &payload, &sign(&own, &payload), &keys),
+            "of another artifact"
+        );
+        assert!(
+            !is_signature_of(&digest("a"), &payload, &sign(&other, &payload), &keys),
+            "of another key"
+        );
+        assert!(!is_signature_of(&digest("a"), &payload, "bm9uZQ==", &keys));
+        assert!(!is_signature_of(&digest("a"), &payload, "not base64", &keys));
+        let atomic = write(&digest("a"), "atomic container signature");
+        assert!(
+            !is_signature_of(&digest("a"), &atomic, &sign(&own, &atomic), &keys),
+            "of another kind"
+        );
+        assert!(!is_signature_of(&digest("a"), b"{}", &sign(&own, b"{}"), &keys));
+    }
+
+    #[test]
+    fn keys_are_read_or_refused_by_name() {
+        let refused = |name: &str, text: &[u8]| {
+            let secret = SecretData::from([(name.to_owned(), text.to_vec())]);
+            PublicKey::read_all(&secret).unwrap_err().to_string()
+        };
+        assert!(refused("cosign.key", &write_pem(&make_pair())).contains("none of its names ends in .pub"));
+        assert!(refused("a.pub", b"sesame").contains("a.pub is not a public key of ECDSA with P-256"));
+        assert!(!refused("a.pub", b"sesame").contains("sesame"));
+    }
+}

@@ -1,0 +1,179 @@
+//! What can go wrong while an artifact is fetched from a registry, and which of Flux's reasons that is.
+
+use tenure_planner::source::{FetchFailure, FetchReason};
+
+use crate::budget::OverBudget;
+use crate::error::{FetchError, StorageError};
+
+/// Why a fetch did not give an artifact. Carries no credential: registries are named by host and path alone.
+#[derive(Debug, thiserror::Error)]
+pub enum OciError {
+    /// `spec.url` is not the address of a repository in a registry.
+    #[error("invalid URL {url}: {problem}")]
+    InvalidUrl {
+        /// The URL, as far as it may be shown.
+        url: String,
+        /// What is wrong with it, and what is accepted.
+        problem: String,
+    },
+    /// A field of the specification has a value that can't be used.
+    #[error("invalid {field}: {problem}")]
+    InvalidField {
+        /// Path of the field, as `spec.ref.semver`.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A Secret lacks a key or holds one that can't be read.
+    #[error("the Secret of {field} can't be used: {problem}")]
+    InvalidSecret {
+        /// The field that names it.
+        field: &'static str,
+        /// Which key, and what it must hold; never the value.
+        problem: String,
+    },
+    /// The registry, or its server of tokens, wants credentials, or others than those given.
+    #[error("authentication to {host} failed: {problem}")]
+    Unauthorized {
+        /// The host.
+        host: String,
+        /// What was tried and what to do.
+        problem: String,
+    },
+    /// There is no such tag or digest.
+    #[error("{what} not found in {url}: {problem}")]
+    NotFound {
+        /// As `tag "latest"`.
+        what: String,
+        /// The repository.
+        url: String,
+        /// What that may mean.
+        problem: &'static str,
+    },
+    /// No tag is a version that matches.
+    #[error("no tag of {url} matches {what}")]
+    NoMatch {
+        /// The repository.
+        url: String,
+        /// The range, and the filter if there is one.
+        what: String,
+    },
+    /// The registry answered with a status that isn't success.
+    #[error("{url} answered HTTP {status} to a request for {what}")]
+    HttpStatus {
+        /// The repository.
+        url: String,
+        /// What was asked for.
+        what: String,
+        /// The HTTP status code.
+        status: u16,
+    },
+    /// The registry does not speak its protocol as it should.
+    #[error("{url} does not answer as a registry: {problem}")]
+    Protocol {
+        /// The repository.
+        url: String,
+        /// What was expected or is wrong.
+        problem: String,
+    },
+    /// What arrived is not what was asked for.
+    #[error("{what} of {url} has digest {found}, not {expected}")]
+    DigestMismatch {
+        /// What it is.
+        what: &'static str,
+        /// The repository.
+        url: String,
+        /// The digest that was asked for.
+        expected: String,
+        /// The digest of what arrived.
+        found: String,
+    },
+    /// The manifest or the layer is not what an artifact can be made of.
+    #[error("artifact {digest} can't be used: {problem}")]
+    InvalidArtifact {
+        /// Digest of the manifest.
+        digest: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// No signature is one of a trusted author.
+    #[error("failed to verify the signature using provider 'cosign': {problem}")]
+    Unverified {
+        /// What was looked at, and what is missing.
+        problem: String,
+    },
+    /// A bound was reached.
+    #[error("artifact over the size limit: {what} exceed {limit}; make it smaller, or ask an admin for a larger limit")]
+    TooLarge {
+        /// What was counted.
+        what: &'static str,
+        /// The bound, with its unit.
+        limit: String,
+    },
+    /// There is no room for it within what its tenant, or all of them, may hold.
+    #[error("artifact over a budget: {0}; make it smaller, or ask an admin for more")]
+    OverBudget(#[from] OverBudget),
+    /// The artifact could not be written or read.
+    #[error("artifact storage: {0}")]
+    Storage(#[from] StorageError),
+    /// The connection failed.
+    #[error("{0}")]
+    Connection(FetchError),
+}
+
+impl From<FetchError> for OciError {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::OverBudget(refused) => Self::OverBudget(refused),
+            FetchError::Storage(error) => Self::Storage(error),
+            FetchError::TooLarge { what, limit, .. } => Self::TooLarge { what, limit },
+            // What TLS is given stands in a Secret of its own.
+            FetchError::InvalidSecret { problem } => Self::InvalidSecret {
+                field: "spec.certSecretRef",
+                problem,
+            },
+            other => Self::Connection(other),
+        }
+    }
+}
+
+impl OciError {
+    /// The reason of the condition, as Flux's source-controller names it.
+    pub fn reason(&self) -> FetchReason {
+        match self {
+            Self::InvalidUrl { .. } => FetchReason::UrlInvalid,
+            Self::InvalidSecret {
+                field: "spec.verify.secretRef",
+                ..
+            }
+            | Self::Unverified { .. } => FetchReason::VerificationError,
+            Self::InvalidSecret { .. } | Self::Unauthorized { .. } => FetchReason::AuthenticationFailed,
+            Self::NoMatch { .. } => FetchReason::ReadOperationFailed,
+            Self::InvalidArtifact { .. } | Self::TooLarge { .. } => FetchReason::OciArtifactLayerOperationFailed,
+            Self::Storage(_) => FetchReason::ArchiveOperationFailed,
+            Self::InvalidField { .. }
+            | Self::NotFound { .. }
+            | Self::HttpStatus { .. }
+            | Self::Protocol { .. }
+            | Self::DigestMismatch { .. }
+            | Self::OverBudget(_)
+            | Self::Connection(_) => FetchReason::OciArtifactPullFailed,
+        }
+    }
+
+    /// Whether only a change of the object itself can help: the object is `Stalled`.
+    pub fn stalled(&self) -> bool {
+        matches!(self, Self::InvalidUrl { .. } | Self::InvalidField { .. })
+    }
+}
+
+impl From<&OciError> for FetchFailure {
+    /// What the planner is told of it.
+    fn from(error: &OciError) -> Self {
+        Self {
+            reason: error.reason(),
+            message: error.to_string(),
+            terminal: error.stalled(),
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! One fetch of an artifact from beginning to end: which it is, stop if nothing changed, else verify, receive and store.
+//!
+//! Owns the order of these phases. The signature is verified before anything of the artifact is received, and what is received is what
+//! was signed: from the tag on, everything is asked for by its digest.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use go_words::version::Version;
+use jiff::Timestamp;
+use regex::Regex;
+use sha2::{Digest as _, Sha256};
+use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
+use tenure_planner::oci_repository::{LayerOperation, ORIGIN_REVISION};
+use tenure_planner::source::Fetched;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::Instant;
+
+use super::cosign;
+use super::error::OciError;
+use super::layer::{self, LayerError};
+use super::manifest::{self, Image, Manifest, read_manifest};
+use super::reference::{ArtifactReference, Digest, OciRequest, is_tag};
+use super::registry::{self, Registry};
+use crate::account::{self, Account, Growing};
+use crate::artifact::{ArtifactStore, Incoming};
+use crate::dialer::Dialer;
+use crate::error::{FetchError, StorageError};
+use crate::limits::{Limits, describe_bytes};
+use crate::policy::Policy;
+use crate::select::read_tag_version;
+
+/// Bytes of the buffers of a connection.
+const CONNECTION_BYTES: u64 = 512 << 10;
+/// Bytes of what unpacks a layer.
+const UNPACKING_BYTES: u64 = 1 << 20;
+/// The media type of Helm's charts, in whose tags `_` stands for the `+` that tags can't have.
+const CHART_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
+
+/// Fetches what the request names, if it isn't the known artifact already.
+///
+/// Cancel it by dropping the future: connections close and work on other threads stops. What it holds, in memory and on disk, is
+/// charged to the account and to the store; for memory it waits.
+///
+/// # Errors
+/// An [`OciError`] that says what failed and what to do.
+pub fn fetch_artifact<'a>(
+    request: &'a OciRequest,
+    policy: &'a Policy,
+    limits: &'a Limits,
+    store: &'a ArtifactStore,
+    account: &'a Account,
+) -> BoxFuture<'a, Result<Fetched, OciError>> {
+    Box::pin(fetch_in_time(request, policy, limits, store, account))
+}
+
+async fn fetch_in_time(
+    request: &OciRequest,
+    policy: &Policy,
+    limits: &Limits,
+    store: &ArtifactStore,
+    account: &Account,
+) -> Result<Fetched, OciError> {
+    // Whoever waits for room to the end is told so, instead of that the time is over.
+    let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
+    let dialer = Dialer::new(policy, limits);
+    let fetching = Fetch {
+        request,
+        dialer: &dialer,
+        limits,
+        store,
+        account,
+        deadline: Instant::now() + request.asked.timeout.saturating_sub(spare),
+        fingerprint: fingerprint(request),
+    };
+    let Ok(result) = tokio::time::timeout(request.asked.timeout, fetching.run()).await else {
+        return Err(OciError::Connection(FetchError::Timeout {
+            url: request.url.to_string(),
+            timeout: request.asked.timeout,
+        }));
+    };
+    // Whatever a protocol made of the end of its stream: if too much arrived, that is the reason.
+    result.map_err(|error| dialer.budget().exceeded().map_or(error, OciError::from))
+}
+
+/// What besides the artifact decides the content of what is stored, and whether it may be.
+fn fingerprint(request: &OciRequest) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |name: &str, bytes: &[u8]| {
+        hash.update(name.as_bytes());
+        hash.update(bytes.len().to_be_bytes());
+        hash.update(bytes);
+    };
+    add("oci", b"1");
+    add("url", request.url.to_string().as_bytes());
+    if let Some(media_type) = &request.asked.media_type {
+        add("media type", media_type.as_bytes());
+    }
+    if request.asked.operation == LayerOperation::Copy {
+        add("copy", b"");
+    }
+    if let Some(ignore) = &request.asked.ignore {
+        add("ignore", ignore.as_bytes());
+    }
+    // Another set of keys verifies again.
+    for key in request.keys.iter().flatten() {
+        add("key", key.bytes());
+    }
+    format!("sha256:{}", hex::encode(hash.finalize()))
+}
+
+struct Fetch<'a> {
+    request: &'a OciRequest,
+    dialer: &'a Dialer,
+    limits: &'a Limits,
+    store: &'a ArtifactStore,
+    account: &'a Account,
+    deadline: Instant,
+    fingerprint: String,
+}
+
+/// An artifact that was received.
+struct Received {
+    revision: String,
+    digest: Digest,
+    layer: Digest,
+    metadata: BTreeMap<String, String>,
+    file: Incoming,
+}
+
+impl Fetch<'_> {
+    async fn run(&self) -> Result<Fetched, OciError> {
+        let OciRequest { url, keychain, tls, .. } = self.request;
+        if let ArtifactReference::Digest(digest) = &self.request.reference
+            // What a digest names never changes: what is stored needs no registry.
+            && let Some(unchanged) = self.unchanged(digest.as_str())
+        {
+            return Ok(unchanged);
+        }
+        let Account { lane, memory, .. } = self.account;
+        let held = memory.acquire(lane, CONNECTION_BYTES, self.deadline).await?;
+        let mut memory = Growing::used(held);
+        let mut registry = Registry::new(self.dialer, url, keychain, tls);
+        let (revision, digest) = self.resolve(&mut registry, &mut memory).await?;
+        if let Some(unchanged) = self.unchanged(&revision) {
+            return Ok(unchanged);
+        }
+        if let Some(keys) = &self.request.keys {
+            cosign::verify(&mut registry, &digest, keys, &mut memory).await?;
+        }
+        let image = self.get_image(&mut registry, &digest, &mut memory).await?;
+        let invalid = |problem| OciError::InvalidArtifact {
+            digest: digest.to_string(),
+            problem,
+        };
+        let layer = image
+            .select_layer(self.request.asked.media_type.as_deref())
+            .map_err(invalid)?;
+        let wanted = layer.digest.clone();
+        let file = self.receive(&mut registry, layer).await?;
+        let metadata = image.list_metadata();
+        drop((image, registry, memory));
+        let received = Received {
+            revision,
+            digest,
+            layer: wanted,
+            metadata,
+            file,
+        };
+        match self.request.asked.operation {
+            LayerOperation::Extract => self.extract(received).await,
+            LayerOperation::Copy => {
+                let written = (received.layer.to_string(), received.file.length());
+                self.keep((received.file, written), received.revision, received.metadata)
+            }
+        }
+    }
+
+    /// Which artifact is meant: its revision, and its digest.
+    async fn resolve(&self, registry: &mut Registry<'_>, memory: &mut Growing) -> Result<(String, Digest), OciError> {
+        let tag = match &self.request.reference {
+            ArtifactReference::Digest(digest) => return Ok((digest.to_string(), digest.clone())),
+            ArtifactReference::Tag(tag) => tag.clone(),
+            ArtifactReference::Semver { .. } => self.find_tag(registry, memory).await?,
+        };
+        let digest = match registry.resolve_tag(&tag).await? {
+            Some(digest) => digest,
+            None => registry.get_manifest(&tag, memory).await?.1,
+        };
+        Ok((format!("{tag}@{digest}"), digest))
+    }
+
+    /// The highest tag in the range.
+    async fn find_tag(&self, registry: &mut Registry<'_>, memory: &mut Growing) -> Result<String, OciError> {
+        let ArtifactReference::Semver { range, filter } = &self.request.reference else {
+            return Err(self.no_match());
+        };
+        let is_chart = self.request.asked.media_type.as_deref() == Some(CHART_TYPE);
+        let mut found: Vec<(Version, String)> = Vec::new();
+        let look = |tag: &str| {
+            if !is_tag(tag) {
+                return 0;
+            }
+            let written = if is_chart {
+                tag.replace('_', "+")
+            } else {
+                tag.to_owned()
+            };
+            let Some(version) = read_tag_version(&written).filter(|version| range.matches(version)) else {
+                return 0;
+            };
+            found.push((version, tag.to_owned()));
+            // The list may have twice the room that it needs, and a version holds parts of its tag.
+            (2 * (size_of::<(Version, String)>() + tag.len()) + 64) as u64
+        };
+        registry.list_tags(self.limits.references, memory, look).await?;
+        // Versions that differ in build metadata only are ordered by it, then by name: the same choice every time.
+        found.sort_by(|one, other| other.cmp(one));
+        let tags = found.into_iter().map(|(_, tag)| tag);
+        let tag = match filter {
+            None => tags.take(1).next(),
+            Some(filter) => self.filter(filter.clone(), tags.collect()).await?,
+        };
+        tag.ok_or_else(|| self.no_match())
+    }
+
+    /// The first tag that matches. A pattern may be made to take long, so that is work for a thread of its own, in the lane's turn.
+    async fn filter(&self, filter: Regex, tags: Vec<String>) -> Result<Option<String>, OciError> {
+        let Account { lane, unpacking, .. } = self.account;
+        let turn = unpacking.acquire(lane, 1, self.deadline).await?;
+        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
+        let cancelled = Arc::clone(&cancel.0);
+        let looking = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let mut tags = tags.into_iter();
+            tags.find(|tag| cancelled.load(Ordering::Relaxed) || filter.is_match(tag))
+        });
+        let found = looking.await.map_err(|error| OciError::Protocol {
+            url: self.request.url.to_string(),
+            problem: error.to_string(),
+        });
+        drop(cancel);
+        found
+    }
+
+    fn no_match(&self) -> OciError {
+        let what = match &self.request.reference {
+            ArtifactReference::Semver { range, filter } => {
+                let filter = filter
+                    .as_ref()
+                    .map(|_| " and spec.ref.semverFilter")
+                    .unwrap_or_default();
+                format!("the versions {:?}{filter}", range.to_string())
+            }
+            _ => "spec.ref".to_owned(),
+        };
+        OciError::NoMatch {
+            url: self.request.url.to_string(),
+            what,
+        }
+    }
+
+    /// The manifest of the artifact; of a list of manifests, the one for Flux's platform.
+    async fn get_image(
+        &self,
+        registry: &mut Registry<'_>,
+        digest: &Digest,
+        memory: &mut Growing,
+    ) -> Result<Image, OciError> {
+        let invalid = |problem: String| OciError::InvalidArtifact {
+            digest: digest.to_string(),
+            problem,
+        };
+        let (bytes, _) = registry.get_manifest(digest.as_str(), memory).await?;
+        let inner = match read_manifest(&bytes).map_err(invalid)? {
+            Manifest::Image(image) => return Ok(image),
+            Manifest::Index(inner) => inner,
+        };
+        let (bytes, _) = registry.get_manifest(inner.as_str(), memory).await?;
+        match read_manifest(&bytes).map_err(invalid)? {
+            Manifest::Image(image) => Ok(image),
+            Manifest::Index(_) => Err(invalid("it is a list of lists of manifests".to_owned())),
+        }
+    }
+
+    /// Receives a layer into a file, and looks whether it is the one that was asked for.
+    async fn receive(&self, registry: &mut Registry<'_>, layer: &manifest::Layer) -> Result<Incoming, OciError> {
+        if layer.size > self.limits.received_bytes {
+            return Err(OciError::TooLarge {
+                what: "bytes of the layer",
+                limit: describe_bytes(self.limits.received_bytes),
+            });
+        }
+        let mut body = registry.open_blob(&layer.digest).await?;
+        let mut incoming = self.store.incoming_file(&self.account.lane)?;
+        let path = incoming.path().to_owned();
+        let failed = |error: std::io::Error| match account::find_refusal(&error) {
+            Some(refused) => OciError::OverBudget(refused),
+            None => self.store.io("write", &path, error).into(),
+        };
+        // Written without leaving the thread: pieces of 64 KiB go to the page cache.
+        let mut out = incoming.writer(self.store);
+        let mut hash = Sha256::new();
+        let mut received = 0_u64;
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            let read = body.read(&mut piece).await;
+            let length = read.map_err(|error| registry::broken(&self.request.url, &error))?;
+            if length == 0 {
+                break;
+            }
+            let bytes = piece.get(..length).unwrap_or_default();
+            received = received.saturating_add(length as u64);
+            if received > layer.size {
+                break;
+            }
+            hash.update(bytes);
+            out.write_all(bytes).map_err(failed)?;
+        }
+        out.flush().map_err(failed)?;
+        drop(out);
+        let found = Digest::of(hash.finalize());
+        if received != layer.size {
+            return Err(OciError::Protocol {
+                url: self.request.url.to_string(),
+                problem: format!("the layer {} is not as long as its manifest says", layer.digest),
+            });
+        }
+        if found != layer.digest {
+            return Err(registry.mismatch("the layer", &layer.digest, &found));
+        }
+        incoming.complete();
+        Ok(incoming)
+    }
+
+    /// Turns a layer into a stored artifact, on a thread for blocking work, in its turn and when there is room for what it takes.
+    async fn extract(&self, received: Received) -> Result<Fetched, OciError> {
+        let Account {
+            lane,
+            memory,
+            unpacking,
+            trees,
+        } = self.account;
+        let turn = unpacking.acquire(lane, 1, self.deadline).await?;
+        let memory = memory.acquire(lane, UNPACKING_BYTES, self.deadline).await?;
+        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
+        let cancelled = Arc::clone(&cancel.0);
+        let (store, limits, trees, lane) = (self.store.clone(), *self.limits, *trees, lane.clone());
+        let ignore = self.request.asked.ignore.clone();
+        let digest = received.digest.to_string();
+        let work = move || -> Result<_, OciError> {
+            // Both are held until the work really ends, also when nobody waits for it any more.
+            let _turn = turn;
+            let mut memory = Growing::used(memory);
+            let mut target = store.incoming_file(&lane)?;
+            let layer = layer::Layer {
+                file: received.file.file(),
+                ignore: ignore.as_deref(),
+                limits: &limits,
+                trees: &trees,
+                cancelled: &cancelled,
+            };
+            let written = layer.write_archive(&mut memory, target.writer(&store));
+            let written = written.map_err(|error| explain(error, &digest, &store, target.path()))?;
+            target.complete();
+            Ok((
+                target,
+                (written.digest, written.size),
+                received.revision,
+                received.metadata,
+            ))
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        drop(cancel);
+        let (target, written, revision, metadata) = done.map_err(|error| OciError::Protocol {
+            url: self.request.url.to_string(),
+            problem: error.to_string(),
+        })??;
+        self.keep((target, written), revision, metadata)
+    }
+
+    fn keep(
+        &self,
+        (file, (digest, size)): (Incoming, (String, u64)),
+        revision: String,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<Fetched, OciError> {
+        let path = self.store.keep(&self.request.source, file, &digest)?;
+        Ok(Fetched::Stored {
+            artifact: StoredArtifact {
+                facts: ArtifactFacts {
+                    revision,
+                    digest,
+                    origin_revision: metadata.get(ORIGIN_REVISION).cloned(),
+                },
+                size,
+                path,
+                stored_at: Some(Timestamp::now()),
+                ignore: self.request.asked.ignore.clone(),
+                fingerprint: self.fingerprint.clone(),
+                metadata,
+            },
+            subject: None,
+        })
+    }
+
+    fn unchanged(&self, revision: &str) -> Option<Fetched> {
+        let known = self.request.asked.known.as_ref()?;
+        let same = known.facts.revision == revision
+            && known.fingerprint == self.fingerprint
+            && self.store.contains(&self.request.source, &known.facts.digest);
+        same.then(|| Fetched::Unchanged {
+            revision: revision.to_owned(),
+        })
+    }
+}
+
+/// Stops the work on another thread when the fetch is given up.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn explain(error: LayerError, digest: &str, store: &ArtifactStore, target: &std::path::Path) -> OciError {
+    match error {
+        LayerError::Invalid(problem) => OciError::InvalidArtifact {
+            digest: digest.to_owned(),
+            problem,
+        },
+        LayerError::TooLarge { what, limit } => OciError::TooLarge { what, limit },
+        LayerError::OverBudget(refused) => OciError::OverBudget(refused),
+        LayerError::Io(source) => store.io("write", target, source).into(),
+        // Nobody waits for this any more; it is only seen if the clock and the fetch end together.
+        LayerError::Cancelled => StorageError::Io {
+            action: "write",
+            path: "the artifact".to_owned(),
+            source: std::io::ErrorKind::TimedOut.into(),
+        }
+        .into(),
+    }
+}

@@ -1,0 +1,223 @@
+//! From a layer of an artifact to an archive of ours: what it holds, read twice and held never.
+//!
+//! Owns which files become the artifact's: regular files and symbolic links, by the rules that trees from Git have, and without what is
+//! ignored. First all names are read, to know what is ignored and that nothing stands there twice; then what stays is copied. The
+//! length of what it unpacks to is bounded, whatever the layer says of itself.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek as _, SeekFrom, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::account::{self, Growing};
+use crate::archive_writer::{ArchiveWriter, WriteError, Written};
+use crate::budget::{OverBudget, Room};
+use crate::ignore::{IGNORE_FILE, Ignore};
+use crate::limits::{Limits, describe_bytes};
+use crate::tar_reader::{TarEntry, TarError, TarKind, TarReader};
+use crate::tree::check_path;
+
+/// Bytes of one ignore file, and of all of a layer.
+const IGNORE_FILE_BYTES: u64 = 64 << 10;
+const IGNORE_BYTES: usize = 256 << 10;
+
+/// Why a layer can't be made into an archive.
+#[derive(Debug)]
+pub(super) enum LayerError {
+    /// What is wrong with it.
+    Invalid(String),
+    TooLarge {
+        what: &'static str,
+        limit: String,
+    },
+    OverBudget(OverBudget),
+    /// The received layer could not be read, or the archive not be written.
+    Io(std::io::Error),
+    /// Nobody waits for it any more.
+    Cancelled,
+}
+
+impl From<TarError> for LayerError {
+    fn from(error: TarError) -> Self {
+        match error {
+            TarError::Invalid(problem) => Self::Invalid(format!("its layer can't be unpacked: {problem}")),
+            TarError::Io(error) => match error.kind() {
+                std::io::ErrorKind::FileTooLarge => Self::TooLarge {
+                    what: "bytes that its layer unpacks to",
+                    limit: "what so many files may take".to_owned(),
+                },
+                // What the decompressor says of what it can't read.
+                std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData => {
+                    Self::Invalid("its layer is no tar archive that is compressed with gzip".to_owned())
+                }
+                _ => Self::Io(error),
+            },
+        }
+    }
+}
+
+impl From<WriteError> for LayerError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Invalid(problem) => Self::Invalid(problem),
+            WriteError::TooLarge { what, limit } => Self::TooLarge { what, limit },
+            WriteError::OverBudget(refused) => Self::OverBudget(refused),
+            // Content is copied from the one to the other: which of them failed tells the error.
+            WriteError::Io(error) => match account::find_refusal(&error) {
+                Some(refused) => Self::OverBudget(refused),
+                None => TarError::from(error).into(),
+            },
+        }
+    }
+}
+
+/// A layer that was received, and what bounds the work on it.
+pub(super) struct Layer<'a> {
+    pub(super) file: &'a File,
+    pub(super) ignore: Option<&'a str>,
+    pub(super) limits: &'a Limits,
+    pub(super) trees: &'a Room,
+    pub(super) cancelled: &'a AtomicBool,
+}
+
+impl Layer<'_> {
+    /// Writes the archive.
+    pub(super) fn write_archive(&self, memory: &mut Growing, out: impl Write) -> Result<Written, LayerError> {
+        let kept = self.list_kept(memory)?;
+        let mut archive = ArchiveWriter::new(out, self.limits, self.trees);
+        let mut layer = self.open()?;
+        let mut kept = kept.into_iter();
+        while let Some(entry) = layer.next()? {
+            self.check_cancelled()?;
+            if self.is_left_out(&entry) || kept.next() != Some(true) {
+                continue;
+            }
+            match entry.kind {
+                TarKind::File { size, is_executable } => {
+                    archive.add_file(&entry.path, is_executable, (size, &mut layer))?;
+                }
+                TarKind::Link(target) => archive.add_link(&entry.path, &target)?,
+                TarKind::Folder => {}
+            }
+        }
+        Ok(archive.finish()?)
+    }
+
+    /// Of each file and link, in their order, whether it becomes the artifact's.
+    fn list_kept(&self, memory: &mut Growing) -> Result<Vec<bool>, LayerError> {
+        let mut paths: Vec<String> = Vec::new();
+        let mut ignores: Vec<(String, String)> = Vec::new();
+        let mut ignore_bytes = 0_usize;
+        let mut layer = self.open()?;
+        while let Some(entry) = layer.next()? {
+            self.check_cancelled()?;
+            if self.is_left_out(&entry) {
+                continue;
+            }
+            let path = entry.path;
+            if paths.len() >= self.limits.files as usize {
+                return Err(LayerError::TooLarge {
+                    what: "files",
+                    limit: self.limits.files.to_string(),
+                });
+            }
+            // Twice: for the list, and for the order in which it is looked through.
+            let bytes = path.len() + 4 * size_of::<String>();
+            memory.add(bytes as u64).map_err(LayerError::OverBudget)?;
+            check_path(&path, self.limits)
+                .map_err(|problem| LayerError::Invalid(format!("the path {path:?} {problem}")))?;
+            if let TarKind::File { size, .. } = entry.kind
+                && size > self.limits.file_bytes
+            {
+                return Err(LayerError::TooLarge {
+                    what: "bytes of one file",
+                    limit: describe_bytes(self.limits.file_bytes),
+                });
+            }
+            let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
+            if name == IGNORE_FILE {
+                let text = read_ignore_file(&path, &entry.kind, &mut layer)?;
+                ignore_bytes += text.len();
+                if ignore_bytes > IGNORE_BYTES {
+                    return Err(LayerError::TooLarge {
+                        what: "bytes of all ignore files",
+                        limit: describe_bytes(IGNORE_BYTES as u64),
+                    });
+                }
+                ignores.push((folder.to_owned(), text));
+            }
+            paths.push(path);
+        }
+        let mut sorted: Vec<&str> = paths.iter().map(String::as_str).collect();
+        sorted.sort_unstable();
+        let mut neighbours = sorted.iter().zip(sorted.iter().skip(1));
+        if let Some((path, _)) = neighbours.find(|(one, two)| one == two) {
+            return Err(LayerError::Invalid(format!("{path:?} stands in its layer twice")));
+        }
+        // Patterns of an inner folder come after, and so win over, those of the folders around it.
+        ignores.sort();
+        let ignore = Ignore::new(&ignores, self.ignore);
+        let kept = paths.iter().map(|path| {
+            self.check_cancelled()?;
+            let excluded = ignore.excludes(path).map(|excluded| !excluded);
+            excluded
+                .ok_or_else(|| LayerError::Invalid("its ignore files take too much work for so many files".to_owned()))
+        });
+        kept.collect()
+    }
+
+    /// Folders come with what is in them; and what belongs to git is nobody's content.
+    fn is_left_out(&self, entry: &TarEntry) -> bool {
+        matches!(entry.kind, TarKind::Folder) || entry.path.split('/').any(|part| part.eq_ignore_ascii_case(".git"))
+    }
+
+    fn open(&self) -> Result<TarReader<impl Read>, LayerError> {
+        let mut file = self.file;
+        file.seek(SeekFrom::Start(0)).map_err(LayerError::Io)?;
+        // Headers and filling come on top of the files: a kilobyte and a half for each, and long names.
+        let overhead = u64::from(self.limits.files).saturating_mul(1536 + 2 * self.limits.path_bytes as u64);
+        let bound = self.limits.unpacked_bytes.saturating_add(overhead);
+        let unpacked = Bounded {
+            inner: MultiGzDecoder::new(BufReader::with_capacity(64 << 10, file)),
+            left: bound,
+        };
+        Ok(TarReader::new(unpacked))
+    }
+
+    fn check_cancelled(&self) -> Result<(), LayerError> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(LayerError::Cancelled);
+        }
+        Ok(())
+    }
+}
+
+fn read_ignore_file(path: &str, kind: &TarKind, layer: &mut impl Read) -> Result<String, LayerError> {
+    let invalid = |problem: &str| LayerError::Invalid(format!("{path:?} {problem}"));
+    match kind {
+        TarKind::File { size, .. } if *size <= IGNORE_FILE_BYTES => {}
+        TarKind::File { .. } => return Err(invalid("is larger than 64 KiB")),
+        _ => return Err(invalid("is a symbolic link; ignore files must be regular files")),
+    }
+    let mut text = Vec::new();
+    layer.read_to_end(&mut text).map_err(TarError::from)?;
+    String::from_utf8(text).map_err(|_| invalid("is not UTF-8 text"))
+}
+
+/// Ends with an error where a reader would be read too far: an end would look as if that were all.
+struct Bounded<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.left = self
+            .left
+            .checked_sub(read as u64)
+            .ok_or(std::io::ErrorKind::FileTooLarge)?;
+        Ok(read)
+    }
+}

@@ -1,0 +1,232 @@
+//! Manifests of artifacts, and lists of manifests. Pure.
+//!
+//! Refuses what could be read as both, and everything older than schema version 2.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::reference::Digest;
+
+/// What is asked for.
+pub(super) const MANIFEST_TYPES: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, \
+     application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// How long an annotation may be that goes into a status, and how long all of them together.
+const ANNOTATION_BYTES: usize = 1 << 10;
+const ANNOTATIONS_BYTES: usize = 4 << 10;
+
+/// What a manifest is.
+#[derive(Debug)]
+pub(super) enum Manifest {
+    /// Of an artifact.
+    Image(Image),
+    /// A list of manifests, one for each platform: the digest of the one that is taken.
+    Index(Digest),
+}
+
+/// The manifest of an artifact.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) layers: Vec<Layer>,
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// A layer of an artifact.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) media_type: String,
+    pub(super) digest: Digest,
+    pub(super) size: u64,
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawManifest {
+    schema_version: u64,
+    layers: Option<Vec<Descriptor>>,
+    manifests: Option<Vec<Descriptor>>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor {
+    #[serde(default)]
+    media_type: String,
+    digest: String,
+    size: u64,
+    annotations: Option<BTreeMap<String, String>>,
+    platform: Option<Platform>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Platform {
+    architecture: String,
+    os: String,
+}
+
+/// Reads a manifest. Of a list, the manifest for `linux/amd64` is taken, as Flux does; one without a platform is such.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn read_manifest(bytes: &[u8]) -> Result<Manifest, String> {
+    let raw: RawManifest =
+        serde_json::from_slice(bytes).map_err(|error| format!("its manifest is none that is known: {error}"))?;
+    if raw.schema_version != 2 {
+        return Err(format!(
+            "its manifest is of schema version {}, not 2",
+            raw.schema_version
+        ));
+    }
+    match (raw.layers, raw.manifests) {
+        (Some(_), Some(_)) => Err("its manifest has layers and manifests, and so could be read in two ways".to_owned()),
+        (Some(layers), None) => Ok(Manifest::Image(Image {
+            layers: layers.into_iter().map(read_layer).collect::<Result<_, _>>()?,
+            annotations: raw.annotations.unwrap_or_default(),
+        })),
+        (None, Some(manifests)) => {
+            let taken = manifests.into_iter().find(|descriptor| {
+                let platform = descriptor.platform.as_ref();
+                platform.is_none_or(|platform| platform.os == "linux" && platform.architecture == "amd64")
+            });
+            let taken = taken.ok_or("it is a list of manifests without one for linux/amd64")?;
+            Ok(Manifest::Index(read_digest(&taken.digest)?))
+        }
+        (None, None) => Err("its manifest has no layers".to_owned()),
+    }
+}
+
+fn read_layer(descriptor: Descriptor) -> Result<Layer, String> {
+    Ok(Layer {
+        digest: read_digest(&descriptor.digest)?,
+        media_type: descriptor.media_type,
+        size: descriptor.size,
+        annotations: descriptor.annotations.unwrap_or_default(),
+    })
+}
+
+fn read_digest(text: &str) -> Result<Digest, String> {
+    Digest::parse(text).ok_or_else(|| "its manifest names a digest that is not sha256".to_owned())
+}
+
+impl Image {
+    /// The layer that is taken: the first of a media type, or the first of all.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(super) fn select_layer(&self, media_type: Option<&str>) -> Result<&Layer, String> {
+        if self.layers.is_empty() {
+            return Err("no layers found in artifact".to_owned());
+        }
+        let mut layers = self.layers.iter();
+        match media_type {
+            Some(wanted) => layers
+                .find(|layer| layer.media_type == wanted)
+                .ok_or_else(|| format!("failed to find layer with media type '{wanted}' in artifact")),
+            None => layers.next().ok_or_else(|| "no layers found in artifact".to_owned()),
+        }
+    }
+
+    /// What may stand in a status of its annotations: what is short, as far as it fits, without control characters.
+    pub(super) fn list_metadata(&self) -> BTreeMap<String, String> {
+        let mut bytes = 0;
+        let is_shown = |(key, value): &(&String, &String)| {
+            let length = key.len() + value.len();
+            let is_plain = !key.chars().chain(value.chars()).any(char::is_control);
+            if length > ANNOTATION_BYTES || !is_plain || bytes + length > ANNOTATIONS_BYTES {
+                return false;
+            }
+            bytes += length;
+            true
+        };
+        // Where it comes from is told first: it is what is asked for most.
+        let (known, other): (Vec<_>, Vec<_>) = self
+            .annotations
+            .iter()
+            .partition(|(key, _)| key.starts_with("org.opencontainers.image."));
+        let shown = known.into_iter().chain(other).filter(is_shown);
+        shown.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn digest(letter: &str) -> String {
+        format!("sha256:{}", letter.repeat(64))
+    }
+
+    fn read(manifest: &Value) -> Result<Manifest, String> {
+        read_manifest(manifest.to_string().as_bytes())
+    }
+
+    #[test]
+    fn manifests_and_lists_of_them_are_told_apart() {
+        let layer =
+            |letter: &str, media_type: &str| json!({ "mediaType": media_type, "digest": digest(letter), "size": 1 });
+        let image = json!({ "schemaVersion": 2, "layers": [layer("a", "x"), layer("b", "y"), layer("c", "y")] });
+        let Ok(Manifest::Image(image)) = read(&image) else {
+            unreachable!("an image")
+        };
+        let select = |media_type| image.select_layer(media_type).map(|layer| layer.digest.to_string());
+        assert_eq!(select(None), Ok(digest("a")));
+        assert_eq!(select(Some("y")), Ok(digest("b")));
+        assert_eq!(
+            select(Some("z")),
+            Err("failed to find layer with media type 'z' in artifact".to_owned())
+        );
+        let one = |letter: &str, architecture: &str| json!({ "digest": digest(letter), "size": 1, "platform": { "os": "linux", "architecture": architecture } });
+        let index = json!({ "schemaVersion": 2, "manifests": [one("a", "arm64"), one("b", "amd64")] });
+        assert!(matches!(read(&index), Ok(Manifest::Index(taken)) if taken.as_str() == digest("b")));
+        for (manifest, problem) in [
+            (
+                json!({ "schemaVersion": 2, "layers": [], "manifests": [] }),
+                "in two ways",
+            ),
+            (json!({ "schemaVersion": 1, "layers": [] }), "schema version 1"),
+            (json!({ "schemaVersion": 2 }), "no layers"),
+            (
+                json!({ "schemaVersion": 2, "manifests": [one("a", "arm64")] }),
+                "linux/amd64",
+            ),
+            (
+                json!({ "schemaVersion": 2, "layers": [{ "digest": "md5:1", "size": 1 }] }),
+                "not sha256",
+            ),
+            (json!([]), "none that is known"),
+        ] {
+            assert!(read(&manifest).unwrap_err().contains(problem), "{manifest}");
+        }
+    }
+
+    #[test]
+    fn a_status_takes_only_so_much() {
+        let mut annotations = serde_json::Map::new();
+        for number in 0..1000 {
+            annotations.insert(format!("a{number}"), json!("x".repeat(100)));
+        }
+        annotations.insert("a-long".to_owned(), json!("x".repeat(2000)));
+        annotations.insert("a-lines".to_owned(), json!("a\nb"));
+        annotations.insert("org.opencontainers.image.revision".to_owned(), json!("main@sha1:1"));
+        let Ok(Manifest::Image(image)) = read(&json!({ "schemaVersion": 2, "layers": [], "annotations": annotations }))
+        else {
+            unreachable!("an image")
+        };
+        let shown = image.list_metadata();
+        assert_eq!(
+            shown.get("org.opencontainers.image.revision").map(String::as_str),
+            Some("main@sha1:1")
+        );
+        assert!(
+            shown.len() > 10
+                && shown.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() <= ANNOTATIONS_BYTES
+        );
+        assert!(!shown.contains_key("a-long") && !shown.contains_key("a-lines"));
+    }
+}

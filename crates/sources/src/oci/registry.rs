@@ -1,0 +1,448 @@
+//! The registry protocol: which requests it makes, and how they come to their right.
+//!
+//! Owns when credentials are shown, and to whom (the rules stand in the module above). Refuses to answer a challenge of anybody but the
+//! registry, and to follow a list of tags without end.
+
+use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, LINK, WWW_AUTHENTICATE};
+use http::{Method, StatusCode};
+use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncReadExt as _;
+use url::Url;
+
+use super::challenge::{Challenge, Realm, read_challenge};
+use super::credentials::{Credential, Keychain};
+use super::error::OciError;
+use super::manifest::MANIFEST_TYPES;
+use super::reference::{Digest, RepositoryUrl};
+use super::tags;
+use super::token::{self, TokenRequest};
+use crate::account::Growing;
+use crate::dialer::Dialer;
+use crate::http::{Body, HttpAnswer, HttpClient, HttpRequest, Location};
+use crate::limits::describe_bytes;
+use crate::policy::{Endpoint, Scheme};
+use crate::secret::{Credentials, Hidden, TlsOptions};
+
+/// What a manifest may be long: what registries accept.
+pub(super) const MANIFEST_BYTES: u64 = 4 << 20;
+/// What a page of tags may be long.
+const PAGE_BYTES: u64 = 4 << 20;
+/// How many pages of tags are read, full or not.
+const PAGES: usize = 1000;
+/// How many tags a page is asked to have.
+const PAGE_TAGS: usize = 1000;
+/// What reading a manifest into a value takes, at most, for a byte of it.
+const PARSED: u64 = 16;
+
+/// One repository of a registry, for one fetch.
+pub(super) struct Registry<'a> {
+    client: HttpClient,
+    dialer: &'a Dialer,
+    url: &'a RepositoryUrl,
+    keychain: &'a Keychain,
+    tls: &'a TlsOptions,
+}
+
+/// What is asked for below a repository.
+struct Question<'q> {
+    method: Method,
+    /// Path and query below `/v2/<path>/`.
+    below: &'q str,
+    accept: &'q str,
+}
+
+impl<'a> Registry<'a> {
+    pub(super) fn new(dialer: &'a Dialer, url: &'a RepositoryUrl, keychain: &'a Keychain, tls: &'a TlsOptions) -> Self {
+        Self {
+            client: HttpClient::new(
+                dialer.clone(),
+                url.endpoint(),
+                &Credentials::Anonymous,
+                tls,
+                token::AGENT,
+            ),
+            dialer,
+            url,
+            keychain,
+            tls,
+        }
+    }
+
+    /// The digest of what a tag points to, if the registry tells it without giving the manifest out.
+    pub(super) async fn resolve_tag(&mut self, tag: &str) -> Result<Option<Digest>, OciError> {
+        let below = format!("manifests/{tag}");
+        let what = format!("tag {tag:?}");
+        let answer = self.ask(question(Method::HEAD, &below, MANIFEST_TYPES)).await?;
+        let status = answer.status();
+        if matches!(status, StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED) {
+            return Ok(None);
+        }
+        self.check_status(&answer, &what)?;
+        let name = HeaderName::from_static("docker-content-digest");
+        Ok(answer.headers(&name).next().and_then(Digest::parse))
+    }
+
+    /// A manifest by its tag or digest, and its digest, which is what was asked for if it was a digest.
+    pub(super) async fn get_manifest(
+        &mut self,
+        reference: &str,
+        memory: &mut Growing,
+    ) -> Result<(Vec<u8>, Digest), OciError> {
+        let below = format!("manifests/{reference}");
+        let expected = Digest::parse(reference);
+        let what = match &expected {
+            Some(digest) => format!("digest {digest}"),
+            None => format!("tag {reference:?}"),
+        };
+        let answer = self.ask(question(Method::GET, &below, MANIFEST_TYPES)).await?;
+        self.check_status(&answer, &what)?;
+        let bytes = self
+            .read(answer, (MANIFEST_BYTES, "bytes of a manifest", PARSED), memory)
+            .await?;
+        let found = Digest::of(Sha256::digest(&bytes));
+        match expected {
+            Some(expected) if expected != found => Err(self.mismatch("the manifest", &expected, &found)),
+            _ => Ok((bytes, found)),
+        }
+    }
+
+    /// A small blob, whole.
+    pub(super) async fn get_blob(
+        &mut self,
+        digest: &Digest,
+        limit: u64,
+        memory: &mut Growing,
+    ) -> Result<Vec<u8>, OciError> {
+        let answer = self.ask_for_blob(digest).await?;
+        let bytes = self
+            .read(answer, (limit, "bytes of a signature", PARSED), memory)
+            .await?;
+        let found = Digest::of(Sha256::digest(&bytes));
+        if found != *digest {
+            return Err(self.mismatch("a blob", digest, &found));
+        }
+        Ok(bytes)
+    }
+
+    /// A blob as it arrives. Who reads it checks its digest.
+    pub(super) async fn open_blob(&mut self, digest: &Digest) -> Result<Body, OciError> {
+        Ok(self.ask_for_blob(digest).await?.into_body())
+    }
+
+    async fn ask_for_blob(&mut self, digest: &Digest) -> Result<HttpAnswer, OciError> {
+        let (below, what) = (format!("blobs/{digest}"), format!("blob {digest}"));
+        let answer = self.ask(question(Method::GET, &below, "*/*")).await?;
+        self.check_status(&answer, &what)?;
+        answer.refuse_encoding()?;
+        Ok(answer)
+    }
+
+    /// Shows every tag of the repository to `look`, page by page; it says how many bytes it keeps of each.
+    pub(super) async fn list_tags(
+        &mut self,
+        most: usize,
+        memory: &mut Growing,
+        mut look: impl FnMut(&str) -> u64,
+    ) -> Result<(), OciError> {
+        let mut below = format!("tags/list?n={PAGE_TAGS}");
+        let mut count = 0_usize;
+        for _ in 0..PAGES {
+            let answer = self.ask(question(Method::GET, &below, "application/json")).await?;
+            self.check_status(&answer, "its tags")?;
+            let next = answer.headers(&LINK).find_map(find_next).map(str::to_owned);
+            let before = memory.mark();
+            let bytes = self
+                .read(answer, (PAGE_BYTES, "bytes of a page of tags", 0), memory)
+                .await?;
+            let mut kept = 0_u64;
+            let mut show = |tag: &str| {
+                count = count.saturating_add(1);
+                kept = kept.saturating_add(look(tag));
+                count <= most
+            };
+            let read = tags::read_page(&bytes, &mut show);
+            if count > most {
+                return Err(OciError::TooLarge {
+                    what: "tags of the repository",
+                    limit: most.to_string(),
+                });
+            }
+            read.map_err(|_| self.protocol("its list of tags is none"))?;
+            drop(bytes);
+            memory.return_to(before);
+            memory.add(kept)?;
+            let Some(next) = next else { return Ok(()) };
+            below = self.read_next(&next)?;
+        }
+        Err(OciError::TooLarge {
+            what: "pages of tags",
+            limit: PAGES.to_string(),
+        })
+    }
+
+    /// Where the next page is: a list of the same repository, in the registry.
+    fn read_next(&self, link: &str) -> Result<String, OciError> {
+        let refused = || self.protocol("the next page of its tags is none of this repository");
+        let base =
+            Url::parse(&format!("{}/v2/{}/tags/list", self.url.endpoint(), self.url.path())).map_err(|_| refused())?;
+        let next = base.join(link).map_err(|_| refused())?;
+        // Of another host, as a proxy may make of it, nothing is taken but the query.
+        if next.path() != base.path() {
+            return Err(refused());
+        }
+        Ok(format!("tags/list?{}", next.query().unwrap_or_default()))
+    }
+
+    /// Asks, with credentials if the registry wants them.
+    async fn ask(&mut self, question: Question<'_>) -> Result<HttpAnswer, OciError> {
+        let answer = self.send(&question).await?;
+        if answer.status() != StatusCode::UNAUTHORIZED || answer.endpoint() != self.url.endpoint() {
+            return Ok(answer);
+        }
+        let challenge = read_challenge(answer.headers(&WWW_AUTHENTICATE));
+        drop(answer);
+        self.authorize(challenge).await?;
+        self.send(&question).await
+    }
+
+    async fn send(&mut self, question: &Question<'_>) -> Result<HttpAnswer, OciError> {
+        let accept =
+            HeaderValue::from_str(question.accept).map_err(|_| self.protocol("the request can't be written"))?;
+        let headers = HeaderMap::from_iter([(ACCEPT, accept)]);
+        let request = HttpRequest {
+            method: question.method.clone(),
+            endpoint: self.url.endpoint().clone(),
+            target: format!("/v2/{}/{}", self.url.path(), question.below),
+            headers: headers.clone(),
+            body: bytes::Bytes::new(),
+            shown: self.url.to_string(),
+        };
+        let follow = |from: &HttpRequest, location: Location| {
+            let refuse = |problem| crate::error::FetchError::Redirect {
+                from: from.shown.clone(),
+                to: location.url.to_string(),
+                problem,
+            };
+            let endpoint = read_endpoint(&location.url).ok_or_else(|| refuse("it is not an http or https URL"))?;
+            let query = if location.query.is_empty() {
+                String::new()
+            } else {
+                format!("?{}", location.query)
+            };
+            Ok(HttpRequest {
+                method: from.method.clone(),
+                target: format!("{}{query}", location.path),
+                headers: headers.clone(),
+                body: bytes::Bytes::new(),
+                shown: endpoint.to_string(),
+                endpoint,
+            })
+        };
+        Ok(self.client.send_and_follow(request, follow).await?)
+    }
+
+    /// Comes by what the registry asks for.
+    async fn authorize(&mut self, challenge: Option<Challenge>) -> Result<(), OciError> {
+        let registry = self.url.endpoint();
+        let own = self.keychain.find(registry);
+        let credentials = match (challenge, own) {
+            (Some(Challenge::Bearer { .. }) | None, Some(Credential::Registry(token))) => {
+                Credentials::Bearer(token.clone())
+            }
+            (Some(Challenge::Bearer { realm, service }), own) => {
+                let token = self.ask_for_token(&realm, service.as_deref(), own).await?;
+                Credentials::Bearer(token)
+            }
+            (Some(Challenge::Basic), Some(Credential::Basic { username, password })) => Credentials::Basic {
+                username: username.clone(),
+                password: password.clone(),
+            },
+            (Some(Challenge::Basic), Some(_)) => {
+                return Err(self.unauthorized("it wants a user and a password, and the Secret has a token for it"));
+            }
+            (Some(Challenge::Basic), None) => {
+                return Err(
+                    self.unauthorized("it wants a user and a password; name a Secret with them in spec.secretRef")
+                );
+            }
+            (None, _) => return Err(self.unauthorized("it refuses, and doesn't say how it wants to be asked")),
+        };
+        self.client.set_credentials(credentials);
+        Ok(())
+    }
+
+    async fn ask_for_token(
+        &self,
+        realm: &str,
+        service: Option<&str>,
+        own: Option<&Credential>,
+    ) -> Result<Hidden, OciError> {
+        let registry = self.url.endpoint();
+        let realm = Realm::read(realm, registry).map_err(|problem| self.protocol(problem))?;
+        let credential = if realm.is_of_site(registry) { own } else { None };
+        let credential = credential.or_else(|| self.keychain.find(&realm.endpoint));
+        let tls = TlsOptions {
+            ca: self.tls.ca.clone(),
+            // The certificate is for the registry alone.
+            client: self.tls.client.clone().filter(|_| realm.endpoint == *registry),
+        };
+        let scope = format!("repository:{}:pull", self.url.path());
+        let request = TokenRequest {
+            realm: &realm,
+            service,
+            scope: &scope,
+            credential,
+        };
+        token::fetch_token(self.dialer, &tls, request).await.map_err(|error| match error {
+            OciError::Unauthorized { host, problem } if credential.is_none() && own.is_some() => {
+                let advice = "the registry's credentials are not sent to a server of another site; give it an entry of its own in the Secret if it may have some";
+                OciError::Unauthorized {
+                    problem: format!("{problem} ({host} gives the tokens of {}: {advice})", self.url),
+                    host,
+                }
+            }
+            other => other,
+        })
+    }
+
+    fn check_status(&self, answer: &HttpAnswer, what: &str) -> Result<(), OciError> {
+        let status = answer.status();
+        match status {
+            status if status.is_success() => Ok(()),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if answer.endpoint() != self.url.endpoint() => {
+                Err(OciError::Unauthorized {
+                    host: answer.shown().to_owned(),
+                    problem: format!(
+                        "HTTP {} after a redirect from {}; credentials are only sent to the registry",
+                        status.as_u16(),
+                        self.url
+                    ),
+                })
+            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let asked = if self.client.is_anonymous() {
+                    "without credentials; name a Secret with credentials for it in spec.secretRef"
+                } else {
+                    "with the credentials of the Secret; they don't have the right to pull"
+                };
+                Err(self.unauthorized(&format!("HTTP {} {asked}", status.as_u16())))
+            }
+            StatusCode::NOT_FOUND => Err(OciError::NotFound {
+                what: what.to_owned(),
+                url: self.url.to_string(),
+                problem: "there is no such thing, or it is hidden from whoever shows no (or other) credentials",
+            }),
+            status => Err(OciError::HttpStatus {
+                url: answer.shown().to_owned(),
+                what: what.to_owned(),
+                status: status.as_u16(),
+            }),
+        }
+    }
+
+    /// Reads a text that is held in memory, and that a value is made of which takes so many bytes for each.
+    async fn read(
+        &self,
+        answer: HttpAnswer,
+        (limit, what, parsed): (u64, &'static str, u64),
+        memory: &mut Growing,
+    ) -> Result<Vec<u8>, OciError> {
+        answer.refuse_encoding()?;
+        let mut body = answer.into_body();
+        let mut bytes = Vec::new();
+        let mut piece = vec![0; 16 << 10];
+        loop {
+            let length = body.read(&mut piece).await.map_err(|error| broken(self.url, &error))?;
+            if length == 0 {
+                return Ok(bytes);
+            }
+            memory.add((length as u64).saturating_mul(1 + parsed))?;
+            bytes.extend_from_slice(piece.get(..length).unwrap_or_default());
+            if bytes.len() as u64 > limit {
+                return Err(OciError::TooLarge {
+                    what,
+                    limit: describe_bytes(limit),
+                });
+            }
+        }
+    }
+
+    pub(super) fn mismatch(&self, what: &'static str, expected: &Digest, found: &Digest) -> OciError {
+        OciError::DigestMismatch {
+            what,
+            url: self.url.to_string(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+
+    fn protocol(&self, problem: &str) -> OciError {
+        OciError::Protocol {
+            url: self.url.to_string(),
+            problem: problem.to_owned(),
+        }
+    }
+
+    fn unauthorized(&self, problem: &str) -> OciError {
+        OciError::Unauthorized {
+            host: self.url.to_string(),
+            problem: problem.to_owned(),
+        }
+    }
+}
+
+fn question<'q>(method: Method, below: &'q str, accept: &'q str) -> Question<'q> {
+    Question { method, below, accept }
+}
+
+/// A connection broke while a body was read.
+pub(super) fn broken(url: &dyn std::fmt::Display, error: &std::io::Error) -> OciError {
+    OciError::Connection(crate::error::FetchError::Broken {
+        url: url.to_string(),
+        problem: error.to_string(),
+    })
+}
+
+/// Reads a short answer of somebody else than the registry.
+pub(super) async fn read_small(body: Body, limit: u64, what: &'static str, shown: &str) -> Result<Vec<u8>, OciError> {
+    let mut bytes = Vec::new();
+    let mut body = body.take(limit.saturating_add(1));
+    body.read_to_end(&mut bytes)
+        .await
+        .map_err(|error| broken(&shown, &error))?;
+    if bytes.len() as u64 > limit {
+        return Err(OciError::TooLarge {
+            what,
+            limit: describe_bytes(limit),
+        });
+    }
+    Ok(bytes)
+}
+
+fn read_endpoint(url: &Url) -> Option<Endpoint> {
+    let scheme = match url.scheme() {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        _ => return None,
+    };
+    let host = url.host_str()?;
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    Some(Endpoint {
+        scheme,
+        host: host.to_ascii_lowercase(),
+        port: url.port().unwrap_or(scheme.default_port()),
+    })
+}
+
+/// The target of `<…>; rel="next"`.
+fn find_next(value: &str) -> Option<&str> {
+    let (target, parameters) = value.trim().strip_prefix('<')?.split_once('>')?;
+    let is_next = parameters.split(';').any(|parameter| {
+        let parameter = parameter.trim().to_ascii_lowercase();
+        parameter == "rel=next" || parameter == "rel=\"next\""
+    });
+    is_next.then_some(target)
+}

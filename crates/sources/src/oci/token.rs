@@ -1,0 +1,136 @@
+//! How a token is had from the server that a registry names. Refuses redirects: a token is given, or it is not.
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde::Deserialize;
+use url::form_urlencoded::Serializer;
+
+use super::challenge::Realm;
+use super::credentials::Credential;
+use super::error::OciError;
+use super::registry::read_small;
+use crate::dialer::Dialer;
+use crate::http::{HttpClient, HttpRequest};
+use crate::secret::{Credentials, Hidden, TlsOptions};
+
+/// What a token, and what is said beside it, may be long.
+const ANSWER_BYTES: u64 = 256 << 10;
+/// What it calls itself.
+pub(super) const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
+
+/// What a token is for.
+pub(super) struct TokenRequest<'a> {
+    pub(super) realm: &'a Realm,
+    pub(super) service: Option<&'a str>,
+    /// `repository:<path>:pull`.
+    pub(super) scope: &'a str,
+    /// What is shown for it, if anything.
+    pub(super) credential: Option<&'a Credential>,
+}
+
+#[derive(Deserialize)]
+struct TokenAnswer {
+    #[serde(default)]
+    token: String,
+    #[serde(default)]
+    access_token: String,
+}
+
+/// Asks for a token.
+pub(super) async fn fetch_token(
+    dialer: &Dialer,
+    tls: &TlsOptions,
+    request: TokenRequest<'_>,
+) -> Result<Hidden, OciError> {
+    let TokenRequest { realm, credential, .. } = request;
+    let shown = realm.endpoint.to_string();
+    let credentials = match credential {
+        Some(Credential::Basic { username, password }) => Credentials::Basic {
+            username: username.clone(),
+            password: password.clone(),
+        },
+        _ => Credentials::Anonymous,
+    };
+    let mut client = HttpClient::new(dialer.clone(), &realm.endpoint, &credentials, tls, AGENT);
+    let message = match credential {
+        Some(Credential::Identity(token)) => write_exchange(&request, token),
+        _ => write_question(&request),
+    };
+    let answer = client.send(&message).await?;
+    let status = answer.status();
+    let code = status.as_u16();
+    if matches!(code, 400 | 401 | 403) {
+        let problem = if credential.is_some() {
+            format!("HTTP {code}: the credentials of the Secret are not accepted for the right to pull")
+        } else {
+            format!(
+                "HTTP {code} without credentials: name a Secret with credentials for the registry in spec.secretRef"
+            )
+        };
+        return Err(OciError::Unauthorized { host: shown, problem });
+    }
+    let protocol = |problem: &str| OciError::Protocol {
+        url: shown.clone(),
+        problem: problem.to_owned(),
+    };
+    if !status.is_success() {
+        return Err(OciError::HttpStatus {
+            url: shown,
+            what: "a token".to_owned(),
+            status: code,
+        });
+    }
+    answer.refuse_encoding()?;
+    let body = read_small(answer.into_body(), ANSWER_BYTES, "bytes of a token", &shown).await?;
+    let TokenAnswer { token, access_token } =
+        serde_json::from_slice(&body).map_err(|_| protocol("its answer to a request for a token is no token"))?;
+    let token = if token.is_empty() { access_token } else { token };
+    let is_writable = token.bytes().all(|byte| (0x21..0x7f).contains(&byte));
+    if token.is_empty() || !is_writable {
+        return Err(protocol("its answer to a request for a token holds none"));
+    }
+    Ok(Hidden::new(token))
+}
+
+/// `GET`, as the registry's own protocol has it.
+fn write_question(request: &TokenRequest<'_>) -> HttpRequest {
+    let mut query = Serializer::new(String::new());
+    if let Some(service) = request.service {
+        query.append_pair("service", service);
+    }
+    query.append_pair("scope", request.scope);
+    let separator = if request.realm.target.contains('?') { '&' } else { '?' };
+    let target = format!("{}{separator}{}", request.realm.target, query.finish());
+    write_request(request, Method::GET, target, Bytes::new())
+}
+
+/// `POST`, as OAuth 2 has it, for who has a token for tokens.
+fn write_exchange(request: &TokenRequest<'_>, token: &Hidden) -> HttpRequest {
+    let mut form = Serializer::new(String::new());
+    form.append_pair("grant_type", "refresh_token");
+    form.append_pair("service", request.service.unwrap_or(&request.realm.endpoint.host));
+    form.append_pair("client_id", "tenure");
+    form.append_pair("scope", request.scope);
+    form.append_pair("refresh_token", token.reveal());
+    let mut message = write_request(
+        request,
+        Method::POST,
+        request.realm.target.clone(),
+        form.finish().into(),
+    );
+    let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+    message.headers.insert(CONTENT_TYPE, form);
+    message
+}
+
+fn write_request(request: &TokenRequest<'_>, method: Method, target: String, body: Bytes) -> HttpRequest {
+    HttpRequest {
+        method,
+        endpoint: request.realm.endpoint.clone(),
+        target,
+        headers: HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]),
+        body,
+        shown: request.realm.endpoint.to_string(),
+    }
+}

@@ -1,0 +1,354 @@
+//! Tar archives that others wrote, read piece by piece.
+//!
+//! Owns what an entry may be: a file, a folder or a symbolic link, with a name in ustar's, GNU's or PAX's form. Refuses everything that
+//! readers of tar differ about (sizes that are said twice, links with content, sparse files), hard links and devices, and names that are
+//! longer than any path. Nothing of an entry's content is held.
+
+use std::io::{self, Read};
+
+use tar::{EntryType, Header};
+
+/// A block of an archive.
+const BLOCK: usize = 512;
+/// What the headers of one entry may be long.
+const HEADER_BYTES: u64 = 64 << 10;
+
+/// Why an archive can't be read.
+#[derive(Debug)]
+pub(crate) enum TarError {
+    /// What is wrong with it.
+    Invalid(String),
+    /// It could not be read at all.
+    Io(io::Error),
+}
+
+impl From<io::Error> for TarError {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return Self::Invalid("it is cut off".to_owned());
+        }
+        Self::Io(error)
+    }
+}
+
+/// An entry of an archive.
+#[derive(Debug)]
+pub(crate) struct TarEntry {
+    /// Without `./` in front and `/` at the end; else as it is written, and not checked.
+    pub(crate) path: String,
+    pub(crate) kind: TarKind,
+}
+
+/// What an entry is.
+#[derive(Debug)]
+pub(crate) enum TarKind {
+    File {
+        size: u64,
+        is_executable: bool,
+    },
+    Folder,
+    /// Its target, as it is written.
+    Link(Vec<u8>),
+}
+
+/// Reads an archive from its beginning.
+pub(crate) struct TarReader<R> {
+    inner: R,
+    /// Bytes of the entry's content that were not read yet, and of what fills its last block up.
+    content: u64,
+    filling: u64,
+}
+
+/// What stands before an entry, about it.
+#[derive(Default)]
+struct Extensions {
+    path: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    size: Option<u64>,
+}
+
+impl<R: Read> TarReader<R> {
+    pub(crate) fn new(inner: R) -> Self {
+        Self {
+            inner,
+            content: 0,
+            filling: 0,
+        }
+    }
+
+    /// The next entry; what was not read of the one before is skipped.
+    pub(crate) fn next(&mut self) -> Result<Option<TarEntry>, TarError> {
+        let invalid = |problem: &str| TarError::Invalid(problem.to_owned());
+        let mut extensions = Extensions::default();
+        let mut headers = 0_u64;
+        loop {
+            self.skip()?;
+            let mut header = Header::new_old();
+            self.inner.read_exact(header.as_mut_bytes())?;
+            if header.as_bytes().iter().all(|byte| *byte == 0) {
+                return Ok(None);
+            }
+            if !is_sum_right(&header) {
+                return Err(invalid("it is no tar archive, or damaged"));
+            }
+            let size = header.entry_size().map_err(|_| invalid("an entry has no size"))?;
+            self.content = size;
+            self.filling = size.next_multiple_of(BLOCK as u64).saturating_sub(size);
+            let kind = header.entry_type();
+            if matches!(
+                kind,
+                EntryType::GNULongName | EntryType::GNULongLink | EntryType::XHeader | EntryType::XGlobalHeader
+            ) {
+                headers = headers.saturating_add(size).saturating_add(BLOCK as u64);
+                if headers > HEADER_BYTES {
+                    return Err(invalid("an entry has headers of more than 64 KiB"));
+                }
+                let mut text = Vec::new();
+                self.read_to_end(&mut text)?;
+                self.extend(&mut extensions, kind, text)?;
+                continue;
+            }
+            return self.finish(&header, extensions).map(Some);
+        }
+    }
+
+    fn extend(&self, extensions: &mut Extensions, kind: EntryType, text: Vec<u8>) -> Result<(), TarError> {
+        let until_zero = |text: &[u8]| text.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
+        match kind {
+            EntryType::GNULongName => extensions.path = Some(until_zero(&text)),
+            EntryType::GNULongLink => extensions.link = Some(until_zero(&text)),
+            EntryType::XHeader => {
+                for (key, value) in read_records(&text)? {
+                    match key {
+                        b"path" => extensions.path = Some(value.to_vec()),
+                        b"linkpath" => extensions.link = Some(value.to_vec()),
+                        b"size" => {
+                            let size = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                            extensions.size = Some(size.ok_or_else(|| {
+                                TarError::Invalid("an entry has a size that is no number".to_owned())
+                            })?);
+                        }
+                        key if key.starts_with(b"GNU.sparse.") => {
+                            return Err(TarError::Invalid("an entry is a sparse file".to_owned()));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            // What holds for all that follows: a comment, in practice.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&self, header: &Header, extensions: Extensions) -> Result<TarEntry, TarError> {
+        let path = extensions.path.unwrap_or_else(|| header.path_bytes().into_owned());
+        let path = String::from_utf8(path).map_err(|_| TarError::Invalid("a path is not UTF-8".to_owned()))?;
+        let invalid = |problem: &str| TarError::Invalid(format!("{path:?} {problem}"));
+        if extensions.size.is_some_and(|size| size != self.content) {
+            return Err(invalid("has two sizes"));
+        }
+        let kind = match header.entry_type() {
+            EntryType::Regular => TarKind::File {
+                size: self.content,
+                is_executable: header.mode().unwrap_or_default() & 0o111 != 0,
+            },
+            EntryType::Directory if self.content == 0 => TarKind::Folder,
+            EntryType::Symlink if self.content == 0 => {
+                let link = extensions
+                    .link
+                    .or_else(|| header.link_name_bytes().map(std::borrow::Cow::into_owned));
+                TarKind::Link(link.unwrap_or_default())
+            }
+            EntryType::Directory | EntryType::Symlink => return Err(invalid("is no file and has content")),
+            other => return Err(invalid(&format!("is neither a file nor a link but {other:?}"))),
+        };
+        let mut rest = path.as_str();
+        while let Some(inner) = rest.strip_prefix("./") {
+            rest = inner;
+        }
+        if matches!(kind, TarKind::Folder) {
+            rest = rest.strip_suffix('/').unwrap_or(rest);
+        }
+        Ok(TarEntry {
+            path: rest.to_owned(),
+            kind,
+        })
+    }
+
+    fn skip(&mut self) -> Result<(), TarError> {
+        let left = self.content.saturating_add(self.filling);
+        let skipped = io::copy(&mut self.inner.by_ref().take(left), &mut io::sink())?;
+        if skipped != left {
+            return Err(TarError::Invalid("it is cut off".to_owned()));
+        }
+        (self.content, self.filling) = (0, 0);
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for TarReader<R> {
+    /// Reads the content of the entry.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.content == 0 {
+            return Ok(0);
+        }
+        let read = self.inner.by_ref().take(self.content).read(buffer)?;
+        if read == 0 && !buffer.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.content -= read as u64;
+        Ok(read)
+    }
+}
+
+fn is_sum_right(header: &Header) -> bool {
+    let bytes = header.as_bytes();
+    // The sum itself counts as spaces.
+    let sum: u32 = bytes
+        .iter()
+        .enumerate()
+        .map(|(at, byte)| if (148..156).contains(&at) { 32 } else { u32::from(*byte) })
+        .sum();
+    header.cksum().is_ok_and(|said| said == sum)
+}
+
+/// A key and its value.
+type Record<'t> = (&'t [u8], &'t [u8]);
+
+/// Reads the records of PAX: `<length> <key>=<value>\n`.
+fn read_records(text: &[u8]) -> Result<Vec<Record<'_>>, TarError> {
+    let invalid = || TarError::Invalid("an entry has a header that can't be read".to_owned());
+    let mut records = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let space = rest.iter().position(|byte| *byte == b' ').ok_or_else(invalid)?;
+        let length = rest.get(..space).and_then(|digits| std::str::from_utf8(digits).ok());
+        let length: usize = length.and_then(|digits| digits.parse().ok()).ok_or_else(invalid)?;
+        let record = rest
+            .get(space + 1..length)
+            .and_then(|record| record.strip_suffix(b"\n"));
+        let record = record.ok_or_else(invalid)?;
+        let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(invalid)?;
+        let (key, value) = record.split_at(equals);
+        records.push((key, value.get(1..).unwrap_or_default()));
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str, kind: EntryType, content: &[u8]) -> Vec<u8> {
+        let mut header = Header::new_ustar();
+        header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_entry_type(kind);
+        header.set_mode(0o644);
+        header.set_size(content.len() as u64);
+        header.set_cksum();
+        let mut bytes = header.as_bytes().to_vec();
+        bytes.extend_from_slice(content);
+        bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+        bytes
+    }
+
+    fn list(parts: &[Vec<u8>]) -> Result<Vec<String>, String> {
+        let archive = [parts.concat(), vec![0; 1024]].concat();
+        read(&archive)
+    }
+
+    fn read(archive: &[u8]) -> Result<Vec<String>, String> {
+        let mut reader = TarReader::new(archive);
+        let mut found = Vec::new();
+        loop {
+            let entry = match reader.next() {
+                Ok(Some(entry)) => entry,
+                Ok(None) => return Ok(found),
+                Err(TarError::Invalid(problem)) => return Err(problem),
+                Err(TarError::Io(error)) => return Err(error.to_string()),
+            };
+            let mut content = String::new();
+            reader.read_to_string(&mut content).map_err(|error| error.to_string())?;
+            found.push(format!("{} {:?} {content}", entry.path, entry.kind));
+        }
+    }
+
+    #[test]
+    fn names_come_in_three_forms() {
+        let long = "a/".repeat(100) + "b";
+        let record = format!("path={long}\n");
+        let record = format!("{} {record}", record.len() + 4);
+        let found = list(&[
+            entry("./", EntryType::Directory, b""),
+            entry("./x/", EntryType::Directory, b""),
+            entry("./x/a", EntryType::Regular, b"one"),
+            entry("longname", EntryType::GNULongName, format!("{long}\0").as_bytes()),
+            entry("a", EntryType::Regular, b"two"),
+            entry("comment", EntryType::XGlobalHeader, b"16 comment=abcd\n"),
+            entry("pax", EntryType::XHeader, record.as_bytes()),
+            entry("a", EntryType::Regular, b"three"),
+        ]);
+        assert_eq!(
+            found.unwrap(),
+            [
+                " Folder ".to_owned(),
+                "x Folder ".to_owned(),
+                "x/a File { size: 3, is_executable: false } one".to_owned(),
+                format!("{long} File {{ size: 3, is_executable: false }} two"),
+                format!("{long} File {{ size: 5, is_executable: false }} three"),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_readers_differ_about_is_refused() {
+        for (parts, problem) in [
+            (
+                vec![
+                    entry("pax", EntryType::XHeader, b"9 size=1\n"),
+                    entry("a", EntryType::Regular, b"two"),
+                ],
+                "two sizes",
+            ),
+            (
+                vec![
+                    entry("pax", EntryType::XHeader, b"22 GNU.sparse.major=1\n"),
+                    entry("a", EntryType::Regular, b""),
+                ],
+                "sparse",
+            ),
+            (
+                vec![
+                    entry("pax", EntryType::XHeader, b"99 path=x\n"),
+                    entry("a", EntryType::Regular, b""),
+                ],
+                "can't be read",
+            ),
+            (vec![entry("a", EntryType::Symlink, b"x")], "is no file and has content"),
+            (vec![entry("a", EntryType::Link, b"")], "neither a file nor a link"),
+            (vec![entry("a", EntryType::Char, b"")], "neither a file nor a link"),
+            (vec![entry("a", EntryType::Fifo, b"")], "neither a file nor a link"),
+            (
+                vec![entry("l", EntryType::GNULongName, &vec![b'a'; 70_000])],
+                "more than 64 KiB",
+            ),
+            (
+                vec![entry("l", EntryType::XGlobalHeader, &[b'1'; 600]); 100],
+                "more than 64 KiB",
+            ),
+        ] {
+            let error = list(&parts).unwrap_err();
+            assert!(error.contains(problem), "{error}");
+        }
+        let whole = entry("a", EntryType::Regular, b"x");
+        assert_eq!(read(&whole).unwrap_err(), "it is cut off", "without an end");
+        assert_eq!(read(&whole[..513]).unwrap_err(), "it is cut off");
+        assert_eq!(read(&whole[..512]).unwrap_err(), "unexpected end of file");
+        let mut damaged = [whole, vec![0; 1024]].concat();
+        damaged[0] = b'b';
+        assert!(read(&damaged).unwrap_err().contains("damaged"));
+    }
+}

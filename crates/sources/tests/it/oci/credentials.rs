@@ -1,0 +1,197 @@
+//! Who is shown credentials, and who is not.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+use tenure_planner::source::FetchReason;
+use tenure_registry_server::{Access, Answer, RegistryServer, digest, pack};
+use tenure_sources::SecretData;
+
+use super::Stand;
+
+#[tokio::test]
+async fn credentials_are_shown_as_the_registry_asks() {
+    let mut stand = Stand::new().await;
+    stand.push("latest", &[("a.yaml", "a")]);
+    let pair = "user:sesame".to_owned();
+    stand.server.require(Access::Basic { pair: pair.clone() });
+    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
+    assert!(
+        message.contains("name a Secret with them in spec.secretRef"),
+        "{message}"
+    );
+    let host = stand.host();
+    stand.give(&[(&host, "user:sesame2")]);
+    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
+    assert!(message.contains("with the credentials of the Secret"), "{message}");
+    stand.give(&[("other.example", "user:wrong"), (&host, &pair)]);
+    stand.get(stand.ask(json!({}))).await;
+
+    // With a token, from the registry's own host.
+    let realm = format!("http://{host}/token");
+    stand.server.require(Access::Token {
+        realm,
+        pair: Some(pair),
+    });
+    let before = stand.server.heard().len();
+    stand.get(stand.ask(json!({}))).await;
+    let heard = stand.server.heard().split_off(before);
+    assert!(heard[0].authorization.is_none(), "nothing is shown unasked");
+    assert!(
+        heard[1]
+            .target
+            .starts_with("/token?service=registry&scope=repository%3Ateam%2Fapp%3Apull"),
+        "{:?}",
+        heard[1]
+    );
+    assert_eq!(
+        heard.iter().filter(|heard| heard.target.starts_with("/token")).count(),
+        1,
+        "one token for all"
+    );
+
+    // A token for tokens.
+    let config = json!({ "auths": { host: { "identitytoken": "sesame" } } }).to_string();
+    stand.secrets.credentials = vec![SecretData::from([(
+        ".dockerconfigjson".to_owned(),
+        config.into_bytes(),
+    )])];
+    let before = stand.server.heard().len();
+    stand.get(stand.ask(json!({}))).await;
+    let heard = stand.server.heard().split_off(before);
+    assert!(
+        heard[1].method == "POST" && heard[1].body.contains("refresh_token=sesame"),
+        "{:?}",
+        heard[1]
+    );
+}
+
+/// The registry says where its tokens are given: that is not where its credentials go, unless they are plainly meant to.
+#[tokio::test]
+async fn a_foreign_realm_gets_no_credentials() {
+    let mut stand = Stand::new().await;
+    stand.push("latest", &[("a.yaml", "a")]);
+    let foreign = RegistryServer::start_with_tls(&["localhost"]).await.unwrap();
+    let port = foreign.address().port();
+    let certificate = foreign.certificate().unwrap().as_bytes().to_vec();
+    stand.secrets.certificates = Some(SecretData::from([("ca.crt".to_owned(), certificate)]));
+    let realm = format!("https://localhost:{port}/token");
+    stand.allow(&format!("https://localhost:{port}"));
+    let own = stand.host();
+    stand.give(&[(&own, "user:sesame")]);
+    stand.server.require(Access::Token {
+        realm,
+        pair: Some("user:sesame".to_owned()),
+    });
+    foreign.require(Access::Token {
+        realm: String::new(),
+        pair: Some("user:sesame".to_owned()),
+    });
+
+    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
+    assert!(message.contains("not sent to a server of another site"), "{message}");
+    assert!(
+        foreign
+            .heard()
+            .iter()
+            .all(|heard| heard.authorization.is_none() && !heard.target.contains("sesame"))
+    );
+    assert_eq!(foreign.heard().len(), 1);
+
+    // The control: the Secret names it.
+    stand.give(&[(&own, "user:other"), (&format!("localhost:{port}"), "user:sesame")]);
+    stand.get(stand.ask(json!({}))).await;
+    let shown = foreign.heard().pop().unwrap().authorization;
+    assert_eq!(shown, Some(format!("Basic {}", STANDARD.encode("user:sesame"))));
+    // And what it gives is for the registry.
+    assert!(
+        stand
+            .server
+            .heard()
+            .pop()
+            .unwrap()
+            .authorization
+            .unwrap()
+            .starts_with("Bearer ")
+    );
+}
+
+#[tokio::test]
+async fn a_realm_is_dialed_as_everything_else() {
+    let stand = Stand::new().await;
+    stand.push("latest", &[("a.yaml", "a")]);
+    let other = RegistryServer::start().await.unwrap();
+    for (realm, problem) in [
+        ("https://169.254.169.254/token".to_owned(), "a cloud metadata address"),
+        ("https://localhost:1/token".to_owned(), "a loopback address"),
+        ("https://10.0.0.1/token".to_owned(), "a private address"),
+        (
+            format!("http://localhost:{}/token", other.address().port()),
+            "not https",
+        ),
+        ("http://169.254.169.254/latest/meta-data".to_owned(), "not https"),
+        (format!("http://{}/token", other.address()), "a loopback address"),
+        ("file:///etc/passwd".to_owned(), "neither https nor http"),
+    ] {
+        stand.server.require(Access::Token {
+            realm: realm.clone(),
+            pair: None,
+        });
+        let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+        assert!(message.contains(problem), "{realm}: {message}");
+    }
+    assert!(other.heard().is_empty());
+    // The control: its own.
+    stand.server.require(Access::Token {
+        realm: format!("http://{}/token", stand.host()),
+        pair: None,
+    });
+    stand.get(stand.ask(json!({}))).await;
+}
+
+#[tokio::test]
+async fn blobs_come_from_elsewhere_without_credentials() {
+    let mut stand = Stand::new().await;
+    let layer = pack(&[("a.yaml", "a")]);
+    stand.push_layer(layer.clone());
+    let pair = "user:sesame".to_owned();
+    stand.server.require(Access::Basic { pair: pair.clone() });
+    let host = stand.host();
+    stand.give(&[(&host, &pair)]);
+    let storage = RegistryServer::start().await.unwrap();
+    let location = format!("http://{}/bucket/blob?signature=abc", storage.address());
+    let wanted = format!("/blobs/{}", digest(&layer));
+    stand.server.answer_with(move |heard| {
+        let is_blob = heard.authorization.is_some() && heard.target.ends_with(&wanted);
+        is_blob.then(|| Answer::of(307, "").with("Location", location.clone()))
+    });
+    storage.answer_with(move |_| Some(Answer::of(200, layer.clone())));
+    let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert!(
+        message.contains("a loopback address") && !message.contains("signature"),
+        "{message}"
+    );
+    assert!(storage.heard().is_empty());
+
+    stand.allow(&format!("http://{}", storage.address()));
+    stand.get(stand.ask(json!({}))).await;
+    let heard = storage.heard();
+    assert_eq!(heard.len(), 1);
+    assert!(
+        heard[0].authorization.is_none() && heard[0].target == "/bucket/blob?signature=abc",
+        "{heard:?}"
+    );
+
+    // What storage asks for, it doesn't get.
+    storage.answer_with(|_| Some(Answer::of(401, "").with("WWW-Authenticate", "Basic realm=x")));
+    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
+    assert!(
+        message.contains("credentials are only sent to the registry"),
+        "{message}"
+    );
+    assert!(storage.heard().iter().all(|heard| heard.authorization.is_none()));
+}

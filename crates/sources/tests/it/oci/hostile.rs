@@ -1,0 +1,202 @@
+//! Registries, and artifacts, that mean harm.
+
+use std::io::{Read as _, Write as _};
+
+use serde_json::json;
+use tenure_planner::oci_repository::{FetchRequest, LayerOperation};
+use tenure_planner::source::FetchReason;
+use tenure_registry_server::{Answer, digest, pack};
+use tenure_sources::{ByteBudget, OciError, Room};
+
+use super::{Stand, source};
+use crate::bed::noise;
+
+#[tokio::test]
+async fn what_arrives_is_what_was_asked_for() {
+    let stand = Stand::new().await;
+    let good = pack(&[("a.yaml", "good")]);
+    let mut evil = good.clone();
+    evil[20] ^= 1;
+    stand.push_layer(good.clone());
+    stand.server.replace_blob(&digest(&good), evil);
+    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert!(matches!(error, OciError::DigestMismatch { .. }), "{message}");
+    stand
+        .server
+        .replace_blob(&digest(&good), [good.clone(), vec![0; 10]].concat());
+    let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert!(message.contains("not as long as its manifest says"), "{message}");
+    stand.server.replace_blob(&digest(&good), good[..10].to_vec());
+    let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert!(message.contains("not as long as its manifest says"), "{message}");
+
+    // A manifest under a digest that is not its own.
+    let other = stand.push("other", &[("a.yaml", "other")]);
+    let body = json!({ "schemaVersion": 2, "layers": [] }).to_string();
+    stand
+        .server
+        .answer_with(move |heard| heard.target.ends_with(&other).then(|| Answer::of(200, body.clone())));
+    let (error, message) = stand.refuse(stand.ask(json!({ "tag": "other" }))).await;
+    assert!(matches!(error, OciError::DigestMismatch { .. }), "{message}");
+
+    // The control.
+    stand.server.replace_blob(&digest(&good), good);
+    stand.get(stand.ask(json!({}))).await;
+}
+
+#[tokio::test]
+async fn what_has_no_end_is_ended() {
+    let mut stand = Stand::new().await;
+    stand.push("latest", &[("a.yaml", "a")]);
+    // Tags without end, on pages that are empty and on pages that are full.
+    for full in [false, true] {
+        let tags: Vec<String> = if full {
+            (0..2000).map(|number| format!("0.0.{number}")).collect()
+        } else {
+            Vec::new()
+        };
+        stand.server.answer_with(move |heard| {
+            let (_, number) = heard.target.split_once("tags/list?n=")?;
+            let next = number.parse::<u64>().unwrap_or_default() + 1;
+            let answer = Answer::of(200, json!({ "tags": tags }).to_string());
+            Some(answer.with("Link", format!("</v2/team/app/tags/list?n={next}>; rel=\"next\"")))
+        });
+        let (error, message) = stand.refuse(stand.ask(json!({ "semver": "*" }))).await;
+        assert!(matches!(error, OciError::TooLarge { .. }), "{message}");
+        let expected = if full {
+            "tags of the repository exceed 100000"
+        } else {
+            "pages of tags exceed 1000"
+        };
+        assert!(message.contains(expected), "{message}");
+    }
+    // The next page of another repository.
+    stand.server.answer_with(|heard| {
+        let is_list = heard.target.contains("tags/list");
+        is_list.then(|| Answer::of(200, "{\"tags\":[]}").with("Link", "</v2/other/app/tags/list?n=1>; rel=\"next\""))
+    });
+    let (_, message) = stand.refuse(stand.ask(json!({ "semver": "*" }))).await;
+    assert!(message.contains("none of this repository"), "{message}");
+    // A manifest without end.
+    stand.server.answer_with(|heard| {
+        let is_manifest = heard.method == "GET" && heard.target.contains("/manifests/");
+        is_manifest.then(|| Answer::of(200, vec![b' '; 5 << 20]))
+    });
+    let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert!(message.contains("bytes of a manifest exceed 4 MiB"), "{message}");
+    // A redirect without end.
+    stand
+        .server
+        .answer_with(|heard| Some(Answer::of(307, "").with("Location", heard.target.clone())));
+    let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert!(message.contains("too many in a row"), "{message}");
+    // A manifest beyond what its tenant may hold.
+    stand.server.answer_with(|heard| {
+        let is_manifest = heard.method == "GET" && heard.target.contains("/manifests/");
+        is_manifest.then(|| Answer::of(200, vec![b' '; 3 << 20]))
+    });
+    stand.account.memory = ByteBudget::new(Room {
+        what: "bytes of fetches in memory",
+        lane: 4 << 20,
+        all: 8 << 20,
+        lane_setting: "--lane",
+        all_setting: "--all",
+    });
+    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert!(matches!(error, OciError::OverBudget(_)), "{message}");
+    assert_eq!(stand.account.memory.held(), 0);
+    // The control: the same, and nobody misbehaves.
+    stand.server.answer_with(|_| None);
+    stand.get(stand.ask(json!({}))).await;
+    assert_eq!(stand.account.memory.held(), 0);
+}
+
+/// A layer of zeros: a thousand times as large as it is sent.
+fn bomb(files: usize, bytes: usize) -> Vec<u8> {
+    let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best()));
+    for number in 0..files {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(bytes as u64);
+        archive
+            .append_data(&mut header, format!("f{number}"), std::io::repeat(0).take(bytes as u64))
+            .unwrap();
+    }
+    archive.into_inner().unwrap().finish().unwrap()
+}
+
+#[tokio::test]
+async fn bombs_and_strange_layers_are_refused() {
+    let mut stand = Stand::new().await;
+    stand.limits.unpacked_bytes = 1 << 20;
+    stand.limits.file_bytes = 512 << 10;
+    stand.limits.files = 1000;
+    let entry = |kind: tar::EntryType, path: &str| {
+        let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+        let mut header = tar::Header::new_gnu();
+        header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_entry_type(kind);
+        header.set_size(0);
+        header.set_link_name("/etc/passwd").unwrap();
+        header.set_cksum();
+        archive.append(&header, std::io::empty()).unwrap();
+        archive.into_inner().unwrap().finish().unwrap()
+    };
+    let mut gzipped_noise = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzipped_noise.write_all(&noise(1, 10_000)).unwrap();
+    for (layer, problem) in [
+        (bomb(10, 300 << 10), "unpacked bytes exceed 1 MiB"),
+        (bomb(1, 600 << 10), "bytes of one file exceed 512 KiB"),
+        (bomb(2000, 0), "files exceed 1000"),
+        (entry(tar::EntryType::Regular, "../../etc/passwd"), "\"..\" part"),
+        (entry(tar::EntryType::Regular, "/etc/passwd"), "an empty"),
+        (entry(tar::EntryType::Link, "a"), "neither a file nor a link"),
+        (entry(tar::EntryType::Block, "a"), "neither a file nor a link"),
+        (pack(&[("a", "1"), ("./a", "2")]), "stands in its layer twice"),
+        (pack(&[(".sourceignore", &"x".repeat(70_000))]), "is larger than 64 KiB"),
+        (entry(tar::EntryType::Symlink, ".sourceignore"), "is a symbolic link"),
+        (b"no archive".to_vec(), "compressed with gzip"),
+        (gzipped_noise.finish().unwrap(), "it is no tar archive"),
+    ] {
+        stand.push_layer(layer);
+        let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+        assert_eq!(
+            error.reason(),
+            FetchReason::OciArtifactLayerOperationFailed,
+            "{message}"
+        );
+        assert!(message.contains(problem), "{problem}: {message}");
+    }
+    // What is larger than a tenant's room for trees is refused before it is stored.
+    stand.account.trees = Room {
+        lane: 100 << 10,
+        all: 1 << 20,
+        lane_setting: "--trees",
+        ..Room::unlimited("files")
+    };
+    stand.push_layer(bomb(2, 100 << 10));
+    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    assert!(matches!(error, OciError::OverBudget(_)), "{message}");
+    // The controls: what is small, and a link, which is kept as it stands and followed by nobody here.
+    stand.push_layer(pack(&[("./a", "1")]));
+    let artifact = stand.get(stand.ask(json!({}))).await;
+    assert_eq!(stand.list(&artifact), ["a"]);
+    stand.push_layer(entry(tar::EntryType::Symlink, "link"));
+    let artifact = stand.get(stand.ask(json!({}))).await;
+    assert_eq!(stand.list(&artifact), ["link"]);
+    // A bomb that is copied is no larger than it is; who unpacks it refuses it.
+    let layer = bomb(10, 300 << 10);
+    stand.push_layer(layer);
+    let copied = stand
+        .get(FetchRequest {
+            operation: LayerOperation::Copy,
+            ..stand.ask(json!({}))
+        })
+        .await;
+    assert!(
+        stand
+            .store
+            .load(&source(), &copied.facts.digest, &stand.limits)
+            .is_err()
+    );
+}
