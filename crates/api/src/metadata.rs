@@ -61,6 +61,8 @@ pub const DECRYPT: &str = "kustomize.toolkit.fluxcd.io/decrypt";
 /// Annotation on a Kustomization: the digest of objects that may be deleted although that is guarded, as its condition names it; several
 /// with commas between them.
 pub const ALLOW_DELETION: &str = "tenure.dev/allow-deletion";
+/// Annotation of a Kustomization whose cluster changed: whether that is the same cluster by another address, or another one.
+pub const CLUSTER: &str = "tenure.dev/cluster";
 
 /// Label on a namespace: the Tenant that it belongs to. Counts only together with an ownerReference to that Tenant's uid.
 pub const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
