@@ -8,15 +8,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::{Kustomization, ObjectId};
-use tenure_cluster::{Client, ClientPool, ClusterError, EventHistory, ServiceAccount, WorkTurns};
+use tenure_cluster::{ClusterError, EventHistory, ServiceAccount, WorkTurns};
 use tenure_planner::answer::Reason;
 use tenure_planner::kustomization::{
     Attempt, Endings, Memory, Observed, RenderFailure, RenderRequest, Rendered, ServiceAccountFacts, Snapshot,
     SourceFacts, Step, SurveyRequest, plan,
 };
-use tenure_planner::plan::Watched;
-use tenure_planner::target::Target;
-use tenure_planner::{Answer, FinalizerChange, Live, Next, Request};
+use tenure_planner::{Answer, FinalizerChange, Live, Next};
 use tenure_sources::Held as HeldBytes;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -25,7 +23,6 @@ use super::here::Here;
 use super::look::{self, Looked};
 use super::put_away::{self, PutAway};
 use super::{observe, owners};
-use crate::answers;
 use crate::drive::Reconciler;
 use crate::elsewhere::OtherCluster;
 use crate::execute::{execute, fail};
