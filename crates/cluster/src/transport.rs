@@ -141,7 +141,10 @@ async fn open_unheard(
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.parse().ok())
         .map(Duration::from_secs);
-    let body = read(call, response, terms).await.map(|(body, _)| body).unwrap_or_default();
+    let body = read(call, response, terms)
+        .await
+        .map(|(body, _)| body)
+        .unwrap_or_default();
     Err(refusal(identity, code, retry_after, &body))
 }
 
@@ -159,7 +162,10 @@ pub(crate) fn ask<'a>(
         let warnings = warnings(&response);
         let read = read(call, response, terms).await;
         let (warnings, (text, room)) = match terms {
-            Some(terms) => (terms.tell_warnings(warnings), read.map_err(|error| terms.tell_error(error))?),
+            Some(terms) => (
+                terms.tell_warnings(warnings),
+                read.map_err(|error| terms.tell_error(error))?,
+            ),
             None => (warnings, read?),
         };
         Ok(Answer {
@@ -180,15 +186,17 @@ async fn read(call: &Call, response: Response<Body>, terms: Option<&Terms>) -> R
         let mut room = Growing::default();
         let Some(terms) = terms else {
             let collected = Limited::new(response.into_body(), longest).collect().await;
-            return collected.map(|collected| (collected.to_bytes(), room)).map_err(|error| {
-                if error.is::<LengthLimitError>() {
-                    too_long(call, longest)
-                } else {
-                    ClusterError::Unreachable {
-                        problem: error.to_string(),
+            return collected
+                .map(|collected| (collected.to_bytes(), room))
+                .map_err(|error| {
+                    if error.is::<LengthLimitError>() {
+                        too_long(call, longest)
+                    } else {
+                        ClusterError::Unreachable {
+                            problem: error.to_string(),
+                        }
                     }
-                }
-            });
+                });
         };
         // As it comes: of what somebody else sends nothing is held that wasn't counted.
         let (mut body, mut text) = (response.into_body(), Vec::new());

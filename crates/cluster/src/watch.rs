@@ -242,7 +242,10 @@ impl Bounds {
 
 /// More than are told of: what is beyond them isn't known, so nothing is.
 fn too_many(resource: &Resource, most_objects: usize) -> ClusterError {
-    broken(resource, format!("there are more than {most_objects} objects: none of them is watched"))
+    broken(
+        resource,
+        format!("there are more than {most_objects} objects: none of them is watched"),
+    )
 }
 
 async fn follow(

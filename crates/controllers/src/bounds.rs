@@ -41,7 +41,13 @@ impl LaneBounds {
 
     /// Whether nothing that works within them is under way.
     pub(crate) fn are_idle(&self) -> bool {
-        let parts = [&self.work, &self.elsewhere, &self.unhurried, &self.fetches, &self.renderings];
+        let parts = [
+            &self.work,
+            &self.elsewhere,
+            &self.unhurried,
+            &self.fetches,
+            &self.renderings,
+        ];
         let is_unused = parts.into_iter().all(|part| Arc::strong_count(part) == 1);
         is_unused && self.turns.is_idle()
     }

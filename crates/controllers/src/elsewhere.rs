@@ -60,7 +60,11 @@ impl Default for ElsewhereBudgets {
             requests: budget("connections to other clusters", 64, 512),
             watches: budget("watches in other clusters", 128, 1024),
             told: budget("what other clusters say", 32 << 20, 96 << 20),
-            looking: budget("objects of other clusters that reconciliations look at", 32 << 20, 96 << 20),
+            looking: budget(
+                "objects of other clusters that reconciliations look at",
+                32 << 20,
+                96 << 20,
+            ),
         }
     }
 }
@@ -133,7 +137,10 @@ impl ClusterTable {
 fn connect(shard: &Shard, lane: &Lane, target: &Target, key: ClusterKey) -> Result<OtherCluster, String> {
     let (means, name) = (&shard.means, lane.bounds.name.as_str());
     let budgets = &means.elsewhere;
-    let held = budgets.clusters.try_acquire(name, 1).map_err(|error| error.to_string())?;
+    let held = budgets
+        .clusters
+        .try_acquire(name, 1)
+        .map_err(|error| error.to_string())?;
     let policy = if shard.namespace == means.settings.platform_namespace {
         &means.platform_sources
     } else {
@@ -143,9 +150,14 @@ fn connect(shard: &Shard, lane: &Lane, target: &Target, key: ClusterKey) -> Resu
     let service = |connections: &ByteBudget| {
         let client: PeerClient<Body> = open_peer(policy, target, (connections.clone(), name))?.client();
         let head = Arc::clone(&head);
-        Ok::<_, String>(tower::service_fn(move |request: Request<Body>| match head.address(request) {
-            Ok(request) => Either::Left(futures::TryFutureExt::map_err(client.request(request), tower::BoxError::from)),
-            Err(error) => Either::Right(future::ready(Err(tower::BoxError::from(error)))),
+        Ok::<_, String>(tower::service_fn(move |request: Request<Body>| {
+            match head.address(request) {
+                Ok(request) => Either::Left(futures::TryFutureExt::map_err(
+                    client.request(request),
+                    tower::BoxError::from,
+                )),
+                Err(error) => Either::Right(future::ready(Err(tower::BoxError::from(error)))),
+            }
         }))
     };
     let connection = Connection::elsewhere(
@@ -160,7 +172,11 @@ fn connect(shard: &Shard, lane: &Lane, target: &Target, key: ClusterKey) -> Resu
     };
     Ok(OtherCluster {
         cluster: target.cluster(),
-        live: Arc::new(LiveObjects::new(clients.clone(), Arc::clone(&means.mailboxes), Some(kept))),
+        live: Arc::new(LiveObjects::new(
+            clients.clone(),
+            Arc::clone(&means.mailboxes),
+            Some(kept),
+        )),
         clients,
         key,
         _held: held,
@@ -225,7 +241,8 @@ impl Head {
         let bearer = credentials.token.as_ref();
         let bearer = bearer.map(|token| Zeroizing::new(format!("Bearer {}", token.as_str())));
         let basic = credentials.basic.as_ref();
-        let basic = basic.map(|(user, password)| Zeroizing::new(format!("Basic {}", encode_basic(user, password).as_str())));
+        let basic =
+            basic.map(|(user, password)| Zeroizing::new(format!("Basic {}", encode_basic(user, password).as_str())));
         if let Some(text) = bearer.or(basic) {
             let mut value = HeaderValue::from_str(&text).map_err(|_| "user.token can't be sent".to_owned())?;
             value.set_sensitive(true);

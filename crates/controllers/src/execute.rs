@@ -66,7 +66,11 @@ async fn in_time(clients: &ClientPool, client: &Client, request: &Request, deadl
 }
 
 fn given_up(request: &Request) -> Vec<Answer> {
-    fail(request, Reason::Unanswered, "no answer came before spec.timeout was over")
+    fail(
+        request,
+        Reason::Unanswered,
+        "no answer came before spec.timeout was over",
+    )
 }
 
 /// Answers a request that isn't sent.

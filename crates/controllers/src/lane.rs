@@ -186,7 +186,11 @@ impl Shard {
         Self {
             namespace: namespace.to_owned(),
             caches: CacheByKind::default(),
-            live: Arc::new(LiveObjects::new(means.clients.clone(), Arc::clone(&means.mailboxes), None)),
+            live: Arc::new(LiveObjects::new(
+                means.clients.clone(),
+                Arc::clone(&means.mailboxes),
+                None,
+            )),
             clusters: ClusterTable::default(),
             inventories: Inventories::default(),
             turnovers: TurnoverBoard::default(),

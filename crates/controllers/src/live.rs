@@ -262,7 +262,10 @@ impl Held {
     /// revision is newer.
     pub(crate) fn newer(&self, id: &ObjectId, than: Option<u64>) -> Option<Known> {
         let stream = lock(self.stream(id)?);
-        let entry = stream.objects.get(&id.name).filter(|entry| stream.synced && entry.is_kept())?;
+        let entry = stream
+            .objects
+            .get(&id.name)
+            .filter(|entry| stream.synced && entry.is_kept())?;
         if than.is_some_and(|than| stream.revision.max(entry.revision) < than) {
             return None;
         }

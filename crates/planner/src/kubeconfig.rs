@@ -6,9 +6,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use go_yaml::scalar::Dialect;
 use go_yaml::meter::{self, Allowance};
 use go_yaml::read::{Lines, Source, first_document};
+use go_yaml::scalar::Dialect;
 use serde_json::Value;
 use tenure_api::ObjectView;
 use zeroize::Zeroizing;
@@ -61,7 +61,8 @@ const OF_USER: [(&str, &str); 9] = [
     ("as-groups", AS),
     ("as-user-extra", AS),
 ];
-const AS: &str = "nobody is impersonated by a kubeconfig; name a ServiceAccount of that cluster in spec.serviceAccountName";
+const AS: &str =
+    "nobody is impersonated by a kubeconfig; name a ServiceAccount of that cluster in spec.serviceAccountName";
 
 /// Reads a kubeconfig.
 ///
@@ -74,8 +75,8 @@ pub fn read_kubeconfig(text: &[u8], impersonated: Option<String>) -> Result<Targ
     if current.is_empty() {
         return Err("it has no current-context".to_owned());
     }
-    let context = find_named(config, "contexts", "context", current)
-        .ok_or("its current-context is none of its contexts")?;
+    let context =
+        find_named(config, "contexts", "context", current).ok_or("its current-context is none of its contexts")?;
     let context = ObjectView::of(context);
     let cluster = find_named(config, "clusters", "cluster", context.read_text("/cluster"))
         .ok_or("the cluster of its current context is none of its clusters")?;
@@ -83,7 +84,10 @@ pub fn read_kubeconfig(text: &[u8], impersonated: Option<String>) -> Result<Targ
         .ok_or("the user of its current context is none of its users")?;
     refuse_set(cluster, &OF_CLUSTER, "cluster")?;
     refuse_set(user, &OF_USER, "user")?;
-    if cluster.get("insecure-skip-tls-verify").is_some_and(|skips| !is_off(skips)) {
+    if cluster
+        .get("insecure-skip-tls-verify")
+        .is_some_and(|skips| !is_off(skips))
+    {
         return Err(
             "cluster.insecure-skip-tls-verify is refused: what answers is always verified; use certificate-authority-data".to_owned(),
         );
@@ -93,7 +97,11 @@ pub fn read_kubeconfig(text: &[u8], impersonated: Option<String>) -> Result<Targ
         return Err("cluster.tls-server-name is not a host name".to_owned());
     }
     let target = Target {
-        address: read_server(take_text(cluster, "server", "cluster")?.as_deref().map_or("", String::as_str))?,
+        address: read_server(
+            take_text(cluster, "server", "cluster")?
+                .as_deref()
+                .map_or("", String::as_str),
+        )?,
         server_name: server_name.map(|name| name.to_string()),
         authority: take_data(cluster, "certificate-authority-data", "cluster")?.map(|data| data.to_vec()),
         credentials: read_credentials(user)?,
@@ -252,7 +260,10 @@ fn read_server(server: &str) -> Result<TargetAddress, String> {
     };
     let port = match port {
         "" => 443,
-        port => port.strip_prefix(':').and_then(|port| port.parse().ok()).ok_or_else(wrong)?,
+        port => port
+            .strip_prefix(':')
+            .and_then(|port| port.parse().ok())
+            .ok_or_else(wrong)?,
     };
     let path = path.trim_end_matches('/');
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '/' | '.' | '-' | '_' | '~' | ':');
@@ -316,7 +327,12 @@ mod tests {
         assert_eq!((target.address.port, target.address.path.as_str()), (6443, "/k8s/c-1"));
         assert_eq!(target.credentials.token.as_ref().unwrap().as_str(), "hunter2");
         assert_eq!(target.to_string(), "https://cluster.example:6443");
-        let told = format!("{target:?} {:?} {:?} {}", target.key(), target.credentials, serde_json::to_string(&target).unwrap());
+        let told = format!(
+            "{target:?} {:?} {:?} {}",
+            target.key(),
+            target.credentials,
+            serde_json::to_string(&target).unwrap()
+        );
         assert!(!told.contains("hunter2") && !told.contains("c-1"), "{told}");
     }
 
@@ -324,38 +340,130 @@ mod tests {
     fn what_reaches_for_something_else_is_refused_by_its_name() {
         let data = STANDARD.encode("x");
         let cases = [
-            (json!({ "certificate-authority": "/canary" }), json!({}), "cluster.certificate-authority is refused"),
-            (json!({ "proxy-url": "http://canary" }), json!({}), "cluster.proxy-url is refused"),
-            (json!({ "insecure-skip-tls-verify": true }), json!({}), "cluster.insecure-skip-tls-verify is refused"),
-            (json!({ "insecure-skip-tls-verify": "true" }), json!({}), "cluster.insecure-skip-tls-verify is refused"),
-            (json!({}), json!({ "exec": { "command": "canary" } }), "user.exec is refused"),
-            (json!({}), json!({ "auth-provider": { "name": "canary" } }), "user.auth-provider is refused"),
-            (json!({}), json!({ "tokenFile": "/canary" }), "user.tokenFile is refused"),
-            (json!({}), json!({ "client-certificate": "/canary" }), "user.client-certificate is refused"),
-            (json!({}), json!({ "client-key": "/canary" }), "user.client-key is refused"),
+            (
+                json!({ "certificate-authority": "/canary" }),
+                json!({}),
+                "cluster.certificate-authority is refused",
+            ),
+            (
+                json!({ "proxy-url": "http://canary" }),
+                json!({}),
+                "cluster.proxy-url is refused",
+            ),
+            (
+                json!({ "insecure-skip-tls-verify": true }),
+                json!({}),
+                "cluster.insecure-skip-tls-verify is refused",
+            ),
+            (
+                json!({ "insecure-skip-tls-verify": "true" }),
+                json!({}),
+                "cluster.insecure-skip-tls-verify is refused",
+            ),
+            (
+                json!({}),
+                json!({ "exec": { "command": "canary" } }),
+                "user.exec is refused",
+            ),
+            (
+                json!({}),
+                json!({ "auth-provider": { "name": "canary" } }),
+                "user.auth-provider is refused",
+            ),
+            (
+                json!({}),
+                json!({ "tokenFile": "/canary" }),
+                "user.tokenFile is refused",
+            ),
+            (
+                json!({}),
+                json!({ "client-certificate": "/canary" }),
+                "user.client-certificate is refused",
+            ),
+            (
+                json!({}),
+                json!({ "client-key": "/canary" }),
+                "user.client-key is refused",
+            ),
             (json!({}), json!({ "as": "canary" }), "user.as is refused"),
-            (json!({}), json!({ "as-groups": ["canary"] }), "user.as-groups is refused"),
+            (
+                json!({}),
+                json!({ "as-groups": ["canary"] }),
+                "user.as-groups is refused",
+            ),
             (json!({}), json!({ "as-uid": "canary" }), "user.as-uid is refused"),
-            (json!({}), json!({ "as-user-extra": { "canary": ["a"] } }), "user.as-user-extra is refused"),
-            (json!({ "server": "http://canary" }), json!({}), "must begin with https://"),
-            (json!({ "server": "canary:6443" }), json!({}), "must begin with https://"),
-            (json!({ "server": "https://canary:canary@host" }), json!({}), "has a user or a password in it"),
-            (json!({ "server": "https://canary?x" }), json!({}), "not https://host:port"),
-            (json!({ "server": "https://host/canary/../x" }), json!({}), "not https://host:port"),
-            (json!({ "server": "https://host/canary%2e" }), json!({}), "not https://host:port"),
-            (json!({ "server": "https://ho\nst" }), json!({}), "not https://host:port"),
-            (json!({ "server": "https://host:0" }), json!({}), "not https://host:port"),
+            (
+                json!({}),
+                json!({ "as-user-extra": { "canary": ["a"] } }),
+                "user.as-user-extra is refused",
+            ),
+            (
+                json!({ "server": "http://canary" }),
+                json!({}),
+                "must begin with https://",
+            ),
+            (
+                json!({ "server": "canary:6443" }),
+                json!({}),
+                "must begin with https://",
+            ),
+            (
+                json!({ "server": "https://canary:canary@host" }),
+                json!({}),
+                "has a user or a password in it",
+            ),
+            (
+                json!({ "server": "https://canary?x" }),
+                json!({}),
+                "not https://host:port",
+            ),
+            (
+                json!({ "server": "https://host/canary/../x" }),
+                json!({}),
+                "not https://host:port",
+            ),
+            (
+                json!({ "server": "https://host/canary%2e" }),
+                json!({}),
+                "not https://host:port",
+            ),
+            (
+                json!({ "server": "https://ho\nst" }),
+                json!({}),
+                "not https://host:port",
+            ),
+            (
+                json!({ "server": "https://host:0" }),
+                json!({}),
+                "not https://host:port",
+            ),
             (json!({ "server": "https://" }), json!({}), "not https://host:port"),
             (json!({ "server": null }), json!({}), "cluster.server is missing"),
             (json!({ "server": 5 }), json!({}), "cluster.server is not a text"),
-            (json!({ "tls-server-name": "a canary" }), json!({}), "cluster.tls-server-name"),
-            (json!({ "certificate-authority-data": "canary!" }), json!({}), "certificate-authority-data is not base64"),
+            (
+                json!({ "tls-server-name": "a canary" }),
+                json!({}),
+                "cluster.tls-server-name",
+            ),
+            (
+                json!({ "certificate-authority-data": "canary!" }),
+                json!({}),
+                "certificate-authority-data is not base64",
+            ),
             (json!({}), json!({ "token": "canary\nx" }), "user.token has characters"),
             (json!({}), json!({ "token": 5 }), "user.token is not a text"),
             (json!({}), json!({ "token": "" }), "neither a token"),
-            (json!({}), json!({ "username": "canary", "password": "canary" }), "both set"),
+            (
+                json!({}),
+                json!({ "username": "canary", "password": "canary" }),
+                "both set",
+            ),
             (json!({}), json!({ "username": "canary" }), "need each other"),
-            (json!({}), json!({ "client-certificate-data": data }), "needs user.client-key-data"),
+            (
+                json!({}),
+                json!({ "client-certificate-data": data }),
+                "needs user.client-key-data",
+            ),
         ];
         for (cluster, user, expected) in cases {
             let error = read(cluster.clone(), user.clone()).unwrap_err();
@@ -379,7 +487,10 @@ mod tests {
             ("current-context: canary", "none of its contexts"),
         ] {
             let error = read(text);
-            assert!(error.contains(expected) && !error.contains("canary"), "{text:?}: {error}");
+            assert!(
+                error.contains(expected) && !error.contains("canary"),
+                "{text:?}: {error}"
+            );
         }
         let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
                     d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
@@ -396,7 +507,10 @@ mod tests {
         assert_ne!(one.key(), rotated.key());
         assert_ne!(one.cluster(), read(ca("B"), json!({})).unwrap().cluster());
         let elsewhere = json!({ "server": "https://cluster.example:6444/k8s/c-1" });
-        assert_ne!(read(json!({}), json!({})).unwrap().cluster(), read(elsewhere, json!({})).unwrap().cluster());
+        assert_ne!(
+            read(json!({}), json!({})).unwrap().cluster(),
+            read(elsewhere, json!({})).unwrap().cluster()
+        );
         let impersonating = read_kubeconfig(config(ca("A\n"), json!({})).as_bytes(), Some("x".to_owned())).unwrap();
         assert_eq!(impersonating.cluster(), one.cluster());
         assert_ne!(impersonating.key(), one.key());

@@ -46,7 +46,10 @@ impl Here {
                 self.looked.insert(id.clone(), answer.clone());
             }
         }
-        self.looked.iter().map(|(id, known)| (id.clone(), known.read())).collect()
+        self.looked
+            .iter()
+            .map(|(id, known)| (id.clone(), known.read()))
+            .collect()
     }
 
     /// Takes what was read.

@@ -77,7 +77,8 @@ pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, req
             let key = Key::new(Kustomization::KIND, namespace, name);
             // Who applies to another cluster wants nothing of what is in this one.
             let is_beside = other.spec.kube_config == kustomization.spec.kube_config;
-            (name != own && is_beside && source(other) == source(kustomization)).then(|| (name, (other, shard.turnovers.of(&key))))
+            (name != own && is_beside && source(other) == source(kustomization))
+                .then(|| (name, (other, shard.turnovers.of(&key))))
         })
         .collect();
     let mut claims: BTreeMap<ObjectId, BTreeSet<String>> = BTreeMap::new();

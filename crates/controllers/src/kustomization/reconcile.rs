@@ -404,7 +404,10 @@ impl KustomizationReconciler {
                 Step::Render(request) => self.render(&request, &kustomization).await,
                 Step::Survey(request) => self.asked = Some(request),
                 Step::ReadHere(target) => {
-                    if !self.read_here(&target, plan.identity.as_ref(), &lane, plan.deadline).await {
+                    if !self
+                        .read_here(&target, plan.identity.as_ref(), &lane, plan.deadline)
+                        .await
+                    {
                         return Ok(Some(Next::Again));
                     }
                 }
@@ -453,7 +456,11 @@ impl Reconciler for KustomizationReconciler {
 
     async fn permits(&self) -> Arc<Semaphore> {
         let bounds = &self.shard.lane().await.bounds;
-        Arc::clone(if self.is_elsewhere() { &bounds.elsewhere } else { &bounds.work })
+        Arc::clone(if self.is_elsewhere() {
+            &bounds.elsewhere
+        } else {
+            &bounds.work
+        })
     }
 
     /// A commit that changes none of its files changes nothing but a revision in its status: those that it changes go first.

@@ -42,7 +42,11 @@ async fn until_there(cluster: &ServedCluster, name: &str, holds: impl Fn(Option<
     let looked = tenure_testkit::eventually(tenure_testkit::SOON, || async {
         let object = cluster.admin.get(CONFIG_MAP, ("shop", name)).await;
         let object = object.map_err(|error| error.to_string())?;
-        if holds(object.as_ref()) { Ok(()) } else { Err(format!("{object:?}")) }
+        if holds(object.as_ref()) {
+            Ok(())
+        } else {
+            Err(format!("{object:?}"))
+        }
     });
     if let Err(last) = looked.await {
         panic!("{name} did not become so: {last}");
@@ -66,15 +70,27 @@ async fn is_nowhere(stage: &Stage, namespace: &str, secrets: &[&str]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_cluster_is_applied_to_and_stays_the_one_that_it_is() {
     let namespace = "elsewhere-a";
-    let (one, two) = (ServedCluster::start().await.unwrap(), ServedCluster::start().await.unwrap());
+    let (one, two) = (
+        ServedCluster::start().await.unwrap(),
+        ServedCluster::start().await.unwrap(),
+    );
     let stage = Stage::set_allowing(namespace, &[one.endpoint(), two.endpoint()]).await;
     stage.admin.apply(secret(namespace, &one.kubeconfig())).await.unwrap();
-    let files = [("ns.yaml", NAMESPACE), ("a.yaml", &in_shop("a", "1")), ("b.yaml", &in_shop("b", "1"))];
+    let files = [
+        ("ns.yaml", NAMESPACE),
+        ("a.yaml", &in_shop("a", "1")),
+        ("b.yaml", &in_shop("b", "1")),
+    ];
     let repository = stage.repository(namespace, "app", &files).await;
     stage.kustomization(namespace, "app", "app", by_kubeconfig()).await;
-    stage.ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded").await;
+    stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
+        .await;
     until_there(&one, "a", has_value("1")).await;
-    assert!(stage.get(CONFIG_MAP, ("shop", "a")).await.is_none(), "nothing is applied here");
+    assert!(
+        stage.get(CONFIG_MAP, ("shop", "a")).await.is_none(),
+        "nothing is applied here"
+    );
 
     // Drift is seen there, and put right.
     let drift = json!({ "data": { "value": "drifted" } });
@@ -105,17 +121,25 @@ async fn another_cluster_is_applied_to_and_stays_the_one_that_it_is() {
 
     // Another cluster is not taken for it.
     stage.admin.apply(secret(namespace, &two.kubeconfig())).await.unwrap();
-    let held = stage.ready(KUSTOMIZATION, (namespace, "app"), "False", "ClusterChanged").await;
+    let held = stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "False", "ClusterChanged")
+        .await;
     assert!(held.contains("tenure.dev/cluster: \"new sha256:"), "{held}");
     assert!(two.admin.get(CONFIG_MAP, ("shop", "a")).await.unwrap().is_none());
-    assert!(has_value("2")(one.admin.get(CONFIG_MAP, ("shop", "a")).await.unwrap().as_ref()));
+    assert!(has_value("2")(
+        one.admin.get(CONFIG_MAP, ("shop", "a")).await.unwrap().as_ref()
+    ));
     is_nowhere(&stage, namespace, &[&token]).await;
 
     // Back again it goes on, and takes away what it applied.
     stage.admin.apply(secret(namespace, &rotated)).await.unwrap();
-    stage.ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded").await;
+    stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
+        .await;
     stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
-    stage.until(KUSTOMIZATION, (namespace, "app"), |object| object.is_none()).await;
+    stage
+        .until(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
+        .await;
     until_there(&one, "a", |object| object.is_none()).await;
     stage.end().await;
 }
@@ -128,7 +152,11 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
     let canary = stage.artifacts().with_file_name("canary");
     std::fs::write(&canary, "canary-of-a-file").unwrap();
     stage
-        .repository(namespace, "app", &[("ns.yaml", NAMESPACE), ("a.yaml", &in_shop("a", "1"))])
+        .repository(
+            namespace,
+            "app",
+            &[("ns.yaml", NAMESPACE), ("a.yaml", &in_shop("a", "1"))],
+        )
         .await;
     stage.kustomization(namespace, "app", "app", by_kubeconfig()).await;
     let authority = STANDARD.encode(one.authority());
@@ -142,15 +170,47 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
         base
     };
     let attacks = [
-        (own.clone(), json!({ "exec": { "apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "args": [touched] } }), "user.exec is refused"),
+        (
+            own.clone(),
+            json!({ "exec": { "apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "args": [touched] } }),
+            "user.exec is refused",
+        ),
         (own.clone(), json!({ "tokenFile": canary }), "user.tokenFile is refused"),
-        (own.clone(), json!({ "client-certificate": canary, "client-key": canary }), "user.client-certificate is refused"),
-        (own.clone(), json!({ "auth-provider": { "name": "oidc" } }), "user.auth-provider is refused"),
-        (own.clone(), laid(token.clone(), "as", json!("system:admin")), "user.as is refused"),
-        (laid(own.clone(), "certificate-authority", json!(canary)), token.clone(), "cluster.certificate-authority is refused"),
-        (laid(own.clone(), "insecure-skip-tls-verify", json!(true)), token.clone(), "insecure-skip-tls-verify is refused"),
-        (laid(own.clone(), "proxy-url", json!("http://169.254.169.254")), token.clone(), "cluster.proxy-url is refused"),
-        (json!({ "server": format!("http://127.0.0.1:{port}") }), token.clone(), "must begin with https://"),
+        (
+            own.clone(),
+            json!({ "client-certificate": canary, "client-key": canary }),
+            "user.client-certificate is refused",
+        ),
+        (
+            own.clone(),
+            json!({ "auth-provider": { "name": "oidc" } }),
+            "user.auth-provider is refused",
+        ),
+        (
+            own.clone(),
+            laid(token.clone(), "as", json!("system:admin")),
+            "user.as is refused",
+        ),
+        (
+            laid(own.clone(), "certificate-authority", json!(canary)),
+            token.clone(),
+            "cluster.certificate-authority is refused",
+        ),
+        (
+            laid(own.clone(), "insecure-skip-tls-verify", json!(true)),
+            token.clone(),
+            "insecure-skip-tls-verify is refused",
+        ),
+        (
+            laid(own.clone(), "proxy-url", json!("http://169.254.169.254")),
+            token.clone(),
+            "cluster.proxy-url is refused",
+        ),
+        (
+            json!({ "server": format!("http://127.0.0.1:{port}") }),
+            token.clone(),
+            "must begin with https://",
+        ),
         // Allowed is 127.0.0.1 with this port; localhost with the same port is another endpoint.
         (server(&format!("https://localhost:{port}")), token.clone(), "loopback"),
         (server("https://169.254.169.254"), token.clone(), "metadata"),
@@ -160,10 +220,16 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
         (own, token, "does not accept the credentials"),
     ];
     for (cluster, user, expected) in attacks {
-        stage.admin.apply(secret(namespace, &write_kubeconfig(&cluster, &user))).await.unwrap();
+        stage
+            .admin
+            .apply(secret(namespace, &write_kubeconfig(&cluster, &user)))
+            .await
+            .unwrap();
         let is_told = |object: Option<&Value>| {
             let ready = object.and_then(|object| condition(object, "Ready"));
-            ready.is_some_and(|ready| ready["status"] == "False" && ready["message"].as_str().unwrap().contains(expected))
+            ready.is_some_and(|ready| {
+                ready["status"] == "False" && ready["message"].as_str().unwrap().contains(expected)
+            })
         };
         stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
         is_nowhere(&stage, namespace, &["canary-of"]).await;
@@ -172,7 +238,9 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
     assert!(one.admin.get(CONFIG_MAP, ("shop", "a")).await.unwrap().is_none());
     // The control.
     stage.admin.apply(secret(namespace, &one.kubeconfig())).await.unwrap();
-    stage.ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded").await;
+    stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
+        .await;
     until_there(&one, "a", has_value("1")).await;
     stage.end().await;
 }

@@ -131,7 +131,10 @@ pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), (&'static str, 
         return Err((reason::INVALID_SPEC, message.to_owned()));
     };
     if !is_dns_subdomain(&secret.name) {
-        let message = format!("spec.kubeConfig.secretRef.name: {:?} is not the name of a Secret", secret.name);
+        let message = format!(
+            "spec.kubeConfig.secretRef.name: {:?} is not the name of a Secret",
+            secret.name
+        );
         return Err((reason::INVALID_SPEC, message));
     }
     Ok(())
@@ -176,8 +179,14 @@ pub(super) fn look(snapshot: &Snapshot, identity: &ServiceAccount) -> Result<Opt
              before; if it is another cluster, with {CLUSTER}: \"new {now}\", and what is in the old one is left there; or go back, and \
              delete it there first",
             before.as_deref().map_or("this cluster", |_| "another cluster"),
-            if is_elsewhere(snapshot) { "spec.kubeConfig" } else { "a spec without kubeConfig" },
-            target.as_deref().map_or_else(|| "this one".to_owned(), ToString::to_string),
+            if is_elsewhere(snapshot) {
+                "spec.kubeConfig"
+            } else {
+                "a spec without kubeConfig"
+            },
+            target
+                .as_deref()
+                .map_or_else(|| "this one".to_owned(), ToString::to_string),
         ))),
     }
 }
@@ -198,7 +207,10 @@ fn read_target(
         None => return Err(Trouble::Read(Step::ReadHere(secret))),
         Some(Live::Present(object)) => object,
         Some(Live::Absent) => {
-            return Err(failed("not found: create it, with a kubeconfig under the key value".to_owned(), false));
+            return Err(failed(
+                "not found: create it, with a kubeconfig under the key value".to_owned(),
+                false,
+            ));
         }
         Some(Live::Unserved) => return Err(failed("the API server does not serve Secrets".to_owned(), false)),
         Some(Live::Failed(failure)) if failure.reason == Reason::Forbidden => {
@@ -228,7 +240,9 @@ fn take_value(secret: &Object, key: Option<&str>) -> Result<Zeroizing<Vec<u8>>, 
             .ok_or("it has neither an entry value nor value.yaml: name its key in spec.kubeConfig.secretRef.key")?,
     };
     let decoded = found.as_str().and_then(|text| STANDARD.decode(text).ok());
-    decoded.map(Zeroizing::new).ok_or_else(|| "the entry can't be read".to_owned())
+    decoded
+        .map(Zeroizing::new)
+        .ok_or_else(|| "the entry can't be read".to_owned())
 }
 
 /// What an administrator, or the tenant, has said of a changed cluster: a word, and which cluster it is about.
@@ -297,10 +311,17 @@ fn leave(context: Context<'_>) -> Box<Plan> {
         .collect();
     status.inventory = None;
     condition::remove(&mut status.conditions, condition::APPLIED_ELSEWHERE);
-    let message = format!("these are left in the cluster that was applied to before: {}", name_some(&left, NAMED));
+    let message = format!(
+        "these are left in the cluster that was applied to before: {}",
+        name_some(&left, NAMED)
+    );
     let mut plan = context.finish(Next::Restart);
-    plan.events
-        .push(ending::event(EventKind::Warning, reason::CLUSTER_CHANGED, message, None));
+    plan.events.push(ending::event(
+        EventKind::Warning,
+        reason::CLUSTER_CHANGED,
+        message,
+        None,
+    ));
     plan.status = ending::changed(snapshot, &status);
     Box::new(plan)
 }

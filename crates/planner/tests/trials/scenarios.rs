@@ -132,7 +132,9 @@ fn play(name: &str, scenario: Scenario) -> String {
     }
     player.elsewhere.insert(player.cluster.take(), player.world);
     for (cluster, world) in &player.elsewhere {
-        let named = cluster.as_deref().map_or(String::new(), |cluster| format!(" {}", &cluster[..15]));
+        let named = cluster
+            .as_deref()
+            .map_or(String::new(), |cluster| format!(" {}", &cluster[..15]));
         writeln!(player.account, "cluster{named}: {}", world.names().join(", ")).unwrap();
     }
     player.account

@@ -42,7 +42,13 @@ fn elsewhere_no_namespace_is_a_tenants_and_a_dispute_stays_one() {
         .find(|placement| matches!(placement, tenure_tenancy::Placement::Tenant(_)))
         .unwrap();
     let check = |placement: &tenure_tenancy::Placement| {
-        tenure_tenancy::reach::check_object(placement, tenure_tenancy::reach::Scope::Namespaced, "ConfigMap", Some("kube-system"), "a")
+        tenure_tenancy::reach::check_object(
+            placement,
+            tenure_tenancy::reach::Scope::Namespaced,
+            "ConfigMap",
+            Some("kube-system"),
+            "a",
+        )
     };
     assert!(check(&tenant).is_err());
     assert!(check(&tenant.elsewhere()).is_ok());

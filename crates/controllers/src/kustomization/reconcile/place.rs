@@ -19,7 +19,11 @@ use crate::live::Held;
 
 impl KustomizationReconciler {
     /// The client to execute steps with, and whose it is one; nothing when there is no token, which the next plan is told.
-    pub(super) async fn client(&mut self, account: Option<&ServiceAccount>, lane: &Lane) -> Option<(ClientPool, Client)> {
+    pub(super) async fn client(
+        &mut self,
+        account: Option<&ServiceAccount>,
+        lane: &Lane,
+    ) -> Option<(ClientPool, Client)> {
         let cluster = self.cluster.clone();
         let pool = cluster.map_or_else(|| self.shard.means.clients.clone(), |cluster| cluster.clients.clone());
         let client = self.act(&pool, account?, lane).await?;
@@ -79,7 +83,11 @@ impl KustomizationReconciler {
             }
             return Ok(stays);
         };
-        if self.cluster.as_ref().is_some_and(|cluster| cluster.is_for(target, account)) {
+        if self
+            .cluster
+            .as_ref()
+            .is_some_and(|cluster| cluster.is_for(target, account))
+        {
             return Ok(true);
         }
         // What is held of the one before makes room first.
