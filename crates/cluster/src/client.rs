@@ -9,7 +9,7 @@ use tenure_api::ObjectView;
 use tenure_api::inventory::split_api_version;
 
 use crate::discovery::{Resource, Sought};
-use crate::elsewhere::Terms;
+use crate::elsewhere::{Terms, keep_room};
 use crate::error::ClusterError;
 use crate::identities::{Sender, Shared};
 use crate::mapping::Mapping;
@@ -150,7 +150,7 @@ impl Client {
                 bytes = bytes.saturating_add(answer.text.len());
                 documents.push(self.turns.run(answer.text.len(), || answer.read(&call)).await?);
             }
-            self.shared.keep_kinds(bytes)?;
+            keep_room(&self.shared.kinds_room, self.terms(), bytes)?;
             self.turns.run(bytes, || mapping.replace(&documents, read)).await?;
         }
         drop(guard);

@@ -4,7 +4,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_api::text::visible_line;
 
@@ -83,8 +83,21 @@ impl Growing {
 }
 
 /// Takes room for so many bytes.
-pub(crate) fn take_room(terms: &Terms, bytes: usize) -> Result<HeldRoom, ClusterError> {
+fn take_room(terms: &Terms, bytes: usize) -> Result<HeldRoom, ClusterError> {
     (terms.room)(bytes).map_err(|problem| ClusterError::Unreachable { problem })
+}
+
+/// Takes room for so many bytes in the place of what was held before.
+pub(crate) fn keep_room(
+    held: &Mutex<Option<HeldRoom>>,
+    terms: Option<&Terms>,
+    bytes: usize,
+) -> Result<(), ClusterError> {
+    let Some(terms) = terms else { return Ok(()) };
+    let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+    *held = None;
+    *held = Some(take_room(terms, bytes)?);
+    Ok(())
 }
 
 impl Terms {

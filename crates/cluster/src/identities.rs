@@ -12,7 +12,7 @@ use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
 
 use crate::client::Client;
 use crate::connection::{Connection, ControllerCredentials, Issue};
-use crate::elsewhere::{HeldRoom, Terms, take_room};
+use crate::elsewhere::{HeldRoom, Terms};
 use crate::error::ClusterError;
 use crate::health::ControllerHealth;
 use crate::mapping::Mapping;
@@ -247,16 +247,6 @@ impl Shared {
     /// How much is read of another cluster's API server; nothing of this one's.
     pub(crate) fn terms(&self) -> Option<&Terms> {
         self.connection.elsewhere.as_ref().map(|elsewhere| &elsewhere.terms)
-    }
-
-    /// Takes room for what is known of another cluster's kinds.
-    pub(crate) fn keep_kinds(&self, bytes: usize) -> Result<(), ClusterError> {
-        let Some(terms) = self.terms() else { return Ok(()) };
-        let mut held = self.kinds_room.lock().unwrap_or_else(PoisonError::into_inner);
-        // First what was known before is given back.
-        *held = None;
-        *held = Some(take_room(terms, bytes)?);
-        Ok(())
     }
 
     /// Who asks which kinds there are.

@@ -114,7 +114,11 @@ async fn another_cluster_is_applied_to_and_stays_the_one_that_it_is() {
     });
     let rotated = write_kubeconfig(&cluster, &json!({ "token": token }));
     stage.admin.apply(secret(namespace, &rotated)).await.unwrap();
-    let second = commit(&repository, &[("ns.yaml", NAMESPACE), ("a.yaml", &in_shop("a", "2"))]).await;
+    let second = commit(
+        &repository,
+        &[("b.yaml", &in_shop("c", "1")), ("a.yaml", &in_shop("a", "2"))],
+    )
+    .await;
     stage.applied((namespace, "app"), &second).await;
     until_there(&one, "a", has_value("2")).await;
     until_there(&one, "b", |object| object.is_none()).await;
