@@ -143,7 +143,7 @@ pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), (&'static str, 
 /// Why it isn't known where to apply, or can't be applied there.
 pub(super) enum Trouble {
     /// Something has to be read first.
-    Read(Step),
+    Read(Box<Step>),
     /// There is no kubeconfig that can be used.
     Failed {
         /// Why.
@@ -204,7 +204,7 @@ fn read_target(
         transient,
     };
     let object = match snapshot.here.get(&secret.id) {
-        None => return Err(Trouble::Read(Step::ReadHere(secret))),
+        None => return Err(Trouble::Read(Box::new(Step::ReadHere(secret)))),
         Some(Live::Present(object)) => object,
         Some(Live::Absent) => {
             return Err(failed(
@@ -291,7 +291,7 @@ pub(super) fn find_cluster(context: &mut Context<'_>) -> Phase<()> {
             }
             Ok(())
         }
-        Err(Trouble::Read(step)) => Err(context.fork().again(vec![step])),
+        Err(Trouble::Read(step)) => Err(context.fork().again(vec![*step])),
         Err(Trouble::Failed { message, transient }) => {
             let reason = reason::RECONCILIATION_FAILED;
             Err(ending::failed_by(context.fork(), reason, message, transient))

@@ -10,7 +10,7 @@
 )]
 
 use serde::Deserialize;
-use tenure_tenancy::{DenialReason, Realm, identity, inventory, owner, reference};
+use tenure_tenancy::{DenialReason, Realm, identity, inventory, owner};
 
 /// The part of the table that is read here.
 #[derive(Deserialize)]
