@@ -20,9 +20,9 @@ use tenure_planner::target::{Target, TargetKey};
 use tenure_sources::{ByteBudget, Held, Hidden, Peer, PeerClient, PeerTls, Policy, Room};
 use zeroize::Zeroizing;
 
-use crate::lane::{Lane, Shard};
 use crate::live::{KeptRoom, LiveObjects};
 use crate::looking::LookingRoom;
+use crate::mailbox::MailboxTable;
 
 /// The longest answer, and the longest event: an object takes 3 MB at most, and so do the kinds of the largest clusters.
 const LONGEST_ANSWER: usize = 8 << 20;
@@ -117,8 +117,7 @@ impl ClusterTable {
     /// When the certificates in it can't be used, or too many are open.
     pub(crate) fn open(
         &self,
-        shard: &Shard,
-        lane: &Lane,
+        way: Way<'_>,
         target: &Target,
         account: &ServiceAccount,
     ) -> Result<Arc<OtherCluster>, String> {
@@ -128,24 +127,30 @@ impl ClusterTable {
         if let Some(cluster) = open.get(&key).and_then(Weak::upgrade) {
             return Ok(cluster);
         }
-        let cluster = Arc::new(connect(shard, lane, target, key.clone())?);
+        let cluster = Arc::new(connect(way, target, key.clone())?);
         open.insert(key, Arc::downgrade(&cluster));
         Ok(cluster)
     }
 }
 
-fn connect(shard: &Shard, lane: &Lane, target: &Target, key: ClusterKey) -> Result<OtherCluster, String> {
-    let (means, name) = (&shard.means, lane.bounds.name.as_str());
-    let budgets = &means.elsewhere;
+/// How a lane reaches other clusters.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'a> {
+    pub(crate) budgets: &'a ElsewhereBudgets,
+    /// What may be connected to.
+    pub(crate) policy: &'a Policy,
+    /// Who is told of what is seen there.
+    pub(crate) mailboxes: &'a Arc<MailboxTable>,
+    /// What is charged.
+    pub(crate) lane: &'a str,
+}
+
+fn connect(way: Way<'_>, target: &Target, key: ClusterKey) -> Result<OtherCluster, String> {
+    let (budgets, policy, name) = (way.budgets, way.policy, way.lane);
     let held = budgets
         .clusters
         .try_acquire(name, 1)
         .map_err(|error| error.to_string())?;
-    let policy = if shard.namespace == means.settings.platform_namespace {
-        &means.platform_sources
-    } else {
-        &means.tenant_sources
-    };
     let head = Arc::new(Head::of(target)?);
     let service = |connections: &ByteBudget| {
         let client: PeerClient<Body> = open_peer(policy, target, (connections.clone(), name))?.client();
@@ -172,11 +177,7 @@ fn connect(shard: &Shard, lane: &Lane, target: &Target, key: ClusterKey) -> Resu
     };
     Ok(OtherCluster {
         cluster: target.cluster(),
-        live: Arc::new(LiveObjects::new(
-            clients.clone(),
-            Arc::clone(&means.mailboxes),
-            Some(kept),
-        )),
+        live: Arc::new(LiveObjects::new(clients.clone(), Arc::clone(way.mailboxes), Some(kept))),
         clients,
         key,
         _held: held,

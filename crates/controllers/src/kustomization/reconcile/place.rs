@@ -12,7 +12,7 @@ use tenure_planner::{Answer, Request};
 
 use super::KustomizationReconciler;
 use crate::answers;
-use crate::elsewhere::OtherCluster;
+use crate::elsewhere::{OtherCluster, Way};
 use crate::execute::execute;
 use crate::lane::Lane;
 use crate::live::Held;
@@ -93,7 +93,19 @@ impl KustomizationReconciler {
         // What is held of the one before makes room first.
         let is_first = self.looked.is_empty() && self.answered.is_empty();
         self.go_to(None);
-        let cluster = self.shard.clusters.open(&self.shard, lane, target, account)?;
+        let means = &self.shard.means;
+        let is_platforms = self.shard.namespace == means.settings.platform_namespace;
+        let way = Way {
+            budgets: &means.elsewhere,
+            policy: if is_platforms {
+                &means.platform_sources
+            } else {
+                &means.tenant_sources
+            },
+            mailboxes: &means.mailboxes,
+            lane: &lane.bounds.name,
+        };
+        let cluster = self.shard.clusters.open(way, target, account)?;
         self.go_to(Some(cluster));
         Ok(is_first)
     }
