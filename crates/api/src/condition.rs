@@ -21,6 +21,8 @@ pub const STALLED: &str = "Stalled";
 pub const HEALTHY: &str = "Healthy";
 /// Another writer keeps reverting what is applied.
 pub const CONTESTED: &str = "Contested";
+/// Which other cluster the inventory is of. Tenure's own.
+pub const APPLIED_ELSEWHERE: &str = "AppliedElsewhere";
 /// Whether the artifact of a source is in the store.
 pub const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
 /// The upstream of a source has changed since the stored artifact.

@@ -65,6 +65,8 @@ pub const DECRYPT: &str = "kustomize.toolkit.fluxcd.io/decrypt";
 pub const ALLOW_DELETION: &str = "tenure.dev/allow-deletion";
 /// Annotation on a Kustomization: `All`, `Partial` or `DetectOnly`, how much of what Git says is applied.
 pub const APPLY_MODE: &str = "tenure.dev/apply";
+/// Annotation of a Kustomization whose cluster changed: whether that is the same cluster by another address, or another one.
+pub const CLUSTER: &str = "tenure.dev/cluster";
 
 /// Label on a namespace: the Tenant that it belongs to. Counts only together with an ownerReference to that Tenant's uid.
 pub const TENANT_LABEL: &str = "capsule.clastix.io/tenant";

@@ -70,6 +70,10 @@ pub const DRIFT_DETECTED: &str = "DriftDetected";
 pub const FIELD_CONTESTED: &str = "FieldContested";
 /// Ours: a deletion waits until somebody allows it.
 pub const DELETION_GUARDED: &str = "DeletionGuarded";
+/// The inventory is of another cluster than the one that spec.kubeConfig leads to.
+pub const CLUSTER_CHANGED: &str = "ClusterChanged";
+/// The inventory is of the cluster that spec.kubeConfig leads to.
+pub const OTHER_CLUSTER: &str = "OtherCluster";
 /// Ours: another Kustomization owns an object.
 pub const OWNED_BY_ANOTHER: &str = "OwnedByAnother";
 /// Ours: the surface does not live where a surface may live.

@@ -9,8 +9,9 @@ use tenure_api::ObjectView;
 use tenure_api::inventory::split_api_version;
 
 use crate::discovery::{Resource, Sought};
+use crate::elsewhere::{Terms, keep_room};
 use crate::error::ClusterError;
-use crate::identities::{Sender, Shared, controller};
+use crate::identities::{Sender, Shared};
 use crate::mapping::Mapping;
 use crate::path::{write_path, write_query};
 use crate::transport::{Answer, Call, JSON};
@@ -89,6 +90,11 @@ impl Client {
         &self.turns
     }
 
+    /// How much is read of another cluster's API server; nothing of this one's.
+    pub(crate) fn terms(&self) -> Option<&Terms> {
+        self.shared.terms()
+    }
+
     /// Who this client's requests are made as.
     #[must_use]
     pub fn identity(&self) -> &Identity {
@@ -137,11 +143,15 @@ impl Client {
         let guard = mapping.refreshing().await;
         if !mapping.fresh(asked) {
             let read = Instant::now();
-            let mut documents = Vec::new();
+            let (mut documents, mut bytes) = (Vec::new(), 0_usize);
+            let discoverer = self.shared.discoverer(&self.sender);
             for call in Mapping::calls() {
-                documents.push(self.shared.ask(&controller().into(), &call).await?.read(&call)?);
+                let answer = self.shared.ask(&discoverer, &call).await?;
+                bytes = bytes.saturating_add(answer.text.len());
+                documents.push(self.turns.run(answer.text.len(), || answer.read(&call)).await?);
             }
-            mapping.replace(&documents, read)?;
+            keep_room(&self.shared.kinds_room, self.terms(), bytes)?;
+            self.turns.run(bytes, || mapping.replace(&documents, read)).await?;
         }
         drop(guard);
         match mapping.find(group, version, kind) {

@@ -7,6 +7,7 @@ use http::{Request, Response};
 use kube::client::{AuthError, Body, ClientBuilder};
 use tower::{BoxError, Service};
 
+use crate::elsewhere::Terms;
 use crate::health::ControllerHealth;
 use crate::token::Token;
 
@@ -18,6 +19,15 @@ pub struct Connection {
     /// What the controller's own requests are made with.
     pub(crate) controller: ControllerCredentials,
     pub(crate) health: ControllerHealth,
+    /// Of another cluster's API server: what its watches are opened by, and how much of it is read.
+    pub(crate) elsewhere: Option<Elsewhere>,
+}
+
+/// What is different about another cluster's API server.
+#[derive(Clone)]
+pub(crate) struct Elsewhere {
+    pub(crate) watches: kube::Client,
+    pub(crate) terms: Terms,
 }
 
 /// Makes a token of the controller's ServiceAccount, or says why there is none.
@@ -31,6 +41,8 @@ pub(crate) enum ControllerCredentials {
     Token(Token, Option<Issue>),
     /// A transport that adds the credentials itself (a kubeconfig's, or the mounted token in a Pod).
     Transport(Arc<OwnTransport>),
+    /// None: in another cluster the controller is nobody.
+    Nothing,
 }
 
 /// A transport with credentials of its own, which can be read again.
@@ -79,6 +91,28 @@ impl Connection {
             bare: kube::Client::new(service, "default"),
             controller: ControllerCredentials::Token(token, None),
             health: ControllerHealth::default(),
+            elsewhere: None,
+        }
+    }
+
+    /// Reaches another cluster's API server by services that bring the credentials of its user: one for requests, one for watches. No
+    /// token of this cluster goes there.
+    pub fn elsewhere<S, B>(requests: S, watches: S, terms: Terms) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self {
+            bare: kube::Client::new(requests, "default"),
+            controller: ControllerCredentials::Nothing,
+            health: ControllerHealth::default(),
+            elsewhere: Some(Elsewhere {
+                watches: kube::Client::new(watches, "default"),
+                terms,
+            }),
         }
     }
 
@@ -115,6 +149,7 @@ impl Connection {
                 configuration,
             })),
             health: ControllerHealth::default(),
+            elsewhere: None,
         })
     }
 }

@@ -12,6 +12,7 @@ use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
 
 use crate::client::Client;
 use crate::connection::{Connection, ControllerCredentials, Issue};
+use crate::elsewhere::{HeldRoom, Terms};
 use crate::error::ClusterError;
 use crate::health::ControllerHealth;
 use crate::mapping::Mapping;
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     refused: Mutex<HashMap<Identity, (u32, Instant)>>,
     pub(crate) mapping: Mapping,
     turns: SharedTurns,
+    /// The room that what is known of another cluster's kinds takes.
+    pub(crate) kinds_room: Mutex<Option<HeldRoom>>,
     /// The controller's own. They wait for nobody else's: its watches tell of the objects of all tenants, one after the other.
     controller_turns: WorkTurns,
 }
@@ -132,6 +135,7 @@ impl ClientPool {
                 }),
                 refused: Mutex::default(),
                 mapping: Mapping::default(),
+                kinds_room: Mutex::default(),
             }),
         }
     }
@@ -168,12 +172,28 @@ impl ClientPool {
     /// [`ClusterError::IdentityMissing`] when the API server says that the ServiceAccount does not exist; whatever else TokenRequest can
     /// fail with. It never falls back to another identity.
     pub async fn for_account(&self, account: &ServiceAccount, lane: &LaneAccess) -> Result<Client, ClusterError> {
+        if let Some(client) = self.elsewhere(account, lane) {
+            return Ok(client);
+        }
         let sender = Sender {
             identity: account.clone().into(),
             lane: Some(lane.account.clone()),
         };
         self.shared.token(&sender).await?;
         Ok(Client::new(Arc::clone(&self.shared), sender, lane.turns.clone()))
+    }
+
+    /// The client of the user of another cluster, whose kubeconfig a ServiceAccount has read; nothing if this is a pool of this cluster's.
+    fn elsewhere(&self, account: &ServiceAccount, lane: &LaneAccess) -> Option<Client> {
+        self.shared.connection.elsewhere.as_ref()?;
+        let sender = Identity::from(identity::use_elsewhere(account)).into();
+        Some(Client::new(Arc::clone(&self.shared), sender, lane.turns.clone()))
+    }
+
+    /// A client to ask which kinds there are: the controller's own here, and the user's in another cluster.
+    #[must_use]
+    pub fn for_discovery(&self, account: &ServiceAccount, lane: &LaneAccess) -> Client {
+        self.elsewhere(account, lane).unwrap_or_else(|| self.controller())
     }
 
     /// Says that kinds were installed or removed, so that the next unknown kind is looked for at once.
@@ -224,8 +244,21 @@ impl Shared {
         }
     }
 
+    /// How much is read of another cluster's API server; nothing of this one's.
+    pub(crate) fn terms(&self) -> Option<&Terms> {
+        self.connection.elsewhere.as_ref().map(|elsewhere| &elsewhere.terms)
+    }
+
+    /// Who asks which kinds there are.
+    pub(crate) fn discoverer(&self, sender: &Sender) -> Sender {
+        match self.connection.elsewhere {
+            Some(_) => sender.clone(),
+            None => controller().into(),
+        }
+    }
+
     async fn ask_once(&self, identity: &Identity, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
-        let answer = transport::ask(&self.transport(identity), identity, token, call).await;
+        let answer = transport::ask(&self.transport(identity), identity, token, call, self.terms()).await;
         self.heed(identity, &answer);
         answer
     }
@@ -236,7 +269,12 @@ impl Shared {
         token: Option<&Token>,
         call: &Call,
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
-        let opened = transport::open(&self.transport(identity), identity, token, call).await;
+        let transport = match &self.connection.elsewhere {
+            // What stays open takes nothing from what is asked.
+            Some(elsewhere) => elsewhere.watches.clone(),
+            None => self.transport(identity),
+        };
+        let opened = transport::open(&transport, identity, token, call, self.terms()).await;
         self.heed(identity, &opened);
         opened
     }
@@ -244,6 +282,17 @@ impl Shared {
     /// The token to send; none when the controller's transport brings its own credentials.
     async fn token(&self, sender: &Sender) -> Result<Option<Token>, ClusterError> {
         let identity = &sender.identity;
+        match (identity, &self.connection.elsewhere) {
+            // Its transport brings them.
+            (Identity::Elsewhere(_), Some(_)) => return Ok(None),
+            (Identity::Elsewhere(_), None) | (_, Some(_)) => {
+                return Err(ClusterError::Unauthorized {
+                    identity: identity.clone(),
+                    message: "it is nobody in this cluster".to_owned(),
+                });
+            }
+            (_, None) => {}
+        }
         if matches!(
             (identity, &self.connection.controller),
             (Identity::Controller(_), ControllerCredentials::Transport(_))
@@ -300,8 +349,8 @@ impl Shared {
                     }
                 }
             }
-            (Identity::Controller(_), None) => Err(ClusterError::Unauthorized {
-                identity: controller(),
+            (Identity::Controller(_) | Identity::Elsewhere(_), _) => Err(ClusterError::Unauthorized {
+                identity: identity.clone(),
                 message: "there is no token for it".to_owned(),
             }),
         }
@@ -310,7 +359,7 @@ impl Shared {
     fn issuer(&self) -> Option<&Issue> {
         match &self.connection.controller {
             ControllerCredentials::Token(_, issuer) => issuer.as_ref(),
-            ControllerCredentials::Transport(_) => None,
+            ControllerCredentials::Transport(_) | ControllerCredentials::Nothing => None,
         }
     }
 
@@ -403,6 +452,10 @@ impl Shared {
     /// Forgets the token `used`, which the API server refused, and answers whether another one can be had now. Where even new
     /// ones are refused there is a pause, longer each time, in which none is made.
     async fn renewable(&self, identity: &Identity, used: Option<&Token>) -> bool {
+        if self.connection.elsewhere.is_some() {
+            // Others come with another kubeconfig.
+            return false;
+        }
         let slot = self.tokens().slot(identity, SystemTime::now());
         let mut held = slot.lock().await;
         if let (Some(used), Some(held)) = (used, held.as_ref())
@@ -426,7 +479,8 @@ impl Shared {
                 *held = None;
                 true
             }
-            (Identity::Controller(_), ControllerCredentials::Token(_, None)) => false,
+            (Identity::Controller(_), ControllerCredentials::Token(_, None) | ControllerCredentials::Nothing)
+            | (Identity::Elsewhere(_), _) => false,
             (Identity::Controller(_), ControllerCredentials::Transport(transport)) => {
                 let read = transport.read_again();
                 if let Err(error) = &read {

@@ -10,11 +10,12 @@
 //!
 //! Owns tokens, discovery, the wire form of requests and the mapping of `Status` answers to [`ClusterError`].
 //! It refuses to decide anything: what is applied, deleted or retried is the planner's. There is no way to send a request without an
-//! [`Identity`], no fallback from a ServiceAccount to the rights of its lane or of the controller, and no way to print a token.
+//! [`Identity`], no way to send a token of this cluster to another one, no fallback from a ServiceAccount to the rights of its lane or of the controller, and no way to print a token.
 
 mod client;
 mod connection;
 pub mod discovery;
+mod elsewhere;
 mod error;
 mod events;
 mod health;
@@ -33,6 +34,7 @@ mod watch;
 pub use client::{Applied, ApplyOptions, Client, DeleteOptions, Preconditions};
 pub use connection::{Connection, ConnectionError};
 pub use discovery::Resource;
+pub use elsewhere::{AskRoom, HeldRoom, Terms};
 pub use error::ClusterError;
 pub use events::{EventHistory, EventKind, EventRecorder, ObjectEvent};
 pub use health::ControllerHealth;

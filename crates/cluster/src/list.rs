@@ -32,7 +32,7 @@ pub(crate) struct HeldPage {
     pub(crate) resource_version: String,
     /// How long its text was.
     pub(crate) bytes: usize,
-    _turn: Turn,
+    _turn: Option<Turn>,
 }
 
 impl<'c> PagedList<'c> {
@@ -58,7 +58,11 @@ impl<'c> PagedList<'c> {
         let Some(next) = self.next.take() else {
             return Ok(None);
         };
-        let turn = self.client.turns().take_page().await;
+        // Another cluster may take its time, and what it sends takes room of its own: nobody else's lists wait for it.
+        let turn = match self.client.terms() {
+            Some(_) => None,
+            None => Some(self.client.turns().take_page().await),
+        };
         let (page, bytes) = loop {
             match self.read(&next).await {
                 Err(ClusterError::TooLong { .. }) if self.limit > 1 => self.limit = (self.limit / FEWER).max(1),

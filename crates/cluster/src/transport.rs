@@ -10,6 +10,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
 use serde_json::Value;
 
+use crate::elsewhere::{Growing, Terms};
 use crate::error::ClusterError;
 use crate::token::Token;
 use tenure_tenancy::Identity;
@@ -68,6 +69,8 @@ impl Call {
 pub(crate) struct Answer {
     pub(crate) text: Bytes,
     pub(crate) warnings: Vec<String>,
+    /// The room that the text takes.
+    _room: Growing,
 }
 
 impl Answer {
@@ -86,6 +89,21 @@ pub(crate) async fn open(
     identity: &Identity,
     token: Option<&Token>,
     call: &Call,
+    terms: Option<&Terms>,
+) -> Result<Response<Body>, ClusterError> {
+    let opened = open_unheard(transport, identity, token, call, terms).await;
+    opened.map_err(|error| match terms {
+        Some(terms) => terms.tell_error(error),
+        None => error,
+    })
+}
+
+async fn open_unheard(
+    transport: &kube::Client,
+    identity: &Identity,
+    token: Option<&Token>,
+    call: &Call,
+    terms: Option<&Terms>,
 ) -> Result<Response<Body>, ClusterError> {
     let mut builder = Request::builder()
         .method(call.method.clone())
@@ -123,7 +141,10 @@ pub(crate) async fn open(
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.parse().ok())
         .map(Duration::from_secs);
-    let body = read(call, response).await.unwrap_or_default();
+    let body = read(call, response, terms)
+        .await
+        .map(|(body, _)| body)
+        .unwrap_or_default();
     Err(refusal(identity, code, retry_after, &body))
 }
 
@@ -133,13 +154,25 @@ pub(crate) fn ask<'a>(
     identity: &'a Identity,
     token: Option<&'a Token>,
     call: &'a Call,
+    terms: Option<&'a Terms>,
 ) -> BoxFuture<'a, Result<Answer, ClusterError>> {
     // A future with a type of its own would be compiled again in each crate that asks.
     Box::pin(async move {
-        let response = open(transport, identity, token, call).await?;
+        let response = open(transport, identity, token, call, terms).await?;
         let warnings = warnings(&response);
-        let text = read(call, response).await?;
-        Ok(Answer { text, warnings })
+        let read = read(call, response, terms).await;
+        let (warnings, (text, room)) = match terms {
+            Some(terms) => (
+                terms.tell_warnings(warnings),
+                read.map_err(|error| terms.tell_error(error))?,
+            ),
+            None => (warnings, read?),
+        };
+        Ok(Answer {
+            text,
+            warnings,
+            _room: room,
+        })
     })
 }
 
@@ -147,20 +180,48 @@ fn refusal(identity: &Identity, code: StatusCode, retry_after: Option<Duration>,
     ClusterError::from_answer(identity, code.as_u16(), retry_after, body)
 }
 
-async fn read(call: &Call, response: Response<Body>) -> Result<Bytes, ClusterError> {
-    let reading = Limited::new(response.into_body(), call.longest).collect();
-    let collected = tokio::time::timeout(REQUEST_TIMEOUT, reading)
-        .await
-        .map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })?;
-    match collected {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(ClusterError::TooLong {
-            what: call.what(),
-            longest: call.longest,
-        }),
-        Err(error) => Err(ClusterError::Unreachable {
-            problem: error.to_string(),
-        }),
+async fn read(call: &Call, response: Response<Body>, terms: Option<&Terms>) -> Result<(Bytes, Growing), ClusterError> {
+    let longest = terms.map_or(call.longest, |terms| call.longest.min(terms.longest));
+    let reading = async {
+        let mut room = Growing::default();
+        let Some(terms) = terms else {
+            let collected = Limited::new(response.into_body(), longest).collect().await;
+            return collected
+                .map(|collected| (collected.to_bytes(), room))
+                .map_err(|error| {
+                    if error.is::<LengthLimitError>() {
+                        too_long(call, longest)
+                    } else {
+                        ClusterError::Unreachable {
+                            problem: error.to_string(),
+                        }
+                    }
+                });
+        };
+        // As it comes: of what somebody else sends nothing is held that wasn't counted.
+        let (mut body, mut text) = (response.into_body(), Vec::new());
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| ClusterError::Unreachable {
+                problem: error.to_string(),
+            })?;
+            let Ok(data) = frame.into_data() else { continue };
+            let length = text.len().saturating_add(data.len());
+            if length > longest {
+                return Err(too_long(call, longest));
+            }
+            room.grow_to(length, Some(terms))?;
+            text.extend_from_slice(&data);
+        }
+        Ok((Bytes::from(text), room))
+    };
+    let read = tokio::time::timeout(REQUEST_TIMEOUT, reading).await;
+    read.map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })?
+}
+
+fn too_long(call: &Call, longest: usize) -> ClusterError {
+    ClusterError::TooLong {
+        what: call.what(),
+        longest,
     }
 }
 

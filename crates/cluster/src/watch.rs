@@ -15,6 +15,7 @@ use tenure_api::ObjectView;
 
 use crate::client::Client;
 use crate::discovery::Resource;
+use crate::elsewhere::Growing;
 use crate::error::ClusterError;
 use crate::list::PagedList;
 use crate::seen::{Event, Seen};
@@ -29,6 +30,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 const SHORT: Duration = Duration::from_secs(1);
 /// The longest single event that is read.
 const LONGEST_EVENT: usize = 64 << 20;
+
+/// The longest name of an object, by the rules of Kubernetes.
+const LONGEST_NAME: usize = 253;
 
 /// How much room for an event is kept until the next one.
 const USUAL_EVENT: usize = 64 << 10;
@@ -167,11 +171,17 @@ async fn list(
     // What is known is replaced only when all of it has been told: who reads it may panic in between, and a later page may fail.
     let mut versions = HashMap::new();
     let mut revision = String::new();
+    let bounds = Bounds::of(client);
+    let mut pages_read = 0_usize;
     while let Some(page) = pages.read_next().await? {
+        pages_read += 1;
         let (items, versions, known) = (page.items, &mut versions, &*known);
         let told = || {
             for object in items {
                 let key = (object.namespace.clone(), object.name.clone());
+                if !bounds.admit(&object, versions.len()) {
+                    continue;
+                }
                 versions.insert(key.clone(), object.revision.clone());
                 if known.versions.get(&key) != Some(&object.revision) {
                     sink(WatchEvent::Changed(object));
@@ -180,6 +190,9 @@ async fn list(
         };
         client.turns().run(page.bytes, told).await;
         revision = page.resource_version;
+        if versions.len() >= bounds.objects || pages_read >= bounds.objects {
+            return Err(too_many(resource, bounds.objects));
+        }
     }
     for (namespace, name) in known.versions.keys().filter(|key| !versions.contains_key(*key)) {
         sink(WatchEvent::Deleted {
@@ -196,6 +209,45 @@ async fn list(
     Ok(())
 }
 
+/// How much is kept of another cluster's objects; of this one's, all of it.
+#[derive(Clone, Copy)]
+struct Bounds {
+    objects: usize,
+    event: usize,
+    name: usize,
+}
+
+impl Bounds {
+    fn of(client: &Client) -> Self {
+        match client.terms() {
+            Some(terms) => Self {
+                objects: terms.most_objects,
+                event: terms.longest.min(LONGEST_EVENT),
+                name: LONGEST_NAME,
+            },
+            None => Self {
+                objects: usize::MAX,
+                event: LONGEST_EVENT,
+                name: usize::MAX,
+            },
+        }
+    }
+
+    /// Whether there is a place for an object beside so many. One with a name that no API server takes is none.
+    fn admit(self, object: &Seen, count: usize) -> bool {
+        let longest = object.namespace.len().max(object.name.len()).max(object.revision.len());
+        count < self.objects && longest <= self.name
+    }
+}
+
+/// More than are told of: what is beyond them isn't known, so nothing is.
+fn too_many(resource: &Resource, most_objects: usize) -> ClusterError {
+    broken(
+        resource,
+        format!("there are more than {most_objects} objects: none of them is watched"),
+    )
+}
+
 async fn follow(
     client: &Client,
     mut body: Body,
@@ -204,6 +256,8 @@ async fn follow(
     sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     let mut line: Vec<u8> = Vec::new();
+    let bounds = Bounds::of(client);
+    let mut room = Growing::default();
     loop {
         let frame = tokio::time::timeout(SILENCE, body.frame())
             .await
@@ -223,26 +277,27 @@ async fn follow(
         let mut rest = data.as_ref();
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let (head, tail) = rest.split_at(end);
+            room.grow_to(line.len().saturating_add(head.len()), client.terms())?;
             line.extend_from_slice(head);
             if !line.is_empty() {
                 let told = || {
                     let event = Event::from_line(&line, resource);
                     let event = event.map_err(|error| broken(resource, error.to_string()))?;
-                    tell(event, resource, known, sink)
+                    tell(event, resource, known, bounds, sink)
                 };
                 client.turns().run(line.len(), told).await?;
             }
             line.clear();
             // Not kept for the small ones after a large one: there may be hundreds of watches.
             line.shrink_to(USUAL_EVENT);
+            room.clear();
             rest = tail.get(1..).unwrap_or_default();
         }
+        room.grow_to(line.len().saturating_add(rest.len()), client.terms())?;
         line.extend_from_slice(rest);
-        if line.len() > LONGEST_EVENT {
-            return Err(broken(
-                resource,
-                format!("an event is longer than {LONGEST_EVENT} bytes"),
-            ));
+        if line.len() > bounds.event {
+            let problem = format!("an event is longer than {} bytes", bounds.event);
+            return Err(broken(resource, problem));
         }
     }
 }
@@ -251,12 +306,16 @@ fn tell(
     event: Event,
     resource: &Resource,
     known: &mut Known,
+    bounds: Bounds,
     sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     let Event { kind, object } = event;
     if kind == "ERROR" {
         let status = object.read().map_err(|error| broken(resource, error.to_string()))?;
         return Err(ended(&status));
+    }
+    if !bounds.admit(&object, known.versions.len()) {
+        return Err(too_many(resource, bounds.objects));
     }
     known.resource_version.clone_from(&object.revision);
     let key = || (object.namespace.clone(), object.name.clone());

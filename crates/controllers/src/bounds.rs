@@ -10,6 +10,8 @@ use tokio::sync::Semaphore;
 pub(crate) struct LaneBounds {
     /// What its bytes are charged to.
     pub(crate) name: String,
+    /// Reconciliations at the same time that apply to other clusters: who waits for a slow one keeps nothing here waiting.
+    pub(crate) elsewhere: Arc<Semaphore>,
     /// Reconciliations at the same time.
     pub(crate) work: Arc<Semaphore>,
     /// Of these, reconciliations of Kustomizations that a commit changed nothing for: they never keep those waiting that it did.
@@ -28,6 +30,7 @@ impl LaneBounds {
         let width = width.max(1);
         Self {
             name: name.to_owned(),
+            elsewhere: Arc::new(Semaphore::new(width.div_ceil(2))),
             work: Arc::new(Semaphore::new(width)),
             unhurried: Arc::new(Semaphore::new((width / 4).max(1))),
             fetches: Arc::new(Semaphore::new(width.div_ceil(2))),
@@ -38,7 +41,13 @@ impl LaneBounds {
 
     /// Whether nothing that works within them is under way.
     pub(crate) fn are_idle(&self) -> bool {
-        let parts = [&self.work, &self.unhurried, &self.fetches, &self.renderings];
+        let parts = [
+            &self.work,
+            &self.elsewhere,
+            &self.unhurried,
+            &self.fetches,
+            &self.renderings,
+        ];
         let is_unused = parts.into_iter().all(|part| Arc::strong_count(part) == 1);
         is_unused && self.turns.is_idle()
     }

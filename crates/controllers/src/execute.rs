@@ -66,9 +66,18 @@ async fn in_time(clients: &ClientPool, client: &Client, request: &Request, deadl
 }
 
 fn given_up(request: &Request) -> Vec<Answer> {
+    fail(
+        request,
+        Reason::Unanswered,
+        "no answer came before spec.timeout was over",
+    )
+}
+
+/// Answers a request that isn't sent.
+pub(crate) fn fail(request: &Request, reason: Reason, message: &str) -> Vec<Answer> {
     let failure = || Failure {
-        reason: Reason::Unanswered,
-        message: "no answer came before spec.timeout was over".to_owned(),
+        reason: reason.clone(),
+        message: message.to_owned(),
         ..Failure::default()
     };
     match request {

@@ -110,6 +110,11 @@ impl Hub {
                 ..lane.access()
             })),
             Identity::ServiceAccount(account) => lane.act_as(account).await,
+            // What it says here is nobody's: its rights are another cluster's.
+            Identity::Elsewhere(_) => Err(ClusterError::Unauthorized {
+                identity: who.clone(),
+                message: "it is nobody in this cluster".to_owned(),
+            }),
         }
     }
 
@@ -241,10 +246,11 @@ impl Surroundings for Hub {
         &'a self,
         (namespace, name): (&'a str, &'a str),
         objects: &'a [ObjectId],
+        cluster: Option<&'a str>,
     ) -> BoxFuture<'a, Option<OwnerAnswer>> {
         async move {
             let shard = self.find_shard(namespace)?;
-            kustomization::answer_owner(&shard, name, objects).await
+            kustomization::answer_owner(&shard, name, objects, cluster).await
         }
         .boxed()
     }

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::artifacts::ArtifactRecords;
 use crate::bounds::LaneBounds;
 use crate::cache::CacheByKind;
+use crate::elsewhere::ClusterTable;
 use crate::entry::Entry;
 use crate::inventories::Inventories;
 use crate::key::Key;
@@ -53,11 +54,13 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
     /// Whether a namespace is being deleted.
     fn is_ending(&self, namespace: &str) -> bool;
 
-    /// What the lane of another Kustomization, by namespace and name, says of it to one that wants these objects, which bear its labels.
+    /// What the lane of another Kustomization, by namespace and name, says of it to one that wants these objects, which bear its labels:
+    /// in this cluster, or in another one, which statuses call so.
     fn ask_owner<'a>(
         &'a self,
         owner: (&'a str, &'a str),
         objects: &'a [ObjectId],
+        cluster: Option<&'a str>,
     ) -> BoxFuture<'a, Option<OwnerAnswer>>;
 
     /// Whether the lane of a namespace has its rights there.
@@ -161,6 +164,8 @@ pub(crate) struct Shard {
     pub(crate) caches: CacheByKind,
     /// What has been applied, as watches as the appliers' identities tell.
     pub(crate) live: Arc<LiveObjects>,
+    /// Other clusters that are applied to from here.
+    pub(crate) clusters: ClusterTable,
     /// Which Kustomizations name which objects.
     pub(crate) inventories: Inventories,
     /// What Kustomizations of one source tell each other.
@@ -181,7 +186,12 @@ impl Shard {
         Self {
             namespace: namespace.to_owned(),
             caches: CacheByKind::default(),
-            live: Arc::new(LiveObjects::new(means.clients.clone(), Arc::clone(&means.mailboxes))),
+            live: Arc::new(LiveObjects::new(
+                means.clients.clone(),
+                Arc::clone(&means.mailboxes),
+                None,
+            )),
+            clusters: ClusterTable::default(),
             inventories: Inventories::default(),
             turnovers: TurnoverBoard::default(),
             artifacts: ArtifactRecords::new(Arc::clone(&means.depot)),

@@ -25,6 +25,7 @@ mod decryption;
 mod dependents;
 mod drive;
 mod election;
+mod elsewhere;
 mod entry;
 mod execute;
 mod git_repository;

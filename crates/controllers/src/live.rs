@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_api::ObjectId;
-use tenure_cluster::{ClientPool, LaneAccess, OpenWatch, ServiceAccount, WatchKey};
+use tenure_cluster::{ClientPool, ClusterError, LaneAccess, OpenWatch, ServiceAccount, WatchKey};
 use tenure_planner::plan::Watched;
 
 use crate::key::Key;
 use crate::mailbox::MailboxTable;
 
-pub(crate) use stream::{Known, read_revision};
+pub(crate) use stream::{KeptRoom, Known, read_revision};
 use stream::{Stream, feed, lock};
 
 /// The streams that are open.
@@ -26,6 +26,8 @@ use stream::{Stream, feed, lock};
 pub(crate) struct LiveObjects {
     clients: ClientPool,
     mailboxes: Arc<MailboxTable>,
+    /// Where objects of another cluster take room.
+    kept: Option<Arc<KeptRoom>>,
     open: Mutex<HashMap<WatchKey, Slot>>,
 }
 
@@ -53,10 +55,12 @@ struct HeldStream {
 }
 
 impl LiveObjects {
-    pub(crate) fn new(clients: ClientPool, mailboxes: Arc<MailboxTable>) -> Self {
+    /// Nothing yet. Of another cluster only that is kept which there is room for, and which somebody asked for.
+    pub(crate) fn new(clients: ClientPool, mailboxes: Arc<MailboxTable>, kept: Option<KeptRoom>) -> Self {
         Self {
             clients,
             mailboxes,
+            kept: kept.map(Arc::new),
             open: Mutex::default(),
         }
     }
@@ -69,7 +73,7 @@ impl LiveObjects {
     fn acquire(&self, watch: &WatchKey) -> Arc<Mutex<Stream>> {
         let mut slots = self.slots();
         let slot = slots.entry(watch.clone()).or_insert_with(|| Slot {
-            stream: Arc::default(),
+            stream: Arc::new(Mutex::new(Stream::new(self.kept.clone()))),
             holders: 0,
             watch: None,
         });
@@ -167,11 +171,14 @@ impl Held {
         lane: &LaneAccess,
         watched: &[Watched],
     ) -> BTreeMap<ObjectId, WatchKey> {
-        let controller = self.live.clients.controller();
+        let client = self.live.clients.for_discovery(account, lane);
         let mut wanted = BTreeMap::new();
         for watched in watched {
-            let Ok(resource) = controller.resource(&watched.api_version(), &watched.id.kind).await else {
-                continue;
+            let resource = match client.resource(&watched.api_version(), &watched.id.kind).await {
+                Ok(resource) => resource,
+                // Another cluster that doesn't answer isn't asked for each kind.
+                Err(error) if self.live.kept.is_some() && !matches!(error, ClusterError::NoKindMatch { .. }) => break,
+                Err(_) => continue,
             };
             if !resource.watchable {
                 continue;
@@ -255,7 +262,10 @@ impl Held {
     /// revision is newer.
     pub(crate) fn newer(&self, id: &ObjectId, than: Option<u64>) -> Option<Known> {
         let stream = lock(self.stream(id)?);
-        let entry = stream.objects.get(&id.name).filter(|_| stream.synced)?;
+        let entry = stream
+            .objects
+            .get(&id.name)
+            .filter(|entry| stream.synced && entry.is_kept())?;
         if than.is_some_and(|than| stream.revision.max(entry.revision) < than) {
             return None;
         }
@@ -266,7 +276,8 @@ impl Held {
     /// something changed, not enough to act on.
     pub(crate) fn noticed(&self, id: &ObjectId) -> Option<Known> {
         let stream = lock(self.stream(id)?);
-        Some(stream.objects.get(&id.name)?.known())
+        let entry = stream.objects.get(&id.name).filter(|entry| entry.is_kept())?;
+        Some(entry.known())
     }
 
     /// The ids that are watched.

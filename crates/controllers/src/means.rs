@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::Depot;
 use crate::config::Config;
+use crate::elsewhere::ElsewhereBudgets;
 use crate::listeners::Listeners;
 use crate::mailbox::MailboxTable;
 use crate::render::Renderings;
@@ -41,6 +42,8 @@ pub(crate) struct Means {
     pub(crate) depot: Arc<Depot>,
     /// Room for the objects that reconciliations look at.
     pub(crate) looking: ByteBudget,
+    /// What other clusters may take.
+    pub(crate) elsewhere: ElsewhereBudgets,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) mailboxes: Arc<MailboxTable>,
     pub(crate) listeners: Listeners,
@@ -75,6 +78,7 @@ impl Means {
             renderings: Renderings::new(config.rendering),
             depot: Arc::new(Depot::open(&config.artifacts, config.limits, config.budgets)?),
             looking: config.budgets.looking(),
+            elsewhere: ElsewhereBudgets::default(),
             under_way: Arc::new(UnderWay::open(config.artifacts.join("under-way"))),
             mailboxes: Arc::default(),
             listeners: Listeners::default(),

@@ -37,7 +37,14 @@ pub fn check_plan<S: Step, I, T, M>(plan: &Plan<S, I, T, M>) -> Vec<String> {
 #[must_use]
 pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
     let mut violations = check_plan(plan);
+    let is_elsewhere = snapshot.kustomization.spec.kube_config.is_some();
+    if is_elsewhere != plan.target.is_some() && !plan.watch.is_empty() {
+        violations.push("watches in another cluster than it applies to".to_owned());
+    }
     for step in &plan.steps {
+        if is_elsewhere != plan.target.is_some() && matches!(step, kustomization::Step::Ask(_)) {
+            violations.push(format!("asks another cluster than it applies to: {step}"));
+        }
         let kustomization::Step::Ask(step) = step else {
             continue;
         };
@@ -50,7 +57,7 @@ pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kusto
         };
         let Some(id) = id else { continue };
         let health_checked = matches!(step, Request::Read(_)) && plan.watch.iter().any(|watched| watched.id == *id);
-        if !health_checked && inventory::check_entry(&snapshot.placement, id).is_err() {
+        if !health_checked && inventory::check_entry(&snapshot.reach(), id).is_err() {
             violations.push(format!("reaches beyond its namespaces: {step}"));
         }
         if let Request::Delete(delete) = step {

@@ -32,6 +32,7 @@ mod immutable;
 pub mod inputs;
 pub mod invariants;
 pub mod jitter;
+pub mod kubeconfig;
 pub mod kustomization;
 pub mod maxima;
 pub mod object;
@@ -44,6 +45,7 @@ pub mod restart;
 pub mod rights;
 pub mod source;
 pub mod surface;
+pub mod target;
 pub mod tenant;
 pub mod uninstallation;
 

@@ -1,6 +1,7 @@
 //! The Plan: what to do next, as whom, what will follow, what the status says, when to look again, and what is not done and why.
 
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -9,6 +10,7 @@ use serde_json::Value;
 use tenure_api::{Condition, KustomizationStatus, ObjectId, SurfaceStatus, TenantStatus};
 
 use crate::object::{Object, Origin, shown};
+use crate::target::Target;
 
 /// A plan. What can be done, and as whom, differs by kind: so no plan for what a repository contains can hold the controller's identity,
 /// and none of a Kustomization fetches.
@@ -45,10 +47,21 @@ pub struct Plan<S, I, T, M> {
     pub withheld: Vec<Withheld>,
     /// What the shell watches with the plan's identity, so that it plans again when one changes: for drift and health.
     pub watch: Vec<Watched>,
+    /// The cluster that the steps and the watch are about, if it isn't this one. The plan's identity reads what is here, and there the
+    /// target's user acts.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "write_target")]
+    pub target: Option<Arc<Target>>,
+    /// What is watched here all the same, when the plan is about another cluster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watch_here: Vec<Watched>,
     /// What happens after the steps.
     pub next: Next,
     /// What to hand to the next plan.
     pub memory: M,
+}
+
+fn write_target<S: serde::Serializer>(target: &Option<Arc<Target>>, serializer: S) -> Result<S::Ok, S::Error> {
+    target.as_deref().serialize(serializer)
 }
 
 /// A status, which says by conditions how its object fares.
@@ -400,6 +413,8 @@ impl<S, I, T, M> Plan<S, I, T, M> {
             events: Vec::new(),
             withheld: Vec::new(),
             watch: Vec::new(),
+            target: None,
+            watch_here: Vec::new(),
             next: Next::Done(None),
             memory,
         }
@@ -412,6 +427,9 @@ impl<S: fmt::Display, I: fmt::Display, T: Status, M> fmt::Display for Plan<S, I,
         match &self.identity {
             Some(identity) => writeln!(formatter, "{} as {identity}", self.subject)?,
             None => writeln!(formatter, "{}", self.subject)?,
+        }
+        if let Some(target) = &self.target {
+            writeln!(formatter, "  in the cluster at {target}")?;
         }
         if let Some(change) = &self.finalizer {
             match change {

@@ -16,7 +16,7 @@ use crate::error::FetchError;
 use crate::policy::Endpoint;
 use crate::secret::TlsOptions;
 
-fn system_roots() -> &'static RootCertStore {
+pub(crate) fn system_roots() -> &'static RootCertStore {
     static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
     ROOTS.get_or_init(|| {
         let mut roots = RootCertStore::empty();

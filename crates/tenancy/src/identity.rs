@@ -1,5 +1,5 @@
 //! Who acts. An [`Identity`] is made here and nowhere else, and nothing can be written to a cluster without one. A [`ServiceAccount`] acts
-//! for what somebody asked for; a [`LaneAccount`] keeps the books of one lane; the [`Controller`] those that are above all lanes. Where one
+//! for what somebody asked for; an [`ElsewhereUser`] in the cluster of a kubeconfig that it has read; a [`LaneAccount`] keeps the books of one lane; the [`Controller`] those that are above all lanes. Where one
 //! of them is wanted no other can stand.
 //!
 //! It refuses empty, unknown and malformed names, refuses to act as an account of Tenure's own for a repository, and never falls back to
@@ -101,6 +101,27 @@ impl Serialize for Controller {
     }
 }
 
+/// Whom a kubeconfig makes its bearer in another cluster. It has no rights here: what it is sent with is what a Secret holds that the
+/// ServiceAccount may read, and never a token of this cluster. Only this module makes one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ElsewhereUser {
+    account: ServiceAccount,
+}
+
+impl ElsewhereUser {
+    /// The ServiceAccount that has read the kubeconfig.
+    #[must_use]
+    pub fn account(&self) -> &ServiceAccount {
+        &self.account
+    }
+}
+
+impl fmt::Display for ElsewhereUser {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the user of spec.kubeConfig")
+    }
+}
+
 /// Who puts an installation in place: the administrator with whose rights the program writes what an installation consists of, before
 /// anybody else acts. It stands for no tenant and for no repository. Only this module makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +142,8 @@ pub enum Identity {
     Lane(LaneAccount),
     /// The controller itself.
     Controller(Controller),
+    /// The user of a kubeconfig, in another cluster.
+    Elsewhere(ElsewhereUser),
 }
 
 impl From<ServiceAccount> for Identity {
@@ -141,13 +164,19 @@ impl From<Controller> for Identity {
     }
 }
 
+impl From<ElsewhereUser> for Identity {
+    fn from(user: ElsewhereUser) -> Self {
+        Self::Elsewhere(user)
+    }
+}
+
 impl Identity {
     /// The ServiceAccount, unless it is an account of Tenure's own.
     #[must_use]
     pub fn service_account(&self) -> Option<&ServiceAccount> {
         match self {
             Self::ServiceAccount(account) => Some(account),
-            Self::Lane(_) | Self::Controller(_) => None,
+            Self::Lane(_) | Self::Controller(_) | Self::Elsewhere(_) => None,
         }
     }
 }
@@ -158,6 +187,7 @@ impl fmt::Display for Identity {
             Self::ServiceAccount(account) => account.fmt(formatter),
             Self::Lane(account) => account.fmt(formatter),
             Self::Controller(controller) => controller.fmt(formatter),
+            Self::Elsewhere(user) => user.fmt(formatter),
         }
     }
 }
@@ -186,6 +216,14 @@ pub fn decide_for_lane(placement: &Placement, namespace: &str) -> LaneAccount {
 #[must_use]
 pub fn use_for_bookkeeping() -> Controller {
     Controller(())
+}
+
+/// Whom a kubeconfig that a ServiceAccount has read makes its bearer, in the cluster that it names.
+#[must_use]
+pub fn use_elsewhere(account: &ServiceAccount) -> ElsewhereUser {
+    ElsewhereUser {
+        account: account.clone(),
+    }
 }
 
 /// Whoever puts in place what an installation consists of; nothing of that comes out of a repository.

@@ -7,7 +7,7 @@
 //! namespaces and Tenants ──[realm]──▶ Placement ──[identity]──▶ Identity   who acts
 //!                                        │
 //!                                        ├──[lane]───────▶ in which lane, and with which rights it keeps its books?
-//!                                        ├──[reference]──▶ may it name that source, dependency, kubeconfig?
+//!                                        ├──[reference]──▶ may it name that source, that dependency?
 //!                                        ├──[reach]──────▶ may it write that object?
 //!                                        ├──[owner]──────▶ whose is an object that two want?
 //!                                        └──[surface]────▶ which tier is a Surface here?
@@ -26,6 +26,6 @@ pub mod surface;
 
 pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
-pub use identity::{Controller, Identity, Installer, LaneAccount, ServiceAccount};
+pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, ServiceAccount};
 pub use lane::Lane;
 pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, check_takeable};

@@ -160,6 +160,20 @@ pub enum Placement {
     },
 }
 
+impl Placement {
+    /// What bounds what lives here when it writes to another cluster: the rights of its user there, and no namespace of a tenant, which
+    /// is one of this cluster. In dispute nothing is written anywhere.
+    #[must_use]
+    pub fn elsewhere(&self) -> Self {
+        match self {
+            Self::Tenant(tenant) => Self::Unclaimed {
+                default_service_account: tenant.default_service_account.clone(),
+            },
+            other => other.clone(),
+        }
+    }
+}
+
 /// A namespace within a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

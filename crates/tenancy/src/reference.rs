@@ -1,4 +1,4 @@
-//! What an object may refer to: sources, dependencies and kubeconfigs. Remote bases are not asked about: `kustomize` can reach none.
+//! What an object may refer to: sources and dependencies. A kubeconfig is a Secret of its own namespace, which nothing else can be written for. Remote bases are not asked about: `kustomize` can reach none.
 
 use crate::denial::Denial;
 use crate::realm::Placement;
@@ -54,18 +54,4 @@ pub fn check_health_check(
             tenant.tenant
         ))),
     }
-}
-
-/// Whether a Kustomization may apply to another cluster. A kubeconfig names an address, files and programs of its author's choice;
-/// under lockdown, which is always on here, it is refused at every tier.
-///
-/// # Errors
-/// Always, when one is set.
-pub fn check_kubeconfig(is_set: bool) -> Result<(), Denial> {
-    if is_set {
-        return Err(Denial::access(
-            "spec.kubeConfig is refused: applying to another cluster by a kubeconfig is not allowed; remove the field",
-        ));
-    }
-    Ok(())
 }

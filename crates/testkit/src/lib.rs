@@ -11,6 +11,7 @@ mod admin;
 mod cluster;
 pub mod exchange;
 mod kubernetes;
+mod served;
 mod webhook;
 
 use std::future::Future;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 pub use admin::{Admin, AdminError};
 pub use cluster::{Cluster, DISPOSABLE_LABEL, TEST_KUBECONFIG};
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};
+pub use served::ServedCluster;
 pub use webhook::Webhook;
 
 /// How long tests wait for what should happen soon. Long, since it only matters when something is broken.

@@ -27,6 +27,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-api",
             "tenure-tenancy",
             "go-words",
+            "go-yaml",
             "kubernetes-cel",
             "kustomize",
             "structured-merge",

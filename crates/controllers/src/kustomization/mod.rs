@@ -1,5 +1,6 @@
 //! Reconciles Kustomizations: observe → plan → execute → write.
 
+mod here;
 mod look;
 mod observe;
 mod owners;

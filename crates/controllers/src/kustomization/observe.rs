@@ -94,7 +94,10 @@ pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, req
         .filter_map(|other| {
             let name = other.metadata.name.as_deref()?;
             let key = Key::new(Kustomization::KIND, namespace, name);
-            (name != own && source(other) == source(kustomization)).then(|| (name, (other, shard.turnovers.of(&key))))
+            // Who applies to another cluster wants nothing of what is in this one.
+            let is_beside = other.spec.kube_config == kustomization.spec.kube_config;
+            (name != own && is_beside && source(other) == source(kustomization))
+                .then(|| (name, (other, shard.turnovers.of(&key))))
         })
         .collect();
     let mut claims: BTreeMap<ObjectId, BTreeSet<String>> = BTreeMap::new();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::Live;
-use tenure_planner::kustomization::{Rival, find_applied_revision, is_idle};
+use tenure_planner::kustomization::{Rival, find_applied_revision, find_place, is_idle};
 use tenure_tenancy::owner;
 
 use super::observe::list_depending;
@@ -27,6 +27,7 @@ pub(super) async fn ask_owners(
     shard: &Shard,
     key: &Key,
     labelled: &BTreeMap<ObjectId, (String, String)>,
+    cluster: Option<&str>,
 ) -> (BTreeMap<ObjectId, String>, BTreeMap<String, Rival>) {
     let mut wanted: BTreeMap<(&str, &str), Vec<ObjectId>> = BTreeMap::new();
     for (id, (namespace, name)) in labelled {
@@ -38,7 +39,7 @@ pub(super) async fn ask_owners(
     let (mut owners, mut rivals) = (BTreeMap::new(), BTreeMap::new());
     let mut dependents: Option<BTreeSet<String>> = None;
     for ((namespace, name), objects) in wanted {
-        let Some(answer) = shard.surroundings.ask_owner((namespace, name), &objects).await else {
+        let Some(answer) = shard.surroundings.ask_owner((namespace, name), &objects, cluster).await else {
             continue;
         };
         let beside = || shard.caches.of::<Kustomization>().in_namespace(&key.namespace);
@@ -54,8 +55,14 @@ pub(super) async fn ask_owners(
     (owners, rivals)
 }
 
-/// What a Kustomization says of itself to one that wants these objects: nothing, unless it has one of them in its inventory.
-pub(crate) async fn answer_owner(shard: &Shard, name: &str, objects: &[ObjectId]) -> Option<OwnerAnswer> {
+/// What a Kustomization says of itself to one that wants these objects: nothing, unless it has one of them in its inventory, of the same
+/// cluster.
+pub(crate) async fn answer_owner(
+    shard: &Shard,
+    name: &str,
+    objects: &[ObjectId],
+    cluster: Option<&str>,
+) -> Option<OwnerAnswer> {
     let key = Key::new(Kustomization::KIND, &shard.namespace, name);
     let has: Vec<ObjectId> = objects
         .iter()
@@ -66,6 +73,9 @@ pub(crate) async fn answer_owner(shard: &Shard, name: &str, objects: &[ObjectId]
         return None;
     }
     let kustomization = shard.caches.of::<Kustomization>().get(&key.namespace, name)?;
+    if find_place(&kustomization).as_deref() != cluster {
+        return None;
+    }
     let source = &kustomization.spec.source_ref;
     let told = shard.turnovers.of(&key);
     let told = told.filter(|turnover| turnover.is_present(&kustomization));

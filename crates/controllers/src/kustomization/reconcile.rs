@@ -1,12 +1,15 @@
 //! One Kustomization's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
 
+mod place;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::{Kustomization, ObjectId};
-use tenure_cluster::{Client, ClusterError, EventHistory, ServiceAccount, WorkTurns};
+use tenure_cluster::{ClusterError, EventHistory, ServiceAccount, WorkTurns};
+use tenure_planner::answer::Reason;
 use tenure_planner::kustomization::{
     Attempt, Endings, Memory, Observed, RenderFailure, RenderRequest, Rendered, ServiceAccountFacts, Snapshot,
     SourceFacts, Step, SurveyRequest, plan,
@@ -16,12 +19,13 @@ use tenure_sources::Held as HeldBytes;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::here::Here;
 use super::look::{self, Looked};
 use super::put_away::{self, PutAway};
 use super::{observe, owners};
-use crate::answers;
 use crate::drive::Reconciler;
-use crate::execute::execute;
+use crate::elsewhere::OtherCluster;
+use crate::execute::{execute, fail};
 use crate::key::Key;
 use crate::lane::{Lane, Shard};
 use crate::live::{Held, Known, read_revision};
@@ -41,6 +45,10 @@ pub(crate) struct KustomizationReconciler {
     key: Key,
     snapshot: Option<Snapshot>,
     held: Held,
+    /// What it looks at in this cluster, when it applies to another one.
+    here: Here,
+    /// The other cluster that `held` and `looked` are about.
+    cluster: Option<Arc<OtherCluster>>,
     said: EventHistory,
     /// What this attempt read or wrote, with its revision: watches may be behind it, or not tell of it at all.
     answered: BTreeMap<ObjectId, (Option<u64>, Known)>,
@@ -48,8 +56,9 @@ pub(crate) struct KustomizationReconciler {
     looked: Looked,
     /// Of that, what bears the labels of another Kustomization: its namespace and name.
     labelled: BTreeMap<ObjectId, (String, String)>,
-    /// The room that it takes while an attempt works.
+    /// The room that it takes while an attempt works, and whether that is for looking at another cluster.
     looking: LookingRoom,
+    looks_elsewhere: bool,
     /// The answers of an attempt that waits.
     put_away: Option<PutAway>,
     /// What is asked about the others of its source in this attempt.
@@ -70,7 +79,10 @@ impl KustomizationReconciler {
     pub(crate) fn new(shard: Arc<Shard>, key: Key) -> Self {
         Self {
             held: Held::new(Arc::clone(&shard.live), key.clone()),
+            here: Here::new(Arc::clone(&shard.live), key.clone()),
+            cluster: None,
             looking: LookingRoom::new(shard.means.looking.clone()),
+            looks_elsewhere: false,
             said: EventHistory::default(),
             shard,
             key,
@@ -86,6 +98,12 @@ impl KustomizationReconciler {
             begun: None,
             acted: None,
         }
+    }
+
+    /// Whether it applies to another cluster.
+    fn is_elsewhere(&self) -> bool {
+        self.current()
+            .is_some_and(|kustomization| kustomization.spec.kube_config.is_some())
     }
 
     fn current(&self) -> Option<Arc<Kustomization>> {
@@ -123,7 +141,9 @@ impl KustomizationReconciler {
         let read = || look::read_looked(&self.looked, before, &self.looking);
         let live = turns.run(look::count_bytes(&self.looked), read).await;
         self.labelled = owners::list_labelled(&self.key, &live);
-        let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled).await;
+        let cluster = self.cluster.as_ref().map(|cluster| cluster.cluster.as_str());
+        let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled, cluster).await;
+        let here = self.here.look();
         let survey = self.asked.as_ref();
         let survey = survey.map(|request| observe::observe_siblings(shard, kustomization, request));
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
@@ -136,6 +156,7 @@ impl KustomizationReconciler {
             endings: Endings::default(),
             kinds: BTreeMap::new(),
             live: BTreeMap::new(),
+            here: BTreeMap::new(),
             guards: shard.means.guards.clone(),
             settings: shard.means.applying.clone(),
             strict_sops: shard.means.strict_sops,
@@ -152,27 +173,10 @@ impl KustomizationReconciler {
         snapshot.cycle = cycle;
         snapshot.endings = endings;
         snapshot.live = live;
+        snapshot.here = here;
         snapshot.owners = owners;
         snapshot.rivals = rivals;
         snapshot.survey = survey;
-    }
-
-    /// The client to execute steps with; nothing when there is no token, which the next plan is told.
-    async fn client(&mut self, account: Option<&ServiceAccount>, lane: &Lane) -> Option<Client> {
-        let account = account?;
-        let facts = match lane.act_as(account).await {
-            Ok(client) => {
-                if let Some(snapshot) = &mut self.snapshot {
-                    snapshot.service_account = ServiceAccountFacts::Usable;
-                }
-                return Some(client);
-            }
-            Err(error) => answers::read_service_account(&error),
-        };
-        if let Some(snapshot) = &mut self.snapshot {
-            snapshot.service_account = facts;
-        }
-        None
     }
 
     /// Whether the files of an artifact are those that it was rendered from last.
@@ -267,6 +271,15 @@ impl KustomizationReconciler {
             return;
         }
         let lane = self.shard.lane().await;
+        let is_elsewhere = self.is_elsewhere();
+        if self.looks_elsewhere != is_elsewhere {
+            self.looks_elsewhere = is_elsewhere;
+            self.looking = if is_elsewhere {
+                self.shard.means.elsewhere.looking()
+            } else {
+                LookingRoom::new(self.shard.means.looking.clone())
+            };
+        }
         self.looking.take(&lane.bounds.name, Instant::now() + LOOKING).await;
         if let (Some(snapshot), Some(answers)) = (&mut self.snapshot, self.put_away.take()) {
             let bytes = answers.bytes();
@@ -327,8 +340,21 @@ impl KustomizationReconciler {
         {
             // What another account saw is not for this one, which may not be allowed to see it.
             self.held.release();
+            self.here.release();
             return Ok(Some(Next::Restart));
         }
+        let mut unreachable = None;
+        if let Some(account) = &plan.identity {
+            match self.enter(plan.target.as_deref(), account, &kustomization, &lane) {
+                Ok(true) => {}
+                // What was seen in another cluster says nothing of this one.
+                Ok(false) => return Ok(Some(Next::Restart)),
+                Err(problem) => unreachable = Some(problem),
+            }
+        }
+        let Some(snapshot) = &self.snapshot else {
+            return Ok(None);
+        };
         let heard = snapshot.list_heard().into_iter();
         let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
         self.shard.means.listeners.listen(&key, heard.collect());
@@ -352,6 +378,11 @@ impl KustomizationReconciler {
         }
         if let Some(account) = &plan.identity {
             if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
+                self.here.hold(account, &lane.access(), &plan.watch_here).await;
+            }
+            if unreachable.is_some() {
+                self.held.release();
+            } else if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
                 self.held.hold(account, &lane.access(), &plan.watch).await;
             } else if !plan.watch.is_empty() {
                 // Before anything is applied: a watch that others hold already tells of a change once, to whom it knows then.
@@ -372,21 +403,33 @@ impl KustomizationReconciler {
             match step {
                 Step::Render(request) => self.render(&request, &kustomization).await,
                 Step::Survey(request) => self.asked = Some(request),
+                Step::ReadHere(target) => {
+                    if !self
+                        .read_here(&target, plan.identity.as_ref(), &lane, plan.deadline)
+                        .await
+                    {
+                        return Ok(Some(Next::Again));
+                    }
+                }
                 Step::Ask(request) => requests.push(request),
             }
         }
         if !requests.is_empty() {
-            match self.client(plan.identity.as_ref(), &lane).await {
-                Some(client) => {
+            let answers = match (&unreachable, self.client(plan.identity.as_ref(), &lane).await) {
+                (Some(problem), _) => {
+                    let fail = |request| fail(request, Reason::Unreachable, problem);
+                    requests.iter().flat_map(fail).collect()
+                }
+                (None, Some((clients, client))) => {
                     let admit = |answer| self.looking.admit(answer);
-                    let answers = execute(&self.shard.means.clients, &client, &requests, plan.deadline, admit).await;
-                    let bytes = self.bytes();
-                    let take = || answers.into_iter().for_each(|answer| self.take(answer));
-                    turns.run(bytes, take).await;
+                    execute(&clients, &client, &requests, plan.deadline, admit).await
                 }
                 // The next plan says what is wrong with the identity.
-                None => return Ok(Some(Next::Again)),
-            }
+                (None, None) => return Ok(Some(Next::Again)),
+            };
+            let bytes = self.bytes();
+            let take = || answers.into_iter().for_each(|answer| self.take(answer));
+            turns.run(bytes, take).await;
         }
         // write
         if !plan.status_first
@@ -412,7 +455,12 @@ impl Reconciler for KustomizationReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.shard.lane().await.bounds.work)
+        let bounds = &self.shard.lane().await.bounds;
+        Arc::clone(if self.is_elsewhere() {
+            &bounds.elsewhere
+        } else {
+            &bounds.work
+        })
     }
 
     /// A commit that changes none of its files changes nothing but a revision in its status: those that it changes go first.
@@ -451,6 +499,7 @@ impl Reconciler for KustomizationReconciler {
 
     fn restart(&mut self) {
         self.answered.clear();
+        self.here.forget_answers();
         self.put_away = None;
         self.looking.begin_attempt();
         self.asked = None;
@@ -484,10 +533,14 @@ impl Reconciler for KustomizationReconciler {
             return true;
         }
         if !snapshot.owners.is_empty() {
-            let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled).await;
+            let cluster = self.cluster.as_ref().map(|cluster| cluster.cluster.as_str());
+            let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled, cluster).await;
             if snapshot.is_overtaken_by(&owners, &rivals) {
                 return true;
             }
+        }
+        if self.here.is_another(snapshot, changed) {
+            return true;
         }
         let mut compared = Vec::new();
         for id in changed {
@@ -511,15 +564,17 @@ impl Reconciler for KustomizationReconciler {
     }
 
     fn unwatched(&self) -> bool {
-        !self.held.all_synced()
+        !self.held.all_synced() || !self.here.all_synced()
     }
 
     fn look_again(&mut self) {
         self.answered.clear();
+        self.here.forget_answers();
     }
 
     fn forget(&mut self) {
         self.held.release();
+        self.here.release();
         self.shard.turnovers.forget(&self.key);
         self.shard.means.listeners.listen(&self.key, BTreeSet::new());
         self.asked = None;
@@ -532,6 +587,7 @@ impl Reconciler for KustomizationReconciler {
         self.labelled.clear();
         self.put_away = None;
         self.looking.give_back();
+        self.go_to(None);
     }
 
     fn exists(&self) -> bool {

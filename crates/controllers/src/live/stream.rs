@@ -10,6 +10,7 @@ use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::{Seen, WatchEvent, WatchKey};
 use tenure_planner::answer::Reason;
 use tenure_planner::{Failure, Live, Object};
+use tenure_sources::{ByteBudget, Held};
 
 use crate::cache::parse_revision;
 use crate::key::Key;
@@ -22,21 +23,57 @@ pub(super) struct Stream {
     pub(super) revision: u64,
     pub(super) objects: HashMap<String, Entry>,
     pub(super) interested: HashMap<String, HashSet<Key>>,
+    /// Where objects of another cluster take room.
+    kept: Option<Arc<KeptRoom>>,
+}
+
+/// The room for objects of another cluster, and whose it is.
+#[derive(Debug)]
+pub(crate) struct KeptRoom {
+    pub(crate) budget: ByteBudget,
+    pub(crate) lane: String,
 }
 
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) revision: u64,
-    /// Nothing when the object is known to be absent.
-    pub(super) json: Option<Arc<[u8]>>,
+    /// What is known of it.
+    pub(super) state: State,
     /// Whether the watch itself told of this state; if not, it comes from an answer to a request.
     pub(super) told: bool,
 }
 
+/// What is known of an object.
+#[derive(Debug)]
+pub(super) enum State {
+    Present(Arc<[u8]>, #[expect(dead_code, reason = "it is dropped")] Option<Held>),
+    Absent,
+    /// It is there, and there was no room for it: it has to be read.
+    Unkept,
+}
+
+impl State {
+    /// Keeps an object if there is room for it.
+    fn keep(json: Arc<[u8]>, room: Option<&KeptRoom>) -> Self {
+        let held = room.map(|room| room.budget.try_acquire(&room.lane, json.len() as u64));
+        match held.transpose() {
+            Ok(held) => Self::Present(json, held),
+            Err(_) => Self::Unkept,
+        }
+    }
+}
+
 impl Entry {
+    /// Whether it says what the object is.
+    pub(super) fn is_kept(&self) -> bool {
+        !matches!(self.state, State::Unkept)
+    }
+
     pub(super) fn known(&self) -> Known {
-        let json = self.json.clone();
-        json.map_or(Known::Told(Live::Absent), Known::Object)
+        match &self.state {
+            State::Present(json, _) => Known::Object(Arc::clone(json)),
+            State::Absent | State::Unkept => Known::Told(Live::Absent),
+        }
     }
 }
 
@@ -92,6 +129,14 @@ impl Known {
 }
 
 impl Stream {
+    /// One that knows of nothing.
+    pub(super) fn new(kept: Option<Arc<KeptRoom>>) -> Self {
+        Self {
+            kept,
+            ..Self::default()
+        }
+    }
+
     /// Whether nothing as new as this revision is known of an object.
     fn is_news(&self, name: &str, revision: u64) -> bool {
         self.objects.get(name).is_none_or(|entry| entry.revision < revision)
@@ -104,7 +149,7 @@ impl Stream {
         }
         let entry = Entry {
             revision,
-            json: Some(json),
+            state: State::keep(json, self.kept.as_deref()),
             told: false,
         };
         self.objects.insert(name.to_owned(), entry);
@@ -124,7 +169,7 @@ impl Stream {
         if keep {
             let entry = Entry {
                 revision,
-                json,
+                state: json.map_or(State::Absent, |json| State::keep(json, self.kept.as_deref())),
                 told: true,
             };
             self.objects.insert(name.to_owned(), entry);
@@ -159,7 +204,7 @@ impl Stream {
             );
             let entry = Entry {
                 revision,
-                json: None,
+                state: State::Absent,
                 told: true,
             };
             objects.insert(name, entry);
@@ -192,7 +237,8 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
         }) => {
             let keys = {
                 let mut stream = lock(stream);
-                let keep = labels.contains_key(OWNER_NAME) || stream.interested.contains_key(&name);
+                let is_labelled = stream.kept.is_none() && labels.contains_key(OWNER_NAME);
+                let keep = is_labelled || stream.interested.contains_key(&name);
                 stream.told(&name, parse_revision(&revision), keep.then_some(text), keep)
             };
             tell(keys, name);
@@ -328,7 +374,11 @@ mod tests {
 
         /// What is known, and whether the reconciler was told of something since this was last called.
         fn check(&self, known: Option<&str>, told: bool) {
-            let json = lock(&self.stream).objects.get("a").and_then(|entry| entry.json.clone());
+            let json = lock(&self.stream).objects.get("a").map(Entry::known);
+            let json = json.and_then(|known| match known {
+                Known::Object(json) => Some(json),
+                Known::Told(_) => None,
+            });
             let value = json.map(|json| serde_json::from_slice::<Value>(&json).unwrap()["value"].clone());
             assert_eq!(value, known.map(Value::from));
             assert_eq!(!self.mailbox.take_changed().is_empty(), told);

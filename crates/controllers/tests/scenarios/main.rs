@@ -13,6 +13,7 @@ mod applying;
 mod attacks;
 mod decryption;
 mod deleting;
+mod elsewhere;
 mod expressions;
 mod failing;
 mod faults;

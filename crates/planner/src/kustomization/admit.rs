@@ -12,7 +12,7 @@ use super::context::{Context, name_subject};
 use super::ignore::Ignored;
 use super::mode::ApplyMode;
 use super::types::{ServiceAccountFacts, Snapshot, read_apply_mode};
-use super::{Phase, Plan, ending, expression_memory, health_check, inputs, watching};
+use super::{Phase, Plan, elsewhere, ending, expression_memory, health_check, inputs, watching};
 use crate::maxima;
 use crate::overlay::Overlay;
 use crate::plan::{FinalizerChange, Next, Withheld};
@@ -73,7 +73,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         plan.memory.expressions = expressions;
         return Err(plan);
     }
-    reference::check_kubeconfig(spec.kube_config.is_some()).map_err(denied)?;
+    elsewhere::check_spec(spec).map_err(|(reason, message)| stalled(reason, message))?;
+    let reach = snapshot.reach();
     let source = &spec.source_ref;
     reference::check_source(namespace, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;
     if ![GitRepository::NAME, OciRepository::NAME].contains(&source.kind.as_str()) {
@@ -89,16 +90,10 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         reference::check_dependency(namespace, dependency.namespace.as_deref(), &dependency.name).map_err(denied)?;
     }
     if let Some(target) = &spec.target_namespace {
-        reach::check_target_namespace(&snapshot.placement, target).map_err(denied)?;
+        reach::check_target_namespace(&reach, target).map_err(denied)?;
     }
     for check in &spec.health_checks {
-        reference::check_health_check(
-            &snapshot.placement,
-            &check.kind,
-            check.namespace.as_deref(),
-            &check.name,
-        )
-        .map_err(denied)?;
+        reference::check_health_check(&reach, &check.kind, check.namespace.as_deref(), &check.name).map_err(denied)?;
     }
     if spec.deletion_policy().is_none() {
         return Err(stalled(
@@ -151,7 +146,13 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         memory,
         withheld: Vec::new(),
         events: Vec::new(),
-        watch: watching::list_tracked(snapshot),
+        // Of another cluster nothing is watched before it is known which.
+        watch: if elsewhere::is_elsewhere(snapshot) {
+            Vec::new()
+        } else {
+            watching::list_tracked(snapshot)
+        },
+        target: None,
         revision: None,
     };
     // The attempt was made for another spec or another request: its answers are about something else.

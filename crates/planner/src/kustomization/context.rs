@@ -1,14 +1,16 @@
 //! What every phase of a plan needs: the snapshot, the time, what admission decided, and the memory that the plan will hand on.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::kustomization::{DeletionPolicy, KustomizationStatus};
 use tenure_api::{KustomizationSpec, ObjectId, reason};
-use tenure_tenancy::ServiceAccount;
+use tenure_tenancy::{Placement, ServiceAccount};
 
 use super::Plan;
+use super::elsewhere;
 use super::ignore::Ignored;
 use super::mode::ApplyMode;
 use super::step::Step;
@@ -17,6 +19,7 @@ use crate::answer::Live;
 use crate::ending::add_duration;
 use crate::overlay::Overlay;
 use crate::plan::{Event, Next, Request, Watched, Withheld};
+use crate::target::Target;
 
 /// How long objects may be read when the attempt's time is over.
 const LAST_LOOK: Duration = Duration::from_secs(10);
@@ -45,6 +48,8 @@ pub(super) struct Context<'a> {
     pub(super) withheld: Vec<Withheld>,
     pub(super) events: Vec<Event>,
     pub(super) watch: Vec<Watched>,
+    /// The cluster to apply to, if it isn't this one and is known already.
+    pub(super) target: Option<Arc<Target>>,
     /// Revision of the artifact, as soon as it is known.
     pub(super) revision: Option<String>,
 }
@@ -62,6 +67,16 @@ impl<'a> Context<'a> {
         self.snapshot.live.get(id)
     }
 
+    /// What is known of an object of this cluster.
+    pub(super) fn here(&self, id: &ObjectId) -> Option<&'a Live> {
+        self.snapshot.find_here(id)
+    }
+
+    /// Where it may write.
+    pub(super) fn reach(&self) -> Cow<'a, Placement> {
+        self.snapshot.reach()
+    }
+
     pub(super) fn withhold(&mut self, what: impl Into<String>, why: impl Into<String>) {
         self.withheld.push(Withheld {
             what: what.into(),
@@ -73,7 +88,9 @@ impl<'a> Context<'a> {
     pub(super) fn again<S: Into<Step>>(self, steps: Vec<S>) -> Box<Plan> {
         let steps: Vec<Step> = steps.into_iter().map(Into::into).collect();
         let deadline = add_duration(self.began(), self.timeout);
-        let reads_only = steps.iter().all(|step| matches!(step, Step::Ask(Request::Read(_))));
+        let reads_only = steps
+            .iter()
+            .all(|step| matches!(step, Step::Ask(Request::Read(_)) | Step::ReadHere(_)));
         if self.now >= deadline && !reads_only {
             let attempt = self.snapshot.attempt.started;
             let mut waits = self.memory.waiting.iter().chain(&self.memory.prune_waiting);
@@ -105,6 +122,8 @@ impl<'a> Context<'a> {
         plan.withheld = self.withheld;
         plan.events = self.events;
         plan.watch = self.watch;
+        plan.target = self.target;
+        plan.watch_here = elsewhere::list_here(self.snapshot);
         plan.next = next;
         plan
     }
@@ -129,6 +148,7 @@ impl<'a> Context<'a> {
             withheld: self.withheld.clone(),
             events: self.events.clone(),
             watch: self.watch.clone(),
+            target: self.target.clone(),
             revision: self.revision.clone(),
         }
     }

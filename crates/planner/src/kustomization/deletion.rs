@@ -16,11 +16,12 @@ use tenure_api::reason;
 use tenure_tenancy::{identity, inventory};
 
 use super::context::{Context, deletes_objects, name_subject};
+use super::elsewhere::Trouble;
 use super::mode::ApplyMode;
 use super::prune::{self, Verdict};
 use super::step::{Step, SurveyRequest};
 use super::types::{Memory, ServiceAccountFacts, Snapshot, SourceFacts, read_apply_mode};
-use super::{Phase, Plan, ending, retry, siblings};
+use super::{Phase, Plan, elsewhere, ending, retry, siblings};
 use crate::answer::{DeleteAnswer, Live};
 use crate::ending::{add_duration, name_some};
 use crate::overlay::Overlay;
@@ -63,13 +64,6 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let name = metadata.name.as_deref().unwrap_or_default();
-    if spec.kube_config.is_some() {
-        return release(
-            snapshot,
-            "spec.kubeConfig was refused: nothing was applied by it here",
-            false,
-        );
-    }
     let status = snapshot.kustomization.status.as_ref();
     if prune::list_entries(status.and_then(|status| status.inventory.as_ref())).is_empty() {
         return release(snapshot, "it has no objects", false);
@@ -97,7 +91,8 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             return blocked(snapshot, now, memory, reason::IDENTITY_MISSING, &why);
         }
     }
-    let context = Context {
+    let looked = elsewhere::look(snapshot, &identity);
+    let mut context = Context {
         snapshot,
         now,
         namespace,
@@ -115,8 +110,23 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         withheld: Vec::new(),
         events: Vec::new(),
         watch: Vec::new(),
+        target: None,
         revision: None,
     };
+    match looked {
+        Ok(target) => context.target = target,
+        Err(Trouble::Read(step)) => return *context.again(vec![*step]),
+        Err(Trouble::Failed { message, .. }) => {
+            return blocked(snapshot, now, context.memory, reason::RECONCILIATION_FAILED, &message);
+        }
+        Err(Trouble::Changed(message)) => {
+            return blocked(snapshot, now, context.memory, reason::CLUSTER_CHANGED, &message);
+        }
+        Err(Trouble::Left) => {
+            let why = format!("{} says that it is of another cluster", tenure_api::metadata::CLUSTER);
+            return release(snapshot, &why, true);
+        }
+    }
     delete_objects(context)
 }
 
@@ -130,6 +140,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         return context.finish(Next::Done(Some(ends.map_or(until, |end| until.min(end)))));
     }
     let status = context.status();
+    let reach = context.reach();
     let mut reads = Vec::new();
     let mut deletes = Vec::new();
     let mut failures = Vec::new();
@@ -137,7 +148,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     let mut deleted = Vec::new();
     for target in prune::list_entries(status.inventory.as_ref()) {
         let subject = target.id.subject();
-        if let Err(denial) = inventory::check_entry(&snapshot.placement, &target.id) {
+        if let Err(denial) = inventory::check_entry(&reach, &target.id) {
             context.withhold(format!("deletion of {subject}"), denial.message);
             continue;
         }
@@ -327,7 +338,10 @@ fn left_behind(snapshot: &Snapshot) -> Vec<String> {
     let status = snapshot.kustomization.status.as_ref();
     prune::list_entries(status.and_then(|status| status.inventory.as_ref()))
         .into_iter()
-        .filter(|target| !snapshot.endings.namespaces.contains(&target.id.namespace))
+        // A namespace of the same name in another cluster stays.
+        .filter(|target| {
+            elsewhere::is_elsewhere(snapshot) || !snapshot.endings.namespaces.contains(&target.id.namespace)
+        })
         .filter(|target| {
             let deleted = snapshot.attempt.deleted.get(&target.id);
             !matches!(deleted, Some(DeleteAnswer::Accepted | DeleteAnswer::Absent))

@@ -78,6 +78,7 @@ pub(super) fn find_desired(
         ..Desired::default()
     };
     let mut denials = Vec::new();
+    let reach = context.reach();
     let mut seen: BTreeMap<ObjectId, Origin> = BTreeMap::new();
     for Identified { mut id, kind, rendered } in identified {
         let origin = rendered.origin.clone();
@@ -98,7 +99,7 @@ pub(super) fn find_desired(
             }
         }
         let namespace = (!id.namespace.is_empty()).then_some(id.namespace.as_str());
-        if let Err(denial) = reach::check_object(&context.snapshot.placement, *scope, &id.kind, namespace, &id.name) {
+        if let Err(denial) = reach::check_object(&reach, *scope, &id.kind, namespace, &id.name) {
             denials.push((denial, origin));
             continue;
         }

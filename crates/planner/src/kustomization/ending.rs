@@ -35,7 +35,7 @@ fn set(status: &mut KustomizationStatus, snapshot: &Snapshot, now: Timestamp, en
 }
 
 /// The status to write, if it differs from what is there.
-fn changed(snapshot: &Snapshot, status: &KustomizationStatus) -> Option<KustomizationStatus> {
+pub(super) fn changed(snapshot: &Snapshot, status: &KustomizationStatus) -> Option<KustomizationStatus> {
     ending::find_change(snapshot.kustomization.status.as_ref(), status)
 }
 

@@ -16,17 +16,17 @@ use tenure_api::{KustomizationSpec, ObjectId, ObjectView, reason};
 
 use super::context::Context;
 use super::types::Snapshot;
-use super::{Phase, decryption, ending};
+use super::{Phase, decryption, elsewhere, ending};
 use crate::answer::{Live, Reason};
 use crate::inputs::{ALWAYS, DecryptionKeys, RenderInputs, Variable};
 use crate::maxima;
 use crate::object::Object;
-use crate::plan::{Request, Watched};
+use crate::plan::Watched;
 
 /// What the name of a variable looks like, in Flux's words.
 const NAME: &str = "^[_[:alpha:]][_[:alpha:][:digit:]]*$";
 const CONFIG_MAP: &str = "ConfigMap";
-const SECRET: &str = "Secret";
+pub(super) const SECRET: &str = "Secret";
 const WITH_VARIABLES: &str = "WithVariables";
 
 /// Refuses what a spec says wrongly whatever the cluster holds.
@@ -71,7 +71,7 @@ fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
-fn find_target(namespace: &str, kind: &str, name: &str) -> Watched {
+pub(super) fn find_target(namespace: &str, kind: &str, name: &str) -> Watched {
     Watched {
         id: ObjectId {
             namespace: namespace.to_owned(),
@@ -103,12 +103,13 @@ pub(super) fn list_targets(snapshot: &Snapshot) -> Vec<Watched> {
 pub(super) fn gather(context: &Context<'_>) -> Phase<RenderInputs> {
     let spec = context.spec();
     let targets = list_targets(context.snapshot);
-    let unread = targets.iter().filter(|target| context.live(&target.id).is_none());
+    let unread = targets.iter().filter(|target| context.here(&target.id).is_none());
     let mut unread: Vec<Watched> = unread.cloned().collect();
     unread.sort();
     unread.dedup();
     if !unread.is_empty() {
-        return Err(context.fork().again(unread.into_iter().map(Request::Read).collect()));
+        let read = |target| elsewhere::read_here(context.snapshot, target);
+        return Err(context.fork().again(unread.into_iter().map(read).collect()));
     }
     let inputs = gather_variables(context, &targets)?;
     if spec.decryption.is_none() {
@@ -118,7 +119,7 @@ pub(super) fn gather(context: &Context<'_>) -> Phase<RenderInputs> {
     if let Some(name) = decryption::find_secret(spec) {
         let what = format!("cannot get sops decryption Secret '{}/{name}'", context.namespace);
         let target = find_target(context.namespace, SECRET, name);
-        let Some(secret) = find_object(context, (&what, SECRET), context.live(&target.id))? else {
+        let Some(secret) = find_object(context, (&what, SECRET), context.here(&target.id))? else {
             return Err(fail(
                 context,
                 format!("{what}: not found: create it, with keys in *.agekey or *.asc"),
@@ -135,7 +136,7 @@ fn gather_variables(context: &Context<'_>, targets: &[Watched]) -> Phase<RenderI
     };
     let mut variables = BTreeMap::new();
     for (from, target) in post_build.substitute_from.iter().zip(targets) {
-        take_variables(context, from, context.live(&target.id), &mut variables)?;
+        take_variables(context, from, context.here(&target.id), &mut variables)?;
         // After each: a hundred objects of a megabyte are never held at once.
         check_size(context, &variables)?;
     }
@@ -227,10 +228,15 @@ fn read_value(value: &Value, is_secret: bool) -> Option<Vec<u8>> {
 /// Whether it is news that an object is another one, if it is watched only because it is rendered with: after an attempt that
 /// succeeded only of those whose label asks for it; a failed one may fail for any of them.
 pub(super) fn is_news(snapshot: &Snapshot, id: &ObjectId, before: &Live, now: &Live) -> Option<bool> {
-    let is_input = list_targets(snapshot).iter().any(|target| target.id == *id);
+    let is_input = elsewhere::list_beside(snapshot).iter().any(|target| target.id == *id);
     if !is_input || snapshot.memory.settled.contains_key(id) {
         return None;
     }
+    Some(asks_for_it(snapshot, before, now))
+}
+
+/// Whether a change of what is only rendered with is a reason to begin.
+pub(super) fn asks_for_it(snapshot: &Snapshot, before: &Live, now: &Live) -> bool {
     let asks = |live: &Live| {
         let label = live
             .object()
@@ -239,5 +245,5 @@ pub(super) fn is_news(snapshot: &Snapshot, id: &ObjectId, before: &Live, now: &L
     };
     // As it is now, or, of what is gone, as it was.
     let asked = asks(now) || (now.is_gone() && asks(before));
-    Some(asked || snapshot.memory.retry.is_some())
+    asked || snapshot.memory.retry.is_some()
 }

@@ -1,7 +1,7 @@
 //! How a Kustomization is reconciled.
 //!
 //! The phases, each a file, in the order in which a plan passes them; the first that has something to do ends the plan:
-//! admit (may it, by whom, is everything that is set implemented) → prepare (source) → readiness (of dependencies) → retry (is it due, if it
+//! admit (may it, by whom, is everything that is set implemented) → elsewhere (in which cluster) → prepare (source) → readiness (of dependencies) → retry (is it due, if it
 //! failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → mode (what would be done, where nothing is) → health → ending (status, events, next time).
 
 mod admit;
@@ -13,6 +13,7 @@ mod decryption;
 mod deletion;
 mod dependency_facts;
 mod desired;
+mod elsewhere;
 mod ending;
 mod expression_memory;
 mod guard;
@@ -47,6 +48,7 @@ use tenure_api::KustomizationStatus;
 use tenure_tenancy::ServiceAccount;
 
 pub use dependency_facts::{DependencyFacts, WholeKustomization, find_cycle, find_dependencies};
+pub use elsewhere::find_place;
 pub use expression_memory::{ExpressionMemory, Readiness, Verdict};
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
 pub use settings::{ApplySettings, StageKind};
@@ -96,6 +98,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     };
     admit::add_finalizer(snapshot, &mut plan);
     origin::tell_origin(snapshot, &mut plan);
+    elsewhere::write_cluster(snapshot, &mut plan, now);
     plan
 }
 
@@ -104,6 +107,7 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
         return Ok(deletion::plan(snapshot, now));
     }
     let mut context = admit::admit(snapshot, now)?;
+    elsewhere::find_cluster(&mut context)?;
     let artifact = prepare::find_artifact(&context)?;
     readiness::check_dependencies(&mut context, &artifact)?;
     retry::check_due(&mut context)?;

@@ -8,7 +8,7 @@ use tenure_tenancy::owner::{self, Precedence};
 
 use super::context::{Context, name_subject};
 use super::desired::DesiredObject;
-use super::ending;
+use super::{elsewhere, ending};
 use crate::ending::name_some;
 use crate::plan::{Event, EventKind, EventPlace, Stage};
 
@@ -36,7 +36,8 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
     let Some(rival) = snapshot.owners.get(id).and_then(|owner| snapshot.rivals.get(owner)) else {
         return Ownership::Free;
     };
-    if !owner::is_believed(&rival.placement, id) {
+    // Elsewhere no namespace is anybody's, and who is asked here has it in the same cluster.
+    if !elsewhere::is_elsewhere(snapshot) && !owner::is_believed(&rival.placement, id) {
         return Ownership::Free;
     }
     let asker = (&snapshot.placement, context.namespace);

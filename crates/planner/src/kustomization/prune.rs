@@ -45,6 +45,7 @@ pub(super) enum Verdict {
 
 /// The entries of the inventory that Git no longer has, in the order of their deletion. Entries that cannot be ours are left out.
 pub(super) fn list_candidates(context: &Context<'_>, desired: &Desired) -> Vec<Watched> {
+    let reach = context.reach();
     list_entries(
         context
             .snapshot
@@ -55,7 +56,7 @@ pub(super) fn list_candidates(context: &Context<'_>, desired: &Desired) -> Vec<W
     )
     .into_iter()
     .filter(|target| !desired.contains(&target.id))
-    .filter(|target| inventory::check_entry(&context.snapshot.placement, &target.id).is_ok())
+    .filter(|target| inventory::check_entry(&reach, &target.id).is_ok())
     .collect()
 }
 
@@ -81,6 +82,7 @@ pub(super) fn list_entries(inventory: Option<&ResourceInventory>) -> Vec<Watched
 pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Pruned> {
     let status = context.status();
     let mut pruned = Pruned::default();
+    let reach = context.reach();
     for ResourceRef { id, .. } in status.inventory.iter().flat_map(|inventory| &inventory.entries) {
         if let Err(error) = id.parse::<ObjectId>() {
             context.withhold(format!("prune of {id}"), error.to_string());
@@ -90,7 +92,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         if desired.contains(&target.id) {
             continue;
         }
-        if let Err(denial) = inventory::check_entry(&context.snapshot.placement, &target.id) {
+        if let Err(denial) = inventory::check_entry(&reach, &target.id) {
             context.withhold(format!("prune of {}", target.id.subject()), denial.message);
             // Whose its namespace is may be in dispute for a while only: forgotten, it would be nobody's for ever.
             pruned.remaining.push(target);

@@ -140,7 +140,17 @@ fn surroundings(snapshot: &Snapshot) -> String {
         })
         .collect();
     let owners = json!([snapshot.owners, snapshot.rivals]);
-    digest::digest_value(&json!([snapshot.placement, snapshot.endings, applied, owners]))
+    let mut met = vec![
+        json!(snapshot.placement),
+        json!(snapshot.endings),
+        json!(applied),
+        owners,
+    ];
+    if !snapshot.here.is_empty() {
+        let here = snapshot.here.iter().map(|(id, live)| (id.to_string(), version(live)));
+        met.push(json!(here.collect::<BTreeMap<_, _>>()));
+    }
+    digest::digest_value(&json!(met))
 }
 
 /// Whether something that the failed attempt met is another now. What isn't known now has not changed.

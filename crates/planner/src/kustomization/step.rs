@@ -8,7 +8,7 @@ use tenure_api::ObjectId;
 
 use crate::inputs::RenderInputs;
 use crate::overlay::Overlay;
-use crate::plan::{self, Request};
+use crate::plan::{self, Request, Watched};
 
 /// Something to do for a Kustomization.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,7 +19,9 @@ pub enum Step {
     /// Look at the other Kustomizations of the same source, from caches, now and whenever the plan is made again in this attempt.
     /// Answer: `survey`.
     Survey(SurveyRequest),
-    /// Ask the cluster, as the ServiceAccount.
+    /// Read an object of this cluster, as the ServiceAccount, while the other steps are about another one. Answer: `here`.
+    ReadHere(Watched),
+    /// Ask the cluster, as the ServiceAccount; another one as the target's user.
     #[serde(untagged)]
     Ask(Request),
 }
@@ -56,6 +58,7 @@ impl plan::Step for Step {
     fn is_public(&self) -> bool {
         match self {
             Self::Render(_) | Self::Survey(_) => true,
+            Self::ReadHere(_) => false,
             Self::Ask(request) => request.is_public(),
         }
     }
@@ -78,6 +81,7 @@ impl fmt::Display for Step {
                 write!(formatter, " with {}", request.inputs)
             }
             Self::Survey(_) => formatter.write_str("look at the other Kustomizations of its source"),
+            Self::ReadHere(target) => write!(formatter, "read {} here", target.id.subject()),
             Self::Ask(request) => request.fmt(formatter),
         }
     }

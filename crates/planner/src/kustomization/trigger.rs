@@ -6,9 +6,9 @@ use tenure_api::{Kustomization, ObjectId};
 use tenure_tenancy::Placement;
 
 use super::dependency_facts::DependencyFacts;
-use super::inputs;
 use super::siblings::{Rival, Survey};
 use super::types::{Endings, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
+use super::{elsewhere, inputs};
 use crate::answer::Live;
 use crate::digest;
 
@@ -39,6 +39,7 @@ impl Snapshot {
             || self.attempt.requested_at != crate::read_requested_at(metadata)
             || self.attempt.allowed != read_allowed_deletion(metadata)
             || self.attempt.apply != read_apply_mode(metadata)
+            || elsewhere::read_cluster(&self.kustomization.metadata) != elsewhere::read_cluster(metadata)
             || self.kustomization.metadata.uid != metadata.uid
             || self.kustomization.metadata.deletion_timestamp != metadata.deletion_timestamp
             || is_source_another(&self.source, now.source)
@@ -76,6 +77,16 @@ impl Snapshot {
     pub fn counts_unseen(&self, id: &ObjectId) -> bool {
         let retry = self.memory.retry.as_ref();
         retry.is_some_and(|retry| retry.live.contains_key(id))
+    }
+
+    /// Whether an object of this cluster became another one than the last plan saw, and that counts, when it is another cluster that is
+    /// applied to: a kubeconfig always, what is rendered with as it does elsewhere.
+    #[must_use]
+    pub fn is_another_here(&self, id: &ObjectId, before: &Live, now: &Live) -> bool {
+        if elsewhere::is_kubeconfig(self, id) {
+            return elsewhere::is_another_kubeconfig(before, now);
+        }
+        inputs::asks_for_it(self, before, now)
     }
 
     /// Whether an object became another one than the last plan saw, and that counts: what is only rendered with, if its label or a failed

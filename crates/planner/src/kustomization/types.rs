@@ -50,6 +50,9 @@ pub struct Snapshot {
     /// this attempt must not be here.
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
+    /// Objects of this cluster, when it applies to another one: its kubeconfig, and what it is rendered with.
+    #[serde(default)]
+    pub here: BTreeMap<ObjectId, Live>,
     /// What is not deleted unasked.
     #[serde(default)]
     pub guards: Guards,
@@ -268,6 +271,9 @@ pub struct Memory {
     pub trying: Option<Timestamp>,
     /// What its expressions said, and what they spent.
     pub expressions: ExpressionMemory,
+    /// The other cluster that the rest of this is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
 }
 
 /// A failed attempt, and when the next one is due.

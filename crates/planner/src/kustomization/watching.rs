@@ -11,7 +11,7 @@ use tenure_tenancy::inventory;
 use super::context::Context;
 use super::desired::Desired;
 use super::types::Snapshot;
-use super::{health_check, inputs, prune};
+use super::{elsewhere, health_check, prune};
 use crate::answer::Live;
 use crate::plan::Watched;
 
@@ -20,7 +20,7 @@ const MOST_STREAMS: usize = 256;
 
 /// What is rendered with, and what the inventory names and is known to be its own: kept watched also while an attempt fails before it is known what is desired.
 pub(super) fn list_tracked(snapshot: &Snapshot) -> Vec<Watched> {
-    let inputs = inputs::list_targets(snapshot).into_iter();
+    let inputs = elsewhere::list_beside(snapshot).into_iter();
     bounded(inputs.chain(own_entries(snapshot))).0
 }
 
@@ -35,7 +35,7 @@ pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<
     let others = own_entries(context.snapshot)
         .into_iter()
         .filter(|entry| !desired.contains(&entry.id));
-    let inputs = inputs::list_targets(context.snapshot).into_iter();
+    let inputs = elsewhere::list_beside(context.snapshot).into_iter();
     let (watched, left_out) = bounded(inputs.chain(targets.into_iter().cloned()).chain(checks).chain(others));
     if left_out > 0 {
         context.withhold(
@@ -48,9 +48,10 @@ pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<
 
 fn own_entries(snapshot: &Snapshot) -> Vec<Watched> {
     let status = snapshot.kustomization.status.as_ref();
+    let reach = snapshot.reach();
     prune::list_entries(status.and_then(|status| status.inventory.as_ref()))
         .into_iter()
-        .filter(|target| inventory::check_entry(&snapshot.placement, &target.id).is_ok())
+        .filter(|target| inventory::check_entry(&reach, &target.id).is_ok())
         .filter(|target| is_known(snapshot, target))
         .collect()
 }

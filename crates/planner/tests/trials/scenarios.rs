@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::condition::{self, Condition};
@@ -14,6 +15,7 @@ use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
     Attempt, DependencyFacts, Endings, Memory, ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, plan,
 };
+use tenure_planner::target::Target;
 use tenure_planner::{FinalizerChange, Live, Next, Request, invariants};
 use tenure_tenancy::Placement;
 
@@ -22,7 +24,14 @@ use crate::script::{Act, Scenario};
 use crate::world::World;
 
 struct Player {
+    /// The cluster that the last plan was about.
     world: World,
+    /// What that is called; nothing for this one.
+    cluster: Option<String>,
+    /// The others that were met.
+    elsewhere: BTreeMap<Option<String>, World>,
+    /// Objects of this one while another is applied to.
+    here: BTreeMap<ObjectId, Value>,
     snapshot: Snapshot,
     revisions: BTreeMap<String, Build>,
     now: Timestamp,
@@ -89,6 +98,7 @@ fn play(name: &str, scenario: Scenario) -> String {
         survey: None,
         kinds: BTreeMap::new(),
         live: BTreeMap::new(),
+        here: BTreeMap::new(),
         guards: scenario.guards,
         settings: scenario.settings,
         strict_sops: false,
@@ -100,6 +110,9 @@ fn play(name: &str, scenario: Scenario) -> String {
     world.unknown_kinds = scenario.unknown_kinds;
     let mut player = Player {
         world,
+        cluster: None,
+        elsewhere: BTreeMap::new(),
+        here: BTreeMap::new(),
         snapshot,
         revisions: scenario.revisions,
         now,
@@ -117,7 +130,13 @@ fn play(name: &str, scenario: Scenario) -> String {
     for act in scenario.script {
         player.act(name, act);
     }
-    writeln!(player.account, "cluster: {}", player.world.names().join(", ")).unwrap();
+    player.elsewhere.insert(player.cluster.take(), player.world);
+    for (cluster, world) in &player.elsewhere {
+        let named = cluster
+            .as_deref()
+            .map_or(String::new(), |cluster| format!(" {}", &cluster[..15]));
+        writeln!(player.account, "cluster{named}: {}", world.names().join(", ")).unwrap();
+    }
     player.account
 }
 
@@ -190,6 +209,30 @@ impl Player {
                 }
                 self.snapshot.kustomization = serde_json::from_value(object).unwrap();
                 *self.snapshot.kustomization.metadata.generation.as_mut().unwrap() += 1;
+            }
+            Act::Here(mut object) => {
+                let id = ObjectId::of(&object).unwrap();
+                writeln!(self.account, "# {} is here", id.subject()).unwrap();
+                for (_, value) in object["data"].as_object_mut().into_iter().flatten() {
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    *value = json!(base64::engine::general_purpose::STANDARD.encode(text));
+                }
+                self.here.insert(id.clone(), object);
+                self.watch_here();
+            }
+            Act::GoneHere(id) => {
+                writeln!(self.account, "# {} is gone", id.subject()).unwrap();
+                self.here.remove(&id);
+                self.watch_here();
+            }
+            Act::Annotate { key, value } => {
+                let status = self.snapshot.kustomization.status.clone().unwrap_or_default();
+                let ready = condition::find(&status.conditions, condition::READY).unwrap();
+                let cluster = ready.message.split('"').find_map(|part| part.strip_prefix("same "));
+                let value = value.replace("CLUSTER", cluster.unwrap_or_default());
+                writeln!(self.account, "# annotated {key}: {value}").unwrap();
+                let annotations = self.snapshot.kustomization.metadata.annotations.get_or_insert_default();
+                annotations.insert(key, value);
             }
             Act::Request(token) => {
                 let annotations = self.snapshot.kustomization.metadata.annotations.get_or_insert_default();
@@ -325,6 +368,34 @@ impl Player {
         }
     }
 
+    /// What is known of this cluster is as it is there.
+    fn watch_here(&mut self) {
+        let ids: Vec<ObjectId> = self.snapshot.here.keys().cloned().collect();
+        for id in ids {
+            let live = self.read_here(&id);
+            self.snapshot.here.insert(id, live);
+        }
+    }
+
+    fn read_here(&self, id: &ObjectId) -> Live {
+        let found = self.here.get(id).cloned();
+        found.map_or(Live::Absent, |object| Live::Present(tenure_planner::Object(object)))
+    }
+
+    /// As the shell: what was seen in one cluster says nothing of another.
+    fn go_to(&mut self, cluster: Option<String>) -> bool {
+        if self.cluster == cluster {
+            return true;
+        }
+        let world = self.elsewhere.remove(&cluster).unwrap_or_default();
+        let before = std::mem::replace(&mut self.world, world);
+        self.elsewhere.insert(self.cluster.take(), before);
+        self.cluster = cluster;
+        let is_first = self.snapshot.live.is_empty();
+        self.snapshot.live.clear();
+        is_first
+    }
+
     /// What is watched is as it is in the cluster.
     fn watch(&mut self) {
         let ids: Vec<ObjectId> = self.snapshot.live.keys().cloned().collect();
@@ -357,6 +428,11 @@ impl Player {
                 assert!(!told, "{name}: a Secret's value is printed or serialised");
             }
             self.account.push_str(&printed);
+            let goes = plan.target.is_some() || self.snapshot.kustomization.spec.kube_config.is_none();
+            if plan.identity.is_some() && goes && !self.go_to(plan.target.as_deref().map(Target::cluster)) {
+                self.begin();
+                continue;
+            }
             if let Some(FinalizerChange::Add(finalizer)) = &plan.finalizer {
                 self.snapshot.kustomization.metadata.finalizers = Some(vec![finalizer.clone()]);
             }
@@ -502,6 +578,10 @@ impl Player {
                 let answer = self.world.delete(delete);
                 self.snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
                 self.watch();
+            }
+            Step::ReadHere(target) => {
+                let live = self.read_here(&target.id);
+                self.snapshot.here.insert(target.id.clone(), live);
             }
             Step::Survey(request) => {
                 self.snapshot.survey = Some(Survey {

@@ -102,6 +102,15 @@ pub(crate) enum Act {
         #[serde(default)]
         whole: Option<Value>,
     },
+    /// An object of this cluster, while the Kustomization applies to another one; its Secrets' data as texts.
+    Here(Value),
+    /// The object of that name is gone from this cluster.
+    GoneHere(ObjectId),
+    /// An annotation of the Kustomization, in which CLUSTER is what Ready calls the cluster.
+    Annotate {
+        key: String,
+        value: String,
+    },
     /// The way from dependency to dependency back to the Kustomization.
     Cycle(Vec<String>),
     /// The status gets this inventory by other hands.

@@ -10,7 +10,7 @@
 )]
 
 use serde::Deserialize;
-use tenure_tenancy::{DenialReason, Realm, identity, inventory, owner, reference};
+use tenure_tenancy::{DenialReason, Realm, identity, inventory, owner};
 
 /// The part of the table that is read here.
 #[derive(Deserialize)]
@@ -32,9 +32,30 @@ fn ownership_needs_both_labels() {
 }
 
 #[test]
-fn kubeconfig_is_refused_always() {
-    assert!(reference::check_kubeconfig(false).is_ok());
-    assert!(reference::check_kubeconfig(true).is_err());
+fn elsewhere_no_namespace_is_a_tenants_and_a_dispute_stays_one() {
+    let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
+    let tenant = matrix
+        .realm
+        .namespaces
+        .iter()
+        .map(|facts| matrix.realm.place(facts.name.as_str()))
+        .find(|placement| matches!(placement, tenure_tenancy::Placement::Tenant(_)))
+        .unwrap();
+    let check = |placement: &tenure_tenancy::Placement| {
+        tenure_tenancy::reach::check_object(
+            placement,
+            tenure_tenancy::reach::Scope::Namespaced,
+            "ConfigMap",
+            Some("kube-system"),
+            "a",
+        )
+    };
+    assert!(check(&tenant).is_err());
+    assert!(check(&tenant.elsewhere()).is_ok());
+    let disputed = tenure_tenancy::Placement::Disputed {
+        message: "two tenants".to_owned(),
+    };
+    assert!(check(&disputed.elsewhere()).is_err());
 }
 
 #[test]

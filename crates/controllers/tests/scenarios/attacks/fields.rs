@@ -44,14 +44,20 @@ fn kustomizations() -> Vec<Attack> {
         ),
         attack(
             "kube-config-secret",
-            json!({ "kubeConfig": { "secretRef": { "name": "anywhere" } } }),
-            "spec.kubeConfig",
+            json!({ "kubeConfig": { "secretRef": { "name": "../../ALPHA/secrets/kubeconfig" } } }),
+            "spec.kubeConfig.secretRef.name",
             json!({}),
         ),
         attack(
             "kube-config-map",
             json!({ "kubeConfig": { "configMapRef": { "name": "anywhere" } } }),
-            "spec.kubeConfig",
+            "spec.kubeConfig.configMapRef",
+            json!({}),
+        ),
+        attack(
+            "kube-config-alpha",
+            json!({ "kubeConfig": { "secretRef": { "name": "kubeconfig-of-alpha" } } }),
+            "Secret 'EVIL/kubeconfig-of-alpha': not found",
             json!({}),
         ),
         attack(

@@ -79,6 +79,7 @@ impl Play {
                 endings: Endings::default(),
                 kinds: BTreeMap::new(),
                 live: BTreeMap::new(),
+                here: BTreeMap::new(),
                 owners: BTreeMap::new(),
                 rivals: BTreeMap::new(),
                 survey: None,
@@ -291,7 +292,7 @@ impl Play {
                 snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
             }
             Step::Survey(request) => party.survey = Some(request.clone()),
-            Step::Ask(Request::Try(_) | Request::TakeOver(_)) => panic!("{step}"),
+            Step::ReadHere(_) | Step::Ask(Request::Try(_) | Request::TakeOver(_)) => panic!("{step}"),
         }
     }
 

@@ -1,0 +1,230 @@
+//! Another cluster's API server: somebody else runs it, so nothing that it says is believed to have an end.
+//!
+//! Owns how much of it is read, kept and repeated. It refuses to repeat what it was sent with, whoever says it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tenure_api::text::visible_line;
+
+use crate::error::ClusterError;
+use tenure_planner::refusal::{Cause, CauseKind, Reason};
+
+/// From how many bytes on an answer takes room that is counted, and the first such piece.
+const UNCOUNTED: usize = 64 << 10;
+const FIRST_PIECE: usize = 192 << 10;
+/// How long what an API server says may be, of a message and of one of its parts, and how many of these.
+const LONGEST_MESSAGE: usize = 2048;
+const LONGEST_PART: usize = 300;
+const MOST_PARTS: usize = 16;
+
+/// Room that is held until it is dropped.
+pub struct HeldRoom(#[expect(dead_code, reason = "it is dropped")] Box<dyn Any + Send + Sync>);
+
+impl HeldRoom {
+    /// Holds whatever gives the room back when it is dropped.
+    pub fn new(held: impl Any + Send + Sync) -> Self {
+        Self(Box::new(held))
+    }
+}
+
+/// Asks for room, in bytes.
+pub type AskRoom = Arc<dyn Fn(usize) -> Result<HeldRoom, String> + Send + Sync>;
+
+/// What is read of an API server that somebody else runs.
+#[derive(Clone)]
+pub struct Terms {
+    /// The longest answer, and the longest event of a watch, in bytes.
+    pub longest: usize,
+    /// The most objects of one list.
+    pub most_objects: usize,
+    /// Room for what is long, or is kept.
+    pub room: AskRoom,
+    /// Whether a text has something in it that proves who asks.
+    pub is_secret: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for Terms {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Terms")
+            .field("longest", &self.longest)
+            .field("most_objects", &self.most_objects)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The room that something takes while it is read.
+#[derive(Default)]
+pub(crate) struct Growing {
+    held: Vec<HeldRoom>,
+    counted: usize,
+}
+
+impl Growing {
+    /// Takes room for so many bytes in all; what is short takes none.
+    pub(crate) fn grow_to(&mut self, bytes: usize, terms: Option<&Terms>) -> Result<(), ClusterError> {
+        let Some(terms) = terms else { return Ok(()) };
+        while bytes > UNCOUNTED.saturating_add(self.counted) {
+            // As much again as there is: a long answer is asked for a few times.
+            let piece = self.counted.max(FIRST_PIECE);
+            self.held.push(take_room(terms, piece)?);
+            self.counted += piece;
+        }
+        Ok(())
+    }
+
+    /// Gives it all back.
+    pub(crate) fn clear(&mut self) {
+        self.held.clear();
+        self.counted = 0;
+    }
+}
+
+/// Takes room for so many bytes.
+fn take_room(terms: &Terms, bytes: usize) -> Result<HeldRoom, ClusterError> {
+    (terms.room)(bytes).map_err(|problem| ClusterError::Unreachable { problem })
+}
+
+/// Takes room for so many bytes in the place of what was held before.
+pub(crate) fn keep_room(
+    held: &Mutex<Option<HeldRoom>>,
+    terms: Option<&Terms>,
+    bytes: usize,
+) -> Result<(), ClusterError> {
+    let Some(terms) = terms else { return Ok(()) };
+    let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+    *held = None;
+    *held = Some(take_room(terms, bytes)?);
+    Ok(())
+}
+
+impl Terms {
+    fn tell(&self, text: &str, longest: usize) -> String {
+        if (self.is_secret)(text) {
+            return "what the API server says is not repeated, since it quotes what it was sent".to_owned();
+        }
+        let cut: String = text.chars().take(longest).collect();
+        let told: String = visible_line(&cut).chars().take(longest).collect();
+        told
+    }
+
+    fn tell_causes(&self, causes: &[Cause]) -> Vec<Cause> {
+        let tell = |cause: &Cause| Cause {
+            kind: match &cause.kind {
+                CauseKind::Other(word) => CauseKind::Other(self.tell(word, LONGEST_PART)),
+                known => known.clone(),
+            },
+            message: self.tell(&cause.message, LONGEST_PART),
+            field: self.tell(&cause.field, LONGEST_PART),
+        };
+        causes.iter().take(MOST_PARTS).map(tell).collect()
+    }
+
+    /// What may be told of an error: a line of some length, without what was sent.
+    pub(crate) fn tell_error(&self, mut error: ClusterError) -> ClusterError {
+        match &mut error {
+            ClusterError::Forbidden { message, causes }
+            | ClusterError::Conflict { message, causes }
+            | ClusterError::ApplyConflict { message, causes }
+            | ClusterError::Invalid { message, causes, .. } => {
+                *message = self.tell(message, LONGEST_MESSAGE);
+                // Whether all of them say the same counts: of more than are told nothing is concluded.
+                let is_cut = causes.len() > MOST_PARTS;
+                *causes = self.tell_causes(causes);
+                if is_cut {
+                    causes.push(Cause::default());
+                }
+            }
+            ClusterError::Refused {
+                message,
+                causes,
+                reason,
+                ..
+            } => {
+                *message = self.tell(message, LONGEST_MESSAGE);
+                *causes = self.tell_causes(causes);
+                if let Reason::Other(word) = reason {
+                    *word = self.tell(word, LONGEST_PART);
+                }
+            }
+            ClusterError::Unauthorized { message, .. }
+            | ClusterError::NotFound { message }
+            | ClusterError::AlreadyExists { message }
+            | ClusterError::Expired { message }
+            | ClusterError::Throttled { message, .. } => *message = self.tell(message, LONGEST_MESSAGE),
+            ClusterError::Decode { problem, .. } | ClusterError::Unreachable { problem } => {
+                *problem = self.tell(problem, LONGEST_MESSAGE);
+            }
+            ClusterError::IdentityMissing { .. }
+            | ClusterError::NoKindMatch { .. }
+            | ClusterError::DiscoveryIncomplete { .. }
+            | ClusterError::PathGone { .. }
+            | ClusterError::Timeout { .. }
+            | ClusterError::TooLong { .. }
+            | ClusterError::Request { .. } => {}
+        }
+        error
+    }
+
+    /// What may be told of warnings.
+    pub(crate) fn tell_warnings(&self, warnings: Vec<String>) -> Vec<String> {
+        let told = warnings.iter().take(MOST_PARTS);
+        told.map(|warning| self.tell(warning, LONGEST_PART)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms() -> Terms {
+        Terms {
+            longest: 1 << 20,
+            most_objects: 10,
+            room: Arc::new(|bytes| {
+                if bytes > 1 << 20 {
+                    return Err("no room".to_owned());
+                }
+                Ok(HeldRoom::new(()))
+            }),
+            is_secret: Arc::new(|text| text.contains("hunter2")),
+        }
+    }
+
+    #[test]
+    fn what_another_server_says_is_bounded_and_quotes_nothing_that_it_was_sent() {
+        let refused = |message: &str| ClusterError::Invalid {
+            code: 422,
+            message: message.to_owned(),
+            causes: vec![
+                Cause {
+                    message: "a\u{1b}[31m".repeat(1000),
+                    ..Cause::default()
+                };
+                1000
+            ],
+        };
+        let told = terms().tell_error(refused(&"x\n".repeat(100_000)));
+        assert!(told.to_string().len() <= LONGEST_MESSAGE && !told.to_string().contains('\n'));
+        assert_eq!(told.causes().len(), MOST_PARTS + 1);
+        let longest = told.causes().iter().map(|cause| cause.message.len()).max();
+        assert!(longest <= Some(LONGEST_PART) && !told.causes()[0].message.contains('\u{1b}'));
+        let told = terms().tell_error(refused("Bearer hunter2 is not allowed"));
+        assert!(told.to_string().contains("not repeated") && !told.to_string().contains("hunter2"));
+    }
+
+    #[test]
+    fn what_is_long_takes_room_as_it_grows() {
+        let mut growing = Growing::default();
+        growing.grow_to(UNCOUNTED, Some(&terms())).unwrap();
+        assert!(growing.held.is_empty());
+        growing.grow_to(1 << 20, Some(&terms())).unwrap();
+        assert!(growing.counted >= (1 << 20) - UNCOUNTED);
+        assert!(growing.grow_to(64 << 20, Some(&terms())).is_err());
+        growing.clear();
+        assert_eq!(growing.counted, 0);
+        growing.grow_to(usize::MAX, None).unwrap();
+    }
+}

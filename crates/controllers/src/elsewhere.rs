@@ -1,0 +1,276 @@
+//! Other clusters, which Kustomizations apply to by a kubeconfig: how each is reached, and what is known of it.
+//!
+//! A cluster is opened for one ServiceAccount and one kubeconfig: another credential, another account or another address is another one,
+//! with kinds, watches and connections of its own. It is closed when the last who uses it lets go. Owns how much a lane, and all lanes
+//! together, may have open and hold of clusters that somebody else runs.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::future::{self, Either};
+use http::header::AUTHORIZATION;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderName, HeaderValue, Request, Uri};
+use kube::client::Body;
+use tenure_cluster::{ClientPool, Connection, HeldRoom, ServiceAccount, Terms};
+use tenure_planner::target::{Target, TargetKey};
+use tenure_sources::{ByteBudget, Held, Hidden, Peer, PeerClient, PeerTls, Policy, Room};
+use zeroize::Zeroizing;
+
+use crate::live::{KeptRoom, LiveObjects};
+use crate::looking::LookingRoom;
+use crate::mailbox::MailboxTable;
+
+/// The longest answer, and the longest event: an object takes 3 MB at most, and so do the kinds of the largest clusters.
+const LONGEST_ANSWER: usize = 8 << 20;
+/// The most objects of a kind in a namespace that are watched.
+const MOST_OBJECTS: usize = 10_000;
+
+/// What all lanes share.
+#[derive(Debug)]
+pub(crate) struct ElsewhereBudgets {
+    /// Clusters that are open.
+    clusters: ByteBudget,
+    /// Connections for requests.
+    requests: ByteBudget,
+    /// Connections for watches, so that these never take those of requests.
+    watches: ByteBudget,
+    /// Bytes of what they say while it is read, and of what is kept of it.
+    told: ByteBudget,
+    /// Objects that are looked at: whoever waits for a slow cluster keeps nobody else from looking at this one.
+    looking: ByteBudget,
+}
+
+impl Default for ElsewhereBudgets {
+    fn default() -> Self {
+        let budget = |what, lane, all| {
+            ByteBudget::new(Room {
+                what,
+                lane,
+                all,
+                lane_setting: "the bound of a tenant",
+                all_setting: "the bound of all tenants",
+            })
+        };
+        Self {
+            clusters: budget("other clusters", 64, 512),
+            requests: budget("connections to other clusters", 64, 512),
+            watches: budget("watches in other clusters", 128, 1024),
+            told: budget("what other clusters say", 32 << 20, 96 << 20),
+            looking: budget(
+                "objects of other clusters that reconciliations look at",
+                32 << 20,
+                96 << 20,
+            ),
+        }
+    }
+}
+
+impl ElsewhereBudgets {
+    /// Room for what attempts look at elsewhere.
+    pub(crate) fn looking(&self) -> LookingRoom {
+        LookingRoom::new(self.looking.clone())
+    }
+}
+
+/// A cluster that is open.
+pub(crate) struct OtherCluster {
+    /// Which it is, as statuses say it.
+    pub(crate) cluster: String,
+    /// Clients for its user.
+    pub(crate) clients: ClientPool,
+    /// What is watched there.
+    pub(crate) live: Arc<LiveObjects>,
+    key: ClusterKey,
+    _held: Held,
+}
+
+impl fmt::Debug for OtherCluster {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "OtherCluster({})", self.cluster)
+    }
+}
+
+impl OtherCluster {
+    /// Whether it is what this account reaches by this kubeconfig.
+    pub(crate) fn is_for(&self, target: &Target, account: &ServiceAccount) -> bool {
+        self.key == (target.key(), account.clone())
+    }
+}
+
+/// A kubeconfig, and who has read it.
+type ClusterKey = (TargetKey, ServiceAccount);
+
+/// The clusters that are open for one namespace.
+#[derive(Debug, Default)]
+pub(crate) struct ClusterTable {
+    open: Mutex<HashMap<ClusterKey, Weak<OtherCluster>>>,
+}
+
+impl ClusterTable {
+    /// The cluster of a kubeconfig; opened if it isn't.
+    ///
+    /// # Errors
+    /// When the certificates in it can't be used, or too many are open.
+    pub(crate) fn open(
+        &self,
+        way: Way<'_>,
+        target: &Target,
+        account: &ServiceAccount,
+    ) -> Result<Arc<OtherCluster>, String> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, cluster| cluster.strong_count() > 0);
+        let key = (target.key(), account.clone());
+        if let Some(cluster) = open.get(&key).and_then(Weak::upgrade) {
+            return Ok(cluster);
+        }
+        let cluster = Arc::new(connect(way, target, key.clone())?);
+        open.insert(key, Arc::downgrade(&cluster));
+        Ok(cluster)
+    }
+}
+
+/// How a lane reaches other clusters.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'a> {
+    pub(crate) budgets: &'a ElsewhereBudgets,
+    /// What may be connected to.
+    pub(crate) policy: &'a Policy,
+    /// Who is told of what is seen there.
+    pub(crate) mailboxes: &'a Arc<MailboxTable>,
+    /// What is charged.
+    pub(crate) lane: &'a str,
+}
+
+fn connect(way: Way<'_>, target: &Target, key: ClusterKey) -> Result<OtherCluster, String> {
+    let (budgets, policy, name) = (way.budgets, way.policy, way.lane);
+    let held = budgets
+        .clusters
+        .try_acquire(name, 1)
+        .map_err(|error| error.to_string())?;
+    let head = Arc::new(Head::of(target)?);
+    let service = |connections: &ByteBudget| {
+        let client: PeerClient<Body> = open_peer(policy, target, (connections.clone(), name))?.client();
+        let head = Arc::clone(&head);
+        Ok::<_, String>(tower::service_fn(move |request: Request<Body>| {
+            match head.address(request) {
+                Ok(request) => Either::Left(futures::TryFutureExt::map_err(
+                    client.request(request),
+                    tower::BoxError::from,
+                )),
+                Err(error) => Either::Right(future::ready(Err(tower::BoxError::from(error)))),
+            }
+        }))
+    };
+    let connection = Connection::elsewhere(
+        service(&budgets.requests)?,
+        service(&budgets.watches)?,
+        set_terms(target, &budgets.told, name),
+    );
+    let clients = ClientPool::new(connection);
+    let kept = KeptRoom {
+        budget: budgets.told.clone(),
+        lane: name.to_owned(),
+    };
+    Ok(OtherCluster {
+        cluster: target.cluster(),
+        live: Arc::new(LiveObjects::new(clients.clone(), Arc::clone(way.mailboxes), Some(kept))),
+        clients,
+        key,
+        _held: held,
+    })
+}
+
+fn open_peer(policy: &Policy, target: &Target, connections: (ByteBudget, &str)) -> Result<Peer, String> {
+    let key_text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+    let tls = PeerTls {
+        authority: target.authority.clone(),
+        client: target
+            .credentials
+            .certificate
+            .as_ref()
+            .map(|(certificate, key)| (certificate.clone(), Hidden::new(key_text(key)))),
+        server_name: target.server_name.clone(),
+    };
+    let address = (target.address.host.as_str(), target.address.port);
+    Peer::new(policy, address, &tls, connections).map_err(|error| format!("the kubeconfig can't be used: {error}"))
+}
+
+fn set_terms(target: &Target, told: &ByteBudget, lane: &str) -> Terms {
+    let (budget, lane) = (told.clone(), lane.to_owned());
+    let credentials = &target.credentials;
+    let basic = credentials.basic.as_ref();
+    let secrets: Vec<Zeroizing<String>> = credentials
+        .token
+        .iter()
+        .cloned()
+        .chain(basic.map(|(_, password)| password.clone()))
+        .chain(basic.map(|(user, password)| encode_basic(user, password)))
+        .collect();
+    Terms {
+        longest: LONGEST_ANSWER,
+        most_objects: MOST_OBJECTS,
+        room: Arc::new(move |bytes| {
+            let held = budget.try_acquire(&lane, bytes as u64);
+            held.map(HeldRoom::new).map_err(|error| error.to_string())
+        }),
+        is_secret: Arc::new(move |text| secrets.iter().any(|secret| text.contains(secret.as_str()))),
+    }
+}
+
+fn encode_basic(user: &str, password: &str) -> Zeroizing<String> {
+    let both = Zeroizing::new(format!("{user}:{password}"));
+    Zeroizing::new(STANDARD.encode(both.as_bytes()))
+}
+
+/// What every request begins with.
+struct Head {
+    authority: Authority,
+    path: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Head {
+    fn of(target: &Target) -> Result<Self, String> {
+        let authority = target.address.to_string();
+        let authority = authority.strip_prefix("https://").unwrap_or_default().parse();
+        let mut headers = Vec::new();
+        let credentials = &target.credentials;
+        let bearer = credentials.token.as_ref();
+        let bearer = bearer.map(|token| Zeroizing::new(format!("Bearer {}", token.as_str())));
+        let basic = credentials.basic.as_ref();
+        let basic =
+            basic.map(|(user, password)| Zeroizing::new(format!("Basic {}", encode_basic(user, password).as_str())));
+        if let Some(text) = bearer.or(basic) {
+            let mut value = HeaderValue::from_str(&text).map_err(|_| "user.token can't be sent".to_owned())?;
+            value.set_sensitive(true);
+            headers.push((AUTHORIZATION, value));
+        }
+        if let Some(user) = &target.impersonated {
+            let value = HeaderValue::from_str(user).map_err(|_| "spec.serviceAccountName can't be sent".to_owned())?;
+            headers.push((HeaderName::from_static("impersonate-user"), value));
+        }
+        Ok(Self {
+            authority: authority.map_err(|_| "cluster.server is no address".to_owned())?,
+            path: target.address.path.clone(),
+            headers,
+        })
+    }
+
+    /// The request as it is sent.
+    fn address(&self, mut request: Request<Body>) -> Result<Request<Body>, http::Error> {
+        let asked = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        *request.uri_mut() = Uri::builder()
+            .scheme(Scheme::HTTPS)
+            .authority(self.authority.clone())
+            .path_and_query(format!("{}{asked}", self.path))
+            .build()?;
+        for (name, value) in &self.headers {
+            request.headers_mut().insert(name.clone(), value.clone());
+        }
+        Ok(request)
+    }
+}

@@ -1,0 +1,118 @@
+//! In which cluster, and as whom, a Kustomization's steps are carried out. Owns going from one to another; which it is, the plan says.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tenure_api::Kustomization;
+use tenure_cluster::{Client, ClientPool, ServiceAccount};
+use tenure_planner::kustomization::ServiceAccountFacts;
+use tenure_planner::plan::Watched;
+use tenure_planner::target::Target;
+use tenure_planner::{Answer, Request};
+
+use super::KustomizationReconciler;
+use crate::answers;
+use crate::elsewhere::{OtherCluster, Way};
+use crate::execute::execute;
+use crate::lane::Lane;
+use crate::live::Held;
+
+impl KustomizationReconciler {
+    /// The client to execute steps with, and whose it is one; nothing when there is no token, which the next plan is told.
+    pub(super) async fn client(
+        &mut self,
+        account: Option<&ServiceAccount>,
+        lane: &Lane,
+    ) -> Option<(ClientPool, Client)> {
+        let cluster = self.cluster.clone();
+        let pool = cluster.map_or_else(|| self.shard.means.clients.clone(), |cluster| cluster.clients.clone());
+        let client = self.act(&pool, account?, lane).await?;
+        Some((pool, client))
+    }
+
+    async fn act(&mut self, pool: &ClientPool, account: &ServiceAccount, lane: &Lane) -> Option<Client> {
+        let facts = match pool.for_account(account, &lane.access()).await {
+            Ok(client) => {
+                if let Some(snapshot) = &mut self.snapshot {
+                    snapshot.service_account = ServiceAccountFacts::Usable;
+                }
+                return Some(client);
+            }
+            Err(error) => answers::read_service_account(&error),
+        };
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.service_account = facts;
+        }
+        None
+    }
+
+    /// Reads an object of this cluster; whether there was a token for it.
+    pub(super) async fn read_here(
+        &mut self,
+        target: &Watched,
+        account: Option<&ServiceAccount>,
+        lane: &Lane,
+        deadline: Option<Timestamp>,
+    ) -> bool {
+        let clients = self.shard.means.clients.clone();
+        let Some(account) = account else { return false };
+        let Some(client) = self.act(&clients, account, lane).await else {
+            return false;
+        };
+        let requests = [Request::Read(target.clone())];
+        for answer in execute(&clients, &client, &requests, deadline, |answer| answer).await {
+            if let Answer::Live(id, live) = answer {
+                self.here.take(id, live);
+            }
+        }
+        true
+    }
+
+    /// Goes to the cluster that a plan is about; whether it is where it was. Before it is known which, it stays.
+    pub(super) fn enter(
+        &mut self,
+        target: Option<&Target>,
+        account: &ServiceAccount,
+        kustomization: &Kustomization,
+        lane: &Lane,
+    ) -> Result<bool, String> {
+        let Some(target) = target else {
+            let stays = kustomization.spec.kube_config.is_some() || self.cluster.is_none();
+            if !stays {
+                self.go_to(None);
+            }
+            return Ok(stays);
+        };
+        if self
+            .cluster
+            .as_ref()
+            .is_some_and(|cluster| cluster.is_for(target, account))
+        {
+            return Ok(true);
+        }
+        // What is held of the one before makes room first.
+        let is_first = self.looked.is_empty() && self.answered.is_empty();
+        self.go_to(None);
+        let means = &self.shard.means;
+        let is_platforms = self.shard.namespace == means.settings.platform_namespace;
+        let way = Way {
+            budgets: &means.elsewhere,
+            policy: if is_platforms {
+                &means.platform_sources
+            } else {
+                &means.tenant_sources
+            },
+            mailboxes: &means.mailboxes,
+            lane: &lane.bounds.name,
+        };
+        let cluster = self.shard.clusters.open(way, target, account)?;
+        self.go_to(Some(cluster));
+        Ok(is_first)
+    }
+
+    pub(super) fn go_to(&mut self, cluster: Option<Arc<OtherCluster>>) {
+        let live = cluster.as_ref().map_or(&self.shard.live, |cluster| &cluster.live);
+        self.held = Held::new(Arc::clone(live), self.key.clone());
+        self.cluster = cluster;
+    }
+}

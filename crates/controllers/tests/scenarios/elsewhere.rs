@@ -1,0 +1,250 @@
+//! `spec.kubeConfig`: another cluster is applied to, pruned, watched and left, and which one it is doesn't change unasked. What a kubeconfig
+//! could reach for beside its own cluster is refused, and nothing of what it holds is told.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tenure_testkit::ServedCluster;
+
+use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_map, request_token};
+
+const NAMESPACE: &str = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n";
+
+/// A Secret with a kubeconfig.
+fn secret(namespace: &str, text: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "production", "namespace": namespace },
+        "stringData": { "value": text },
+    })
+}
+
+fn by_kubeconfig() -> Value {
+    json!({ "targetNamespace": null, "kubeConfig": { "secretRef": { "name": "production" } } })
+}
+
+/// A kubeconfig whose cluster and user have these fields.
+fn write_kubeconfig(cluster: &Value, user: &Value) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+        "clusters": [{ "name": "c", "cluster": cluster }],
+        "users": [{ "name": "u", "user": user }],
+    })
+    .to_string()
+}
+
+fn in_shop(name: &str, value: &str) -> String {
+    config_map(name, value).replace("metadata:\n", "metadata:\n  namespace: shop\n")
+}
+
+/// Waits until something is so in another cluster.
+async fn until_there(cluster: &ServedCluster, name: &str, holds: impl Fn(Option<&Value>) -> bool) {
+    let looked = tenure_testkit::eventually(tenure_testkit::SOON, || async {
+        let object = cluster.admin.get(CONFIG_MAP, ("shop", name)).await;
+        let object = object.map_err(|error| error.to_string())?;
+        if holds(object.as_ref()) {
+            Ok(())
+        } else {
+            Err(format!("{object:?}"))
+        }
+    });
+    if let Err(last) = looked.await {
+        panic!("{name} did not become so: {last}");
+    }
+}
+
+fn has_value(expected: &str) -> impl Fn(Option<&Value>) -> bool {
+    move |object: Option<&Value>| object.is_some_and(|object| object["data"]["value"] == expected)
+}
+
+/// Nothing of these texts is in the Kustomization, or in an event.
+async fn is_nowhere(stage: &Stage, namespace: &str, secrets: &[&str]) {
+    let object = stage.get(KUSTOMIZATION, (namespace, "app")).await;
+    let status = object.map_or(Value::Null, |object| object["status"].clone());
+    let events = stage.admin.list(("v1", "Event"), namespace).await.unwrap();
+    for text in events.iter().chain([&status]).map(ToString::to_string) {
+        assert!(secrets.iter().all(|secret| !text.contains(secret)), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_cluster_is_applied_to_and_stays_the_one_that_it_is() {
+    let namespace = "elsewhere-a";
+    let (one, two) = (
+        ServedCluster::start().await.unwrap(),
+        ServedCluster::start().await.unwrap(),
+    );
+    let stage = Stage::set_allowing(namespace, &[one.endpoint(), two.endpoint()]).await;
+    stage.admin.apply(secret(namespace, &one.kubeconfig())).await.unwrap();
+    let files = [
+        ("ns.yaml", NAMESPACE),
+        ("a.yaml", &in_shop("a", "1")),
+        ("b.yaml", &in_shop("b", "1")),
+    ];
+    let repository = stage.repository(namespace, "app", &files).await;
+    stage.kustomization(namespace, "app", "app", by_kubeconfig()).await;
+    stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
+        .await;
+    until_there(&one, "a", has_value("1")).await;
+    assert!(
+        stage.get(CONFIG_MAP, ("shop", "a")).await.is_none(),
+        "nothing is applied here"
+    );
+
+    // Drift is seen there, and put right.
+    let drift = json!({ "data": { "value": "drifted" } });
+    one.admin.patch(CONFIG_MAP, ("shop", "a"), drift).await.unwrap();
+    until_there(&one, "a", has_value("1")).await;
+
+    // Other credentials: those of an account of that cluster.
+    for object in [
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "deployer", "namespace": "default" } }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "deployer" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "deployer", "namespace": "default" }]
+        }),
+    ] {
+        one.admin.apply(object).await.unwrap();
+    }
+    let token = request_token(&one.admin, "default", "deployer").await.unwrap();
+    let cluster = json!({
+        "server": one.endpoint(), "certificate-authority-data": STANDARD.encode(one.authority()),
+    });
+    let rotated = write_kubeconfig(&cluster, &json!({ "token": token }));
+    stage.admin.apply(secret(namespace, &rotated)).await.unwrap();
+    let second = commit(
+        &repository,
+        &[("b.yaml", &in_shop("c", "1")), ("a.yaml", &in_shop("a", "2"))],
+    )
+    .await;
+    stage.applied((namespace, "app"), &second).await;
+    until_there(&one, "a", has_value("2")).await;
+    until_there(&one, "b", |object| object.is_none()).await;
+
+    // Another cluster is not taken for it.
+    stage.admin.apply(secret(namespace, &two.kubeconfig())).await.unwrap();
+    let held = stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "False", "ClusterChanged")
+        .await;
+    assert!(held.contains("tenure.dev/cluster: \"new sha256:"), "{held}");
+    assert!(two.admin.get(CONFIG_MAP, ("shop", "a")).await.unwrap().is_none());
+    assert!(has_value("2")(
+        one.admin.get(CONFIG_MAP, ("shop", "a")).await.unwrap().as_ref()
+    ));
+    is_nowhere(&stage, namespace, &[&token]).await;
+
+    // Back again it goes on, and takes away what it applied.
+    stage.admin.apply(secret(namespace, &rotated)).await.unwrap();
+    stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
+        .await;
+    stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
+    stage
+        .until(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
+        .await;
+    until_there(&one, "a", |object| object.is_none()).await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
+    let namespace = "elsewhere-b";
+    let one = ServedCluster::start().await.unwrap();
+    let stage = Stage::set_allowing(namespace, &[one.endpoint()]).await;
+    let canary = stage.artifacts().with_file_name("canary");
+    std::fs::write(&canary, "canary-of-a-file").unwrap();
+    stage
+        .repository(
+            namespace,
+            "app",
+            &[("ns.yaml", NAMESPACE), ("a.yaml", &in_shop("a", "1"))],
+        )
+        .await;
+    stage.kustomization(namespace, "app", "app", by_kubeconfig()).await;
+    let authority = STANDARD.encode(one.authority());
+    let port = one.endpoint().rsplit_once(':').unwrap().1.to_owned();
+    let touched = stage.artifacts().with_file_name("touched");
+    let token = json!({ "token": "canary-of-a-token" });
+    let server = |server: &str| json!({ "server": server, "certificate-authority-data": authority });
+    let own = server(&one.endpoint());
+    let laid = |mut base: Value, key: &str, value: Value| {
+        base[key] = value;
+        base
+    };
+    let attacks = [
+        (
+            own.clone(),
+            json!({ "exec": { "apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "args": [touched] } }),
+            "user.exec is refused",
+        ),
+        (own.clone(), json!({ "tokenFile": canary }), "user.tokenFile is refused"),
+        (
+            own.clone(),
+            json!({ "client-certificate": canary, "client-key": canary }),
+            "user.client-certificate is refused",
+        ),
+        (
+            own.clone(),
+            json!({ "auth-provider": { "name": "oidc" } }),
+            "user.auth-provider is refused",
+        ),
+        (
+            own.clone(),
+            laid(token.clone(), "as", json!("system:admin")),
+            "user.as is refused",
+        ),
+        (
+            laid(own.clone(), "certificate-authority", json!(canary)),
+            token.clone(),
+            "cluster.certificate-authority is refused",
+        ),
+        (
+            laid(own.clone(), "insecure-skip-tls-verify", json!(true)),
+            token.clone(),
+            "insecure-skip-tls-verify is refused",
+        ),
+        (
+            laid(own.clone(), "proxy-url", json!("http://169.254.169.254")),
+            token.clone(),
+            "cluster.proxy-url is refused",
+        ),
+        (
+            json!({ "server": format!("http://127.0.0.1:{port}") }),
+            token.clone(),
+            "must begin with https://",
+        ),
+        // Allowed is 127.0.0.1 with this port; localhost with the same port is another endpoint.
+        (server(&format!("https://localhost:{port}")), token.clone(), "loopback"),
+        (server("https://169.254.169.254"), token.clone(), "metadata"),
+        (server("https://[::ffff:10.0.0.1]:6443"), token.clone(), "private"),
+        // Not verified by the system's authorities, nor by a stranger's.
+        (json!({ "server": one.endpoint() }), token.clone(), "UnknownIssuer"),
+        (own, token, "does not accept the credentials"),
+    ];
+    for (cluster, user, expected) in attacks {
+        stage
+            .admin
+            .apply(secret(namespace, &write_kubeconfig(&cluster, &user)))
+            .await
+            .unwrap();
+        let is_told = |object: Option<&Value>| {
+            let ready = object.and_then(|object| condition(object, "Ready"));
+            ready.is_some_and(|ready| {
+                ready["status"] == "False" && ready["message"].as_str().unwrap().contains(expected)
+            })
+        };
+        stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+        is_nowhere(&stage, namespace, &["canary-of"]).await;
+    }
+    assert!(!touched.exists(), "a program was run");
+    assert!(one.admin.get(CONFIG_MAP, ("shop", "a")).await.unwrap().is_none());
+    // The control.
+    stage.admin.apply(secret(namespace, &one.kubeconfig())).await.unwrap();
+    stage
+        .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
+        .await;
+    until_there(&one, "a", has_value("1")).await;
+    stage.end().await;
+}

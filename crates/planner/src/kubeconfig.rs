@@ -1,0 +1,518 @@
+//! A kubeconfig as a target: the cluster and the user of its current context, and nothing else of it.
+//!
+//! Whoever may write the Secret chooses every word of it, and it is read by a program that others share. So it holds all that it needs
+//! itself, and may only say where to connect and with what: a file, a program, a proxy, another identity or a connection that is not
+//! verified is refused by the name of its field. Nothing that it holds is repeated in an error, not even where it is wrong.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use go_yaml::meter::{self, Allowance};
+use go_yaml::read::{Lines, Source, first_document};
+use go_yaml::scalar::Dialect;
+use serde_json::Value;
+use tenure_api::ObjectView;
+use zeroize::Zeroizing;
+
+use crate::target::{Target, TargetAddress, TargetCredentials};
+
+/// The longest that is read; what the tools of clouds write takes a tenth of it.
+pub const LONGEST: usize = 256 << 10;
+/// The most nodes that it may grow to, aliases expanded.
+const MOST_NODES: usize = 20_000;
+/// What reading it may take.
+const ALLOWANCE: Allowance = Allowance {
+    bytes: 16 << 20,
+    steps: 16 << 20,
+};
+/// The longest token, password or user name.
+const LONGEST_CREDENTIAL: usize = 64 << 10;
+/// The longest host name, and the longest path.
+const LONGEST_NAME: usize = 253;
+
+/// Fields of a cluster that are refused, and why.
+const OF_CLUSTER: [(&str, &str); 2] = [
+    (
+        "certificate-authority",
+        "it names a file of the machine that the controller runs on; use certificate-authority-data",
+    ),
+    ("proxy-url", "no proxy is used: connect to the API server itself"),
+];
+/// Fields of a user that are refused, and why.
+const OF_USER: [(&str, &str); 9] = [
+    ("exec", "no program is run; use a token or a client certificate"),
+    (
+        "auth-provider",
+        "no provider's plug-in is run; use a token or a client certificate",
+    ),
+    (
+        "tokenFile",
+        "it names a file of the machine that the controller runs on; use token",
+    ),
+    (
+        "client-certificate",
+        "it names a file of the machine that the controller runs on; use client-certificate-data",
+    ),
+    (
+        "client-key",
+        "it names a file of the machine that the controller runs on; use client-key-data",
+    ),
+    ("as", AS),
+    ("as-uid", AS),
+    ("as-groups", AS),
+    ("as-user-extra", AS),
+];
+const AS: &str =
+    "nobody is impersonated by a kubeconfig; name a ServiceAccount of that cluster in spec.serviceAccountName";
+
+/// Reads a kubeconfig.
+///
+/// # Errors
+/// What is refused or can't be read, by the names of fields; nothing of what they hold.
+pub fn read_kubeconfig(text: &[u8], impersonated: Option<String>) -> Result<Target, String> {
+    let config = parse(text)?;
+    let config = ObjectView::of(&config);
+    let current = config.read_text("/current-context");
+    if current.is_empty() {
+        return Err("it has no current-context".to_owned());
+    }
+    let context =
+        find_named(config, "contexts", "context", current).ok_or("its current-context is none of its contexts")?;
+    let context = ObjectView::of(context);
+    let cluster = find_named(config, "clusters", "cluster", context.read_text("/cluster"))
+        .ok_or("the cluster of its current context is none of its clusters")?;
+    let user = find_named(config, "users", "user", context.read_text("/user"))
+        .ok_or("the user of its current context is none of its users")?;
+    refuse_set(cluster, &OF_CLUSTER, "cluster")?;
+    refuse_set(user, &OF_USER, "user")?;
+    if cluster
+        .get("insecure-skip-tls-verify")
+        .is_some_and(|skips| !is_off(skips))
+    {
+        return Err(
+            "cluster.insecure-skip-tls-verify is refused: what answers is always verified; use certificate-authority-data".to_owned(),
+        );
+    }
+    let server_name = take_text(cluster, "tls-server-name", "cluster")?;
+    if server_name.as_deref().is_some_and(|name| !is_host(name)) {
+        return Err("cluster.tls-server-name is not a host name".to_owned());
+    }
+    let target = Target {
+        address: read_server(
+            take_text(cluster, "server", "cluster")?
+                .as_deref()
+                .map_or("", String::as_str),
+        )?,
+        server_name: server_name.map(|name| name.to_string()),
+        authority: take_data(cluster, "certificate-authority-data", "cluster")?.map(|data| data.to_vec()),
+        credentials: read_credentials(user)?,
+        impersonated,
+    };
+    Ok(target)
+}
+
+fn parse(text: &[u8]) -> Result<Value, String> {
+    if text.len() > LONGEST {
+        return Err(format!("it is longer than {LONGEST} bytes"));
+    }
+    let text = std::str::from_utf8(text).map_err(|_| "it is not UTF-8")?;
+    let _metering = meter::begin(ALLOWANCE, None);
+    let source = Source {
+        file: 0,
+        lines: Lines::After(0),
+        maximum_nodes: MOST_NODES,
+        scanner: Dialect::V2,
+    };
+    // What a parser says can quote what it stopped at.
+    let node = first_document(text, source).map_err(|error| format!("line {} can't be read as YAML", error.line))?;
+    let value = node.map(|node| go_yaml::json::inner_value(&node)).transpose();
+    let value = value.map_err(|_| "it can't be read as YAML: a key that is there twice, or is no text")?;
+    match value {
+        Some(value) if value.is_object() => Ok(value),
+        _ => Err("it is not a kubeconfig".to_owned()),
+    }
+}
+
+/// What a list has by a name: as kubectl does, the first.
+fn find_named<'a>(config: ObjectView<'a>, list: &str, key: &str, name: &str) -> Option<&'a Value> {
+    let entries = config.find(&format!("/{list}")).and_then(Value::as_array)?;
+    let named = entries
+        .iter()
+        .find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))?;
+    named.get(key).filter(|found| found.is_object())
+}
+
+/// Whether a field says as much as if it weren't there.
+fn is_off(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
+}
+
+fn refuse_set(part: &Value, fields: &[(&str, &str)], of: &str) -> Result<(), String> {
+    let set = fields
+        .iter()
+        .find(|(field, _)| part.get(*field).is_some_and(|value| !is_off(value)));
+    match set {
+        Some((field, why)) => Err(format!("{of}.{field} is refused: {why}")),
+        None => Ok(()),
+    }
+}
+
+/// A text that may be absent; a token is one, too.
+fn take_text(part: &Value, field: &str, of: &str) -> Result<Option<Zeroizing<String>>, String> {
+    match part.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.len() > LONGEST_CREDENTIAL => {
+            Err(format!("{of}.{field} is longer than {LONGEST_CREDENTIAL} bytes"))
+        }
+        Some(Value::String(text)) => Ok(Some(Zeroizing::new(text.clone())).filter(|text| !text.is_empty())),
+        Some(_) => Err(format!("{of}.{field} is not a text")),
+    }
+}
+
+/// What is there in base64, if anything is.
+fn take_data(part: &Value, field: &str, of: &str) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
+    let Some(text) = part.get(field).filter(|value| !is_off(value)) else {
+        return Ok(None);
+    };
+    let Some(text) = text.as_str() else {
+        return Err(format!("{of}.{field} is not a text"));
+    };
+    // Folded lines are what some tools write.
+    let text: Zeroizing<String> = Zeroizing::new(text.split_ascii_whitespace().collect());
+    match STANDARD.decode(text.as_bytes()) {
+        Ok(data) => Ok(Some(Zeroizing::new(data))),
+        Err(_) => Err(format!("{of}.{field} is not base64")),
+    }
+}
+
+fn read_credentials(user: &Value) -> Result<TargetCredentials, String> {
+    let take = |field: &str| take_text(user, field, "user");
+    let certificate = take_data(user, "client-certificate-data", "user")?;
+    let key = take_data(user, "client-key-data", "user")?;
+    let certificate = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate.to_vec(), key)),
+        (None, None) => None,
+        (Some(_), None) => return Err("user.client-certificate-data needs user.client-key-data".to_owned()),
+        (None, Some(_)) => return Err("user.client-key-data needs user.client-certificate-data".to_owned()),
+    };
+    let basic = match (take("username")?, take("password")?) {
+        (Some(user), Some(password)) => Some((user.to_string(), password)),
+        (None, None) => None,
+        _ => return Err("user.username and user.password need each other".to_owned()),
+    };
+    let token = take("token")?;
+    if token.is_some() && basic.is_some() {
+        return Err("user.token and user.password are both set: one of them proves who asks".to_owned());
+    }
+    let is_header = |text: &str| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if !token.iter().all(|token| is_header(token)) {
+        return Err("user.token has characters that no token has, as a line break".to_owned());
+    }
+    if basic.as_ref().is_some_and(|(user, _)| user.contains(':')) {
+        return Err("user.username has a colon in it".to_owned());
+    }
+    let credentials = TargetCredentials {
+        token,
+        basic,
+        certificate,
+    };
+    if credentials.is_empty() {
+        return Err("its user has neither a token, nor a client certificate, nor a password".to_owned());
+    }
+    Ok(credentials)
+}
+
+fn is_host(host: &str) -> bool {
+    let is_known = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_' | ':');
+    !host.is_empty() && host.len() <= LONGEST_NAME && !host.starts_with('-') && host.chars().all(is_known)
+}
+
+/// The parts of `cluster.server`.
+fn read_server(server: &str) -> Result<TargetAddress, String> {
+    if server.is_empty() {
+        return Err("cluster.server is missing".to_owned());
+    }
+    let Some((scheme, rest)) = server.split_once("://") else {
+        return Err("cluster.server must begin with https://".to_owned());
+    };
+    if !scheme.eq_ignore_ascii_case("https") {
+        return Err("cluster.server must begin with https://: what is sent is not to be read on the way".to_owned());
+    }
+    let (authority, path) = match rest.split_once('/') {
+        Some((authority, path)) => (authority, path),
+        None => (rest, ""),
+    };
+    if authority.contains('@') {
+        return Err("cluster.server is refused: it has a user or a password in it; they belong to the user".to_owned());
+    }
+    let wrong = || "cluster.server is not https://host:port".to_owned();
+    let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, port)) => (host, port),
+        None => match authority.split_once(':') {
+            Some((host, _)) => (host, authority.get(host.len()..).unwrap_or_default()),
+            None => (authority, ""),
+        },
+    };
+    let port = match port {
+        "" => 443,
+        port => port
+            .strip_prefix(':')
+            .and_then(|port| port.parse().ok())
+            .ok_or_else(wrong)?,
+    };
+    let path = path.trim_end_matches('/');
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '/' | '.' | '-' | '_' | '~' | ':');
+    let is_dots = |part: &str| part.is_empty() || part == "." || part == "..";
+    let is_path = path.is_empty() || (path.chars().all(is_plain) && !path.split('/').any(is_dots));
+    if !is_host(host) || port == 0 || path.len() > LONGEST_NAME || !is_path {
+        return Err(wrong());
+    }
+    Ok(TargetAddress {
+        host: host.to_ascii_lowercase(),
+        port,
+        path: if path.is_empty() {
+            String::new()
+        } else {
+            format!("/{path}")
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A kubeconfig with this laid over its cluster and its user.
+    fn config(cluster: Value, user: Value) -> String {
+        let mut whole = json!({
+            "current-context": "here",
+            "contexts": [
+                { "name": "there", "context": { "cluster": "other", "user": "other" } },
+                { "name": "here", "context": { "cluster": "own", "user": "me" } },
+            ],
+            "clusters": [
+                { "name": "other", "cluster": { "server": "http://127.0.0.1", "certificate-authority": "/etc/passwd" } },
+                { "name": "own", "cluster": { "server": "https://Cluster.example:6443/k8s/c-1/" } },
+            ],
+            "users": [
+                { "name": "other", "user": { "exec": { "command": "id" } } },
+                { "name": "me", "user": { "token": "hunter2" } },
+            ],
+        });
+        let lay = |part: &mut Value, over: Value| {
+            for (key, value) in over.as_object().unwrap() {
+                part[key] = value.clone();
+            }
+        };
+        lay(&mut whole["clusters"][1]["cluster"], cluster);
+        lay(&mut whole["users"][1]["user"], user);
+        whole.to_string()
+    }
+
+    fn read(cluster: Value, user: Value) -> Result<Target, String> {
+        read_kubeconfig(config(cluster, user).as_bytes(), None)
+    }
+
+    #[test]
+    fn only_what_the_current_context_names_is_read() {
+        let target = read(json!({}), json!({})).unwrap();
+        assert_eq!(target.address.host, "cluster.example");
+        assert_eq!((target.address.port, target.address.path.as_str()), (6443, "/k8s/c-1"));
+        assert_eq!(target.credentials.token.as_ref().unwrap().as_str(), "hunter2");
+        assert_eq!(target.to_string(), "https://cluster.example:6443");
+        let told = format!(
+            "{target:?} {:?} {:?} {}",
+            target.key(),
+            target.credentials,
+            serde_json::to_string(&target).unwrap()
+        );
+        assert!(!told.contains("hunter2") && !told.contains("c-1"), "{told}");
+    }
+
+    #[test]
+    fn what_reaches_for_something_else_is_refused_by_its_name() {
+        let data = STANDARD.encode("x");
+        let cases = [
+            (
+                json!({ "certificate-authority": "/canary" }),
+                json!({}),
+                "cluster.certificate-authority is refused",
+            ),
+            (
+                json!({ "proxy-url": "http://canary" }),
+                json!({}),
+                "cluster.proxy-url is refused",
+            ),
+            (
+                json!({ "insecure-skip-tls-verify": true }),
+                json!({}),
+                "cluster.insecure-skip-tls-verify is refused",
+            ),
+            (
+                json!({ "insecure-skip-tls-verify": "true" }),
+                json!({}),
+                "cluster.insecure-skip-tls-verify is refused",
+            ),
+            (
+                json!({}),
+                json!({ "exec": { "command": "canary" } }),
+                "user.exec is refused",
+            ),
+            (
+                json!({}),
+                json!({ "auth-provider": { "name": "canary" } }),
+                "user.auth-provider is refused",
+            ),
+            (
+                json!({}),
+                json!({ "tokenFile": "/canary" }),
+                "user.tokenFile is refused",
+            ),
+            (
+                json!({}),
+                json!({ "client-certificate": "/canary" }),
+                "user.client-certificate is refused",
+            ),
+            (
+                json!({}),
+                json!({ "client-key": "/canary" }),
+                "user.client-key is refused",
+            ),
+            (json!({}), json!({ "as": "canary" }), "user.as is refused"),
+            (
+                json!({}),
+                json!({ "as-groups": ["canary"] }),
+                "user.as-groups is refused",
+            ),
+            (json!({}), json!({ "as-uid": "canary" }), "user.as-uid is refused"),
+            (
+                json!({}),
+                json!({ "as-user-extra": { "canary": ["a"] } }),
+                "user.as-user-extra is refused",
+            ),
+            (
+                json!({ "server": "http://canary" }),
+                json!({}),
+                "must begin with https://",
+            ),
+            (
+                json!({ "server": "canary:6443" }),
+                json!({}),
+                "must begin with https://",
+            ),
+            (
+                json!({ "server": "https://canary:canary@host" }),
+                json!({}),
+                "has a user or a password in it",
+            ),
+            (
+                json!({ "server": "https://canary?x" }),
+                json!({}),
+                "not https://host:port",
+            ),
+            (
+                json!({ "server": "https://host/canary/../x" }),
+                json!({}),
+                "not https://host:port",
+            ),
+            (
+                json!({ "server": "https://host/canary%2e" }),
+                json!({}),
+                "not https://host:port",
+            ),
+            (
+                json!({ "server": "https://ho\nst" }),
+                json!({}),
+                "not https://host:port",
+            ),
+            (
+                json!({ "server": "https://host:0" }),
+                json!({}),
+                "not https://host:port",
+            ),
+            (json!({ "server": "https://" }), json!({}), "not https://host:port"),
+            (json!({ "server": null }), json!({}), "cluster.server is missing"),
+            (json!({ "server": 5 }), json!({}), "cluster.server is not a text"),
+            (
+                json!({ "tls-server-name": "a canary" }),
+                json!({}),
+                "cluster.tls-server-name",
+            ),
+            (
+                json!({ "certificate-authority-data": "canary!" }),
+                json!({}),
+                "certificate-authority-data is not base64",
+            ),
+            (json!({}), json!({ "token": "canary\nx" }), "user.token has characters"),
+            (json!({}), json!({ "token": 5 }), "user.token is not a text"),
+            (json!({}), json!({ "token": "" }), "neither a token"),
+            (
+                json!({}),
+                json!({ "username": "canary", "password": "canary" }),
+                "both set",
+            ),
+            (json!({}), json!({ "username": "canary" }), "need each other"),
+            (
+                json!({}),
+                json!({ "client-certificate-data": data }),
+                "needs user.client-key-data",
+            ),
+        ];
+        for (cluster, user, expected) in cases {
+            let error = read(cluster.clone(), user.clone()).unwrap_err();
+            assert!(error.contains(expected), "{cluster} {user}: {error}");
+            assert!(!error.contains("canary"), "{error}");
+        }
+        // What says nothing is nothing, as the tools write it.
+        let silent = json!({ "exec": null, "tokenFile": "", "as-groups": [], "as-user-extra": {} });
+        read(json!({ "insecure-skip-tls-verify": false, "proxy-url": "" }), silent).unwrap();
+    }
+
+    #[test]
+    fn texts_that_are_none_are_told_by_line() {
+        let read = |text: &str| read_kubeconfig(text.as_bytes(), None).unwrap_err();
+        for (text, expected) in [
+            ("", "not a kubeconfig"),
+            ("[canary]", "not a kubeconfig"),
+            ("a: 1\nb: [canary", "can't be read as YAML"),
+            ("a: 1\na: canary\n", "can't be read as YAML"),
+            ("clusters: []", "no current-context"),
+            ("current-context: canary", "none of its contexts"),
+        ] {
+            let error = read(text);
+            assert!(
+                error.contains(expected) && !error.contains("canary"),
+                "{text:?}: {error}"
+            );
+        }
+        let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
+                    d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
+        assert!(read(bomb).contains("can't be read as YAML"), "{}", read(bomb));
+        assert!(read(&"#".repeat(LONGEST + 1)).contains("longer than"));
+    }
+
+    #[test]
+    fn a_cluster_is_its_address_and_its_authority() {
+        let ca = |text: &str| json!({ "certificate-authority-data": STANDARD.encode(text) });
+        let one = read(ca("A\n"), json!({})).unwrap();
+        let rotated = read(ca("A"), json!({ "token": "other" })).unwrap();
+        assert_eq!(one.cluster(), rotated.cluster());
+        assert_ne!(one.key(), rotated.key());
+        assert_ne!(one.cluster(), read(ca("B"), json!({})).unwrap().cluster());
+        let elsewhere = json!({ "server": "https://cluster.example:6444/k8s/c-1" });
+        assert_ne!(
+            read(json!({}), json!({})).unwrap().cluster(),
+            read(elsewhere, json!({})).unwrap().cluster()
+        );
+        let impersonating = read_kubeconfig(config(ca("A\n"), json!({})).as_bytes(), Some("x".to_owned())).unwrap();
+        assert_eq!(impersonating.cluster(), one.cluster());
+        assert_ne!(impersonating.key(), one.key());
+    }
+}

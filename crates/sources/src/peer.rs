@@ -1,0 +1,242 @@
+//! Connections to the API server of another cluster, for whoever speaks HTTP over them.
+//!
+//! Owns that they are opened by the dialer, verified against the authorities that were given (the system's, if none were), and counted. It
+//! refuses to skip verification, to offer more than one try an address, and to open more than a lane, or all of them, may have open.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::budget::{ByteBudget, Held};
+use crate::dialer::{Counted, Dialer};
+use crate::limits::Limits;
+use crate::policy::{Endpoint, Policy, Scheme};
+use crate::secret::Hidden;
+use crate::tls::system_roots;
+
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a connection that nobody uses is kept, and how many of them.
+const IDLE: (Duration, usize) = (Duration::from_secs(20), 4);
+
+/// An HTTP client whose every connection is to one API server.
+pub type PeerClient<B> = hyper_util::client::legacy::Client<Peer, B>;
+
+/// How an API server is verified, and what is shown to it.
+#[derive(Clone, Debug, Default)]
+pub struct PeerTls {
+    /// The authorities that are believed, in PEM; the system's when absent.
+    pub authority: Option<Vec<u8>>,
+    /// A certificate, in PEM, and its key.
+    pub client: Option<(Vec<u8>, Hidden)>,
+    /// The name that the server's certificate has to be for, if it isn't the host.
+    pub server_name: Option<String>,
+}
+
+/// Opens connections to one API server. Cheap to clone.
+#[derive(Clone)]
+pub struct Peer(Arc<Shared>);
+
+struct Shared {
+    policy: Policy,
+    endpoint: Endpoint,
+    connector: TlsConnector,
+    name: ServerName<'static>,
+    /// One of these is held for each connection.
+    connections: ByteBudget,
+    lane: String,
+}
+
+/// Why there is no connection. It holds nothing of what the server said but the words of TLS.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct PeerError(String);
+
+impl Peer {
+    /// Opens nothing yet. Each connection takes one of `connections` for the lane.
+    ///
+    /// # Errors
+    /// When the certificates or the key can't be read, by the names of a kubeconfig's fields.
+    pub fn new(
+        policy: &Policy,
+        (host, port): (&str, u16),
+        tls: &PeerTls,
+        (connections, lane): (ByteBudget, &str),
+    ) -> Result<Self, PeerError> {
+        let name = tls.server_name.as_deref().unwrap_or(host);
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|_| PeerError("the host of cluster.server can't stand in a certificate".to_owned()))?;
+        Ok(Self(Arc::new(Shared {
+            policy: policy.clone(),
+            endpoint: Endpoint {
+                scheme: Scheme::Https,
+                host: host.to_owned(),
+                port,
+            },
+            connector: make_connector(tls)?,
+            name,
+            connections,
+            lane: lane.to_owned(),
+        })))
+    }
+
+    /// A client that opens its connections so.
+    pub fn client<B>(&self) -> PeerClient<B>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+    {
+        hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE.0)
+            .pool_max_idle_per_host(IDLE.1)
+            .build(self.clone())
+    }
+
+    async fn connect(&self) -> Result<PeerConnection, PeerError> {
+        let shared = &self.0;
+        let held = shared.connections.try_acquire(&shared.lane, 1);
+        let held = held.map_err(|error| PeerError(error.to_string()))?;
+        let limits = Limits {
+            received_bytes: u64::MAX,
+            ..Limits::default()
+        };
+        let dialer = Dialer::new(&shared.policy, &limits);
+        let stream = dialer.connect(&shared.endpoint).await;
+        let stream = stream.map_err(|error| PeerError(error.to_string()))?;
+        let endpoint = &shared.endpoint;
+        let shaken = tokio::time::timeout(HANDSHAKE, shared.connector.connect(shared.name.clone(), stream)).await;
+        let stream = match shaken {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(PeerError(format!("TLS with {endpoint} failed: {}", describe(&error)))),
+            Err(_) => return Err(PeerError(format!("TLS with {endpoint} failed: no answer in time"))),
+        };
+        Ok(PeerConnection {
+            io: TokioIo::new(stream),
+            _held: held,
+        })
+    }
+}
+
+fn describe(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let advice = if text.contains("UnknownIssuer") || text.contains("BadSignature") {
+        "; put the certificate of its authority into cluster.certificate-authority-data"
+    } else if text.contains("NotValidForName") {
+        "; its certificate is for another name: cluster.tls-server-name says which"
+    } else {
+        ""
+    };
+    format!("{text}{advice}")
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Peer({})", self.0.endpoint)
+    }
+}
+
+fn make_connector(tls: &PeerTls) -> Result<TlsConnector, PeerError> {
+    let wrong = |problem: &str| PeerError(problem.to_owned());
+    let roots = match &tls.authority {
+        None => system_roots().clone(),
+        Some(authority) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(authority) {
+                let certificate = certificate.map_err(|_| wrong("cluster.certificate-authority-data is not PEM"))?;
+                roots
+                    .add(certificate)
+                    .map_err(|_| wrong("cluster.certificate-authority-data holds a certificate that can't be read"))?;
+            }
+            if roots.is_empty() {
+                return Err(wrong("cluster.certificate-authority-data holds no certificate in PEM"));
+            }
+            roots
+        }
+    };
+    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| PeerError(error.to_string()))?
+        .with_root_certificates(roots);
+    let mut config = match &tls.client {
+        Some((certificate, key)) => {
+            let chain = CertificateDer::pem_slice_iter(certificate)
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|_| wrong("user.client-certificate-data is not PEM"))?;
+            let key = PrivateKeyDer::from_pem_slice(key.reveal().as_bytes())
+                .map_err(|_| wrong("user.client-key-data is not a private key in PEM"))?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|_| wrong("user.client-certificate-data and user.client-key-data do not belong together"))?
+        }
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+impl tower::Service<Uri> for Peer {
+    type Response = PeerConnection;
+    type Error = PeerError;
+    type Future = BoxFuture<'static, Result<PeerConnection, PeerError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), PeerError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Wherever a request points, it goes to the one API server.
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let peer = self.clone();
+        Box::pin(async move { peer.connect().await })
+    }
+}
+
+/// A connection that is open, and counted until it is closed.
+pub struct PeerConnection {
+    io: TokioIo<TlsStream<Counted<TcpStream>>>,
+    _held: Held,
+}
+
+impl Connection for PeerConnection {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for PeerConnection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl Write for PeerConnection {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
