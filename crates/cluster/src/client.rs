@@ -10,7 +10,7 @@ use tenure_api::inventory::split_api_version;
 
 use crate::discovery::{Resource, Sought};
 use crate::error::ClusterError;
-use crate::identities::{Sender, Shared, controller};
+use crate::identities::{Sender, Shared};
 use crate::mapping::Mapping;
 use crate::path::{write_path, write_query};
 use crate::transport::{Answer, Call, JSON};
@@ -139,7 +139,12 @@ impl Client {
             let read = Instant::now();
             let mut documents = Vec::new();
             for call in Mapping::calls() {
-                documents.push(self.shared.ask(&controller().into(), &call).await?.read(&call)?);
+                documents.push(
+                    self.shared
+                        .ask(&self.shared.itself().into(), &call)
+                        .await?
+                        .read(&call)?,
+                );
             }
             mapping.replace(&documents, read)?;
         }
