@@ -9,6 +9,7 @@ use std::time::Duration;
 use kustomize::{
     Budget, Build, Error, FileTree, ImageOverride, Options, Overrides, PatchOverride, PatchTarget, Stop, Substitution,
 };
+use serde::{Deserialize, Serialize};
 use tenure_api::metadata::SUBSTITUTE;
 use tenure_api::selector::Selector;
 use tenure_api::text::visible_line;
@@ -28,7 +29,7 @@ use crate::seen_files::{NotedTree, SeenFiles};
 use crate::trees::TreeInUse;
 
 /// How much renderings may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenderLimits {
     /// How long one may take, waiting for room not counted.
     pub timeout: Duration,

@@ -33,6 +33,7 @@ pub mod inputs;
 pub mod invariants;
 pub mod jitter;
 pub mod kustomization;
+pub mod lane_process;
 pub mod maxima;
 pub mod object;
 pub mod overlay;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use serde::Serialize;
 use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::{Condition, GitRepositoryStatus, KustomizationStatus, ObjectId, SurfaceStatus, TenantStatus};
 
@@ -310,7 +310,7 @@ pub enum FinalizerChange {
 }
 
 /// An event about the object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
     /// Normal or Warning.
@@ -326,7 +326,7 @@ pub struct Event {
 }
 
 /// Where an event is written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EventPlace {
     /// Beside the object that the plan is for, about it.
@@ -346,7 +346,7 @@ pub enum EventPlace {
 }
 
 /// The type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
     /// Something went as it should.
     Normal,
